@@ -356,7 +356,8 @@ class Consumer:
         """Write what was queued in this turn."""
         if not self._queued:
             return
-        self.learn_average()
+        if self._entries_sent:
+            self.learn_average()
         queued = self._queued
         self._queued, self.queued_bytes = [], 0
         self.first_sent_ms = self.first_sent_ms or now_ms

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from magnetar.broker.dispatchers.sift import batch_sizes, messages_in
+from magnetar.broker.dispatchers.sift import messages_in
 from magnetar.protocol import message_id
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
@@ -30,6 +30,7 @@ class HashLookup(Protocol):
 
 
 _CHUNK = int(EntryFlag.NOT_LAST_CHUNK)
+_BATCHED = int(EntryFlag.BATCHED)
 
 
 class Target(NamedTuple):
@@ -80,7 +81,8 @@ def deliver_picked(consumer: Consumer, slab: Slab, picks: Sequence[int], key_has
 
 def _whole(target: Target, span: Span) -> int:
     (slab, i, j), (consumer, tracker, key_hashes) = span, target
-    sizes = batch_sizes(slab, i, j)
+    facts = slab.facts()
+    sizes = memoryview(facts.batch_sizes).cast("q")[i:j] if facts.any_flags & _BATCHED else None
     messages = j - i if sizes is None else sum(sizes)
     first = slab.first_entry_id + i
     pending = consumer.pending_acks
@@ -94,8 +96,8 @@ def _whole(target: Target, span: Span) -> int:
             for k in range(j - i):
                 key_hash = 0 if key_hashes is None else key_hashes[i + k]
                 pending.add(slab.ledger_id, first + k, 1 if sizes is None else sizes[k], key_hash)
-    if slab.facts().any_flags & _CHUNK:
-        flags = memoryview(slab.facts().flags).cast("I")
+    if facts.any_flags & _CHUNK:
+        flags = memoryview(facts.flags).cast("I")
         consumer.chunked.add(sum(1 for k in range(i, j) if flags[k] & _CHUNK), 0)
     return consumer.push(span, messages, tracker.counts(slab.ledger_id, first, j - i) if tracker else None)
 

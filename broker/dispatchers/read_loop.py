@@ -151,7 +151,7 @@ class ReadLoop:
             except StorageError as error:
                 self._failed(error)
                 return
-            if inspect.isawaitable(result):
+            if type(result) is not list and inspect.isawaitable(result):
                 self._cold = self.context.tasks.spawn(self._finish(result, read, self.generation), "dispatch.read")
                 return
             assert isinstance(result, list | Transformed)

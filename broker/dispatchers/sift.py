@@ -11,8 +11,6 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from magnetar.broker.dispatchers.ports import DelayView
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab
@@ -31,10 +29,15 @@ class Sifted:
     held: list[Position] = field(default_factory=list)
 
 
-def sift(spans: Iterable[Span], delay: DelayView | None) -> Sifted:
+def sift(spans: list[Span], delay: DelayView | None) -> Sifted:
     """Sort the entries of `spans`; without a delay view delayed entries are sent like others."""
-    result = Sifted()
     watched = _SKIPPED | (_DELAYED if delay is not None else 0)
+    for span in spans:
+        if span.slab.facts().any_flags & watched:
+            break
+    else:
+        return Sifted(spans)
+    result = Sifted()
     for span in spans:
         seen = span.slab.facts().any_flags & watched
         if not seen or (seen == _DELAYED and delay is not None and _is_past(span, delay)):

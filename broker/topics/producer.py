@@ -107,7 +107,10 @@ class Producer:
                     for i in range(part.count):
                         self.answer(replies.send_error(self.producer_id, part.high(i), *refusal))
             return
-        self._deduplicated(run)
+        if publishing.deduplication.enabled:
+            self._deduplicated(run)
+        else:
+            self._append(run)
 
     def _deduplicated(self, run: EntryRun) -> None:
         deduplication = self.publishing.deduplication

@@ -36,7 +36,7 @@ _CONFIRM_AFTER_S = 1.0
 
 
 class AppendPath:
-    """Loop only. ``on_confirmed`` gets the write-behind jobs of each batch."""
+    """Loop only. ``on_confirmed`` gets the write-behind jobs of each batch, and the seconds that its frames took."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class AppendPath:
         scheduler: Scheduler,
         health: Health,
         cache: EntryCache,
-        on_confirmed: Callable[[list[WriteSlab]], None],
+        on_confirmed: Callable[[list[WriteSlab], float], None],
         *,
         max_batch_bytes: int,
         frame_writer: FrameWriter | None = None,
@@ -137,7 +137,7 @@ class AppendPath:
         # Answers first: they are waited for. The checkpoint counts the frame only when its write-behind is under way.
         self._answer(batch, errors)
         if jobs:
-            self._on_confirmed(jobs)
+            self._on_confirmed(jobs, result.seconds if result is not None else 0.0)
         if result is not None:
             self.last_sequence = result.last_sequence
         if jobs and self._confirm_timer is None:

@@ -16,7 +16,8 @@ from magnetar.storage.embedded.checkpoint_file import Checkpoint, write_checkpoi
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.embedded.ledger_format import encode_index
-from magnetar.storage.embedded.writeback import SPACE_ERRORS, Barrier, Remove, WriteBack, WriteSlab
+from magnetar.storage.embedded.write_behind import WriteBehind
+from magnetar.storage.embedded.writeback import SPACE_ERRORS, Barrier, Remove, WriteBack
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from magnetar.storage.histogram import Histogram
 
@@ -32,13 +33,10 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.ledger_files import LedgerFiles
     from magnetar.storage.embedded.ledger_index import LedgerIndex
     from magnetar.storage.embedded.ledger_state import LedgerState
-    from magnetar.storage.embedded.writeback import Job, WriteBackResult
+    from magnetar.storage.embedded.writeback import Job, WriteBackResult, WriteSlab
     from magnetar.storage.interfaces import Clock, Scheduler, Timer
 
 __all__ = ["CheckpointPlan", "Checkpointer", "Touched"]
-
-
-_GATHER_S = 0.05
 
 
 class Touched(NamedTuple):
@@ -78,13 +76,22 @@ class Checkpointer:
         interval_s: float,
         max_unwritten_bytes: int,
         gather_bytes: int,
+        relaxed_bytes: int,
         metadata_sequence: Callable[[], int],
     ) -> None:
         self._files, self._layout, self._store_id = files, layout, store_id
         self._ledger_files, self._scheduler, self._clock, self._health = ledger_files, scheduler, clock, health
         self._checkpoint_bytes, self._interval_s = checkpoint_bytes, interval_s
         self._max_unwritten_bytes = max_unwritten_bytes
-        self._write_back = threads.lane("write-behind", WriteBack(ledger_files).work, self._written, 64 << 20)
+        self._write_behind = WriteBehind(
+            threads,
+            scheduler,
+            clock,
+            WriteBack(ledger_files),
+            self._written,
+            gather_bytes=gather_bytes,
+            relaxed_bytes=relaxed_bytes,
+        )
         self._lane = threads.lane("checkpoint", self._work, self._finished)
         self._metadata_sequence = metadata_sequence
         self._number = last.number
@@ -99,14 +106,9 @@ class Checkpointer:
         self._bytes = 0
         self._timer: Timer | None = None
         self._waiting: list[asyncio.Future[None]] = []
-        self.unwritten_bytes = 0
         self.checkpoints = 0
         self.seconds = Histogram()
         self._started_s = 0.0
-        self._gathered: list[WriteSlab] = []
-        self._gathered_bytes = 0
-        self._gather_bytes = gather_bytes
-        self._gather_timer: Timer | None = None
         self._appends: AppendPath | None = None
         self._journal: Journal | None = None
 
@@ -114,20 +116,21 @@ class Checkpointer:
         """Set the served parts: appends wait when too much is unwritten, the journal learns which segments to reuse."""
         self._appends, self._journal = appends, journal
 
-    def write(self, jobs: list[WriteSlab]) -> None:
-        """Confirmed slabs, to be written behind."""
-        for job in jobs:
-            size = job.slab.size_bytes
-            self._touched[job.ledger.ledger_id] = job.ledger
-            self._gathered.append(job)
-            self._gathered_bytes += size
-            self.unwritten_bytes += size
-            self._bytes += size
-        if self._gathered_bytes >= self._gather_bytes:
-            self._submit_gathered()
-        elif self._gather_timer is None:
-            self._gather_timer = self._scheduler.call_later(_GATHER_S, self._submit_gathered)
-        if self.unwritten_bytes > self._max_unwritten_bytes and self._appends is not None:
+    @property
+    def unwritten_bytes(self) -> int:
+        """Confirmed and not yet in ledger files."""
+        return self._write_behind.unwritten_bytes
+
+    def write(self, jobs: list[WriteSlab], frame_seconds: float) -> None:
+        """Confirmed slabs of a frame, to be written behind."""
+        touched, size = self._touched, 0
+        for ledger, slab, _ in jobs:
+            touched[ledger.ledger_id] = ledger
+            size += slab.size_bytes
+        self._bytes += size
+        behind = self._write_behind
+        behind.write(jobs, frame_seconds)
+        if behind.unwritten_bytes > self._max_unwritten_bytes and self._appends is not None:
             self._appends.hold()
         if self._bytes >= self._checkpoint_bytes:
             self.start()
@@ -142,14 +145,14 @@ class Checkpointer:
 
     def remove(self, ledger: LedgerState, done: Callable[[OSError | None], None]) -> None:
         """The ledger is deleted in the metadata: forget it, remove its file."""
-        self._submit_gathered()
         self._touched.pop(ledger.ledger_id, None)
         self._synced.pop(ledger.ledger_id, None)
-        self._write_back.submit(Remove(ledger.ledger_id, done))
+        self._write_behind.put(Remove(ledger.ledger_id, done))
+        self._write_behind.press()
 
     def nudge(self) -> None:
         """There may be space again."""
-        self._write_back.submit(None)
+        self._write_behind.put(None)
 
     def start(self) -> None:
         """Begin a checkpoint; while one is under way, begin the next right after it."""
@@ -181,15 +184,15 @@ class Checkpointer:
         )
         self._plan = CheckpointPlan(sequence, ledgers, checkpoint)
         self._started_s = self._clock.now_s()
-        self._submit_gathered()
         plan = self._plan
-        self._write_back.submit(Barrier(lambda: self._passed(plan)))
+        self._write_behind.put(Barrier(lambda: self._passed(plan)))
 
     async def wait(self) -> None:
         """Begin a checkpoint and wait for its end. Raises nothing: see ``Health``."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         self.start()
+        self._write_behind.press()
         if self._plan is None:
             self._wake()
         await future
@@ -197,7 +200,7 @@ class Checkpointer:
     async def close(self, free_generation: int | None) -> None:
         """Write everything behind; with ``free_generation`` a last checkpoint says the journal is empty."""
         self._closing = True
-        self._submit_gathered()
+        self._write_behind.press()
         if self._timer is not None:
             self._timer.cancel()
         if free_generation is not None and self._health.problem is None:
@@ -205,34 +208,22 @@ class Checkpointer:
                 await self.wait()
             self._free_generation = free_generation
             await self.wait()
-        await self._write_back.close()
+        await self._write_behind.close()
         await self._lane.close()
-
-    def _submit_gathered(self) -> None:
-        """Small appends are written behind together: each hand-over wakes a thread."""
-        if self._gather_timer is not None:
-            self._gather_timer.cancel()
-            self._gather_timer = None
-        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        for job in gathered:
-            self._write_back.submit(job, job.slab.size_bytes)
 
     def _on_timer(self) -> None:
         self._timer = None
         if self._touched:
             self.start()
 
-    def _written(self, batch: list[Job | None], result: WriteBackResult | None, error: BaseException | None) -> None:
+    def _written(self, batch: list[Job], result: WriteBackResult | None, error: BaseException | None) -> None:
         if result is None:
             self._write_back_failed(batch, error)
             return
         for job in result.finished:
-            if isinstance(job, WriteSlab):
-                job.ledger.unwritten.popleft()
-                self.unwritten_bytes -= job.slab.size_bytes
-            elif isinstance(job, Remove):
+            if isinstance(job, Remove):
                 job.done(result.remove_errors.get(job.ledger_id))
-            else:
+            elif isinstance(job, Barrier):
                 job.done()
         if result.full is not None:
             self._health.set_full(StorageFullError(f"ledger file: {result.full}"), "write-behind")
@@ -240,10 +231,10 @@ class Checkpointer:
                 self._give_up()
         else:
             self._health.set_full(None, "write-behind")
-        if self.unwritten_bytes * 2 <= self._max_unwritten_bytes and self._appends is not None:
+        if self.unwritten_bytes * 4 <= self._max_unwritten_bytes * 3 and self._appends is not None:
             self._appends.release()
 
-    def _write_back_failed(self, batch: list[Job | None], error: BaseException | None) -> None:
+    def _write_back_failed(self, batch: list[Job], error: BaseException | None) -> None:
         """The store writes no more entries: fail every waiter."""
         known = isinstance(error, StorageFailedError)
         self._health.fail(error if known else StorageFailedError(f"write-behind: {error!r}"))  # type: ignore[arg-type]

@@ -23,9 +23,11 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-__all__ = ["BLOCK_BYTES", "DirectWriter", "open_direct"]
+__all__ = ["BLOCK_BYTES", "Buffer", "DirectWriter", "copy", "open_direct"]
+
+Buffer = bytes | bytearray | memoryview
 
 BLOCK_BYTES = 4096
 _BUFFER_BYTES = 1 << 20
@@ -54,22 +56,24 @@ class DirectWriter:
         self._start = 0
         self._lock = threading.Lock()
 
-    def write(self, fd: int, data: Sequence[memoryview], offset: int) -> int:
-        """Write bytes whose offset and number are multiples of BLOCK_BYTES; returns how many were written.
+    def write(self, fd: int, data: Sequence[Buffer], start: int, size: int, offset: int) -> int:
+        """Write ``size`` bytes of all data together, from byte ``start`` on; returns how many were written.
 
-        Fewer than all when the file system takes no more of them this way: the caller writes the rest in the ordinary
-        way. Raises: OSError.
+        ``size`` and ``offset`` are multiples of BLOCK_BYTES. Fewer than all are written when the file system takes no
+        more of them this way: the caller writes the rest in the ordinary way. Raises: OSError.
         """
         written = 0
         with self._lock:
             if self._memory is None:
                 self._memory, self._start = _aligned_memory()
             with memoryview(self._memory) as memory, memory[self._start :] as buffer:
-                for pieces, size in _in_steps(data, _BUFFER_BYTES):
-                    _copy(buffer, pieces)
-                    step = _write(fd, buffer[:size], offset + written)
+                while written < size:
+                    with buffer[: min(size - written, _BUFFER_BYTES)] as block:
+                        copy(block, data, start + written)
+                        step = _write(fd, block, offset + written)
+                        wanted = len(block)
                     written += step
-                    if step < size:
+                    if step < wanted:
                         break
         return written
 
@@ -86,34 +90,25 @@ def _aligned_memory() -> tuple[mmap.mmap, int]:
     return memory, start
 
 
-def _in_steps(data: Sequence[memoryview], most: int) -> Iterator[tuple[list[memoryview], int]]:
-    """(pieces, bytes of all of them), at most so many at a time."""
-    pieces: list[memoryview] = []
-    filled = 0
-    for part in data:
-        start = 0
-        while start < len(part):
-            size = min(len(part) - start, most - filled)
-            pieces.append(part[start : start + size])
-            filled, start = filled + size, start + size
-            if filled == most:
-                yield pieces, filled
-                pieces, filled = [], 0
-    if pieces:
-        yield pieces, filled
-
-
-def _pure_copy(target: memoryview, pieces: Sequence[memoryview]) -> None:
-    at = 0
+def _pure_copy(target: memoryview | bytearray, pieces: Sequence[Buffer], start: int) -> None:
+    at, size = 0, len(target)
     for piece in pieces:
-        target[at : at + len(piece)] = piece
-        at += len(piece)
+        if start >= len(piece):
+            start -= len(piece)
+            continue
+        part = memoryview(piece)[start : start + size - at]
+        target[at : at + len(part)] = part
+        at += len(part)
+        start = 0
+    if at < size:
+        raise ValueError("the pieces have fewer bytes than the target takes")
 
 
-_copy: Callable[[memoryview, Sequence[memoryview]], None] = _pure_copy
+copy: Callable[[memoryview | bytearray, Sequence[Buffer], int], None] = _pure_copy
+"""Fill the target from the pieces, one after the other, from their byte ``start`` on."""
 if not os.environ.get("MAGNETAR_PURE"):
     with contextlib.suppress(ImportError):  # not built everywhere
-        from magnetar.storage.embedded.journal._frame_writer import copy as _copy  # without the interpreter lock
+        from magnetar.storage.embedded.journal._frame_writer import copy  # without the interpreter lock
 
 
 def _write(fd: int, block: memoryview, offset: int) -> int:

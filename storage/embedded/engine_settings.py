@@ -24,13 +24,13 @@ class EngineSettings:
     """Checkpoint after this much was journalled."""
     checkpoint_interval_s: float = 30.0
     """Checkpoint at the latest so long after a write."""
-    max_unwritten_bytes: int = 256 * _MIB
+    max_unwritten_bytes: int = 64 * _MIB
     """Appends wait while so much awaits write-behind."""
-    write_behind_bytes: int = 1 * _MIB
-    """Confirmed entries go to their ledger files in pieces of this size, or 50 ms later."""
+    write_behind_bytes: int = 256 << 10
+    """Confirmed entries go to their ledger files when there is so much of them, or 50 ms later."""
     writeback_lag_bytes: int = 128 * _MIB
     """Written-behind bytes that may stay in the system's cache before a write to the device begins."""
-    cache_bytes: int = 64 * _MIB
+    cache_bytes: int = 48 * _MIB
     """Entry cache (recent slabs and read-ahead)."""
     read_piece_bytes: int = 1 * _MIB
     """Size of a sequential read from a ledger file."""

@@ -19,15 +19,13 @@ import fcntl
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from magnetar.storage.embedded.direct_io import BLOCK_BYTES, DirectWriter, open_direct
+from magnetar.storage.embedded.direct_io import BLOCK_BYTES, Buffer, DirectWriter, copy, open_direct
 from magnetar.storage.errors import StoreLockedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["NO_DESCRIPTOR", "Buffer", "File", "FileSystem", "RealFile", "RealFiles"]
-
-Buffer = bytes | bytearray | memoryview
 
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 """Nothing was done to the file or folder: to be tried again, also a sync."""
@@ -173,12 +171,12 @@ class RealFile:
             self.write(buffers, offset)
             return False
         if head:
-            self.write(_cut(buffers, 0, head), offset)
-        written = self._direct.write(direct_fd, _cut(buffers, head, head + middle), offset + head)
+            self.write([_part(buffers, 0, head)], offset)
+        written = self._direct.write(direct_fd, buffers, head, middle, offset + head)
         if written < middle:
             self._direct = None
         if head + written < total:
-            self.write(_cut(buffers, head + written, total), offset + head + written)
+            self.write([_part(buffers, head + written, total)], offset + head + written)
         return written > 0
 
     def sync(self) -> None:
@@ -209,16 +207,11 @@ class RealFile:
                 os.close(each)
 
 
-def _cut(buffers: Sequence[Buffer], start: int, end: int) -> list[memoryview]:
-    """Bytes start .. end - 1 of all buffers together, not copied."""
-    parts = []
-    at = 0
-    for buffer in buffers:
-        size = len(buffer)
-        if at + size > start and at < end:
-            parts.append(memoryview(buffer)[max(start - at, 0) : min(end - at, size)])
-        at += size
-    return parts
+def _part(buffers: Sequence[Buffer], start: int, end: int) -> bytearray:
+    """Bytes start .. end - 1 of all buffers together."""
+    part = bytearray(end - start)
+    copy(part, buffers, start)
+    return part
 
 
 class RealFiles:

@@ -31,6 +31,8 @@ class LedgerIndex:
     def add_records(self, first_entry_id: int, file_offset: int, offsets: memoryview) -> None:
         """Note the points of consecutive records; ``offsets`` are theirs in a buffer, ``file_offset`` of the first."""
         shift = file_offset - offsets[0]
+        if self.offsets and offsets[-1] + shift - self.offsets[-1] < INDEX_INTERVAL_BYTES:
+            return  # the end is near the last point, so is every record
         index = 0
         last = len(offsets) - 1
         while index < last:

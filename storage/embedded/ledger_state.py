@@ -4,7 +4,9 @@ thread).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Slab
 
 __all__ = ["LedgerState"]
+
+_FIRST = attrgetter("first_entry_id")
 
 
 class LedgerState:
@@ -42,6 +46,7 @@ class LedgerState:
         "refusal",
         "sealing",
         "unwritten",
+        "unwritten_bytes",
     )
 
     def __init__(self, ledger_id: int, properties: Mapping[str, str], last_entry_id: int = -1, length: int = 0) -> None:
@@ -64,6 +69,7 @@ class LedgerState:
         self.idle_waiters: list[asyncio.Future[None]] = []
         self.unwritten: deque[Slab] = deque()
         """Confirmed slabs that are not in the ledger file yet, ascending."""
+        self.unwritten_bytes = 0
         self.metadata_version = 0
 
     @property
@@ -76,25 +82,36 @@ class LedgerState:
         """Where the next record goes in the ledger file."""
         return FILE_HEADER_BYTES + self.length_bytes
 
+    @property
+    def written_offset(self) -> int:
+        """Where the records in the ledger file end."""
+        return self.end_offset - self.unwritten_bytes
+
     def confirm(self, slab: Slab) -> int:
         """The slab is on disk in the journal. Returns its offset in the ledger file."""
-        offset = self.end_offset
+        offset = FILE_HEADER_BYTES + self.length_bytes
         if self.index is None:
             raise AssertionError("a ledger open for append has its index in memory")
         self.index.add_records(slab.first_entry_id, offset, slab.offset_view)
+        size = slab.size_bytes
         self.unwritten.append(slab)
+        self.unwritten_bytes += size
         self.last_confirmed = slab.last_entry_id
-        self.length_bytes += slab.size_bytes
+        self.length_bytes += size
         return offset
+
+    def written(self) -> Slab:
+        """The oldest unwritten slab is in the ledger file."""
+        slab = self.unwritten.popleft()
+        self.unwritten_bytes -= slab.size_bytes
+        return slab
 
     def unwritten_slab(self, entry_id: int) -> Slab | None:
         """The slab with this entry, if the ledger file does not have it yet."""
-        if not self.unwritten or not self.unwritten[0].first_entry_id <= entry_id <= self.last_confirmed:
+        unwritten = self.unwritten
+        if not unwritten or not unwritten[0].first_entry_id <= entry_id <= self.last_confirmed:
             return None
-        for slab in reversed(self.unwritten):
-            if slab.first_entry_id <= entry_id:
-                return slab
-        raise AssertionError("unwritten slabs are consecutive")
+        return unwritten[bisect_right(unwritten, entry_id, key=_FIRST) - 1]
 
     def info(self) -> LedgerInfo:
         """As the interfaces show it."""

@@ -175,5 +175,6 @@ def _checkpointer(base: Foundation, health: Health) -> Checkpointer:
         interval_s=settings.checkpoint_interval_s,
         max_unwritten_bytes=settings.max_unwritten_bytes,
         gather_bytes=settings.write_behind_bytes,
+        relaxed_bytes=max(settings.cache_bytes, 1),
         metadata_sequence=base.metadata_sequence,
     )

@@ -130,7 +130,7 @@ class ReadPath:
         size = self._piece_bytes if sequential else min(max(want_bytes, _MIN_PIECE_BYTES), self._piece_bytes)
         reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes)
         # The end of what is in the file now; what comes later is in memory.
-        end = ledger.end_offset - sum(slab.size_bytes for slab in ledger.unwritten)
+        end = ledger.written_offset
         written = ledger.written_entry
 
         def loaded(piece: Piece | None, error: BaseException | None) -> None:

@@ -1,4 +1,4 @@
-"""Write-behind: confirmed slabs go from memory into their ledger files. The lane's worker, and its jobs.
+"""The worker of write-behind, and its jobs: confirmed slabs go from memory into their ledger files.
 
 Jobs are worked through in order; writes to one ledger that are pending together become one call. No space: the worker
 keeps the rest and begins with it the next time. Any other error: the store has failed.
@@ -67,11 +67,11 @@ class WriteBack:
         self._left: list[Job] = []
         self._failure: StorageFailedError | None = None
 
-    def work(self, batch: list[Job | None]) -> WriteBackResult:
-        """Raises StorageFailedError. None in the batch only says: try again."""
+    def work(self, pieces: list[list[Job | None]]) -> WriteBackResult:
+        """Raises StorageFailedError. None in a piece only says: try again."""
         if self._failure is not None:
             raise self._failure
-        jobs = [*self._left, *(job for job in batch if job is not None)]
+        jobs = [*self._left, *(job for piece in pieces for job in piece if job is not None)]
         start = 0
         errors: dict[int, OSError] = {}
         while start < len(jobs):

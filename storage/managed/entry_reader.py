@@ -59,7 +59,8 @@ class EntryReader:
         """(spans, where to go on, whether the next wanted entry exists but is not in the cache)."""
         room = _Room(limits.max_entries, limits.max_bytes, [])
         position = start
-        while not room.is_over:
+        spans, last_confirmed = room.spans, self._ledgers.last_confirmed
+        while room.entries > 0 and (room.size_bytes > 0 or not spans):
             place = self._place(position, limits.upto, masks)
             if place is None:
                 if limits.upto is None:
@@ -69,12 +70,14 @@ class EntryReader:
             slab = self._store.read_cached(ledger_id, first, last, room.size_bytes)
             position = Position(ledger_id, first)
             if slab is None:
-                return room.spans, position, True
+                return spans, position, True
             following = take(slab, first, last, left_out, room)
             if following == first:
                 break
             position = Position(ledger_id, following)
-        return room.spans, position, False
+            if position > last_confirmed:
+                break
+        return spans, position, False
 
     async def read_stored(
         self, start: Position, limits: ReadLimits, masks: Masks, floor: Callable[[], Position]

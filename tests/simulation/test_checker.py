@@ -13,7 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 PLANTED = [
-    ("lost_syncs", "not there|behind|not read|before b|duplicate|receipts|held and ack|damage|after its ack"),
+    (
+        "lost_syncs",
+        "not there|behind|not read|before b|dropped before|duplicate|receipts|held and ack|damage|after its ack",
+    ),
     ("acks_of_one_more", "by no consumer|held and acknowledged"),
     ("acks_answered_before_they_are_saved", "after its acknowledgement was answered"),
     ("trimming_without_a_look_at_cursors", "dropped before it was acknowledged|by no consumer"),

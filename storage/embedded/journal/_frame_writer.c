@@ -511,12 +511,14 @@ static void writer_dealloc(Writer *w) {
         Py_TYPE(w)->tp_free((PyObject *)w);
 }
 
-PyDoc_STRVAR(copy_doc, "copy(target, pieces)\nThe pieces one after the other into a buffer, without the interpreter lock.");
+PyDoc_STRVAR(copy_doc, "copy(target, pieces, start)\nFill the target from the pieces, one after the other, from their byte `start` on; without the "
+                       "interpreter lock.");
 
 static PyObject *copy(PyObject *Py_UNUSED(module), PyObject *args) {
     PyObject *pieces, *items;
     Py_buffer target, *views;
-    if (!PyArg_ParseTuple(args, "w*O", &target, &pieces))
+    Py_ssize_t start;
+    if (!PyArg_ParseTuple(args, "w*On", &target, &pieces, &start))
         return NULL;
     if ((items = PySequence_Fast(pieces, "pieces are a sequence of buffers")) == NULL) {
         PyBuffer_Release(&target);
@@ -527,14 +529,23 @@ static PyObject *copy(PyObject *Py_UNUSED(module), PyObject *args) {
         PyErr_NoMemory();
     while (views != NULL && held < count && PyObject_GetBuffer(PySequence_Fast_GET_ITEM(items, held), &views[held], PyBUF_SIMPLE) == 0)
         total += views[held++].len;
-    if (views != NULL && held == count && total > target.len)
-        PyErr_SetString(PyExc_ValueError, "more bytes than the target takes");
+    if (views != NULL && held == count && (start < 0 || target.len > total - start))
+        PyErr_SetString(PyExc_ValueError, "the pieces have fewer bytes than the target takes");
     if (!PyErr_Occurred()) {
         Py_BEGIN_ALLOW_THREADS;
         uint8_t *at = target.buf;
-        for (Py_ssize_t i = 0; i < count; i++) {
-            memcpy(at, views[i].buf, (size_t)views[i].len);
-            at += views[i].len;
+        Py_ssize_t left = target.len;
+        for (Py_ssize_t i = 0; i < count && left > 0; i++) {
+            Py_ssize_t size = views[i].len - start;
+            if (size <= 0) {
+                start -= views[i].len;
+                continue;
+            }
+            size = size < left ? size : left;
+            memcpy(at, (const uint8_t *)views[i].buf + start, (size_t)size);
+            at += size;
+            left -= size;
+            start = 0;
         }
         Py_END_ALLOW_THREADS;
     }

@@ -112,9 +112,13 @@ class ManagedCursor:
         """
         if self._reading == self._generation:
             raise AssertionError("a read of this cursor is already waiting")
+        start = self._start()
+        if start > self._ledgers.last_confirmed:
+            self._read_position = start
+            return []
         limits = ReadLimits(max_entries, max_bytes, upto)
         masks = self._masks(skip)
-        spans, position, missed = self._reader.read_cached(self._start(), limits, masks)
+        spans, position, missed = self._reader.read_cached(start, limits, masks)
         if missed and not spans:
             self._reading = self._generation
             return self._read_stored(limits, skip, self._generation)

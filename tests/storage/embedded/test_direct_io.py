@@ -133,14 +133,19 @@ def test_no_descriptor_stays_behind(path):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize("copy", {direct_io._copy, direct_io._pure_copy}, ids=lambda function: type(function).__name__)
-def test_both_copies_put_the_pieces_one_after_the_other(copy):
-    target = bytearray(b"." * 12)
+@pytest.mark.parametrize("copy", {direct_io.copy, direct_io._pure_copy}, ids=lambda function: type(function).__name__)
+def test_both_copies_fill_the_target_from_the_pieces(copy):
+    pieces = [memoryview(b"ab"), b"", memoryview(b"xcdefx")[1:5], bytearray(b"gh")]
+    whole = b"".join(pieces)
+    for start in range(len(whole) + 1):
+        for size in range(len(whole) - start + 1):
+            target = bytearray(size)
+            copy(target, pieces, start)
+            assert target == whole[start : start + size]
+    target = bytearray(b"." * 8)
     with memoryview(target) as view:
-        copy(view, [memoryview(b"ab"), memoryview(b""), memoryview(b"xcdefx")[1:5]])
-        assert target == b"abcdef......"
-        copy(view, [])
-        assert target == b"abcdef......"
-        for bad in ([memoryview(bytes(13))], [memoryview(bytes(8)), memoryview(bytes(5))], [3]):
-            with pytest.raises((ValueError, TypeError)):
-                copy(view, bad)
+        copy(view[:3], pieces, 2)
+    assert target == b"cde....."
+    for bad, start in ((pieces, 1), ([], 0), ([b"ab", 3], 0)):
+        with pytest.raises((ValueError, TypeError)):
+            copy(bytearray(8), bad, start)

@@ -1,0 +1,173 @@
+"""The loop's side of write-behind: confirmed slabs gather here and go to the worker (``writeback.py``) in pieces.
+
+One piece is under way at a time. While the journal is busy the device belongs to it between two pieces, for as long as
+the last piece or the last frame took, times a factor that falls with the backlog: small backlogs wait for their turn,
+a backlog of ``relaxed_bytes`` is written without a pause. What is unwritten is in the entry cache as well (its newest
+part), so up to that size a backlog costs no memory of its own. Without traffic nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.writeback import WriteSlab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.lanes import Threads
+    from magnetar.storage.embedded.writeback import Job, WriteBack, WriteBackResult
+    from magnetar.storage.interfaces import Clock, Scheduler, Timer
+
+    Done = Callable[[list[Job], WriteBackResult | None, BaseException | None], None]
+
+__all__ = ["WriteBehind"]
+
+_GATHER_S = 0.05
+_SELDOM_S = 0.01
+_SOON_FACTOR = 4
+_PIECE_BYTES = 1 << 20
+"""The device takes a megabyte in the time of two frames; a lone frame that comes meanwhile waits for no more."""
+_PATIENCE = 3.0
+"""Of an empty backlog: pauses are so many times as long as what was measured."""
+_LONGEST_PAUSE_S = 0.02
+
+
+class WriteBehind:
+    """Loop only. ``done`` gets the jobs of each piece, in order, and what the worker said."""
+
+    def __init__(
+        self,
+        threads: Threads,
+        scheduler: Scheduler,
+        clock: Clock,
+        worker: WriteBack,
+        done: Done,
+        *,
+        gather_bytes: int,
+        relaxed_bytes: int,
+    ) -> None:
+        self._lane = threads.lane("write-behind", worker.work, self._written)
+        self._scheduler, self._clock, self._done = scheduler, clock, done
+        self._gather_bytes, self._relaxed_bytes = gather_bytes, relaxed_bytes
+        self._queue: deque[Job | None] = deque()
+        self._queued_bytes = 0
+        self._flushing = False
+        """All that is queued goes, however little it is."""
+        self._urgent = False
+        """The end of what is queued is waited for: no pauses until all of it is written."""
+        self._piece: list[Job | None] = []
+        """Under way."""
+        self._started_s = 0.0
+        self._gathering: Timer | None = None
+        self._pausing: Timer | None = None
+        self._frame_seconds = 0.0
+        """Of the last frame."""
+        self._frame_seen = False
+        """A frame was written since the piece under way began."""
+        self.unwritten_bytes = 0
+
+    def write(self, jobs: list[WriteSlab], frame_seconds: float) -> None:
+        """Queue the slabs of a frame that the journal wrote in so many seconds."""
+        self._frame_seconds, self._frame_seen = frame_seconds, True
+        size = 0
+        for job in jobs:
+            size += job.slab.size_bytes
+        self._queue += jobs
+        self._queued_bytes += size
+        self.unwritten_bytes += size
+        if not self._piece:
+            self._next()
+
+    def put(self, job: Job | None) -> None:
+        """Queue another job, behind all slabs queued before; None: the worker tries again what had no space."""
+        self._queue.append(job)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is queued, however little it is."""
+        self._flushing = True
+        if not self._piece:
+            self._next()
+
+    def press(self) -> None:
+        """Write what is queued without pauses: its end is waited for."""
+        if self._queue:
+            self._urgent = True
+            if self._pausing is not None:
+                self._pausing.cancel()
+                self._pausing = None
+        self.flush()
+
+    async def close(self) -> None:
+        """Finish what is queued."""
+        self.press()
+        while self._piece:
+            await self._lane.wait_idle()
+        await self._lane.close()
+
+    def _next(self) -> None:
+        """Begin the next piece, unless it must wait."""
+        queue = self._queue
+        if self._pausing is not None or not queue:
+            return
+        if not self._flushing and self._queued_bytes < self._least_bytes():
+            if self._gathering is None:
+                self._gathering = self._scheduler.call_later(_GATHER_S, self._gathered)
+            return
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+        size = 0
+        piece = self._piece
+        while queue and size < _PIECE_BYTES:
+            job = queue.popleft()
+            piece.append(job)
+            if isinstance(job, WriteSlab):
+                size += job.slab.size_bytes
+        self._queued_bytes -= size
+        if not queue:
+            self._flushing = self._urgent = False
+        self._started_s, self._frame_seen = self._clock.now_s(), False
+        self._lane.submit(piece)
+
+    def _least_bytes(self) -> int:
+        """A piece is worth its call from this size on: more when the last one was not long ago."""
+        if self._queued_bytes < self._gather_bytes or self._clock.now_s() - self._started_s > _SELDOM_S:
+            return self._gather_bytes
+        return _SOON_FACTOR * self._gather_bytes
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        self.flush()
+
+    def _written(
+        self, pieces: list[list[Job | None]], result: WriteBackResult | None, error: BaseException | None
+    ) -> None:
+        (piece,) = pieces
+        took = self._clock.now_s() - self._started_s
+        self._piece = []
+        if result is not None:
+            for job in result.finished:
+                if isinstance(job, WriteSlab):
+                    self.unwritten_bytes -= job.ledger.written().size_bytes
+        try:
+            self._done([job for job in piece if job is not None], result, error)
+        finally:
+            pause_s = self._pause_s(took)
+            if pause_s > 0:
+                self._pausing = self._scheduler.call_later(pause_s, self._resume)
+            elif not self._piece:
+                self._next()
+
+    def _pause_s(self, took: float) -> float:
+        if not self._frame_seen or self._urgent or not self._queue:
+            return 0.0
+        left = 1.0 - self.unwritten_bytes / self._relaxed_bytes
+        return min(max(took, self._frame_seconds) * _PATIENCE * left, _LONGEST_PAUSE_S)
+
+    def _resume(self) -> None:
+        self._pausing = None
+        if not self._piece:
+            self._next()

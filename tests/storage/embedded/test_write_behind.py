@@ -1,0 +1,149 @@
+"""The loop's side of write-behind: how pieces are made, when they wait, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.storage.embedded.lanes import InlineThreads
+from magnetar.storage.embedded.ledger_index import LedgerIndex
+from magnetar.storage.embedded.ledger_state import LedgerState
+from magnetar.storage.embedded.write_behind import WriteBehind
+from magnetar.storage.embedded.writeback import Barrier, WriteBackResult, WriteSlab
+from tests.storage.engine_for_tests import ManualClock, ManualScheduler, settle
+from tests.storage.records_for_tests import slab_of
+
+SLAB_BYTES = len(slab_of(1, 0, [bytes(1000)]).data)
+
+
+class Worker:
+    """Takes ``seconds`` for each piece."""
+
+    def __init__(self, clock: ManualClock):
+        self.clock, self.seconds, self.pieces = clock, 0.0, []
+
+    def work(self, pieces):
+        self.clock.time_s += self.seconds
+        jobs = [job for piece in pieces for job in piece if job is not None]
+        self.pieces.append(len(jobs))
+        return WriteBackResult(jobs, None, {})
+
+
+class Bench:
+    def __init__(self, gather: int = 1, relaxed: int = 100):
+        self.clock = ManualClock()
+        self.scheduler = ManualScheduler(self.clock)
+        self.worker = Worker(self.clock)
+        self.done = []
+        self.behind = WriteBehind(
+            InlineThreads(),
+            self.scheduler,
+            self.clock,
+            self.worker,
+            lambda jobs, _result, _error: self.done.extend(jobs),
+            gather_bytes=gather * SLAB_BYTES,
+            relaxed_bytes=relaxed * SLAB_BYTES,
+        )
+        self.ledger = LedgerState(1, {})
+        self.ledger.index = LedgerIndex()
+
+    def write(self, count: int = 1, frame_seconds: float = 0.001) -> None:
+        jobs = []
+        for _ in range(count):
+            slab = slab_of(1, self.ledger.last_confirmed + 1, [bytes(1000)])
+            jobs.append(WriteSlab(self.ledger, slab, self.ledger.confirm(slab)))
+        self.behind.write(jobs, frame_seconds)
+
+
+async def test_little_waits_for_more_or_for_its_time():
+    bench = Bench(gather=4)
+    bench.clock.time_s += 1
+    bench.write(3)
+    await settle()
+    assert bench.worker.pieces == []
+    assert bench.behind.unwritten_bytes == bench.ledger.unwritten_bytes == 3 * SLAB_BYTES
+    bench.write()
+    await settle()
+    assert bench.worker.pieces == [4]
+    assert bench.behind.unwritten_bytes == bench.ledger.unwritten_bytes == 0
+    bench.write()
+    await settle()
+    assert bench.worker.pieces == [4]
+    bench.scheduler.advance(0.1)
+    await settle()
+    assert bench.worker.pieces == [4, 1]
+
+
+async def test_pieces_are_larger_when_they_follow_each_other():
+    bench = Bench(gather=4)
+    bench.clock.time_s += 1
+    bench.write(4)
+    await settle()
+    bench.write(15)
+    await settle()
+    assert bench.worker.pieces == [4]
+    bench.write()
+    await settle()
+    assert bench.worker.pieces == [4, 16]
+
+
+async def test_a_busy_journal_has_the_device_between_two_pieces():
+    bench = Bench(relaxed=1000)
+    bench.worker.seconds = 0.002
+    bench.write()  # under way while the next frames are written
+    bench.write()
+    await settle()
+    assert bench.worker.pieces == [1]
+    bench.scheduler.advance(0.005)
+    await settle()
+    assert bench.worker.pieces == [1]
+    bench.scheduler.advance(0.005)
+    await settle()
+    assert bench.worker.pieces == [1, 1]
+
+
+async def test_a_large_backlog_is_written_without_a_pause():
+    bench = Bench(relaxed=3)
+    bench.worker.seconds = 0.002
+    bench.write()
+    bench.write(4)
+    await settle()
+    assert bench.worker.pieces == [1, 4]
+
+
+@pytest.mark.parametrize("paused", [False, True])
+async def test_what_is_waited_for_is_written_without_a_pause(paused: bool):
+    bench = Bench(relaxed=1000)
+    bench.worker.seconds = 0.002
+    bench.write()
+    bench.write()
+    if paused:
+        await settle()
+        assert bench.worker.pieces == [1]
+    bench.behind.put(Barrier(lambda: None))
+    bench.behind.press()
+    await settle()
+    assert sum(bench.worker.pieces) == 3
+    assert isinstance(bench.done[-1], Barrier)
+
+
+async def test_close_leaves_nothing_behind():
+    bench = Bench(gather=50)
+    bench.write(20)
+    await bench.behind.close()
+    assert bench.worker.pieces == [20]
+    assert bench.ledger.written_offset == bench.ledger.end_offset
+
+
+async def test_an_unwritten_slab_is_found_by_any_of_its_entries():
+    ledger = LedgerState(1, {})
+    ledger.index = LedgerIndex()
+    sizes = [1, 3, 1, 200, 2]
+    for size in sizes:
+        ledger.confirm(slab_of(1, ledger.last_confirmed + 1, [b"x"] * size))
+    written = ledger.written()
+    assert written.count == 1
+    assert ledger.unwritten_slab(0) is None
+    for entry_id in range(1, sum(sizes)):
+        slab = ledger.unwritten_slab(entry_id)
+        assert slab.first_entry_id <= entry_id <= slab.last_entry_id
+    assert ledger.unwritten_slab(sum(sizes)) is None
