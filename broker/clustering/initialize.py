@@ -1,17 +1,19 @@
 """`magnetar initialize-cluster-metadata`: writes the initial metadata of a cluster to ZooKeeper, as Apache Pulsar's
-command of the same name. It may be repeated: nodes that are there stay as they are.
+command of the same name. It may be repeated, and called for a further cluster: present nodes stay as they are, but for
+the clusters of tenants and namespaces.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
 
-from magnetar.bookkeeper.errors import BookKeeperError, MetadataError, NodeExistsError
+from magnetar.bookkeeper.errors import BookKeeperError, MetadataError, NodeExistsError, NodeVersionError
 from magnetar.bookkeeper.service_uri import parse_service_uri
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.broker.clustering.cluster_settings import zookeeper_servers
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
 
     from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 
-__all__ = ["add_arguments", "cluster_nodes", "run_initialize"]
+__all__ = ["add_arguments", "cluster_nodes", "merged", "run_initialize"]
 
 EXIT_CONFIGURATION: Final = 78
 EXIT_UNAVAILABLE: Final = 69
 _COORDINATORS: Final = "/admin/partitioned-topics/pulsar/system/persistent/transaction_coordinator_assign"
+_BUNDLES: Final = 16
 _LEDGER_LAYOUT: Final = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
 
 
@@ -53,7 +56,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URI",
         help="metadata of a BookKeeper that is there already; without it /ledgers is made",
     )
-    add("--default-namespace-bundle-number", type=int, default=16, metavar="N", help="bundles of public/default")
+    add(
+        *("--default-namespace-bundle-number", "-bn"),
+        type=int,
+        default=0,
+        metavar="N",
+        help="bundles of public/default; 0: 16",
+    )
+    add("-pu", "--proxy-url", default="", metavar="URL", help="a proxy in front of the brokers")
+    add("-pp", "--proxy-protocol", default="", choices=("", "SNI"), help="how that proxy finds a broker")
+    add("--auth-plugin", default="", metavar="CLASS", help="how other clusters authenticate at this cluster")
+    add("--auth-parameters", default="", metavar="TEXT")
+    add("-te", "--tls-enable", action="store_true", help="other clusters connect to this cluster by TLS")
     add("--initial-num-transaction-coordinators", type=int, default=16, metavar="N")
     add("--initial-num-stream-storage-containers", type=int, default=16, metavar="N", help="no effect here")
     add(
@@ -68,6 +82,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="user and password for ZooKeeper, section Client: jaasLoginConfigPath of the brokers",
     )
+    add(
+        *("--configuration-metadata-store-config-path", "-cmscp"),
+        default="",
+        metavar="FILE",
+        help="the same file as --metadata-store-config-path, or left out",
+    )
     add("--metadata-store-session-timeout-ms", "--zookeeper-session-timeout-ms", type=int, default=30000, metavar="MS")
 
 
@@ -79,7 +99,11 @@ def cluster_nodes(options: argparse.Namespace) -> dict[str, bytes]:
         service_url_tls=options.web_service_url_tls or None,
         broker_service_url=options.broker_service_url or None,
         broker_service_url_tls=options.broker_service_url_tls or None,
-        broker_client_tls_enabled=False,
+        proxy_service_url=options.proxy_url or None,
+        proxy_protocol=options.proxy_protocol or None,
+        authentication_plugin=options.auth_plugin or None,
+        authentication_parameters=options.auth_parameters or None,
+        broker_client_tls_enabled=options.tls_enable,
         tls_allow_insecure_connection=False,
         broker_client_tls_enabled_with_key_store=False,
         broker_client_tls_trust_store_type="JKS",
@@ -87,16 +111,39 @@ def cluster_nodes(options: argparse.Namespace) -> dict[str, bytes]:
         broker_client_ssl_factory_plugin="org.apache.pulsar.common.util.DefaultPulsarSslFactory",
     )
     tenant = encode(TenantInfo(admin_roles=[], allowed_clusters=[cluster]))
-    bundles = even_bundles(options.default_namespace_bundle_number)
-    policies = encode(shown(Policies(replication_clusters=[cluster], bundles=bundles)))
+
+    def policies(bundles: int) -> bytes:
+        return encode(shown(Policies(replication_clusters=[cluster], bundles=even_bundles(bundles))))
+
     return {
         f"/admin/clusters/{cluster}": encode(data),
         "/admin/policies/public": tenant,
-        "/admin/policies/public/default": policies,
+        "/admin/policies/public/default": policies(options.default_namespace_bundle_number or _BUNDLES),
         "/admin/policies/pulsar": tenant,
-        "/admin/policies/pulsar/system": policies,
+        "/admin/policies/pulsar/system": policies(_BUNDLES),
         _COORDINATORS: encode({"partitions": options.initial_num_transaction_coordinators, "deleted": False}),
+        "/bookies": b"{}",
     }
+
+
+def merged(path: str, stored: bytes, made: bytes) -> bytes:
+    """The new value of a present node: tenants and namespaces get this cluster too, and coordinators become as many as
+    the command wants. Everything else stays as it is.
+
+    Raises ValueError for a node that cannot be read.
+    """
+    list_of = {4: "allowedClusters", 5: "replication_clusters"}.get(len(path.split("/")))
+    try:
+        old, new = (msgspec.json.decode(value, type=dict[str, Any]) for value in (stored, made))
+        if path == _COORDINATORS:
+            return made if old["partitions"] < new["partitions"] else stored
+        if not path.startswith("/admin/policies/") or list_of is None:
+            return stored
+        present = list(old.get(list_of) or [])
+        added = [each for each in new[list_of] if each not in present]
+    except (msgspec.DecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"the node {path} cannot be read: {error}") from error
+    return msgspec.json.encode(old | {list_of: present + added}) if added else stored
 
 
 def run_initialize(options: argparse.Namespace) -> int:
@@ -108,9 +155,9 @@ def run_initialize(options: argparse.Namespace) -> int:
         return EXIT_CONFIGURATION
     try:
         made = asyncio.run(_initialize(servers, options))
-    except BookKeeperError as error:
+    except (ValueError, BookKeeperError) as error:
         sys.stderr.write(f"magnetar: error: {error}\n")
-        return EXIT_UNAVAILABLE
+        return EXIT_CONFIGURATION if isinstance(error, ValueError) else EXIT_UNAVAILABLE
     sys.stdout.write(f"cluster {options.cluster!r}: {made} nodes made at {servers}\n")
     return 0
 
@@ -121,11 +168,15 @@ def _checked(options: argparse.Namespace) -> str:
     other = options.configuration_metadata_store
     if other and zookeeper_servers("--configuration-metadata-store", other) != servers:
         raise ValueError("--configuration-metadata-store differs from --metadata-store: brokers here keep both in one")
+    if options.configuration_metadata_store_config_path not in ("", options.metadata_store_config_path):
+        raise ValueError("--configuration-metadata-store-config-path differs from --metadata-store-config-path")
     if options.ledgers:
         parse_service_uri(options.ledgers)
     read_security(options.metadata_store_config_path, options.jaas_login_config)
-    if not 1 <= options.default_namespace_bundle_number <= 1024:
-        raise ValueError("--default-namespace-bundle-number must be 1 to 1024")
+    if not 0 <= options.default_namespace_bundle_number <= 1024:
+        raise ValueError("--default-namespace-bundle-number must be 0 to 1024")
+    if options.initial_num_transaction_coordinators < 1:
+        raise ValueError("--initial-num-transaction-coordinators must be 1 at least")
     return servers
 
 
@@ -144,7 +195,7 @@ async def _initialize(servers: str, options: argparse.Namespace) -> int:
     try:
         nodes = {} if options.ledgers else _ledger_nodes()
         nodes.update(cluster_nodes(options))
-        return sum([await _create(session, path, value) for path, value in nodes.items()])
+        return sum([await _create_or_merge(session, path, value) for path, value in nodes.items()])
     finally:
         await session.close()
 
@@ -157,6 +208,21 @@ def _ledger_nodes() -> dict[str, bytes]:
         "/ledgers/INSTANCEID": str(uuid4()).encode(),
         "/ledgers/LAYOUT": _LEDGER_LAYOUT,
     }
+
+
+async def _create_or_merge(session: ZooKeeperSession, path: str, value: bytes) -> bool:
+    """Whether the node was not there."""
+    while not await _create(session, path, value):
+        if not path.startswith("/admin/"):
+            return False
+        node = await session.get(path)
+        wanted = merged(path, node.value, value)
+        if wanted == node.value:
+            return False
+        with contextlib.suppress(NodeVersionError):  # another program changes it now
+            await session.set(path, wanted, node.version)
+            return False
+    return True
 
 
 async def _create(session: ZooKeeperSession, path: str, value: bytes) -> bool:
