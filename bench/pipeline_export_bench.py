@@ -106,6 +106,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--messages", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm-up", type=int, default=4, metavar="N", help="rounds before those that count")
     parser.add_argument("--compression", default="none")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-bench-"))
@@ -120,7 +121,8 @@ def main():
                 "pyarrow alone": cases.pyarrow_alone,
                 "Spark's reader": cases.sparks_reader,
             }
-            cases.on_spark(), cases.sparks_reader()  # the JVM and the workers are warm
+            for _ in range(options.warm_up):  # the JVM compiles what runs often: its first rounds say little
+                cases.on_spark(), cases.sparks_reader()
             rates, cpu = {name: [] for name in named}, {name: [] for name in named}
             for number in range(options.rounds):
                 for name in list(named) if number % 2 == 0 else list(named)[::-1]:

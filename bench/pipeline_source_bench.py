@@ -2,7 +2,8 @@
 
     python bench/pipeline_source_bench.py [--messages 600000] [--rounds 4]
 
-A broker process takes the messages from the official client; after that, in interleaved rounds:
+A broker process takes the messages from the official client; after that, in one session and interleaved rounds, of
+which the first few only warm the JVM up:
 
 * `ledgers`   the source over ledger files -> noop
 * `broker`    the source through the broker -> noop (half of the messages)
@@ -82,7 +83,7 @@ def options_of(broker, **more):
 
 
 class Prebuilt(DataSource):
-    """Record batches of 2 MiB with the columns of the benchmark, made once in each task."""
+    """Record batches of 1 MiB with the columns of the benchmark, made once in each task."""
 
     @classmethod
     def name(cls):
@@ -105,7 +106,7 @@ class PrebuiltReader(DataSourceReader):
     def read(self, partition):
         import pyarrow as pa  # noqa: PLC0415 - in the worker
 
-        rows, n = partition.value, 1900
+        rows, n = partition.value, 950
         times = pa.array(range(1_700_000_000_000_000, 1_700_000_000_000_000 + n), pa.timestamp("us", tz="UTC"))
         columns = {
             "value": pa.array([os.urandom(1024) for _ in range(n)], pa.binary()),
@@ -130,7 +131,7 @@ def noop(frame):
     frame.write.format("noop").mode("overwrite").save()
 
 
-def throughput(spark, broker, count, rounds, wanted):
+def throughput(spark, broker, count, rounds, warm_up, wanted):
     folder = tempfile.mkdtemp()
     columns = "value,__key,__publishTime,__index"
     ledgers = spark.read.format("pulsar").options(
@@ -157,8 +158,9 @@ def throughput(spark, broker, count, rounds, wanted):
     assert frames[0].count() == count, "every message is in a ledger file or comes from the broker"
     cases = {name: case for name, case in cases.items() if name in wanted}
     rates, cpu = {name: [] for name in cases}, {name: [] for name in cases}
-    for _, work in cases.values():
-        timed(work)
+    for _ in range(warm_up):  # the JVM compiles what runs often: its first rounds say little
+        for _, work in cases.values():
+            timed(work)
     for k in range(rounds):
         for name in list(cases)[:: 1 if k % 2 else -1]:
             messages, work = cases[name]
@@ -265,6 +267,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--messages", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--warm-up", type=int, default=4, metavar="N", help="rounds before those that count")
     parser.add_argument("--only", default="planning,throughput,latency,memory")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark")
     parser.add_argument("--cases", default="ledgers,parquet,prebuilt,pyarrow,broker")
@@ -276,7 +279,7 @@ def main():
         spark = session(given.conf)
         if "throughput" in given.only:
             print(f"publishing took {timed(lambda: publish(broker, given.messages)):.0f} s")
-            throughput(spark, broker, given.messages, given.rounds, given.cases.split(","))
+            throughput(spark, broker, given.messages, given.rounds, given.warm_up, given.cases.split(","))
         if "latency" in given.only:
             latency(spark, broker)
         if "memory" in given.only:

@@ -7,6 +7,7 @@ import errno
 import os
 import posixpath
 import re
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -86,6 +87,10 @@ class TableFiles:
             with contextlib.suppress(PermissionError):
                 sync_path(full)  # the directory that holds the name of the table
 
+    def early_sync(self, path: str) -> EarlySync:
+        """Brings what is written to a file to the disk while more is being written."""
+        return EarlySync(self.absolute(path) if self.is_local else None)
+
     def remove(self, path: str) -> None:
         """Does nothing for an absent file."""
         system, root = self._system()
@@ -115,6 +120,38 @@ class TableFiles:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise NotATableError(f"{self.uri}: {error}") from error
         return system, root
+
+
+class EarlySync:
+    """Syncs a file from a thread, one sync at a time: the one at the end finds little left to write."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._thread: threading.Thread | None = None
+        self._error: OSError | None = None
+
+    def begin(self) -> None:
+        """Start a sync, unless one is under way. Raises: OSError of an earlier one."""
+        if self._path is None or (self._thread is not None and self._thread.is_alive()):
+            return
+        self.wait()
+        self._thread = threading.Thread(target=self._sync, daemon=True)
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when no sync is under way. Raises: OSError of one; the kernel tells an error only once."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            raise self._error
+
+    def _sync(self) -> None:
+        assert self._path is not None, "begin checks that"
+        try:
+            sync_path(self._path)
+        except OSError as error:
+            self._error = error
 
 
 @contextlib.contextmanager

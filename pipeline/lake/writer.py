@@ -24,7 +24,7 @@ from magnetar.pipeline.lake.table_files import raising_full
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from magnetar.pipeline.lake.table_files import TableFiles
+    from magnetar.pipeline.lake.table_files import EarlySync, TableFiles
 
 DATE_COLUMN: Final = "__date"
 """The partition column of Parquet and Delta tables: UTC date of the broker publish time."""
@@ -33,6 +33,8 @@ _INDEX, _TIME, _FALLBACK_TIME = "__index", "__brokerPublishTime", "__publishTime
 _DICTIONARY = ("__topic", "__producerName", "__schemaVersion", "__replicatedFrom")
 _STATISTICS = ("__topic", _INDEX, _TIME, _FALLBACK_TIME, "__eventTime", "__key", "__entryId", "__ledgerId")
 _DAY_US = 86_400_000_000
+MOST_OPEN: Final = 16
+"""Files of different dates at a time: producers' clocks, which count without broker publish time, may say anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class _OpenFile:
     date: str | None
     sink: pa.NativeFile
     writer: pq.ParquetWriter
+    sync: EarlySync
     pending: list[pa.RecordBatch] = field(default_factory=list)
     pending_bytes: int = 0
     rows: int = 0
@@ -131,6 +134,7 @@ class SplitWriter:
             try:
                 each.writer.close()
                 each.sink.close()
+                each.sync.wait()
             except OSError:
                 pass  # the disk is full, or the file is gone: it is removed below
         self._open.clear()
@@ -139,6 +143,8 @@ class SplitWriter:
         self._done.clear()
 
     def _begin(self, date: str | None) -> _OpenFile:
+        if len(self._open) >= MOST_OPEN:
+            self._end(next(iter(self._open.values())))
         name = f"{self._prefix}-{len(self._paths):04d}.parquet"
         path = f"{DATE_COLUMN}={date or NO_DATE}/{name}" if self._partitioned else f"data/{name}"
         self._paths.append(path)
@@ -154,7 +160,7 @@ class SplitWriter:
                 write_statistics=[name for name in _STATISTICS if name in names],
                 data_page_size=4 << 20,
             )
-        self._open[date] = _OpenFile(path, date, sink, writer)
+        self._open[date] = _OpenFile(path, date, sink, writer, self._place.early_sync(path))
         return self._open[date]
 
     def _flush(self, each: _OpenFile) -> None:
@@ -163,6 +169,7 @@ class SplitWriter:
         table = pa.Table.from_batches(each.pending, self._schema)
         with raising_full(self._place.absolute(each.path)):
             each.writer.write_table(table, row_group_size=table.num_rows)
+            each.sync.begin()
         each.pending, each.pending_bytes = [], 0
 
     def _end(self, each: _OpenFile) -> None:
@@ -171,6 +178,7 @@ class SplitWriter:
             each.writer.close()
             size = each.sink.tell()
             each.sink.close()
+            each.sync.wait()
             self._place.sync(each.path)
         del self._open[each.date]
         self._done.append(

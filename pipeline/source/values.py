@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.option_table import OptionError
-from magnetar.pipeline.values.decoders import value_decoder
 from magnetar.pipeline.values.interface import BytesValues
 from magnetar.pipeline.values.topic_schema import TopicSchema
 from magnetar.protocol.topic_name import TopicName
@@ -32,6 +31,8 @@ class ValueChoice:
         """A decoder for one thread. Older versions of the schema are those of `topic`."""
         if self.schema is None:
             return BytesValues()
+        from magnetar.pipeline.values.decoders import value_decoder  # noqa: PLC0415 - Avro, JSON and Protobuf with it
+
         catalog = Catalog(self.connect.admin())
 
         def version(number: int) -> TopicSchema | None:

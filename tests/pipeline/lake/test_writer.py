@@ -6,9 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from magnetar.pipeline.lake import table_files
 from magnetar.pipeline.lake.errors import SchemaDriftError, SinkFullError
 from magnetar.pipeline.lake.table_files import TableFiles
-from magnetar.pipeline.lake.writer import NO_DATE, SplitWriter, WriteOptions
+from magnetar.pipeline.lake.writer import MOST_OPEN, NO_DATE, SplitWriter, WriteOptions
 from tests.pipeline.lake.lake_rows import SCHEMA, TOPIC, rows
 
 
@@ -137,4 +138,42 @@ def test_a_full_disk_is_named_and_nothing_is_left(place, monkeypatch, room):
     )
     with pytest.raises(SinkFullError, match="make room and run the same command again"):
         written(place, *(rows(n, n + 100) for n in range(0, 1000, 100)), row_group_bytes=4_000)
+    assert place.list() == []
+
+
+def test_many_dates_keep_few_files_open(place, monkeypatch):
+    """Without broker publish time the producers' clocks decide, which may say anything."""
+    most, opened = [], SplitWriter._begin
+
+    def begin(self, date):
+        found = opened(self, date)
+        most.append(len(self._open))
+        return found
+
+    monkeypatch.setattr(SplitWriter, "_begin", begin)
+    with SplitWriter(place, "x", SCHEMA) as writer:
+        for number in range(3 * MOST_OPEN):
+            writer.write(rows(number * 2, number * 2 + 2, day=number))
+        files = writer.close()
+    assert len(files) == 3 * MOST_OPEN
+    assert max(most) == MOST_OPEN
+    assert sum(each.rows for each in files) == 6 * MOST_OPEN
+
+
+def test_an_error_of_an_early_sync_is_never_lost(place, monkeypatch):
+    """The kernel tells an error of writing once: the sync at the end may find nothing wrong."""
+    failing = [OSError(errno.ENOSPC, "No space left on device")]
+    sync = table_files.sync_path
+
+    def fails_once(path):
+        if failing:
+            raise failing.pop()
+        sync(path)
+
+    monkeypatch.setattr(table_files, "sync_path", fails_once)
+    writer = SplitWriter(place, "x", SCHEMA, options=WriteOptions(row_group_bytes=1))
+    writer.write(rows(0, 5))
+    with pytest.raises(SinkFullError):
+        writer.close()
+    writer.abort()
     assert place.list() == []
