@@ -28,7 +28,7 @@
     ├── ProducerFencedError          ProducerFenced
     └── ConnectionFatalError         UnknownError       the request breaks the protocol: no reply, the connection closes
 
-Each class carries its ServerError code (PulsarApi ``enum ServerError``); `connection.reply_error` is the one place that
+Each class carries its ServerError code (PulsarApi ``enum ServerError``); `RequestTasks.failed` is the one place that
 turns an error into a reply. An exception that is none of these is a bug: the peer learns UnknownError and no details.
 """
 

@@ -20,20 +20,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
-from magnetar.broker.errors import BrokerError, ConnectionFatalError, TooManyRequestsError
+from magnetar.broker.errors import ConnectionFatalError, TooManyRequestsError
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.network.foreign_peers import hint
 from magnetar.broker.network.keep_alive import KeepAlive
 from magnetar.broker.network.output import WEIGHED_BYTES, Output
 from magnetar.broker.network.publish_gate import PublishGate
 from magnetar.broker.network.read_buffer import ReadBuffer
+from magnetar.broker.network.request_tasks import RequestTasks
 from magnetar.broker.slices import IN_SLICES
-from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.runs import EntryRun
 from magnetar.protocol.texts import repair_texts
-from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +49,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# requests of one connection in progress; a peer with more has to wait until half of them are answered
-REQUESTS_HIGH = 1000
 ITEMS_A_TURN = 256
 """Commands and runs of SENDs that one connection has handled before others get their turn."""
 MAX_COMMAND_BYTES = 1 << 20
@@ -61,8 +58,6 @@ CLOSE_WITHIN_S = 10
 CONNECTION_BYTES = 8 * 1024
 CLIENT_BYTES = 4 * 1024
 """The assumed memory of a connection, and of each producer, consumer or watcher."""
-_LARGE_COMMAND_BYTES = 1024
-_PARSED_FACTOR = 4  # bytes of memory for a byte of a command that is being handled
 _FRAME_UNIT = 12  # parts of frames are counted in pages, so that a stream of small rests costs no call
 PROTOCOL_VERSION = 21
 _BEFORE_HANDSHAKE = frozenset(
@@ -88,7 +83,6 @@ class Connection(asyncio.BufferedProtocol):
         self._seat = seat
         self.connection_id = next(_connection_ids)
         self.loop = asyncio.get_running_loop()
-        self.tasks = TaskSet()
         self._resources = resources
         self._settings = resources.settings
         most_entries = self._settings.max_pending_publish_requests_per_connection
@@ -116,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rest_error: str | None = None
         self._output: Output
         self._share: MemoryShare
+        self._requests: RequestTasks
         self._keep_alive: KeepAlive
 
     # --- the socket's life ---------------------------------------------------------------------------------------
@@ -128,6 +123,7 @@ class Connection(asyncio.BufferedProtocol):
         self._share = self._resources.memory.share(host, lambda: self.release_reading("memory"))
         self._share.set("connection", CONNECTION_BYTES)
         self._output = Output(transport, self._share)
+        self._requests = RequestTasks(self, self._share)
         self._keep_alive = KeepAlive(self, self._buffer, self._output, self.loop)
         if self._seat is not None:
             self._seat.idle(lambda: self.lost("no handshake, and others want its place"))
@@ -159,8 +155,8 @@ class Connection(asyncio.BufferedProtocol):
                 entry.connection_lost()
         self._output.call_waiting()  # waiters for room learn that the connection writes no more
         self._share.close()
-        if len(self.tasks):  # no request is cancelled: each completes its changes of the metadata store
-            self._resources.tasks.spawn(self.tasks.settle(), "connection.settle")
+        if len(self._requests):
+            self._resources.tasks.spawn(self._requests.settle(), "connection.settle")
 
     def close(self) -> None:
         """Close after the written bytes are sent, or when that takes too long; safe to call twice."""
@@ -313,19 +309,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._count_clients()
             result = row.handler(self, command)
         except Exception as e:  # noqa: BLE001 - a door: whatever a handler raises becomes a reply
-            self.reply_error(row.fail, command, e)
+            self._requests.failed(row.fail, command, e)
             return
-        if result is not None and inspect.iscoroutine(result):
-            task = self.tasks.spawn(self._run(result, row.fail, command), row.field)
-            if len(data) < _LARGE_COMMAND_BYTES:
-                task.add_done_callback(self._request_ended)
-            else:
-                size = _PARSED_FACTOR * len(data)
-                self._share.add("requests", size)
-                task.add_done_callback(lambda task: self._request_ended(task, size))
-                self._wait_for_memory()
-            if len(self.tasks) >= REQUESTS_HIGH:
-                self.hold_reading("requests")
+        if result is None or not inspect.iscoroutine(result):
+            return
+        if self._requests.begin(result, row, command, len(data)):
+            self._wait_for_memory()
 
     def _count_clients(self) -> None:
         """Make room in the account for one more producer, consumer or watcher. Raises TooManyRequestsError."""
@@ -333,38 +322,6 @@ class Connection(asyncio.BufferedProtocol):
         if not self._share.fits(CLIENT_BYTES):
             self._share.refused()
             raise TooManyRequestsError("No memory for another producer, consumer or watcher; see maxClientMemoryInMB")
-
-    def _request_ended(self, _task: object, size: int = 0) -> None:
-        if size:
-            self._share.add("requests", -size)
-        if "requests" in self._read_holds and len(self.tasks) <= REQUESTS_HIGH // 2:
-            self.release_reading("requests")
-
-    async def _run(self, coroutine: Any, fail: Callable[..., bytes] | None, command: Any) -> None:
-        try:
-            await coroutine
-        except asyncio.CancelledError:
-            raise
-        except Exception as e:  # noqa: BLE001 - a door: whatever a handler raises becomes a reply
-            self.reply_error(fail, command, e)
-
-    def reply_error(self, fail: Callable[..., bytes] | None, command: Any, error: Exception) -> None:
-        """Answer a failed request: the one place where an exception becomes a reply."""
-        if isinstance(error, ConnectionFatalError):
-            self.refuse(str(error))
-            return
-        if isinstance(error, BrokerError):
-            code, text, closes = error.server_error, str(error), error.closes_connection
-        elif isinstance(error, StorageError):
-            code, text, closes = pb.PersistenceError, str(error), False
-            log.warning("request.not_stored", conn=self.connection_id, command=type(command).__name__, reason=text)
-        else:
-            code, text, closes = pb.UnknownError, "internal error", False
-            log.error("request.failed", conn=self.connection_id, command=type(command).__name__, exc_info=error)
-        if fail is not None:
-            self.write(fail(command, code, text))
-        if closes:
-            self.close()
 
     # --- bytes out (Outbox) --------------------------------------------------------------------------------------
 

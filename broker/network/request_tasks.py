@@ -1,0 +1,106 @@
+"""Requests of one connection that take more than a call: their tasks, their memory, and failures as replies."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from magnetar.broker.errors import BrokerError, ConnectionFatalError
+from magnetar.broker.tasks import TaskSet
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from magnetar.broker.handlers.table import Row
+    from magnetar.broker.memory_account import MemoryShare
+
+    Fail = Callable[..., bytes]
+
+log = structlog.get_logger(__name__)
+REQUESTS_HIGH = 1000
+"""Requests of one connection in progress; a peer with more has to wait until half of them are answered."""
+_LARGE_COMMAND_BYTES = 1024
+_PARSED_FACTOR = 4
+"""Bytes of memory for a byte of a command that is being handled."""
+
+
+class Asker(Protocol):
+    """The part of a connection that its requests need."""
+
+    connection_id: int
+
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def refuse(self, reason: str) -> None: ...
+    def hold_reading(self, reason: str) -> None: ...
+    def release_reading(self, reason: str) -> None: ...
+
+
+class RequestTasks:
+    """Runs what handlers leave to be awaited; reading pauses at REQUESTS_HIGH and goes on at half of it."""
+
+    def __init__(self, owner: Asker, share: MemoryShare) -> None:
+        self._owner = owner
+        self._share = share
+        self._tasks = TaskSet()
+        self._holding = False
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def begin(self, coroutine: Coroutine[Any, Any, None], row: Row, command: Any, size: int) -> bool:
+        """Run the rest of a request as a task; whether the command of `size` bytes counts in the share, as large."""
+        task = self._tasks.spawn(self._run(coroutine, row.fail, command), row.field)
+        large = size >= _LARGE_COMMAND_BYTES
+        if not large:
+            task.add_done_callback(self._ended)
+        else:
+            parsed_bytes = _PARSED_FACTOR * size
+            self._share.add("requests", parsed_bytes)
+            task.add_done_callback(lambda task: self._ended(task, parsed_bytes))
+        if len(self._tasks) >= REQUESTS_HIGH:
+            self._holding = True
+            self._owner.hold_reading("requests")
+        return large
+
+    def _ended(self, _task: object, parsed_bytes: int = 0) -> None:
+        if parsed_bytes:
+            self._share.add("requests", -parsed_bytes)
+        if self._holding and len(self._tasks) <= REQUESTS_HIGH // 2:
+            self._holding = False
+            self._owner.release_reading("requests")
+
+    async def _run(self, coroutine: Coroutine[Any, Any, None], fail: Fail | None, command: Any) -> None:
+        try:
+            await coroutine
+        except asyncio.CancelledError:
+            raise
+        except Exception as e:  # noqa: BLE001 - a door: whatever a handler raises becomes a reply
+            self.failed(fail, command, e)
+
+    def failed(self, fail: Fail | None, command: Any, error: Exception) -> None:
+        """Answer a failed request: the one place where an exception becomes a reply."""
+        owner = self._owner
+        if isinstance(error, ConnectionFatalError):
+            owner.refuse(str(error))
+            return
+        if isinstance(error, BrokerError):
+            code, text, closes = error.server_error, str(error), error.closes_connection
+        elif isinstance(error, StorageError):
+            code, text, closes = pb.PersistenceError, str(error), False
+            log.warning("request.not_stored", conn=owner.connection_id, command=type(command).__name__, reason=text)
+        else:
+            code, text, closes = pb.UnknownError, "internal error", False
+            log.error("request.failed", conn=owner.connection_id, command=type(command).__name__, exc_info=error)
+        if fail is not None:
+            owner.write(fail(command, code, text))
+        if closes:
+            owner.close()
+
+    async def settle(self) -> None:
+        """Wait until all have ended. None is cancelled: a request changes the metadata store as a whole."""
+        await self._tasks.settle()

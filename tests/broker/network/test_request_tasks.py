@@ -1,0 +1,109 @@
+"""Requests under way: how many, how large, and how their failures are answered."""
+
+import asyncio
+
+import pytest
+
+from magnetar.broker import errors
+from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+from magnetar.broker.network.request_tasks import REQUESTS_HIGH, RequestTasks
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.errors import StorageError
+from tests.waiting import until
+
+LOOKUP = HANDLERS[pb.BaseCommand.LOOKUP]
+COMMAND = pb.CommandLookupTopic(topic="t", request_id=7)
+
+
+class Owner:
+    connection_id = 1
+
+    def __init__(self):
+        self.written, self.refused, self.closed, self.holds = [], [], 0, []
+
+    def write(self, data):
+        self.written.append(pb.BaseCommand.FromString(data[8:]).lookupTopicResponse)
+
+    def close(self):
+        self.closed += 1
+
+    def refuse(self, reason):
+        self.refused.append(reason)
+
+    def hold_reading(self, reason):
+        self.holds.append(reason)
+
+    def release_reading(self, reason):
+        self.holds.remove(reason)
+
+
+@pytest.fixture
+def account():
+    return MemoryAccount(MemoryLimits.of_total(1 << 30, 1 << 20))
+
+
+@pytest.fixture
+def owner():
+    return Owner()
+
+
+@pytest.fixture
+def requests(owner, account):
+    return RequestTasks(owner, account.share("here"))
+
+
+async def test_reading_pauses_at_too_many_and_goes_on_at_half_of_them(requests, owner):
+    gates = [asyncio.Event() for _ in range(REQUESTS_HIGH)]
+    for gate in gates:
+        requests.begin(gate.wait(), LOOKUP, COMMAND, 10)
+    assert owner.holds == ["requests"] and len(requests) == REQUESTS_HIGH
+    for gate in gates[: REQUESTS_HIGH // 2]:
+        gate.set()
+    await until(lambda: not owner.holds)
+    assert len(requests) == REQUESTS_HIGH // 2
+    for gate in gates:
+        gate.set()
+    await requests.settle()
+    assert len(requests) == 0
+
+
+async def test_a_large_command_counts_until_its_end(requests, account):
+    gate = asyncio.Event()
+    assert not requests.begin(gate.wait(), LOOKUP, COMMAND, 1000)
+    assert account.used_bytes == 0
+    assert requests.begin(gate.wait(), LOOKUP, COMMAND, 5000)
+    assert account.used_bytes == 20_000
+    gate.set()
+    await until(lambda: account.used_bytes == 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (errors.TopicNotFoundError("gone"), pb.TopicNotFound, "gone"),
+        (StorageError("full"), pb.PersistenceError, "full"),
+        (KeyError("a bug"), pb.UnknownError, "internal error"),
+    ],
+)
+async def test_a_failure_is_answered_with_its_code(requests, owner, error, code, text):
+    async def fails():
+        raise error
+
+    requests.begin(fails(), LOOKUP, COMMAND, 10)
+    await requests.settle()
+    (answer,) = owner.written
+    assert (answer.error, answer.message, answer.request_id) == (code, text, 7)
+    assert not owner.closed and not owner.refused
+
+
+def test_some_errors_end_the_connection(requests, owner):
+    requests.failed(LOOKUP.fail, COMMAND, errors.AuthenticationError("no"))
+    assert owner.closed == 1 and len(owner.written) == 1
+    requests.failed(LOOKUP.fail, COMMAND, errors.ConnectionFatalError("broken"))
+    assert owner.refused == ["broken"] and len(owner.written) == 1
+
+
+def test_a_request_without_a_reply_fails_in_silence(requests, owner):
+    requests.failed(None, COMMAND, errors.TopicNotFoundError("gone"))
+    assert not owner.written and not owner.closed
