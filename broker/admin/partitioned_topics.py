@@ -92,10 +92,11 @@ async def create_partitioned(call: Call) -> Response:
     most = most_partitions(call.api.settings.max_num_partitions_per_partitioned_topic)
     if body.partitions > most:
         raise rest_refusals.TOO_MANY_PARTITIONS_TO_CREATE.error(most=most)
-    if call.topics.partition_count(name) == body.partitions and call.flag("createLocalTopicOnly"):
-        await call.lifecycle.create_missed_partitions(name)
+    known = call.topics.partition_count(name)
+    if known is not None and known <= body.partitions and call.flag("createLocalTopicOnly"):
+        await call.lifecycle.create_missed_partitions(name, body.partitions)
         return done()
-    if call.topics.partition_count(name) is not None or call.topics.exists(name):
+    if known is not None or call.topics.exists(name):
         raise rest_refusals.TOPIC_EXISTS.error()
     try:
         await call.lifecycle.create_partitioned(name, body.partitions, bounded(body.properties or {}))

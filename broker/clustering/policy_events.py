@@ -120,7 +120,13 @@ class EventPolicies(NamedTuple):
     @property
     def is_empty(self) -> bool:
         """Whether nothing is set, neither what this broker knows nor anything else."""
-        return all(value in (None, {}, []) for name, value in self.members.items() if name != "isGlobal")
+        values = (value for name, value in self.members.items() if name != "isGlobal")
+        return not self.has_emptied_types and all(value in (None, {}, []) for value in values)
+
+    @property
+    def has_emptied_types(self) -> bool:
+        """Whether subscription types were emptied: tools see an empty list, as in Apache Pulsar."""
+        return self.policies.subscription_types_enabled == []
 
 
 class Scopes(NamedTuple):
@@ -144,7 +150,7 @@ class Scopes(NamedTuple):
             wanted = msgspec.structs.replace(new.of_scope(all_clusters=everywhere), for_all_clusters=None)
             before = old or EventPolicies().changed_to(NO_TOPIC_POLICIES, all_clusters=everywhere)
             after = before.changed_to(wanted, all_clusters=everywhere)
-            if after.members != before.members:
+            if after.members != before.members or after.has_emptied_types != before.has_emptied_types:
                 found.append((everywhere, after))
         return found
 

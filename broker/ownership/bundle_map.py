@@ -46,10 +46,12 @@ class BundleMap:
         self._defaults = defaults
         self._on_change = on_change
         self._known: dict[str, LocalPolicies] = {}
+        self._stale: set[str] = set()
+        """Namespaces whose node has changed since: the bundles as read hold for topics until the node is read again."""
         self._stop = metadata.watch(LOCAL_POLICIES, self._changed)
 
     def known(self, namespace: str) -> BundlesData | None:
-        """The bundles as read; None: not read yet, or changed since."""
+        """The bundles as read last; None: not read yet."""
         known = self._known.get(namespace)
         return None if known is None else known.bundles
 
@@ -60,8 +62,25 @@ class BundleMap:
     async def policies(self, namespace: str) -> LocalPolicies:
         """The whole node. Raises MetadataError as ``bundles``."""
         known = self._known.get(namespace)
-        if known is not None:
+        if known is not None and namespace not in self._stale:
             return known
+        self._stale.discard(namespace)
+        try:
+            return await self._read(namespace)
+        except MetadataError:  # no such namespace any more, or none that can be served
+            self._known.pop(namespace, None)
+            raise
+        except BaseException:
+            self._stale.add(namespace)
+            raise
+
+    async def kept(self, namespace: str) -> LocalPolicies | None:
+        """The whole node; None where there is none. Raises as ``policies``."""
+        if namespace in self._known or await self._metadata.get(f"{LOCAL_POLICIES}/{namespace}") is not None:
+            return await self.policies(namespace)
+        return None
+
+    async def _read(self, namespace: str) -> LocalPolicies:
         path = f"{LOCAL_POLICIES}/{namespace}"
         found = await self._metadata.get(path)
         while found is None:
@@ -104,7 +123,7 @@ class BundleMap:
     ) -> LocalPolicies:
         path = f"{LOCAL_POLICIES}/{namespace}"
         for _ in range(_MOST_ATTEMPTS):
-            self._known.pop(namespace, None)
+            self._stale.add(namespace)
             await self.policies(namespace)  # made where it was not there, and checked
             found = await self._metadata.get(path)
             if found is None:
@@ -135,5 +154,6 @@ class BundleMap:
 
     def _changed(self, path: str) -> None:
         namespace = path.removeprefix(LOCAL_POLICIES).removeprefix("/")
-        if self._known.pop(namespace, None) is not None:
+        if namespace in self._known:
+            self._stale.add(namespace)
             self._on_change(namespace)

@@ -178,7 +178,7 @@ class BundleOwnership:
         return True
 
     async def local_policies(self, namespace: str) -> LocalPolicies | None:
-        return await self._bundles.policies(namespace)
+        return await self._bundles.kept(namespace)
 
     async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:
         await self._bundles.change(namespace, members)

@@ -109,10 +109,10 @@ class TopicLifecycle:
                     created.append(topic)
         return created
 
-    async def create_missed_partitions(self, name: TopicName) -> None:
-        """Create the partitions that were deleted one by one."""
+    async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
+        """Create the partitions that were deleted one by one; of others the first ``count``, as Apache Pulsar does."""
         known = self._catalog.partitioned(name)
-        for index in range(0 if known is None else known.partitions):
+        for index in range(0 if known is None else known.partitions if count is None else count):
             if not self._topics.known(name.partition_name(index)):
                 await self._create_partitions(name, index, index + 1)
 

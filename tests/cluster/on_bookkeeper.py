@@ -46,6 +46,8 @@ OTHERWISE = {
     "topic_policy_persistence": "three copies of an entry are this cluster's default",
     "topic_policy_persistence_for_all_clusters": "the same",
     "topic_policies_with_applied_values": "the same",
+    "levels_of_persistence": "the same",
+    "brokers_asked_about_themselves": "public/default has other bundles",
     "partitions_of_no_topic_may_not_be_used": "before a lookup the topic's bundle has no owner: ServiceNotReady, as there",
     "base_of_partitions_where_no_topic_may_be_made": "the same",
     "producers_of_odd_names": "ZooKeeper has no nodes called . and ..",
@@ -107,6 +109,7 @@ def conformance(cluster, directory, arguments, chosen_of):
         try:
             member.start()
             environment = {f"MAGNETAR_CONFORMANCE_{profile.upper()}": f"{member.url} {member.http}"}
+            environment["MAGNETAR_CONFORMANCE_CLUSTER"] = "1"
             tests = f"{CONFORMANCE / 'test_conformance.py'}::test_log_is_as_recorded"
             left_out = " and ".join(f"not {name}" for name in OTHERWISE)
             code |= pytest([tests, "-k", f"({chosen}) and {left_out}", *arguments], environment)

@@ -169,3 +169,12 @@ def test_a_value_of_another_schema_is_no_event(value):
 def test_members_of_another_type_count_as_not_set(members):
     found = read_event("persistent://t1/n1/dd", event_with(members | {"maxProducerPerTopic": 3}))
     assert found.policies.policies == TopicPolicies(max_producers=3)
+
+
+def test_subscription_types_that_were_emptied_are_no_absent_ones():
+    (change,) = NOTHING.changed_to(TopicPolicies(subscription_types_enabled=[]))
+    assert not change[1].is_empty
+    event = read(event_key(TOPIC, all_clusters=False), encode_event(TOPIC, change[1], "c1"))
+    assert event.policies.policies.subscription_types_enabled == []
+    assert NOTHING.changed_to(TopicPolicies()) == []
+    assert all(each.is_empty for _, each in Scopes.of(event.policies, None).removed())

@@ -49,6 +49,16 @@ def partitions_put_for_this_cluster_alone(s):
 
 
 @scenario
+def other_numbers_of_partitions_put_for_this_cluster_alone(s):
+    base = places(s)
+    for count in (1, 2, 4):
+        s.call("PUT", f"{base}/p/partitions?createLocalTopicOnly=true", count)
+        s.call("GET", base, keep=sorted)
+        s.call("GET", base + "/p/partitions")
+    s.call("PUT", base + "/p/partitions", 2)
+
+
+@scenario
 def missed_partitions_of_partitions(s):
     base = places(s)
     for name in ("t", "p", "u", "p-partition-0", *ODD_PARTS):

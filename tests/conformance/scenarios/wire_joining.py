@@ -1,5 +1,7 @@
 """SUBSCRIBE in every combination of its fields, and what of it counts."""
 
+import time
+
 from harness.steps import (
     EARLIEST,
     LATEST,
@@ -246,6 +248,18 @@ def types_switched_off_on_a_non_persistent_topic(s):
         c = s.connect()
         for i, sub_type in enumerate(TYPES):
             c.subscribe(topic, sub_type, i, subType=sub_type, **meta(sub_type))
+
+
+@scenario
+def types_of_a_namespace_that_were_emptied(s):
+    ns = namespace(s, subscriptionTypesEnabled=["Shared"])
+    topic = s.topic(namespace=ns)
+    c = s.connect()
+    c.subscribe(topic, "a", 1)
+    s.http("POST", f"/admin/v2/namespaces/{ns}/subscriptionTypesEnabled", [])
+    time.sleep(0.5)
+    for i, sub_type in enumerate(TYPES):
+        c.subscribe(topic, sub_type, 2 + i, subType=sub_type, **meta(sub_type))
 
 
 @scenario

@@ -65,6 +65,18 @@ def subscription_types_of_a_topic_policy(s):
 
 
 @scenario
+def subscription_types_of_a_topic_policy_that_was_emptied(s):
+    topic = s.topic()
+    c = s.connect()
+    c.producer(topic, 1, quietly=True)
+    policy(s, topic, "subscriptionTypesEnabled", ["Shared"])
+    c.subscribe(topic, "a", 1)
+    policy(s, topic, "subscriptionTypesEnabled", [])
+    c.subscribe(topic, "a", 2)
+    c.subscribe(topic, "b", 3, subType="Shared")
+
+
+@scenario
 def consumers_per_subscription_of_a_topic_policy(s):
     topic = s.topic()
     c = s.connect()
