@@ -67,7 +67,7 @@ class Listening(servers.Server):
 
 
 class Standalone(servers.Server):
-    """Apache Pulsar with one bookie; ready when its health check says so."""
+    """Apache Pulsar with one bookie; ready when its health check passes."""
 
     def __init__(self, folder: str):
         self.http, port = free_port(), free_port()

@@ -213,7 +213,7 @@ class Broker:
         )
 
     async def _make_topics(self, interceptors: entry_interceptors.LoadedInterceptors) -> None:
-        """Topics, and who may do what with them."""
+        """Topics, and the rights on them."""
         settings = self.settings
         if settings.message_converters:
             start_converting = (await import_later("magnetar.broker.foreign_entries.service")).start_converting

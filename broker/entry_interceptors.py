@@ -159,13 +159,13 @@ class EntryMetadataInterceptors:
             interceptor.intercept(topic, stamps)
             for stamp in stamps:
                 stamp.prefix(-1)  # a timestamp that cannot be stored is this interceptor's fault
-        except Exception as error:  # noqa: BLE001 - whatever a user's code does, the messages are stored
+        except Exception as error:  # noqa: BLE001 - the messages are stored after any error of a user's code
             for stamp, state in zip(stamps, before, strict=True):
                 stamp.restore(state)
             self._complain(name, topic, error)
 
     def _complain(self, name: str, topic: str, error: Exception) -> None:
-        """Say so, once a minute at most."""
+        """Log the failure, once a minute at most."""
         self.failures[name] += 1
         now_s = self._monotonic()
         if now_s - self._complained_s.get(name, -_COMPLAIN_EVERY_S) >= _COMPLAIN_EVERY_S:

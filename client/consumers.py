@@ -31,7 +31,7 @@ _TYPE = pb.BaseCommand
 _CONSUMER_ID = 1
 DISCOVERY_S = 60.0
 PERMITS = 500
-"""Messages asked for in advance; for each partition its share."""
+"""Messages requested in advance; for each partition its share."""
 
 
 @dataclass(frozen=True, slots=True)

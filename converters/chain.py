@@ -111,7 +111,7 @@ class ConverterChain:
         for candidate in candidates:
             try:
                 accepted = candidate.converter.accepts(metadata, head)
-            except Exception:  # noqa: BLE001 - a converter may be anybody's code; convert() reports what is wrong
+            except Exception:  # noqa: BLE001 - a converter may be foreign code; convert() reports what is wrong
                 accepted = True
             if accepted:
                 return candidate if outer_compression.is_known(metadata) else None
@@ -131,7 +131,7 @@ class ConverterChain:
             return ConversionFailure(FailureReason.INVALID, chosen.name, str(error), defect=True)
         except ConverterError as error:
             return ConversionFailure(FailureReason.EXCEPTION, chosen.name, str(error))
-        except Exception as error:  # noqa: BLE001 - a converter may be anybody's code and harms only its own entry (G8)
+        except Exception as error:  # noqa: BLE001 - a converter may be foreign code and harms only its own entry (G8)
             message = f"{type(error).__name__}: {error}"
             return ConversionFailure(FailureReason.EXCEPTION, chosen.name, message, defect=True)
 
@@ -175,7 +175,7 @@ class ConverterChain:
         for each in self.converters:
             try:
                 each.converter.close()
-            except Exception as error:  # noqa: BLE001 - a converter may be anybody's code
+            except Exception as error:  # noqa: BLE001 - a converter may be foreign code
                 failures.append((each.name, error))
         return failures
 

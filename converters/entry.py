@@ -34,7 +34,7 @@ FORMAT_NEEDLE = b"\x0a\x0centry.format"
 
 
 class Entry:
-    """Headers-and-payload bytes, cut where metadata and payload begin; metadata is parsed when first asked for."""
+    """Headers-and-payload bytes, cut where metadata and payload begin; metadata is parsed at the first use."""
 
     __slots__ = ("_metadata", "data", "metadata_start", "payload_start")
 
@@ -108,5 +108,5 @@ def declared_messages(metadata: MessageMetadata) -> int:
 
 
 def wants_raw(properties: Mapping[str, str]) -> bool:
-    """Whether a consumer with these subscription or consumer properties asked for stored bytes."""
+    """Whether a consumer with these subscription or consumer properties requests stored bytes."""
     return properties.get(ENTRY_FORMAT_RAW, "").strip().lower() == "true"

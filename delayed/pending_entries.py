@@ -32,9 +32,9 @@ _PUT_AWAY_AT_ONCE = 16
 class PendingEntries:
     """Counts are taken from the bitmaps, never kept beside them.
 
-    With a shelf, bitmaps that were not asked for lately may lie there. One that cannot be read again is *lost*: its
-    ledger has no pending entries for `of`, so cursors read them and have them judged by their time, and `take` lets
-    every row of it pass. So everything fires; an entry may come twice.
+    With a shelf, bitmaps without recent use may lie there. One that cannot be read again is *lost*: its ledger has no
+    pending entries for `of`, so cursors read them and have them judged by their time, and `take` lets every row of it
+    pass. So everything fires; an entry may come twice.
     """
 
     def __init__(self, shelf: BitmapShelf | None = None) -> None:

@@ -16,7 +16,7 @@ Payloads::
                       entry ids u32 (flag 4: differences to the one before)
 
 First come the segments in the order of time, segment k in entry k, then the bitmaps; the header is last, so that a
-snapshot of any size is written as it is made. Whatever the bytes are, decoding gives a value or SnapshotError.
+snapshot of any size is written as it is made. Decoding any bytes gives a value or SnapshotError.
 
 Times are not negative: entries with such a time are due at once and never get here.
 

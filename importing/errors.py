@@ -2,7 +2,7 @@
 
 ClientError (magnetar.client.errors: InputError 66, RefusedError 77, DeduplicationError 78, RetryError)
 └── ImportFailedError
-    ├── DamageError            1   the file holds what cannot be imported, and skipping it was not asked for
+    ├── DamageError            1   the file has damage, and the command was not to skip it
     ├── OpenTransactionError  75   the rest waits for the end of a transaction: the same command goes on (EX_TEMPFAIL)
     └── UnreachableError      69   no broker, or it was away for too long: the same command goes on (EX_UNAVAILABLE)
 """

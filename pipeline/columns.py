@@ -105,7 +105,7 @@ def topic_columns(
 ) -> tuple[Column, ...]:
     """All columns of a topic in their order. `value`: those of its schema (style pulsar only).
 
-    Raises ValueError for an unknown style, and for a field of the schema that is called like a column of ours.
+    Raises ValueError for an unknown style, and for a field of the schema with the name of another column.
     """
     if style == "kafka":
         return (*KAFKA, KAFKA_HEADERS) if include_headers else KAFKA
@@ -119,7 +119,7 @@ def topic_columns(
 
 
 def select_columns(columns: Sequence[Column], names: Sequence[str]) -> tuple[Column, ...]:
-    """The columns called `names`, in the order of the table whatever that of the names; EXTRA ones behind them.
+    """The columns called `names`, in the order of the table, for any order of the names; EXTRA columns behind them.
 
     Names are compared without case, as Spark does. Raises UnknownColumnError.
     """

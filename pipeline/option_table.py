@@ -59,7 +59,7 @@ def word(given: Mapping[str, str], name: str, values: Sequence[str], default: st
 
 
 def check_names(given: Mapping[str, str], table: Sequence[Option], page: str) -> None:
-    """Every name is one of the table, or none of ours. page: where all options are listed.
+    """Every name is in the table, or belongs to another connector. page: where all options are listed.
 
     Raises: OptionError, with the nearest name that the table has.
     """

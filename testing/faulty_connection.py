@@ -120,7 +120,7 @@ class Turns:
 
 
 class FaultyConnection(asyncio.Protocol):
-    """The socket's protocol; the connection behind it sees a transport of ours."""
+    """The socket's protocol; the connection behind it gets this module's transport."""
 
     def __init__(self, connection: Connection, switches: Switches) -> None:
         self.connection = connection
@@ -276,7 +276,7 @@ class _FaultyTransport(asyncio.Transport):
 
 
 def _body(command: pb.BaseCommand) -> Any:
-    """The command itself, whatever its type."""
+    """The command itself, of any type."""
     for descriptor, value in command.ListFields():
         if descriptor.message_type is not None:
             return value

@@ -57,7 +57,7 @@ class Topics:
         self._consumers: dict[int, str] = {}
 
     def of(self, command: pb.BaseCommand, body: Any) -> str | None:
-        """The full name of the topic that a command is about; None where that cannot be said."""
+        """The full name of the topic of a command; None if it is unknown."""
         names = body.DESCRIPTOR.fields_by_name
         if "topic" in names:
             name = _full_name(body.topic)

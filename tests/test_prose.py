@@ -1,7 +1,10 @@
-"""The language of the documentation: prose stays within 100 columns."""
+"""The language of the documentation, docstrings and comments: width, and plain forbidden phrases (CONTRIBUTING.md)."""
 
+import ast
+import io
 import pathlib
 import re
+import tokenize
 
 import pytest
 
@@ -46,3 +49,64 @@ def test_a_link_may_be_wide(line):
 
 def test_a_sentence_may_not_be_wide():
     assert not _UNBREAKABLE.fullmatch("a word " * 20)
+
+
+ROOMS = (
+    *("bookkeeper", "broker", "cli", "client", "console", "converters", "delayed", "importing", "pipeline"),
+    *("protocol", "storage", "testing", "magnetar/process.py", "magnetar/__init__.py", "bench", "tests"),
+)
+FORBIDDEN = re.compile(
+    r"\b(?:is|are|was|were|be|been|being) (?:told|asked|said)\b"
+    r"|\b(?:nobody|no one|somebody|anybody|everybody|whoever)\b"
+    r"|\b(?:say|says|said) so\b"
+    r"|\bwho (?:takes|gets|holds|asks|waits|serves|writes|may)\b"
+    r"|\bof ours\b",
+    re.IGNORECASE,
+)
+# The rule itself, this test, and the name of a role.
+ALLOWED = {"CONTRIBUTING.md", "tests/test_prose.py", "tests/conformance/scenarios/security_rights.py"}
+
+
+def plain(text):
+    return re.sub(r"[\s#]+", " ", text)
+
+
+def prose_of(source):
+    """Docstrings and comments of a Python file; comments on consecutive lines as one text."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    yield " ".join(each.string for each in tokens if each.type == tokenize.COMMENT)
+
+
+def forbidden_in(path):
+    text = path.read_text(encoding="utf-8")
+    if not FORBIDDEN.search(plain(text)):
+        return []
+    texts = prose_of(text) if path.suffix == ".py" else [text]
+    return [match[0] for each in texts for match in FORBIDDEN.finditer(plain(each))]
+
+
+def test_no_forbidden_phrases():
+    paths = [
+        *PAGES,
+        *(f for room in ROOMS for f in ([ROOT / room] if "." in room else sorted((ROOT / room).rglob("*.py")))),
+    ]
+    names = ((str(path.relative_to(ROOT)), path) for path in paths if not path.name.endswith("_pb2.py"))
+    found = {name: phrases for name, path in names if name not in ALLOWED and (phrases := forbidden_in(path))}
+    assert not found, "name the subject and use an active verb (CONTRIBUTING.md)"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('"""The consumer is\n    told the end."""\n', ["is told"]),
+        ("x = 1  # a ledger is\n# nobody's\n", ["nobody"]),
+        ('x = "nobody"\n', []),
+        ('"""The broker sends the end to the consumer."""\n', []),
+    ],
+)
+def test_docstrings_and_comments_are_read(tmp_path, source, found):
+    (tmp_path / "module.py").write_text(source)
+    assert forbidden_in(tmp_path / "module.py") == found

@@ -37,7 +37,7 @@ __all__ = ["EntryReads"]
 
 log = structlog.get_logger(__name__)
 _SINGLE_READS = 16
-"""Entries asked for at the same time where a batch is not possible."""
+"""Entries requested at the same time where a batch is not possible."""
 
 
 class EntryReads:
@@ -47,8 +47,8 @@ class EntryReads:
         self._context, self._ledger_id, self._digester = context, ledger_id, digester
 
     async def read(self, metadata: LedgerMetadata, first: int, last: int, max_bytes: int) -> list[Entry]:
-        """Entries from `first` on, at least one; fewer than asked for at the end of a segment, behind `max_bytes`
-        or before an entry that no replica gives.
+        """Entries from `first` on, at least one; fewer than requested at the end of a segment, behind `max_bytes` or
+        before an entry that no replica gives.
 
         Raises NoSuchEntryError, DamagedEntryError, ReadFailedError, each about entry `first`.
         """

@@ -266,7 +266,7 @@ class LedgerWriter:
                 self.window.added(replica.acks, first, last)
                 self._drain()
                 if replica.acks is not None and not replica.acks.trusted and self._trust_timer is None:
-                    # not needed now, but when a trusted bookie goes and the metadata service cannot be asked
+                    # not needed now, but when a trusted bookie goes and the metadata service does not answer
                     self._trust_timer = self._loop.call_later(_TRUST_LATER_S, self._start_confirming)
                 return
 

@@ -79,7 +79,7 @@ class AddFailed(NamedTuple):
 class ReadAnswer(NamedTuple):
     ledger_id: int
     entry_id: int
-    """As asked for: LAST_ENTRY comes back as such."""
+    """As requested: LAST_ENTRY comes back as such."""
     code: int
     entry: bytes
 

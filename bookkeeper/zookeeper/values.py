@@ -125,7 +125,7 @@ class ZooKeeperOptions:
 
     servers: str
     session_timeout_ms: int = 30_000
-    """Asked for; the server has the last word."""
+    """The requested value; the server decides."""
     connect_timeout_s: float = 30.0
     request_timeout_s: float = 30.0
     """Deadline of each operation, time in the queue while suspended included."""

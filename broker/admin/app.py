@@ -96,7 +96,7 @@ TABLES: Final = (
     not_here,
 )
 _JSON_ALONE: Final = ("/admin/", "/lookup/", "/topics/")
-# Whatever the method, and body or not.
+# For every method, with and without a body.
 _JSON_ALONE_TAKEN: Final = (
     *(f"/admin/v2/{family}" for family in ("namespaces", "tenants", "resourcegroups", "resource-quotas")),
     *("/topics/", "/admin/v3/transactions"),

@@ -92,8 +92,8 @@ def delayed_delivery(value: DelayedDeliveryPolicies) -> RestError | None:
 
 
 def quota_fits_retention(quotas: Iterable[BacklogQuota], kept: RetentionPolicies | None, of: str) -> RestError | None:
-    """A backlog quota may not exceed the retention in size or age. Both limits of a quota count, whatever its type; a
-    limit of -1 is none, a retention of 0 or -1 does not count.
+    """A backlog quota may not exceed the retention in size or age. Both limits of a quota count, for any type; a limit
+    of -1 is none, a retention of 0 or -1 does not count.
     """
     if kept is None or all(_fits(quota, kept) for quota in quotas):
         return None

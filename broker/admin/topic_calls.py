@@ -125,7 +125,7 @@ def policy_topic(call: Call) -> TopicName:
 
 
 async def load_partition(call: Call, name: TopicName) -> None:
-    """A partition of a non-persistent topic comes into being when it is first asked for."""
+    """The first request for a partition of a non-persistent topic creates it."""
     known = name.is_partition and name.partition < (call.topics.partition_count(name.base) or 0)
     if known and not call.topics.exists(name):
         await call.lifecycle.create(name, {})

@@ -85,7 +85,7 @@ def _check_strategies(settings: Settings) -> None:
 
 
 def _check_own_credentials(settings: Settings) -> None:
-    """Policies of topics lie in topics, which this broker reads as a client of whatever broker serves them."""
+    """Policies of topics lie in topics, which this broker reads as a client of their owner."""
     if settings.broker_client_authentication_plugin.rpartition(".")[2] in ("", "AuthenticationDisabled"):
         raise ValueError(
             "authenticationEnabled=true: a broker of a cluster proves itself to the others, so it needs "

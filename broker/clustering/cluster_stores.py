@@ -76,7 +76,7 @@ class ClusterStores:
         )
 
     def may_roll(self) -> bool:
-        """Whether ZooKeeper can be asked for another ledger."""
+        """Whether ZooKeeper answers requests for another ledger."""
         return self._session.state is SessionState.CONNECTED
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ Apache Pulsar has no keys of its own for this: it passes these names to its Java
     zookeeper.ssl.keyStore.location=/path/client.pem         certificate and key of this broker, PEM
     zookeeper.ssl.hostnameVerification=true
     zookeeper.sasl.clientconfig=Client                       section of jaasLoginConfigPath with user and password
-    zookeeper.sasl.client=true                               false: no login, whatever jaasLoginConfigPath holds
+    zookeeper.sasl.client=true                               false: no login, for any jaasLoginConfigPath
 """
 
 from __future__ import annotations

@@ -204,7 +204,7 @@ class Consumer:
         self.read_compacted = spec.read_compacted
         self.connected_ms = 0
         self.wants_raw = wants_raw(spec.metadata)
-        """The consumer asked for stored bytes: no entry is converted for it."""
+        """The consumer requested stored bytes: the broker converts no entry for it."""
         self.out = RateMeter()
         self.acks = RateMeter()
         self.redelivered = RateMeter()
@@ -235,7 +235,7 @@ class Consumer:
 
     @property
     def sticky_ranges(self) -> Sequence[tuple[int, int]]:
-        """The hash ranges it asked for (KeySharedMeta.hashRanges)."""
+        """Its requested hash ranges (KeySharedMeta.hashRanges)."""
         return () if self.spec.key_shared is None else self.spec.key_shared.ranges
 
     @property

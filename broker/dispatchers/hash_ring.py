@@ -36,7 +36,7 @@ class RingSelector:
         self._owners: dict[int, list[Member]] = {}  # by point, in the order they came
         self._indexes: dict[str, dict[int, Member]] = {}  # by name: index -> member
         self._points_by_member: dict[Member, array[int]] = {}  # without repetition
-        self._ranges: dict[Member, array[int]] = {}  # first, last, first, ... as far as asked for since the last change
+        self._ranges: dict[Member, array[int]] = {}  # first, last, first, ... filled on demand since the last change
 
     def _new_points(self, member: Member, index: int) -> list[int]:
         numbers = (b"%d" % i for i in range(self._points_per_consumer))

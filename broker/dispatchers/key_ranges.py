@@ -4,7 +4,7 @@ Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends.
 
     RingSelector    AUTO_SPLIT by consistent hashing, the default (hash_ring.py)
     SplitSelector   AUTO_SPLIT that halves the largest range (subscriptionKeySharedUseConsistentHashing=false)
-    StickySelector  STICKY: the ranges the consumers asked for
+    StickySelector  STICKY: the ranges of the consumers' requests
 
 Each reduces the 31 bit Murmur hash of a key to its own range: the ring to 1..65535 (% 65535 + 1), the others to
 0..65535 where 0 becomes 1 (Apache Pulsar 4.2.4).

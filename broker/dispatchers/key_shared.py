@@ -377,7 +377,7 @@ class _Hand:
 
     def __init__(self, earlier: dict[int, tuple[int, int] | None] | None) -> None:
         self.earlier = earlier
-        """First position in the replay queue by hash, as far as asked for; None: nothing waits there, or may wait."""
+        """First position in the replay queue by hash, filled on demand; None: nothing waits there, or may wait."""
         self.left: dict[Consumer, int] = {}
         """Entries each consumer can still take."""
         self.refused: set[int] = set()

@@ -134,7 +134,7 @@ class EntryTransformer(Protocol):
         ...
 
     def bypass(self, spans: list[Span]) -> None:
-        """Note that a read is sent as it is stored, because its consumers asked for that."""
+        """Note that a read is sent as stored, because its consumers requested stored bytes."""
         ...
 
     def close(self) -> None:

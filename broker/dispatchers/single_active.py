@@ -277,7 +277,7 @@ class SingleActiveDispatcher:
         return queued
 
     def _within_ranges(self, spans: list[Span]) -> list[Span]:
-        """Without the entries whose hash is not asked for; these are not acknowledged."""
+        """Without the entries of other hashes; these are not acknowledged."""
         selector, kept = self._ranges, []
         assert selector is not None
         for slab, i, j in spans:

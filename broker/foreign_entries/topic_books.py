@@ -57,7 +57,7 @@ class TopicBooks:
         self.failures = FailureBook(tools.now_ms)
         self.counters: dict[str, ConverterCounters] = {}
         self.raw_bypass = 0
-        """Entries sent as stored because a consumer asked for that."""
+        """Entries sent as stored at a consumer's request."""
         self._properties = properties
         self._breakers: dict[str, Breaker] = {}
         self._reported_ms = 0

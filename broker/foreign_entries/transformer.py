@@ -80,7 +80,7 @@ class SubscriptionTransformer:
         return self._finish(batch)
 
     def bypass(self, spans: list[Span]) -> None:
-        """Everybody wants these as they are stored."""
+        """All consumers want the stored bytes."""
         self._books.raw_bypass += sum(len(self._tools.candidates.of(span)) for span in spans)
 
     def close(self) -> None:
@@ -93,7 +93,9 @@ class SubscriptionTransformer:
         return len(self._parked)
 
     def _prune(self) -> None:
-        """Forget what was not asked for long after its time: it was acknowledged or skipped otherwise."""
+        """Forget outcomes without a request long after their time: their entries were acknowledged or skipped
+        otherwise.
+        """
         oldest = self._tools.now_ms() - 10_000
         for position in [p for p, retry_at_ms in self._parked.items() if retry_at_ms < oldest]:
             del self._parked[position]

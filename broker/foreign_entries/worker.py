@@ -1,7 +1,7 @@
 """The worker process: builds the chain of its first message, then converts one entry after the other.
 
 It ends when its input does (the broker closed it or is gone), dies with the broker, and never has more address space
-than allowed. Whatever foreign code prints goes to standard error, which is the broker's.
+than allowed. Output of foreign code goes to standard error, which is the broker's.
 """
 
 from __future__ import annotations

@@ -308,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
             if command_type in _OPENING:
                 self._count_clients()
             result = row.handler(self, command)
-        except Exception as e:  # noqa: BLE001 - a door: whatever a handler raises becomes a reply
+        except Exception as e:  # noqa: BLE001 - a door: every error of a handler becomes a reply
             self._requests.failed(row.fail, command, e)
             return
         if result is None or not inspect.iscoroutine(result):

@@ -1,6 +1,6 @@
 """The web ports before anything serves them: bound, listening, with their TLS settings read.
 
-Clients that come early wait in the sockets. So the broker is ready for clients of the binary protocol, and says so,
+Clients that come early wait in the sockets. So the broker is ready for clients of the binary protocol, and reports it,
 before the libraries of the web port are loaded, which is a fifth of its start.
 """
 

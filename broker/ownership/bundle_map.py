@@ -34,7 +34,7 @@ _MOST_ATTEMPTS: Final = 7
 
 
 class BundleMap:
-    """Read when first asked for, followed from then on."""
+    """Read at the first request, followed from then on."""
 
     def __init__(
         self,

@@ -249,7 +249,7 @@ class BundleOwnership:
                 return ServedAt(owner)
             await self._others.until_gone(owner, path, found)
             return await self._lookup(path, authoritative=authoritative, persistent=persistent)
-        if authoritative or found is not None:  # a node of ours from before a restart is taken over
+        if authoritative or found is not None:  # this broker takes over its node from before a restart
             return await self._take(path)
         return await self._decide(path, persistent=persistent)
 

@@ -20,7 +20,7 @@ _MOST_NODES: Final = 20_000
 
 
 class OwnerNodes:
-    """Nodes of bundles as far as lookups have asked for them; nodes that do not exist are read each time."""
+    """Nodes of bundles that lookups have read; missing nodes are read each time."""
 
     def __init__(self, metadata: Coordination, most_nodes: int = _MOST_NODES) -> None:
         self._metadata = metadata

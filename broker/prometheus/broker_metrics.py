@@ -1,4 +1,4 @@
-"""Figures of the whole broker for /metrics, gathered when asked for."""
+"""Figures of the whole broker for /metrics, gathered on request."""
 
 from __future__ import annotations
 

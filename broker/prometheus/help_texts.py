@@ -212,7 +212,7 @@ _TEXTS: Final = {
     "pulsar_consumer_msg_rate_out": "Messages delivered to the consumer per second",
     "pulsar_consumer_msg_ack_rate": "Messages that the consumer acknowledged per second",
     "pulsar_consumer_msg_throughput_out": "Bytes delivered to the consumer per second",
-    "pulsar_consumer_available_permits": "Messages that the consumer still asked for",
+    "pulsar_consumer_available_permits": "Messages that the consumer has permits for",
     "pulsar_producer_msg_rate_in": "Messages of the producer per second",
     "pulsar_producer_msg_throughput_in": "Bytes of the producer per second",
     "pulsar_producer_msg_average_Size": "Average size of the producer's messages, in bytes",

@@ -176,7 +176,7 @@ class NetworkSettings(Table):
         "httpAllowedHosts",
         (),
         "Further names by which clients and pages of yours reach the web port. Requests under a foreign name (Host), "
-        "and changes asked for by foreign pages (Origin), are answered 403. Addresses, names without a dot, reserved "
+        "and changes requested by foreign pages (Origin), get 403. Addresses, names without a dot, reserved "
         "domains (.local, .internal) and the advertised names need no entry; * turns the check off.",
         source=_OWN,
     )

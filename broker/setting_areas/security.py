@@ -13,7 +13,8 @@ class SecuritySettings(Table):
     authentication_providers: tuple[str, ...] = setting(
         "authenticationProviders",
         (),
-        "Ways to say so: Apache Pulsar's class names (AuthenticationProviderToken, ...) or token, basic, tls.",
+        "Accepted proofs of a role: Apache Pulsar's class names (AuthenticationProviderToken, ...) or token, basic, "
+        "tls.",
     )
     authentication_refresh_check_seconds: int = setting(
         "authenticationRefreshCheckSeconds",

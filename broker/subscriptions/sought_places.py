@@ -20,7 +20,7 @@ class SoughtPlace(NamedTuple):
     """Where a SEEK put a cursor."""
 
     requested: Position
-    """As the client asked for it: EARLIEST, LATEST or a position."""
+    """As in the client's request: EARLIEST, LATEST or a position."""
     read_next: Position
     """The entry that came next then."""
     ack_set: list[int] | None

@@ -133,7 +133,7 @@ class TopicProducers:
             raise ProducerFencedError("Fenced while exclusive access was granted")
 
     def _next_epoch(self, producer: Producer) -> int:
-        """The epoch the producer asked for, else the next one."""
+        """The epoch of the producer's request, else the next epoch."""
         wanted = producer.requested_topic_epoch
         return wanted if wanted is not None else 0 if self.epoch is None else self.epoch + 1
 

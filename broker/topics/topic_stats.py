@@ -37,7 +37,7 @@ class TopicStats:
     """A loaded topic. Rates are per second over the last stats period, times milliseconds since 1970, 0: never.
 
     subscriptions: by name; `backlog_bytes` the size from the slowest subscription's position to the end;
-    `subscription_backlog_bytes` and `earliest_publish_ms` per subscription (the latter only if asked for).
+    `subscription_backlog_bytes` and `earliest_publish_ms` per subscription (the latter only on request).
     """
 
     name: TopicName

@@ -87,5 +87,5 @@ class ReaderSession(ConsumerSession):
             self.outstanding.acknowledge((part.index, *message.entry), -1, is_batch=False)
             self.link.send(requests.ack(part.index, message.entry, cumulative=True))
 
-    def on_acknowledgement(self, command: messages.ConsumerCommand) -> None:  # noqa: ARG002 - whatever it says
+    def on_acknowledgement(self, command: messages.ConsumerCommand) -> None:  # noqa: ARG002 - with any content
         self.done_with_one(self.parts[self._written.popleft() if self._written else 0])

@@ -59,7 +59,7 @@ class WebSocketService:
         certificate: dict[str, Any] | None,
         on_gone: Callable[[], None],
     ) -> WebSocket:
-        """The protocol that takes over a connection whose request asked for a WebSocket.
+        """The protocol that takes over a connection after a request for a WebSocket.
 
         head: the request's line and headers; path and headers (lower-case names) are those in it, the path still
         percent-encoded. on_gone: called when the connection is lost.

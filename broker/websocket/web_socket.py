@@ -8,8 +8,8 @@
     memory for what has arrived, or for its publishes a keep-alive interval (``account``)
     closing                                           CLOSE_WITHIN_S
 
-`websockets` (sans-I/O) reads and writes frames; a message may have webSocketMaxTextFrameSize bytes, whatever its number
-of frames. Compression of frames is not offered: it costs 300 KiB a session.
+`websockets` (sans-I/O) reads and writes frames; a message may have webSocketMaxTextFrameSize bytes, for any number of
+frames. Compression of frames is not offered: it costs 300 KiB a session.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class WebSocket(asyncio.Protocol):
     # --- for the session and its link ----------------------------------------------------------------------------
 
     def account(self, share: MemoryShare, within_s: float) -> None:
-        """From now on what has arrived counts in this share; who waits for memory for longer than that is ended."""
+        """From now on received bytes count in this share; a session that waits for memory for longer than that ends."""
         self._share, self._memory_within_s = share, within_s
         self.keep(share.close)
 

@@ -1,4 +1,4 @@
-"""Opening the files of a data directory for a user who may read more than the broker may, as root does.
+"""Opening the files of a data directory for a user with more rights than the broker's, for example root.
 
 The broker's user can put anything into the directory: a link to a file that only root reads, a FIFO that never ends,
 the number of a foreign process in LOCK. So the backup opens only regular files of the directory's owner and follows no

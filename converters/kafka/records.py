@@ -203,7 +203,7 @@ def checked_offset(base: int, delta: int) -> int:
 
 
 def checked_timestamp(base: int, delta: int) -> int:
-    """Base + delta, refused when it leaves int64 (bytes can say so; no clock ever does)."""
+    """Base + delta, refused when it leaves int64 (bytes can hold such a value; no clock reaches it)."""
     timestamp = base + delta
     if not -_INT64 <= timestamp < _INT64:
         raise CorruptRecordError(f"timestamp {timestamp} needs more than 64 bits")

@@ -6,7 +6,7 @@
 | batch | one a message that is not compacted out |
 | `entry.format=kafka` | those of the converted entry |
 | chunk | none; the last one of a message: one, with the joined payload |
-| encrypted, and not to be decrypted | one, whatever number of messages it holds |
+| encrypted, and not to be decrypted | one, for any number of messages |
 | marker | none |
 """
 

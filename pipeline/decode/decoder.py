@@ -99,8 +99,8 @@ class Decoder:
     ) -> Iterator[pa.RecordBatch]:
         """The messages of `chunk` with ``first_index <= __index < end_index``; those without an index all pass.
 
-        Entries before the range are looked at for chunks of messages that end within it. Batches are made as they are
-        asked for. Raises: CorruptEntryError.
+        The decoder reads entries before the range for chunks of messages that end within it, and makes batches on
+        demand. Raises: CorruptEntryError.
         """
         found = opened(chunk, self._decrypting, verify=self._verify, first_index=first_index, end_index=end_index)
         for rows, buffers in self._rows.of_chunk(found, first_index, end_index):

@@ -29,7 +29,7 @@ class SequenceIds:
         return repeated
 
     def overlaps(self, other: SequenceIds) -> Iterator[tuple[bytes, int, int]]:
-        """(producer, first, last) of every run of `other` that has ids of ours."""
+        """(producer, first, last) of every run of `other` that shares ids."""
         for name, (firsts, lasts) in other._runs.items():
             mine = self._runs.get(name)
             if mine is None:

@@ -228,7 +228,7 @@ class _RangeReader:
             self._last = Position(chunk.ledger_id, int(given.entry_ids[cut.seen - 1]))
             self._progress_s, self._failures = time.monotonic(), 0
         if len(given) < len(chunk):
-            self.close()  # the broker could not be asked about the rest, which comes again
+            self.close()  # the broker did not answer about the rest, which comes again
         return cut, counted
 
     # --- when nothing comes -----------------------------------------------------------------------------------------

@@ -57,8 +57,8 @@ class IndexTracker:
     def track(self, chunk: EntryChunk) -> Indexed:
         """The entries with their indexes, with broker entry metadata put before them where the broker left that out.
 
-        When the broker cannot be asked: the entries up to there, fewer than were given.
-        Raises: CatalogUnavailableError when that is the first one.
+        If the broker does not answer: the entries up to there, fewer than given. Raises: CatalogUnavailableError when
+        that is the first one.
         """
         headers = Headers(chunk, verify=False)
         messages = _declared(headers)

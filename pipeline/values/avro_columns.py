@@ -1,8 +1,8 @@
 """Avro values as columns, all rows of a batch at once: field by field, each for every row in lock step.
 
 Numbers are decoded a byte at a time for all rows, texts are gathered by one call, the k-th items of all lists are read
-together. Whatever is odd (a row that ends early, an unknown symbol, very long lists) stops the whole batch: the decoder
-then reads row by row and reports the fault of each row.
+together. Every irregular row (a row that ends early, an unknown symbol, very long lists) stops the whole batch: the
+decoder then reads row by row and reports the fault of each row.
 """
 
 from __future__ import annotations

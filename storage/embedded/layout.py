@@ -6,7 +6,7 @@ metadata/<number>.log, metadata/<number>.snapshot, metadata/spare   MetadataStor
 metadata.sqlite       the same of format 1 (and SQLite's -wal, -shm); metadata.sqlite.format-1 once it was read
 journal/<segment id>.journal, journal/checkpoint
 ledgers/<ledger id>.ledger
-lost+found/           files found in journal/ or ledgers/ that no one knows; never deleted by the engine
+lost+found/           files in journal/ or ledgers/ without an owner; never deleted by the engine
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class LedgerCatalog:
         self._floor = -1
 
     def reserve(self, ledger_id: int) -> None:
-        """Ids up to this one were given, whatever the sequence says."""
+        """Ids up to this id are in use, for any state of the sequence."""
         self._floor = max(self._floor, ledger_id)
 
     async def new_id(self) -> int:

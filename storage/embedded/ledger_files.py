@@ -1,7 +1,7 @@
 """The files in ``ledgers/``: a bounded number of them open, usable from any thread.
 
-Offsets are *logical*: records begin at 64 (``FILE_HEADER_BYTES``) whatever the size of the file's head. A file's own
-offsets are greater by its *shift*, which only this module knows; index and footer hold logical offsets too.
+Offsets are *logical*: records begin at 64 (``FILE_HEADER_BYTES``) for any size of the file's head. A file's own offsets
+are greater by its *shift*, which only this module knows; index and footer hold logical offsets too.
 """
 
 from __future__ import annotations

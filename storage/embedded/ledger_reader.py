@@ -33,7 +33,7 @@ class Piece(NamedTuple):
     """The result of one read of a ledger file."""
 
     slab: Slab | None
-    """Intact entries around the one asked for; None: that one is damaged or not there."""
+    """Intact entries around the requested entry; None if that entry is damaged or missing."""
     next_offset: int | None
     """File offset behind the slab."""
     reason: str

@@ -58,7 +58,7 @@ class LedgerState:
         """None until it was loaded from the file."""
         self.fetching_index: asyncio.Future[None] | None = None
         self.closed = False
-        """The metadata say so: last entry and length are final."""
+        """By the metadata: last entry and length are final."""
         self.sealing: asyncio.Future[None] | None = None
         self.deleted = False
         self.refusal: StorageError | None = None

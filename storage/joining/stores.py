@@ -41,7 +41,7 @@ _LAYOUT: Final = OwnLayout()
 _MAX_RECORD_BYTES: Final = 1 << 30
 _OPEN_FILES: Final = 16
 _SETTINGS: Final = EngineSettings(max_record_bytes=_MAX_RECORD_BYTES)
-"""Whatever the broker's limit was, nothing in its store is too large."""
+"""No entry of the store is too large, for any limit of the broker."""
 
 
 class TopicNodes(NamedTuple):
@@ -137,7 +137,7 @@ class _Join:
         source = source_of(before, behind, self._until_ms)
         if source in (Source.BEFORE, Source.NEITHER):
             return
-        assert behind is not None, "the source says so"
+        assert behind is not None, "by its source"
         if source is Source.BEHIND:
             before = None
         await self._seal(behind, self._behind.ledgers)

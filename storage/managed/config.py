@@ -43,7 +43,7 @@ class ManagedLedgerConfig:
     """Makes more of the entries' metadata than timestamp and index; None: these alone, which is faster."""
 
     cursor_save_interval_ms: int = 1000
-    """Acknowledgements are on disk this long after they arrived at the latest (earlier when asked for)."""
+    """Acknowledgements are on disk this long after they arrived at the latest (earlier on request)."""
     cursor_save_acks: int = 1000
     """... or after this many of them."""
     cursor_max_entries_per_ledger: int = 50_000

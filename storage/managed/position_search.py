@@ -62,7 +62,7 @@ class PositionSearch:
         return ledgers.at(low) if low < ledgers.total_entries else ledgers.end
 
     async def _is_older(self, ordinal: int, high: int, timestamp_ms: int) -> tuple[bool, int]:
-        """Whether the entry is older than t; one whose time cannot be told goes with the next that tells it."""
+        """Whether the entry is older than t; an entry without a time counts with the next entry that has a time."""
         while ordinal < min(high, self._ledgers.total_entries):  # fewer when ledgers are dropped meanwhile
             timestamp = await self._timestamp(self._ledgers.at(ordinal))
             if timestamp is not None:

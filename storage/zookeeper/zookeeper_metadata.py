@@ -160,7 +160,7 @@ class ZooKeeperMetadataStore:
         return self._add(ChildrenWatch(self.session, check_path(path), callback, self._background))
 
     async def watching(self) -> None:
-        """Until every watch asked for is in place."""
+        """Until every requested watch is in place."""
         for watch in list(self._watches):
             await watch.ready.wait()
 

@@ -54,7 +54,7 @@ def lookup(request_id, topic):
 
 
 class RawPeer:
-    """One connection. Nothing is read unless asked for; PING is answered while reading."""
+    """One connection. It reads only on request, and answers PING while reading."""
 
     def __init__(self, url, handshake=True, receive_buffer=None):
         address = urllib.parse.urlsplit(url)

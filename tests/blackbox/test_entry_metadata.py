@@ -37,7 +37,7 @@ def modules(tmp_path):
 
 
 def metadata_of(url, count):
-    """The broker entry metadata of each entry, for a client that asked for them."""
+    """The broker entry metadata of each entry, for a client that requests them."""
     peer = RawPeer(url, handshake=False)
     flags = pb.FeatureFlags(supports_broker_entry_metadata=True)
     peer.write(frame(command("CONNECT", "connect", client_version="raw", protocol_version=21, feature_flags=flags)))

@@ -10,11 +10,11 @@ unsubscribe, while single, batched, keyed, delayed and chunked messages are publ
 terminated, skipped over and looked at. After each step all connections are read until they are silent, so the order of
 frames on one connection counts and the order between connections does not.
 
-A walk that comes out differently is played twice more on both. It is reported as "differs" when no log of ours is
+A walk that comes out differently is played twice more on both. It is reported as "differs" when no log of Magnetar is
 among the oracle's, as "unsteady" when the oracle does not agree with itself either, as "broken" (fewer --jobs help)
-when the oracle did not get to the end in time. --show prints both logs. What is found becomes a scenario or a unit
-test before it is repaired; the walk itself is not kept. Limits: one topic, one subscription; what docs/differences.md
-lists is left out as far as a plan can know; reads that outlive their consumer depend on timing.
+when the oracle did not get to the end in time. --show prints both logs. What is found becomes a scenario or a unit test
+before it is repaired; the walk itself is not kept. Limits: one topic, one subscription; what docs/differences.md lists
+is left out as far as a plan can know; reads that outlive their consumer depend on timing.
 """
 
 import argparse
@@ -54,7 +54,9 @@ CONSUMER_FIELDS = (
 
 
 class Plan:
-    """The steps of one seed, decided before anything is played: a step is the name of a Player's method and its arguments."""
+    """The steps of one seed, decided before anything is played: a step is the name of a Player's method
+    and its arguments.
+    """
 
     def __init__(self, seed, steps, types):
         self.r = r = random.Random(seed)
@@ -242,7 +244,7 @@ class Player:
         elects = name in {"join", "leave", "drop", "subscribe", "seek", "unload"}
         return (elects and self.plan.type == "Failover") or (name == "delayed" and arguments[1] == DELAY_MS)
 
-    # what is asked
+    # the requests
     def join(self, member, fields):
         self.members[member] = self.s.connect(f"c{member}")
         self.subscribe(member, fields)

@@ -1,6 +1,6 @@
 """Fuzzing of a whole broker: peers that send any command with any values, and bytes that are no commands at all.
 
-Whatever they do, nothing in the broker may fail (an error in its log is a bug), their connections hold little memory,
+With any input, nothing in the broker may fail (an error in its log is a bug), their connections hold little memory,
 nothing of them is left when they are gone, and an honest producer and consumer go on as if they were alone.
 
 MAGNETAR_FUZZ_SECONDS sets how long; MAGNETAR_FUZZ_SEED repeats a failed run.

@@ -1,7 +1,8 @@
 """Fuzzing of texts that a peer chooses and the broker walks: patterns, schemas, bodies of produce requests.
 
-Whatever they say, they are taken or refused with a typed error, and cost bounded processor time: more than
-CPU_SECONDS for one input counts as a crash. The inputs of `corpus/` are tried first; a failure prints what belongs there.
+The broker accepts all of them or refuses them with a typed error, and cost bounded processor time: more than
+CPU_SECONDS for one input counts as a crash. The inputs of `corpus/` are tried first; a failure prints what belongs
+there.
 
 MAGNETAR_FUZZ_SECONDS sets how long; MAGNETAR_FUZZ_SEED repeats a failed run.
 """

@@ -112,7 +112,7 @@ def test_a_topic_that_is_gone_is_lost_or_leaves_the_offsets():
 
 def test_a_topic_made_anew_is_lost_or_read_from_its_start():
     start = Offsets({T: 50})
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="created again"):
         plan_over(indexed(T, 0, 7)).advance(start, {T: indexed(T, 0, 7)}, limited=True)
     plan = plan_over(indexed(T, 0, 7), failOnDataLoss="false")
     end = plan.advance(start, plan.logs(), limited=True)
@@ -126,7 +126,7 @@ def test_a_topic_made_anew_is_found_out_though_it_has_more_messages_than_before(
     old, new = indexed(T, 0, 20, ledger=9), indexed(T, 0, 70, ledger=12)
     start = plan_over(old).starting({T: old})
     start = Offsets.from_json(start.as_json())
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="created again"):
         plan_over(new).advance(start, {T: new}, limited=True)
     plan = plan_over(new, failOnDataLoss="false")
     end = plan.advance(start, {T: new}, limited=True)

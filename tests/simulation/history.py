@@ -54,7 +54,7 @@ class SubscriptionHistory:
     moved: bool = False
     """Such a command's outcome is unknown, and so is the state of earlier acknowledgements."""
     epoch: int = 0
-    """How often its deletion was asked for or ended: an answer to an earlier SUBSCRIBE has no meaning."""
+    """How often its deletion was requested or ended: an answer to an earlier SUBSCRIBE has no meaning."""
 
     def may_be_acked(self, position: Position) -> bool:
         return position <= self.acked_up_to or position in self.acked

@@ -47,7 +47,7 @@ class ManualClock:
         self.set_by_s = 0.0
 
     def jump(self, seconds: float) -> None:
-        """Somebody sets the wall clock."""
+        """An operator sets the wall clock."""
         self.set_by_s += seconds
 
     def now_ms(self) -> int:

@@ -60,7 +60,7 @@ class SegmentScan(NamedTuple):
     """Where the last frame of the use before ends, in its segment; None: not known."""
     header_generation: int = 0
     header_salt: int = 0
-    """As an intact header of the segment says, of whatever use."""
+    """From an intact header of the segment, of any use."""
 
     def bounded_tail(self, end: int | None) -> FrameRef | None:
         """The tail when the segment's last frame is known to end at ``end``; None: nothing is missing there."""

@@ -2,8 +2,8 @@
 
 A segment's header and its first frame go out in one write. A device that loses it leaves the header of an earlier use,
 or none, before the frames of this one. The salt of a use is therefore bound to store, segment and generation by the
-store id, which no client learns: a frame with such a salt is one of this store, whatever bytes clients have sent, and
-the greatest generation among the frames of a segment is that of its last use.
+store id, which no client learns: a frame with such a salt belongs to this store, for any bytes of clients, and the
+greatest generation among the frames of a segment is that of its last use.
 
 Salts of stores of before are random alone. A checkpoint says whether all segments behind it are bound (``Checkpoint``);
 where they are not, a frame without a header counts only for a generation that no segment has.

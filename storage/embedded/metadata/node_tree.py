@@ -30,7 +30,7 @@ class NodeTree:
         self.nodes: dict[str, Node] = {}
         self.sequences: dict[str, int] = {}
         self.pending: list[Change] = []
-        """Changes since ``begin`` that have to be durable before anybody hears of them."""
+        """Changes since ``begin`` that must be durable before their answers."""
         self._ephemeral: set[str] = set()
         self._below: dict[str, dict[str, None]] = {}
         """Path -> names directly below it, as far as a node implies them."""

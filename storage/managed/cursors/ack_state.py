@@ -141,7 +141,7 @@ class AckState:
             self._jump()
         new = self._new_deleted.setdefault(ledger_id, BitMap())
         new |= fresh
-        if ledger_id <= self.mark_delete.ledger_id:  # what mark-delete says need not be said again
+        if ledger_id <= self.mark_delete.ledger_id:  # mark-delete already covers these positions
             new.remove_range(0, 1 << 32 if ledger_id < self.mark_delete.ledger_id else self.mark_delete.entry_id + 1)
         return len(fresh)
 

@@ -301,7 +301,7 @@ def test_users_file():
         parse_users("nonsense\n")
 
 
-# --- certificates and nobody --------------------------------------------------------------------------------------
+# --- certificates and the anonymous role ---------------------------------------------------------------------------
 
 CERTIFICATE = {"subject": ((("countryName", "X"),), (("commonName", "client-1"),))}
 

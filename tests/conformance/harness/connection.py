@@ -109,7 +109,8 @@ class Connection:
         """Whether all that has arrived is among the frames.
 
         The thread that reads may have had no processor. It is marked as reading before it takes bytes from the socket,
-        so the socket is asked first: when it is empty and nothing is being read, what it held is in the queue.
+        so the check of the socket comes first: when it is empty and nothing is being read, what it held is in the
+        queue.
         """
         try:
             waiting = _poll(self.sock).poll(0)

@@ -1,4 +1,4 @@
-"""Schemas over REST: posted, asked for by version, compared, deleted; policies that decide about them."""
+"""Schemas over REST: posted, requested by version, compared, deleted; policies that decide about them."""
 
 import json
 

@@ -49,7 +49,7 @@ def names_of_producers_that_are_odd(s):
 
 @scenario
 def names_given_and_generated(s):
-    """A generated name asked for again, as clients do when they come back."""
+    """A request for a generated name, as clients send it after a reconnect."""
     topic = s.topic()
     c, d = s.connect(), s.connect()
     name = c.producer(topic, 1).command.producer_name

@@ -37,7 +37,7 @@ def end_of_an_emptied_topic_is_told_once(s, kind):
     read(c, 2)
     ack(c, *ids)
     s.http("POST", rest(topic, "/terminate"), quietly=True)
-    s.note("terminated", sorted(set(types_of(c))))  # who waits to read may hear it twice
+    s.note("terminated", sorted(set(types_of(c))))  # waiting consumers may get it twice
     c.send("FLOW", consumer_id=1, messagePermits=1)
     s.note("asked for more", types_of(c))
     c.send("ACK", consumer_id=1, ack_type="Individual", message_id=[ids[0]])

@@ -228,7 +228,7 @@ def test_a_topic_that_was_made_anew(
     ExportJob(SourceOptions.parse(given), table).run(runner, progress)
     admin("DELETE", topic, "?force=true")
     publish(topic, VALUES[100 : 100 + later])
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="created again"):
         ExportJob(SourceOptions.parse(given), table).run(runner, progress)
     goes_on = ExportJob(SourceOptions.parse(given | {"failOnDataLoss": "false"}), table, round_bytes=2000)
     report = goes_on.run(runner, progress)

@@ -55,7 +55,7 @@ def test_messages_without_a_key_are_kept_on_request(options, sent, runner, progr
 
 
 def test_tombstones_remove_their_key(options, sent, runner, progress, tmp_path, monkeypatch):
-    """The official Python client publishes no null values: the column says so here."""
+    """The official Python client publishes no null values: here the column marks them."""
     keys_of = key_compaction._keys_of
 
     def with_tombstone(batch, **wanted):

@@ -175,7 +175,7 @@ def test_a_source_that_was_made_anew_ends_the_replay(replayed, jobs_broker, topi
     with pytest.raises(NoSuchTopicError):
         replayed(topic)
     publish(topic, SENT[100 : 100 + later])
-    with pytest.raises(DataLossError, match="made anew"):
+    with pytest.raises(DataLossError, match="created again"):
         replayed(topic, failOnDataLoss="false")
     assert len(received(target)) == 20
 

@@ -131,7 +131,7 @@ def test_a_topic_made_anew_is_read_from_its_start_without_fail_on_data_loss(stre
     found.run()
     admin(spark_broker, "DELETE", f"{path(topic)}?force=true")
     publish(pulsar_client, topic, 50, first=100)
-    with pytest.raises(Exception, match="made anew"):
+    with pytest.raises(Exception, match="created again"):
         found.run()
     found.run(failOnDataLoss="false")
     assert numbers(found.rows()) == [*range(20), *range(100, 150)]

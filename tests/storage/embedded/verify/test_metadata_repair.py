@@ -124,7 +124,7 @@ async def test_what_is_left_of_the_metadata_is_kept():
 
 
 async def test_metadata_of_yesterday_are_refused_and_completed():
-    """Somebody put back an old copy of the folder: the journal has seen later changes."""
+    """An operator put back an old copy of the folder: the journal has seen later changes."""
     world = World()
     await fill(world, close=True, checkpoint=True)
     old = {path: world.disk.content(path) for path in world.disk.paths() if path.startswith(f"{ROOT}/metadata/")}
