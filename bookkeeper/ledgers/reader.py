@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.bookkeeper.errors import NoSuchEntryError, ReadFailedError
 from magnetar.bookkeeper.ledgers.entry_reads import EntryReads
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
     from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata
     from magnetar.bookkeeper.wire.digests import Digester
     from magnetar.bookkeeper.wire.entries import Entry
+    from magnetar.bookkeeper.wire.packed_batches import Records
 
 __all__ = ["LedgerReader"]
 
+T = TypeVar("T")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -58,15 +60,11 @@ class LedgerReader:
         Raises NoSuchEntryError (beyond the end, or lost), DamagedEntryError, ReadFailedError (try again): each of them
         about entry `first` itself.
         """
-        if not 0 <= first <= self.last_add_confirmed:
-            raise NoSuchEntryError(self.ledger_id, first, f"the ledger ends with {self.last_add_confirmed}")
-        last = min(last, self.last_add_confirmed)
-        try:
-            return await self._reads.read(self.metadata, first, last, max_bytes)
-        except (ReadFailedError, NoSuchEntryError):
-            if not await self._was_moved():
-                raise
-        return await self._reads.read(self.metadata, first, last, max_bytes)
+        return await self._read(self._reads.read, first, last, max_bytes)
+
+    async def read_records(self, first: int, last: int, max_bytes: int = _CHUNK_BYTES) -> Records:
+        """The same as log records in one buffer (see ``packed_batches``). Raises as ``read``."""
+        return await self._read(self._reads.read_records, first, last, max_bytes)
 
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
         """All entries ``first .. last`` (by default to the end), in order. Raises as ``read``."""
@@ -75,6 +73,23 @@ class LedgerReader:
             for entry in await self.read(first, end):
                 yield entry
                 first = entry.entry_id + 1
+
+    async def _read(
+        self,
+        read: Callable[[LedgerMetadata, int, int, int], Coroutine[object, object, T]],
+        first: int,
+        last: int,
+        max_bytes: int,
+    ) -> T:
+        if not 0 <= first <= self.last_add_confirmed:
+            raise NoSuchEntryError(self.ledger_id, first, f"the ledger ends with {self.last_add_confirmed}")
+        last = min(last, self.last_add_confirmed)
+        try:
+            return await read(self.metadata, first, last, max_bytes)
+        except (ReadFailedError, NoSuchEntryError):
+            if not await self._was_moved():
+                raise
+        return await read(self.metadata, first, last, max_bytes)
 
     async def _was_moved(self) -> bool:
         """Whether the replicas of the ledger are elsewhere by now (BookKeeper's auto-recovery)."""

@@ -1,5 +1,5 @@
-/* Add frames of a run of entries, compiled. `packed_runs.py` says what the function gives, and has the same in Python as the reference
- * (tests/bookkeeper/wire/test_packed_runs.py). */
+/* Add frames of a run of entries, and the records of a batch that was read, compiled. `packed_runs.py` and `packed_batches.py` say what
+ * the functions give, and have the same in Python as the reference (tests/bookkeeper/wire). */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -95,8 +95,94 @@ static PyObject *encode_packed(PyObject *self, PyObject *args) {
     return result;
 }
 
+enum { RECORD = 32 };
+
+static uint32_t get_be32(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+static uint64_t get_be64(const uint8_t *p) {
+    return (uint64_t)get_be32(p) << 32 | get_be32(p + 4);
+}
+
+static void put_le32(uint8_t *p, uint32_t v) {
+    p[0] = (uint8_t)v, p[1] = (uint8_t)(v >> 8), p[2] = (uint8_t)(v >> 16), p[3] = (uint8_t)(v >> 24);
+}
+
+static void put_le64(uint8_t *p, uint64_t v) {
+    put_le32(p, (uint32_t)v);
+    put_le32(p + 4, (uint32_t)(v >> 32));
+}
+
+/* How many entries at the begin of the batch are what they should be; *payload gets the bytes of their payloads. */
+static Py_ssize_t good_entries(const Py_buffer *packed, uint64_t ledger, uint64_t first, Py_ssize_t most, Py_ssize_t *payload) {
+    const uint8_t *at = packed->buf, *end = at + packed->len;
+    Py_ssize_t count = 0;
+    *payload = 0;
+    while (count < most && end - at >= 4) {
+        size_t size = get_be32(at);
+        const uint8_t *entry = at + 4;
+        if (size > (size_t)(end - entry) || size < HEADER + DIGEST)
+            break;
+        size_t body = size - HEADER - DIGEST;
+        if (get_be64(entry) != ledger || get_be64(entry + 8) != first + (uint64_t)count)
+            break;
+        if (get_be32(entry + HEADER) != crc32c_update(crc32c_update(0, entry, HEADER), entry + HEADER + DIGEST, body))
+            break;
+        *payload += (Py_ssize_t)body;
+        at = entry + size;
+        count++;
+    }
+    return count;
+}
+
+static PyObject *records_of_batch(PyObject *self, PyObject *args) {
+    Py_buffer packed;
+    long long ledger, first;
+    Py_ssize_t most, payload, count;
+    if (!PyArg_ParseTuple(args, "y*LLn", &packed, &ledger, &first, &most))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS;
+    count = ledger < 0 || first < 0 ? 0 : good_entries(&packed, (uint64_t)ledger, (uint64_t)first, most, &payload);
+    Py_END_ALLOW_THREADS;
+    if (!count)
+        payload = 0;
+    PyObject *data = PyBytes_FromStringAndSize(NULL, payload + count * RECORD);
+    PyObject *offsets = PyBytes_FromStringAndSize(NULL, 8 * (count + 1));
+    if (!data || !offsets) {
+        Py_XDECREF(data);
+        Py_XDECREF(offsets);
+        PyBuffer_Release(&packed);
+        return NULL;
+    }
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(data);
+    char *ends = PyBytes_AS_STRING(offsets);
+    const uint8_t *at = packed.buf;
+    int64_t end = 0;
+    memcpy(ends, &end, 8);
+    Py_BEGIN_ALLOW_THREADS;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        size_t size = get_be32(at), body = size - HEADER - DIGEST;
+        const uint8_t *entry = at + 4;
+        uint8_t *record = out + end;
+        put_le32(record, (uint32_t)body);
+        put_le64(record + 8, (uint64_t)ledger);
+        put_le64(record + 16, (uint64_t)(first + k));
+        put_le64(record + 24, get_be64(entry + 16));
+        memcpy(record + RECORD, entry + HEADER + DIGEST, body);
+        put_le32(record + 4, crc32c_update(crc32c_update(0, record, 4), record + 8, RECORD - 8 + body));
+        end += (int64_t)(RECORD + body);
+        memcpy(ends + 8 * (k + 1), &end, 8);
+        at = entry + size;
+    }
+    Py_END_ALLOW_THREADS;
+    PyBuffer_Release(&packed);
+    return Py_BuildValue("(NN)", data, offsets);
+}
+
 static PyMethodDef methods[] = {
     {"encode_packed", encode_packed, METH_VARARGS, NULL},
+    {"records_of_batch", records_of_batch, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_add_frames", NULL, -1, methods, NULL, NULL, NULL, NULL};

@@ -1,4 +1,4 @@
-# The compiled helper; what it does stands in packed_runs.py.
+# The compiled helper; what it does stands in packed_runs.py and packed_batches.py.
 
 def encode_packed(
     data: bytes | memoryview,
@@ -12,3 +12,4 @@ def encode_packed(
     opcode: int,
     /,
 ) -> tuple[bytes, bytes, int]: ...
+def records_of_batch(packed: bytes, ledger_id: int, first: int, most: int, /) -> tuple[bytes, bytes]: ...

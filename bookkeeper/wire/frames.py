@@ -89,7 +89,13 @@ class BatchAnswer(NamedTuple):
     entry_id: int
     code: int
     request_id: int
-    entries: list[bytes]
+    packed: bytes
+    """``{u32 length, entry}`` repeated, as it came (see ``packed_batches``)."""
+
+    @property
+    def entries(self) -> list[bytes]:
+        """The entries, unverified. Raises WireError for bytes that are no such list."""
+        return _entries(self.packed, 0)
 
 
 class AuthAnswer(NamedTuple):
@@ -192,7 +198,7 @@ def _answer(body: bytes) -> Answer:
         return Added(ledger_id, entry_id, entry_id) if code == 0 else AddFailed(ledger_id, entry_id, code)
     if opcode == BATCH_READ and len(body) >= _ADD_ANSWER_LENGTH + 8:
         (request_id,) = _REQUEST_ID.unpack_from(body, _ADD_ANSWER_LENGTH)
-        return BatchAnswer(ledger_id, entry_id, code, request_id, _entries(body, _ADD_ANSWER_LENGTH + 8))
+        return BatchAnswer(ledger_id, entry_id, code, request_id, body[_ADD_ANSWER_LENGTH + 8 :])
     raise WireError(f"an answer with opcode {opcode} of {len(body)} bytes")
 
 

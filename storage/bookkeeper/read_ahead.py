@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.bookkeeper.background import Background
 from magnetar.bookkeeper.errors import BookKeeperError
-from magnetar.storage.bookkeeper.slab_entries import slab_of_entries
+from magnetar.storage.slab import Slab
 
 if TYPE_CHECKING:
     from magnetar.bookkeeper.ledgers.reader import LedgerReader
     from magnetar.storage.entry_cache import EntryCache
-    from magnetar.storage.slab import Slab
 
 __all__ = ["ReadAhead"]
 
@@ -104,7 +103,8 @@ class ReadAhead:
             self._expect(ledger_id, task.result().last_entry_id + 1)
 
     async def _fetch(self, reader: LedgerReader, first: int, last: int, max_bytes: int) -> Slab:
-        slab = slab_of_entries(await reader.read(first, last, max(max_bytes, 1)))
+        found = await reader.read_records(first, last, max(max_bytes, 1))
+        slab = Slab(reader.ledger_id, found.first, found.data, found.offsets)
         self._cache.put(slab)
         return slab
 

@@ -127,10 +127,11 @@ def test_a_frame_over_the_limit_is_refused_before_it_arrives():
 
 
 def test_entries_of_a_batch():
-    assert AnswerDecoder().feed(batch_answer(1, 2, 0, 3, [b"ab", b"", b"c"])) == [
-        BatchAnswer(1, 2, 0, 3, [b"ab", b"", b"c"])
-    ]
+    (answer,) = AnswerDecoder().feed(batch_answer(1, 2, 0, 3, [b"ab", b"", b"c"]))
+    assert answer == BatchAnswer(1, 2, 0, 3, b"\0\0\0\2ab\0\0\0\0\0\0\0\1c")
+    assert answer.entries == [b"ab", b"", b"c"]
     for cut in (1, 3, 5):
         broken = batch_answer(1, 2, 0, 3, [b"ab", b"cd"])[4:-cut]
+        (answer,) = AnswerDecoder().feed(frame(broken))
         with pytest.raises(WireError):
-            AnswerDecoder().feed(frame(broken))
+            answer.entries  # noqa: B018 - reading it raises

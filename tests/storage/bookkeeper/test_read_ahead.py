@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.bookkeeper.errors import ReadFailedError
 from magnetar.bookkeeper.wire.entries import Entry
+from magnetar.bookkeeper.wire.packed_batches import records_of_entries
 from magnetar.storage.bookkeeper.read_ahead import CHUNK_BYTES, ReadAhead
 from magnetar.storage.entry_cache import EntryCache
 
@@ -23,14 +24,16 @@ class Reader:
         self.reads = []
         self.failing = 0
 
-    async def read(self, first, last, max_bytes):
+    async def read_records(self, first, last, max_bytes):
         self.reads.append((first, last))
         await asyncio.sleep(0)
         if self.failing:
             self.failing -= 1
             raise ReadFailedError(self.ledger_id, first, "not now")
         end = min(last + 1, first + max(max_bytes // SIZE, 1), self.last_add_confirmed + 1)
-        return [Entry(self.ledger_id, n, n - 1, n * SIZE, memoryview(bytes(SIZE))) for n in range(first, end)]
+        return records_of_entries(
+            Entry(self.ledger_id, n, n - 1, n * SIZE, memoryview(bytes(SIZE))) for n in range(first, end)
+        )
 
 
 class World:
