@@ -164,7 +164,8 @@ class IcebergTable:
                     self.place.make_directory()
                 database = f"sqlite:///{self.place.absolute('catalog.db')}"
                 properties = {"type": "sql", "uri": database, "warehouse": self._location}
-            self._loaded = load_catalog("magnetar", **properties)
+            with _raising_full_catalog(self.place.uri):
+                self._loaded = load_catalog("magnetar", **properties)
         return self._loaded
 
     def _newest(self) -> Table | None:
@@ -184,12 +185,13 @@ class IcebergTable:
 
     def _create(self, schema: pa.Schema) -> Table:
         catalog = self._catalog()
-        with contextlib.suppress(NamespaceAlreadyExistsError):
+        with _raising_full_catalog(self.place.uri), contextlib.suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(self._namespace)
         # Another process may create it at the same time.
         with (
             contextlib.suppress(TableAlreadyExistsError, CommitFailedException),
             raising_full(self.place.uri),
+            _raising_full_catalog(self.place.uri),
             catalog.create_table_transaction(
                 self._identifier, schema, location=self._location, properties=_TABLE_PROPERTIES
             ) as transaction,
@@ -232,14 +234,23 @@ class IcebergTable:
 
 
 @contextlib.contextmanager
+def _raising_full_catalog(uri: str) -> Iterator[None]:
+    """Turns SQLite's error of a full disk, which has no errno, into SinkFullError."""
+    try:
+        yield
+    except OperationalError as error:
+        if "disk is full" not in str(error):
+            raise
+        raise SinkFullError(uri, "the database of the catalog finds no room") from error
+
+
+@contextlib.contextmanager
 def _conflicts(uri: str) -> Iterator[None]:
     """Turns what a lost race raises into CommitConflictError."""
     try:
-        with raising_full(uri):
+        with raising_full(uri), _raising_full_catalog(uri):
             yield
     except (CommitFailedException, OperationalError) as error:
-        if "disk is full" in str(error):  # SQLite has no errno
-            raise SinkFullError(uri, "the database of the catalog finds no room") from error
         raise CommitConflictError(f"{uri}: another commit came first ({error})") from error
 
 

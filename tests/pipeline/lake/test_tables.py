@@ -3,16 +3,18 @@
 import collections
 import json
 import random
+import sqlite3
 import threading
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from magnetar.pipeline.lake.committer import FORMATS, open_table
 from magnetar.pipeline.lake.data_file import Append, IndexSpan
-from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SchemaDriftError
+from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SchemaDriftError, SinkFullError
 from tests.pipeline.lake.lake_rows import SCHEMA, TOPIC, append, rows, write
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning:pyiceberg")
@@ -136,6 +138,20 @@ def test_urls_are_decoded_and_paths_are_not(uri):
     assert open_table("parquet", "/lake/a%20b").place.uri == "/lake/a%20b"
     with pytest.raises(NotATableError, match="three slashes"):
         open_table("parquet", "file://lake/a")
+
+
+@pytest.mark.parametrize("call", ["load_catalog", "create_namespace", "create_table_transaction"])
+def test_a_catalog_without_room_is_a_full_disk(tmp_path, monkeypatch, call):
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    from magnetar.pipeline.lake import iceberg
+
+    def full(*_arguments, **_more):
+        raise OperationalError("CREATE TABLE", {}, sqlite3.OperationalError("database or disk is full"))
+
+    monkeypatch.setattr(iceberg if call == "load_catalog" else SqlCatalog, call, full)
+    with pytest.raises(SinkFullError):
+        open_table("iceberg", str(tmp_path / "t")).prepare(SCHEMA)
 
 
 def test_a_range_without_rows_moves_on(opened, format_name):
