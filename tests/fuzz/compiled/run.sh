@@ -4,7 +4,7 @@
 set -eu
 seconds=${1:-60}
 python=${2:-.venv/bin/python}
-[ $# -gt 2 ] && shift 2 || set -- cut records columns deliveries sorting add_frames drawn
+[ $# -gt 2 ] && shift 2 || set -- cut records columns deliveries sorting add_frames batches drawn
 cc=$(command -v "${CLANG:-clang}" || ls /usr/bin/clang-[0-9]* 2>/dev/null | sort -V | tail -1 || true)
 if [ -z "$cc" ]; then
     echo "tests/fuzz/compiled: no clang, so the compiled helpers are not fuzzed by coverage;" \

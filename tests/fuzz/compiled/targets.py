@@ -21,9 +21,9 @@ import column_twins
 import delivery_twins
 import twins
 
-from magnetar.bookkeeper.wire import packed_runs
+from magnetar.bookkeeper.wire import packed_batches, packed_runs
 from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
-from magnetar.bookkeeper.wire.entries import ADD_HEADER
+from magnetar.bookkeeper.wire.entries import ADD_HEADER, encode_run
 from magnetar.delayed.sorted_run import Columns
 from magnetar.delayed.sorting import pure_sorted_columns
 from magnetar.protocol import _pure, _pure_columns
@@ -168,6 +168,20 @@ def add_frames(helper: Any, data: bytes) -> None:
     _result(helper.encode_packed, data, data[:80], skip, 7, 3, -1, 0, KEY, ADD_HEADER)
 
 
+def batches(helper: Any, data: bytes) -> None:
+    """Batches of entries from a bookie: good ones with something behind them, and arbitrary bytes."""
+    digester = Digester(DigestType.CRC32C, b"")
+    cut = len(data) // 3
+    run = encode_run(7, 3, 2, 0, [data[:cut], data[cut : 2 * cut]], digester, KEY)
+    entries = [bytes(run.part(entry_id, entry_id))[28:] for entry_id in (3, 4)]
+    good = b"".join(len(entry).to_bytes(4, "big") + entry for entry in entries)
+    for packed in (good, good + data[2 * cut :], good[: -len(data) % len(good)]):
+        if packed[:4] == good[:4] and len(packed) >= 4 + len(entries[0]):
+            expected = packed_batches.records_of_batch_pure(packed, 7, 3, 100, digester)
+            assert helper.records_of_batch(packed, 7, 3, 100) == (expected.data, expected.offsets)
+    _result(helper.records_of_batch, data, 7, 3, 100)
+
+
 def drawn(helpers: list[Any], data: bytes) -> None:
     """The first byte says which check."""
     if not data:
@@ -188,6 +202,7 @@ TARGETS: dict[str, tuple[Callable[[Any, bytes], None], tuple[str, ...]]] = {
     "deliveries": (deliveries, ("_deliveries",)),
     "sorting": (sorting, ("_sorting",)),
     "add_frames": (add_frames, ("_add_frames",)),
+    "batches": (batches, ("_add_frames",)),
     "drawn": (drawn, ("_speedups", "_entry_columns", "_deliveries")),
 }
 
