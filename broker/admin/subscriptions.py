@@ -1,8 +1,10 @@
 """Subscriptions: created, deleted, moved, expired, described."""
 
+import json
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -10,7 +12,7 @@ from magnetar.broker.admin.api import MessagePosition, Start
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import conflict, done, json_response, precondition
-from magnetar.broker.admin.routes import TOPIC, RouteTable
+from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
     bounded,
@@ -59,13 +61,30 @@ async def create(call: Call) -> Response:
         raise rest_refusals.PARTITION_METADATA_MISSING.error(topic=name.base)
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)
-    await _create_on_each(
-        topic_parts(call),
-        lambda part: call.subscriptions.create_subscription(
-            part, subscription, start, properties, replicated=call.flag("replicated")
-        ),
-    )
+
+    async def create_on(part: TopicName) -> None:
+        if part == name or call.api.peers is None or call.api.ownership.serves(part):
+            replicated = call.flag("replicated")
+            await call.subscriptions.create_subscription(part, subscription, start, properties, replicated=replicated)
+        else:
+            await _create_elsewhere(call, part)
+
+    await _create_on_each(topic_parts(call), create_on)
     return done()
+
+
+async def _create_elsewhere(call: Call, part: TopicName) -> None:
+    """The same request about a partition that another broker serves or is to serve. Raises ConflictError, RestError."""
+    twice = quote(quote(call.param("subscription"), safe=""), safe="")  # as Java's admin client
+    path = f"{ADMIN}/{part.domain}/{part.namespace}/{quote(part.local_name, safe='')}/subscription/{twice}"
+    query = f"?replicated={str(call.flag('replicated')).lower()}"
+    body = await call.raw_body()
+    try:
+        await call.peers.call("PUT", path + query, json.loads(body) if body.strip() else None)
+    except RestError as error:
+        if error.status == HTTPStatus.CONFLICT:
+            raise ConflictError(error.reason) from error
+        raise
 
 
 async def _create_on_each(parts: list[TopicName], create_on: Callable[[TopicName], Awaitable[None]]) -> None:

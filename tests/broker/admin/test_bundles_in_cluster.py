@@ -24,10 +24,11 @@ class Cluster:
         self.owners = {LOW: Here(), HIGH: ServedAt(OTHER)}
         self.is_leader = True
         self.answer = Here()
+        self.elsewhere = set()
         self.calls = []
 
-    def serves(self, _name):
-        return True
+    def serves(self, name):
+        return str(name) not in self.elsewhere
 
     def bundles(self, _namespace):
         return even_bundles(2)
@@ -187,3 +188,12 @@ async def test_a_lookup_by_listener_gives_the_addresses_of_the_broker_it_leads_t
     for found in (cluster.answer, ServedAt(listening), Here()):
         cluster.answer = found
         assert (await client("GET", f"{LOOKUP}?listenerName=none")).status == 500
+
+
+async def test_a_subscription_of_a_partitioned_topic_is_made_wherever_its_partitions_are(client, cluster):
+    topic = "/admin/v2/persistent/public/default/parts"
+    assert (await client("PUT", f"{topic}/partitions", 2)).status == 204
+    cluster.elsewhere.add("persistent://public/default/parts-partition-1")
+    assert (await client("PUT", f"{topic}/subscription/s?replicated=true", "earliest")).status == 204
+    assert cluster.calls == [("PUT", f"{topic}-partition-1/subscription/s?replicated=true")]
+    assert (await client("GET", f"{topic}-partition-0/subscriptions")).json == ["s"]
