@@ -17,6 +17,7 @@ __all__ = [
     "LEDGER_RECOVERED",
     "RACKS_MALFORMED",
     "TLS_FILES_UNUSABLE",
+    "ZOOKEEPER_ENDED",
 ]
 
 BACKGROUND_CRASHED = "bookkeeper.background_crashed"
@@ -33,3 +34,5 @@ LEDGER_FAILED = "ledger.failed"
 LEDGER_RECOVERED = "ledger.recovered"
 RACKS_MALFORMED = "bookkeeper.racks_malformed"
 TLS_FILES_UNUSABLE = "bookkeeper.tls_files_unusable"
+ZOOKEEPER_ENDED = "zookeeper.ended"
+"""The connection is not made again: the service refuses this client, or kazoo failed."""

@@ -17,11 +17,13 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.states import KeeperState
 
+from magnetar.bookkeeper import events
 from magnetar.bookkeeper.errors import (
     MetadataAccessError,
     MetadataError,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from magnetar.bookkeeper.zookeeper.values import Operation, ZooKeeperOptions
 
 __all__ = ["ZooKeeperSession"]
+
+log = structlog.get_logger(__name__)
 
 _ERRORS: tuple[tuple[type[Exception], type[MetadataError]], ...] = (
     (kazoo_errors.NoNodeError, NoSuchNodeError),
@@ -348,7 +352,12 @@ class ZooKeeperSession:
 
     def _on_kazoo_failure(self, error: Exception) -> None:
         """Kazoo's thread of the connection ended: for good."""
-        self._post(_fail, self._starting, error)
+        self._post(self._ended, error)
+
+    def _ended(self, error: Exception) -> None:
+        if self._starting.done() and self._closing is None:
+            log.error(events.ZOOKEEPER_ENDED, servers=self._options.servers, error=repr(error))
+        _fail(self._starting, error)
 
     def _on_kazoo_state(self, state: str) -> None:
         if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001 - kazoo lets `start` wait for its deadline
