@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from magnetar.storage.embedded.lanes import InlineThreads
@@ -9,7 +11,7 @@ from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.embedded.ledger_state import LedgerState
 from magnetar.storage.embedded.write_behind import WriteBehind
 from magnetar.storage.embedded.writeback import Barrier, WriteBackResult, WriteSlab
-from tests.storage.engine_for_tests import ManualClock, ManualScheduler, settle
+from tests.storage.engine_for_tests import TINY, ManualClock, ManualScheduler, World, settle
 from tests.storage.records_for_tests import slab_of
 
 SLAB_BYTES = len(slab_of(1, 0, [bytes(1000)]).data)
@@ -108,6 +110,19 @@ async def test_a_large_backlog_is_written_without_a_pause():
     bench.write(4)
     await settle()
     assert bench.worker.pieces == [1, 4]
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 16 << 10, 1 << 30])
+async def test_a_backlog_that_holds_appends_is_written_without_a_pause(cache_bytes: int):
+    """Whatever the size of the cache: appends go on from three quarters of the limit."""
+    storage = await World().open(replace(TINY, cache_bytes=cache_bytes, max_unwritten_bytes=64 << 10))
+    behind = storage._parts.checkpointer._write_behind
+    behind._frame_seen, behind.unwritten_bytes = True, 48 << 10
+    behind._queue.append(None)
+    assert behind._pause_s(took=1.0) <= 0.0
+    behind._queue.clear()
+    behind.unwritten_bytes = 0
+    await storage.close()
 
 
 @pytest.mark.parametrize("paused", [False, True])
