@@ -346,7 +346,7 @@ class Broker:
             self._stopped.set()
 
     def _stop_steps(self) -> list[Step]:
-        """In order: nothing new begins, clients learn of it, what is left goes to the disk, the store closes."""
+        """In order: no new work begins, clients get a notice, pending data goes to the disk, the store closes."""
         steps = [] if self.member is None else [Step("cluster", self.member.leave)]
         steps += [Step("maintenance", self.maintenance.close)]
         if self._admin is not None:
@@ -459,7 +459,7 @@ class Broker:
         return not self._stopping and self.storage.health.failed is None
 
     async def check_health(self) -> None:
-        """Write and read back: raises when the store cannot keep what it is given."""
+        """Write and read back: raises when the store cannot keep the value."""
         if self.storage.health.problem is not None:
             raise self.storage.health.problem
         await self.storage.metadata.put("/magnetar/health", str(self.now_ms()).encode())
@@ -488,7 +488,7 @@ class Broker:
         return broker_metrics.broker_metrics(measured)
 
     def roll_rates(self, seconds: float) -> None:
-        """End a stats period of what no topic counts."""
+        """End a stats period of the figures outside of topics."""
         cache, read_bytes = self.storage.cache.stats(), self.storage.stats().file_read_bytes
         self.cache_meter.roll((cache.hits, cache.hit_bytes), (cache.misses, read_bytes), seconds)
         for meter in (self.topics, self.lookups.durations, self.schemas):

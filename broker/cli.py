@@ -62,7 +62,7 @@ def main(
 ) -> int:
     """Run the command line; returns the exit code of the process.
 
-    Args:    further: commands that others run, with what they do: named in the help beside these.
+    Args:    further: commands of other programs, with their descriptions, for the help.
              with_faults: runs a broker whose settings ask for the fault kit, which stands above the broker.
     """
     given = sys.argv[1:] if arguments is None else arguments
@@ -125,7 +125,9 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
     _add_cluster(commands, with_options="initialize-cluster-metadata" in arguments)
     standalone.add_argument("--data-dir", metavar="DIR", help="where all that lasts lives; short for --set dataDir=DIR")
     standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
-    standalone.add_argument("--check", action="store_true", help="check the settings, say what is wrong, start nothing")
+    standalone.add_argument(
+        "--check", action="store_true", help="check the settings and report errors, without a start"
+    )
     verify_text = "check the data directory of a stopped broker; changes nothing unless asked to"
     verify = commands.add_parser("verify", help=verify_text, description=f"{verify_text.capitalize()}.")
     verify.set_defaults(parser=verify)
@@ -190,7 +192,9 @@ def _settings(config: Path | None, overrides: list[str], defaults: "Mapping[str,
 
 
 def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluster: bool = False) -> int:
-    """Run the broker on a loop of its own; uvloop where it exists. What stops its start is one line, no traceback."""
+    """Run the broker on a loop of its own; uvloop where it exists. An error that stops its start is one line, no
+    traceback.
+    """
     import asyncio  # noqa: PLC0415 - not for `version`
 
     # Modules are no garbage: searching for some while they load is a tenth of the start-up. running.run ends this.
@@ -257,7 +261,7 @@ def _add_cluster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     member.set_defaults(parser=member)
     member.add_argument("--config", type=Path, metavar="FILE", help="broker.conf, with the keys of Apache Pulsar")
     member.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
-    text = "write what the first broker of a new cluster finds in ZooKeeper"
+    text = "write the initial metadata of a new cluster to ZooKeeper"
     cluster = commands.add_parser("initialize-cluster-metadata", help=text, description=f"{text.capitalize()}.")
     cluster.set_defaults(parser=cluster)
     if with_options:
@@ -268,7 +272,7 @@ def _add_cluster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def _require_kazoo() -> None:
-    """End the process, with what to do, where the client of ZooKeeper is not installed."""
+    """End the process with a remedy if the client of ZooKeeper is not installed."""
     from importlib.util import find_spec  # noqa: PLC0415 - only these commands
 
     if find_spec("kazoo") is None:

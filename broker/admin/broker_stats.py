@@ -103,7 +103,7 @@ async def allocator(call: Call) -> Response:
 
 @routes.get(STATS + "/broker-resource-availability/{tenant}/{namespace}", SUPER)
 async def availability(_call: Call) -> Response:
-    raise RestError(409, "this load manager does not tell what is available")
+    raise RestError(409, "this load manager does not report available resources")
 
 
 @routes.get(STATS + "/load-report", SUPER)

@@ -150,7 +150,7 @@ async def _hashes_in(call: Call, bundle: str) -> list[int]:
 
 
 async def _chosen_bundle(call: Call) -> tuple[str, str]:
-    """The bundle of the path, also by what it is: raises 404 when no bundle has topics, or traffic."""
+    """The bundle of the path, also LARGEST and HOT: raises 404 when no bundle has topics, or traffic."""
     asked = call.param("bundle")
     if asked not in (_LARGEST, _HOT):
         return _check_bundle(call)

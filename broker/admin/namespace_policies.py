@@ -261,7 +261,7 @@ def quota_type(call: Call) -> str:
 
 
 async def read_quota(call: Call) -> BacklogQuota | None:
-    """The quota of the body; `limit` is what older tools call `limitSize`. None: the quota is removed."""
+    """The quota of the body; `limit` is the name of `limitSize` in older tools. None: the quota is removed."""
     raw = await call.body(dict[str, Any])
     if raw is None:
         return None

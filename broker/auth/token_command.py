@@ -1,6 +1,6 @@
 """`magnetar tokens`: a secret key for the broker, and tokens of roles signed with it.
 
-Keys and tokens are those of `pulsar tokens`: either program takes what the other has made.
+Keys and tokens are those of `pulsar tokens`: each program accepts keys and tokens of the other.
 """
 
 import base64

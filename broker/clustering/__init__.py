@@ -1,1 +1,1 @@
-"""A broker as a member of a cluster: the shared stores, what it hears of other brokers, how it joins and leaves."""
+"""A broker as a member of a cluster: the shared stores, events of other brokers, joining and leaving."""

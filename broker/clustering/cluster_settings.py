@@ -38,7 +38,7 @@ class ClusterServices:
 
 
 def cluster_services(settings: Settings) -> ClusterServices:
-    """Raises ValueError, with what to do, for settings that a member of a cluster cannot work with."""
+    """Raises ValueError, with a remedy, for settings that a member of a cluster does not support."""
     servers = zookeeper_servers("metadataStoreUrl", settings.metadata_store_url)
     for_policies = settings.configuration_metadata_store_url
     if for_policies and zookeeper_servers("configurationMetadataStoreUrl", for_policies) != servers:

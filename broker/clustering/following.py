@@ -56,7 +56,7 @@ class Following:
         self._ready = False
 
     async def start(self) -> None:
-        """Watch: what is read from now on, and what changes later, is heard of."""
+        """Watch: report values read from now on, and later changes."""
         for prefix, changed in (
             (_POLICIES, self._policies_changed),
             (_CLUSTERS, self._cluster_changed),

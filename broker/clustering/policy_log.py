@@ -1,7 +1,7 @@
 """The events of one namespace's topic policies as this broker has read them.
 
-A reader of the compacted topic ``__change_events`` takes every event from the first to the last and goes on with what
-comes. When its connection ends it looks for the owner again and goes on behind the last event it took; the last
+A reader of the compacted topic ``__change_events`` reads every event from the first to the last and continues with new
+events. When its connection ends it looks for the owner again and goes on behind the last event it took; the last
 policies stay in force meanwhile. It ends when the topic is deleted.
 """
 

@@ -6,7 +6,7 @@ Entry, big-endian::
 
 A batch that lost messages is rewritten (`protocol.batches.keep_messages`).
 
-Positions ascend, so a place is found by bisection, a read or two a step and none for what is in the cache.
+Positions ascend, so a place is found by bisection, a read or two a step and none for cached entries.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Rules (recorded from Apache Pulsar 4.2.4 where it has an answer):
 
 - a message without a key is dropped, so is one whose value is empty: it deletes its key (a tombstone);
 - entries that no consumer ever gets (markers, unreadable metadata) are dropped;
-- what cannot be looked into (an encrypted batch, a batch that does not parse) is kept whole: its keys are unknown, so
+- an unreadable entry (an encrypted batch, a batch that does not parse) is kept whole: its keys are unknown, so
   dropping it could lose a value. Apache Pulsar drops or fails there;
 - the chunks of one message have one key and live and die together. Apache Pulsar keeps the last chunk only, which no
   client can read.

@@ -340,7 +340,7 @@ class Consumer:
         return len(data)
 
     def learn_average(self) -> None:
-        """A turn of a dispatch is over: what it sent counts a tenth of the messages per entry (Apache Pulsar 4.2.4)."""
+        """A turn of a dispatch is over: its entries count a tenth of the messages per entry (Apache Pulsar 4.2.4)."""
         if self._entries_sent:
             ratio = self._messages_sent / self._entries_sent
             average = self.average_messages_per_entry

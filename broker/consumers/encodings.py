@@ -1,9 +1,9 @@
 """MESSAGE frames that were made for one consumer and fit another: fan-out encodes a span once.
 
-Consumers of several subscriptions of a topic are mostly given the same spans within one turn, and what their frames
-hold beside the entries is mostly the same: clients number their consumers from 0 in each connection. So the last few
-large spans are kept as they were sent, and a consumer whose frames would be equal is sent the same bytes. They wait in
-the output of all these connections as one object, too.
+Consumers of several subscriptions of a topic are mostly given the same spans within one turn, and their frames are
+mostly equal beside the entries: clients number their consumers from 0 in each connection. So the last few large spans
+are kept as they were sent, and a consumer whose frames would be equal is sent the same bytes. They wait in the output
+of all these connections as one object, too.
 
 Frames are kept from the third consumer on. Frames that are released at once leave their memory to the next ones; kept
 frames take fresh pages for each span, which costs more than one or two encodings.

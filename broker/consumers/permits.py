@@ -1,9 +1,9 @@
 """The messages that a consumer may still get: permits, unacked messages and the block between them. Arithmetic only.
 
-Permits are counted in messages (CommandFlow.messagePermits) and may go negative: an entry is sent whole even when its
-batch is larger than what is left. A consumer of a Shared or Key_Shared subscription that holds ``max_unacked`` unacked
-messages is *blocked*: it gets nothing, and permits that arrive meanwhile are *parked*. It is released at half of the
-limit.
+Permits are counted in messages (CommandFlow.messagePermits) and may go negative: an entry is sent whole even if its
+batch exceeds the remaining permits. A consumer of a Shared or Key_Shared subscription that holds ``max_unacked``
+unacked messages is *blocked*: it gets nothing, and permits that arrive meanwhile are *parked*. It is released at half
+of the limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Assigns all chunks of a message to the same consumer of a Shared subscription, which can then join them.
 
-What Apache Pulsar 4.2.4 does with a read that holds chunks: its entries go in turns to consumers that can take
-messages, each turn until the consumer's permits are used up. The first chunk of a message goes to the consumer in turn,
-the other chunks to the same consumer; while this consumer has no permits, these chunks and all later ones wait.
+Dispatch of a read with chunks, as in Apache Pulsar 4.2.4: its entries go in turns to consumers that can take messages,
+each turn until the consumer's permits are used up. The first chunk of a message goes to the consumer in turn, the other
+chunks to the same consumer; while this consumer has no permits, these chunks and all later ones wait.
 
 Where this differs: entries behind waiting chunks are still read for the other consumers. And a chunk whose message is
 not known (its first chunk is gone, or so many messages are unfinished that it was forgotten) goes to whose turn it is,

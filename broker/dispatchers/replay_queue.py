@@ -29,7 +29,7 @@ class ReplayQueue:
     def __init__(self) -> None:
         self._ledgers: dict[int, BitMap] = {}
         self._hashes: dict[tuple[int, int], int] = {}
-        self._by_hash: dict[int, list[tuple[int, int]]] = {}  # heaps; what left the queue is dropped lazily
+        self._by_hash: dict[int, list[tuple[int, int]]] = {}  # heaps; removed entries are dropped lazily
         self.entries = 0
 
     def __len__(self) -> int:

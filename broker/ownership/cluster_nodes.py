@@ -5,7 +5,7 @@
     /namespace/<tenant>/<ns>/0x..._0x...        which broker serves a bundle
 
 A node with a null where Pulsar expects an object stops the lookups of the whole cluster: members without a value are
-left out, and what is written is read back before.
+left out, and the broker reads a value back before it writes it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `parse_schema` refuses what that library refuses: invalid names, the same field twice, an undefined type. It does not
 look at default values. It also refuses a text beyond the limits of `work`: they hold for every later walk over the
-schema. `canonical` takes off what does not matter for equality (doc, aliases, how a name is qualified, wrappers around
-a plain type) and leaves what does (order of fields, defaults, other properties).
+schema. `canonical` removes the parts without effect on equality (doc, aliases, how a name is qualified, wrappers around
+a plain type) and keeps the others (order of fields, defaults, other properties).
 """
 
 from __future__ import annotations

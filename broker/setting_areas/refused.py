@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 class Refusal(NamedTuple):
     """Harmless values (compared without regard to case), and the remedy for other values.
 
-    kept_by: keys of which any one, where it is set, gives what the refused key asks for.
+    kept_by: keys of which any one, where it is set, has the effect of the refused key.
     """
 
     harmless: tuple[str, ...]

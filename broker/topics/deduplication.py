@@ -25,7 +25,7 @@ _HAS_HIGHEST = int(EntryFlag.HAS_HIGHEST)
 
 
 def _is_judged(flags: int) -> bool:
-    """No marker, and not the chunk of a message that has more (a chunk is what CommandSend and metadata call so)."""
+    """No marker, and not the chunk of a message that has more (CommandSend and metadata mark chunks)."""
     chunk = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK
     return not flags & EntryFlag.MARKER and flags & chunk != chunk
 

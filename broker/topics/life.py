@@ -1,5 +1,5 @@
-"""Where a topic is in its life: open (the usual one), fenced (an append failed; until what is under way has drained,
-publishes are refused), closing and closed (unload, deletion, shutdown).
+"""Where a topic is in its life: open (the usual one), fenced (an append failed; publishes are refused until pending
+appends have drained), closing and closed (unload, deletion, shutdown).
 """
 
 from __future__ import annotations

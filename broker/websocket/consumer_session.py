@@ -131,7 +131,7 @@ class ConsumerSession(Session):
             self._owe(part, self._first_credit())
 
     def _first_credit(self) -> int:
-        """Permits of a partition at its start; with a pull from several, what is fetched ahead."""
+        """Permits of a partition at its start; with a pull from several partitions, the messages fetched ahead."""
         if not self.parameters.pull:
             return max(1, self.parameters.window // len(self.parts))
         return 0 if len(self.parts) == 1 else max(1, _PREFETCH // len(self.parts))

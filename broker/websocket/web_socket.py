@@ -38,7 +38,7 @@ OPEN_WITHIN_S: Final = 60.0
 CLOSE_WITHIN_S: Final = 10.0
 _TRY_AGAIN_LATER: Final = 1013
 _HELD_UNIT: Final = 16
-"""Bits: what has arrived is accounted in steps of 64 KiB."""
+"""Bits: received bytes count in steps of 64 KiB."""
 _GOING_AWAY: Final = 1001
 _MOST_REASON_BYTES: Final = 120
 _FRAMES_A_TURN: Final = 128
@@ -152,7 +152,7 @@ class WebSocket(asyncio.Protocol):
         self._weigh()
 
     def _weigh(self) -> None:
-        """Keep the account of what has arrived and is no whole message yet."""
+        """Account for the received bytes of an incomplete message."""
         held = len(self._begun) + len(self._frames.reader.buffer) + sum(map(len, self._waiting))
         units = held >> _HELD_UNIT
         if units == self._held_units or self._share is None:

@@ -247,8 +247,8 @@ class Checkpointer:
     def _give_up(self) -> None:
         """Drop a plan that waits for space in a closing store: the journal has all entries, the next start writes them.
 
-        What the plan would have synced stays to be synced: a later checkpoint must not take it for done. A plan in
-        the checkpoint thread no longer waits for space; it ends by itself.
+        The files of the plan still need their sync: a later checkpoint must not take it for done. A plan in the
+        checkpoint thread no longer waits for space; it ends by itself.
         """
         plan = self._plan
         if plan is not None and not self._syncing:

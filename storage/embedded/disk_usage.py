@@ -1,4 +1,5 @@
-"""Stops appends before the file system is full (diskUsageThreshold), so that there is room for what makes room.
+"""Stops appends before the file system is full (diskUsageThreshold), so that room remains for the work that frees
+space.
 
 The used part of the file system is looked at every few seconds, in a thread: a file system may take long to answer.
 """

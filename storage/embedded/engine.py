@@ -129,7 +129,7 @@ async def _open(layout: Layout, settings: EngineSettings, environment: EngineEnv
 
 
 def _open_metadata(layout: Layout, settings: EngineSettings, environment: EngineEnvironment) -> LoggedMetadataStore:
-    """The engine's own; what it could put right by itself is logged."""
+    """The engine's own metadata; repaired damage is logged."""
     world = LogEnvironment(
         environment.files, layout, environment.clock, environment.entropy, settings.metadata_log_bytes
     )

@@ -62,7 +62,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
 
     def allocate(self, size: int) -> None:
-        """Make the file at least this long, with space on the device. What was not written reads as zeros."""
+        """Make the file at least this long, with space on the device. Unwritten bytes read as zeros."""
         ...
 
     def size(self) -> int: ...
@@ -102,7 +102,7 @@ class FileSystem(Protocol):
         ...
 
     def used_part(self, path: str) -> float:
-        """How much of the file system of ``path`` is used, of what this user could use: 0 to 1."""
+        """How much of the file system of ``path`` is used, relative to the part available to this user: 0 to 1."""
         ...
 
     def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:

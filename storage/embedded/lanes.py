@@ -2,8 +2,8 @@
 runs independent jobs. ``RealThreads`` uses threads; ``InlineThreads`` runs all work on the loop in a fixed order, so
 a test is deterministic and a simulated crash stops at an exact file operation.
 
-Rules: ``work`` runs in the thread and touches only what it is given; ``done`` runs on the loop, once per batch, batches
-in order. ``done`` gets every error of ``work``.
+Rules: ``work`` runs in the thread and touches only its arguments; ``done`` runs on the loop, once per batch, batches in
+order. ``done`` gets every error of ``work``.
 """
 
 from __future__ import annotations

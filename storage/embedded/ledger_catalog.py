@@ -1,4 +1,4 @@
-"""The engine's own metadata: which ledgers exist, and what became of them.
+"""The engine's own metadata: the ledgers and their states.
 
 ::
 

@@ -125,7 +125,7 @@ class LedgerFiles:
         return buffers, handle.at(FILE_HEADER_BYTES), handle.shift
 
     def _start_writeback(self) -> None:
-        """Have the system write the oldest of what it holds: a checkpoint then finds little to wait for.
+        """Let the system write its oldest pages, so that a checkpoint waits only for a little data.
 
         Not sooner: a burst that fits into memory leaves the device to the journal.
         """

@@ -1,4 +1,4 @@
-r"""What a ledger file begins with: its identity, so that lists of ledgers can be made again from the files. Pure.
+r"""The head of a ledger file: its identity, so that lists of ledgers can be made again from the files. Pure.
 
 ::
 

@@ -82,7 +82,7 @@ class EmbeddedLedgerWriter:
 
 
 class EmbeddedLedgerStore:
-    """See ``LedgerStore`` for what each method promises."""
+    """``LedgerStore`` states the guarantees of each method."""
 
     def __init__(
         self,

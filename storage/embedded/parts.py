@@ -63,7 +63,7 @@ class EngineParts:
     """None where appends are taken as long as there is any room."""
 
     async def close(self) -> None:
-        """Appends first, then what they left to be written, then the files."""
+        """Appends first, then their pending writes, then the files."""
         await self.ledgers.close()
         self.probe.close()
         if self.disk_usage is not None:

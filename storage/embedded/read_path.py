@@ -61,7 +61,7 @@ class ReadPath:
         self._piece_bytes, self._max_record_bytes = piece_bytes, max_record_bytes
         self._loading: dict[tuple[int, int], asyncio.Future[Piece]] = {}
         self._behind: OrderedDict[tuple[int, int], _Next] = OrderedDict()
-        """By (ledger, first entry of a piece): what comes behind it."""
+        """By (ledger, first entry of a piece): the next pieces."""
         self._begins: OrderedDict[tuple[int, int], _Next] = OrderedDict()
         """By (ledger, first entry of the next piece)."""
         self.file_reads = self.file_read_bytes = self.read_aheads = self.corrupt_entries = 0
@@ -82,7 +82,7 @@ class ReadPath:
             slab = self.cached(ledger, entry)
             if slab is None:
                 if found:
-                    break  # what is at hand goes out at once
+                    break  # available entries go out at once
                 slab = await self._load(ledger, entry, max_bytes if last > entry else 0)
             if found and slab.first_entry_id < entry:
                 slab = slab.part(entry - slab.first_entry_id, slab.count)  # pieces may overlap, the result does not
@@ -129,7 +129,7 @@ class ReadPath:
             point = ledger.index.point_for(entry_id)
         size = self._piece_bytes if sequential else min(max(want_bytes, _MIN_PIECE_BYTES), self._piece_bytes)
         reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes)
-        # The end of what is in the file now; what comes later is in memory.
+        # The present end of the file; later entries are in memory.
         end = ledger.written_offset
         written = ledger.written_entry
 

@@ -1,9 +1,9 @@
 """The loop's side of write-behind: confirmed slabs gather here and go to the worker (``writeback.py``) in pieces.
 
 One piece is under way at a time. While the journal is busy the device belongs to it between two pieces, for as long as
-the last piece or the last frame took, times a factor that falls with the backlog: small backlogs wait for their turn,
-a backlog of ``relaxed_bytes`` is written without a pause. What is unwritten is in the entry cache as well (its newest
-part), so up to that size a backlog costs no memory of its own. Without traffic nothing waits.
+the last piece or the last frame took, times a factor that falls with the backlog: small backlogs wait for their turn, a
+backlog of ``relaxed_bytes`` is written without a pause. Unwritten entries are in the entry cache as well (its newest
+part), so up to that size a backlog costs no extra memory. Without traffic nothing waits.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _SOON_FACTOR = 4
 _PIECE_BYTES = 1 << 20
 """The device takes a megabyte in the time of two frames; a lone frame that comes meanwhile waits for no more."""
 _PATIENCE = 3.0
-"""Of an empty backlog: pauses are so many times as long as what was measured."""
+"""Of an empty backlog: pauses are so many times as long as the measured time."""
 _LONGEST_PAUSE_S = 0.02
 
 
 class WriteBehind:
-    """Loop only. ``done`` gets the jobs of each piece, in order, and what the worker said."""
+    """Loop only. ``done`` gets the jobs of each piece, in order, and the worker's result."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class WriteBehind:
         self._flushing = False
         """All that is queued goes, however little it is."""
         self._urgent = False
-        """The end of what is queued is waited for: no pauses until all of it is written."""
+        """A caller waits for the end of the queue: no pauses until it is written."""
         self._piece: list[Job | None] = []
         """Under way."""
         self._started_s = 0.0

@@ -1,9 +1,9 @@
 """The journal's lane when frames are written without a Python thread.
 
-Appends gather while a frame is under way; then what has gathered becomes the next frame. Planning and reporting happen
-on the loop, the write in the ``FrameWriter``. What needs more than one write (a new segment, a control item, anything
-after a refusal) goes to the journal's thread instead, and nothing else is begun until that is done: so the journal has
-one owner at any time, and frames stay in order.
+Appends gather during the write of a frame; then they become the next frame. Planning and reporting happen on the loop,
+the write in the ``FrameWriter``. Work of more than one write (a new segment, a control item, all work after a refusal)
+goes to the journal's thread instead, and the lane begins no other write until that work is done: so the journal has one
+owner at any time, and frames stay in order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CommitLane:
         self._idle.submitted += 1
         self._pending.append((item, size))
         if not self._busy:
-            # Not at once: what other connections have sent in this turn shares the sync.
+            # Not at once, so that appends of other connections in this turn share the sync.
             self._busy = True
             self._loop.call_soon(self._begin)
 
@@ -61,7 +61,7 @@ class CommitLane:
         self._writer.close()
 
     def _begin(self) -> None:
-        """The next frame, of what is pending."""
+        """The next frame, of the pending appends."""
         pending = self._pending
         item, size = pending.popleft()
         batch = [item]

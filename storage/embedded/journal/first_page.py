@@ -8,8 +8,8 @@
     72  u64 end       behind the last frame of the use before, in its own segment; 0: not known, as in stores of before
     80  zeros
 
-A device may lose the write of a frame's header. Where the frame is the last of its segment, the end tells how far its
-pages go: what lies behind is of earlier uses.
+A device may lose the write of a frame's header. Where the frame is the last of its segment, the end is the limit of its
+pages: later bytes belong to earlier uses.
 """
 
 from __future__ import annotations

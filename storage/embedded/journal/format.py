@@ -1,8 +1,8 @@
 r"""Bytes of the journal. Pure.
 
 A segment is a preallocated file: a page of 4096 bytes whose first 64 are the file header (``file_header.py``), then
-frames. A frame is what one group commit wrote, padded with zeros to 4096, so a page that was ever acknowledged is
-never written again. Frame header, 64 bytes, little-endian::
+frames. A frame holds the appends of one group commit, padded with zeros to 4096, so the engine never rewrites an
+acknowledged page. Frame header, 64 bytes, little-endian::
 
      0  u32 magic
      4  u32 crc32c           of this header with this field zero

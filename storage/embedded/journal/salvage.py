@@ -31,7 +31,7 @@ class SalvagedRecord(NamedTuple):
 
 
 class LostRecord(NamedTuple):
-    """A damaged one. The ids are what its header says (perhaps damaged too)."""
+    """A damaged one. The ids come from its header (perhaps damaged too)."""
 
     ledger_id: int
     entry_id: int

@@ -1,8 +1,8 @@
-"""Which frames a segment holds, and what is damaged in it. Pure.
+"""The frames of a segment, and its damage. Pure.
 
-A frame counts only with the segment's generation and salt, so what an earlier use left behind is never seen. Behind a
-damaged frame header the next frame is found by them too. Where the segment's header is damaged or of an earlier use,
-they are those of the last use that its frames tell of (``uses.py``).
+A frame counts only with the segment's generation and salt, so remains of an earlier use never count. Behind a damaged
+frame header the next frame is found by them too. Where the segment's header is damaged or of an earlier use, they are
+those of the last use that its frames tell of (``uses.py``).
 """
 
 from __future__ import annotations

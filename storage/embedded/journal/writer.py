@@ -54,7 +54,7 @@ class Append(NamedTuple):
 
 
 RESUME = Append(None, None, None)
-"""There is space again: what comes behind is tried."""
+"""Space is free again: try the later items."""
 
 CONFIRM = Append(None, None, None)
 """Write an empty frame: from then on damage in the frame before cannot be taken for a torn end."""
@@ -81,7 +81,7 @@ class BatchResult(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A frame that is to be written, and what of its batch goes into it."""
+    """A frame to write, and its part of the batch."""
 
     todo: list[tuple[int, Append]]
     errors: dict[int, StorageError]
@@ -188,7 +188,9 @@ class Journal:
         return 0
 
     def _frame_end(self, batch: list[Append], start: int) -> int:
-        """Where the frame that begins with this append ends: before a control item, or what would make it too large."""
+        """The end of the frame that begins with this append: before a control item, or before an append that would make
+        it too large.
+        """
         size = 0
         for index in range(start, len(batch)):
             slab = batch[index].slab
@@ -306,7 +308,7 @@ def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int]]:
         assert ledger is not None
         assert slab is not None
         if slab.first_entry_id == 0:
-            # Until the ledger's file is synced, this is what tells whose entries these are.
+            # Until the sync of the ledger's file, this record identifies the owner of the entries.
             buffers.append(birth_record(slab.ledger_id, ledger.properties))
             checksums.append(-1)
         buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())

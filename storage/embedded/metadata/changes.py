@@ -1,4 +1,4 @@
-"""Changes of metadata nodes as bytes: what a log frame and a block of a snapshot hold. Pure.
+"""Changes of metadata nodes as bytes: the content of a log frame and of a block of a snapshot. Pure.
 
 A change names the outcome, never the request, so applying it twice does no harm. Bytes: MessagePack, an array of
 ``[kind, path, number, value]``.

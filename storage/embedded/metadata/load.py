@@ -1,4 +1,4 @@
-"""The metadata folder at a start: what it holds, and whether that is everything. Changes nothing.
+"""The metadata folder at a start: its content, and whether the content is complete. Changes nothing.
 
 The newest intact snapshot counts, with the logs from its number on. A damaged snapshot costs nothing: the one before
 and the logs between are kept. Everything else that is missing or damaged beyond the second copy of a frame is refused.
@@ -132,7 +132,7 @@ class _Load:
             self._refuse(error)
 
     def _join(self, loaded: LoadedMetadata, scan: LogScan, sequence: int) -> None:
-        """Apply a log behind what there is."""
+        """Apply a log to the present tree."""
         header = scan.header
         # A log that was made ahead begins behind the frame that ends the one before.
         made_ahead = bool(loaded.scans) and loaded.scans[-1].end is not LogEnd.CONTINUED

@@ -98,7 +98,7 @@ def encode_log_header(header: LogHeader) -> bytes:
 
 
 def parse_log_header(path: str, data: bytes, number: int) -> tuple[LogHeader, list[DamagedFileError]]:
-    """Of log ``number``, from either page, and what is wrong with the other.
+    """Of log ``number``, from either page, and the fault of the other page.
 
     Raises DamagedFileError when both are damaged, UnsupportedFormatError.
     """

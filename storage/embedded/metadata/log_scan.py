@@ -1,4 +1,4 @@
-"""Which frames a metadata log holds, how it ends, and what is damaged in it. Pure."""
+"""The frames of a metadata log, its end, and its damage. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LogEnd(Enum):
     CONTINUED = auto()
     """The end frame: the next log continues."""
     CUT = auto()
-    """The file is cut off here: what was behind is not known."""
+    """The file is cut off here: the content behind is unknown."""
     LOST = auto()
     """Neither copy of a frame is intact, and there are intact ones behind it."""
 

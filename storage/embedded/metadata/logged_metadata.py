@@ -66,7 +66,7 @@ class _Batch(NamedTuple):
 
 
 class LoggedMetadataStore:
-    """See ``MetadataStore`` for what each method promises. Made of what ``load_metadata`` found."""
+    """``MetadataStore`` states the guarantees of each method. Made from the result of ``load_metadata``."""
 
     def __init__(self, world: LogEnvironment, loaded: LoadedMetadata, threads: Threads, scheduler: Scheduler) -> None:
         self._log = LogWriter(world, loaded)

@@ -1,4 +1,4 @@
-"""All metadata nodes in memory, with the undo of what could not be made durable. One thread uses it at a time.
+"""All metadata nodes in memory, with the undo of changes that did not become durable. One thread uses it at a time.
 
 Every topic needs about four nodes (ledger list, ledger, cursor record, policies); a node takes about 400 bytes beside
 its value. So 100,000 topics take about 200 MB, as in the ZooKeeper of a Pulsar cluster, which keeps its tree in memory
@@ -95,7 +95,7 @@ class NodeTree:
         nodes, below = self.nodes, self._below
         for kind, path, number, value in changes:
             if kind == PUT:
-                if path not in nodes:  # a start reads many: what ``_set_node`` does, without its calls
+                if path not in nodes:  # a start reads many nodes: the work of ``_set_node``, without its calls
                     parent, _, name = path.rpartition("/")
                     names = below.get(parent)
                     if names is None:

@@ -1,6 +1,6 @@
-"""Opening the metadata of a data directory: a new store, one of format 1 (SQLite), or what the last run left.
+"""Opening the metadata of a data directory: a new store, one of format 1 (SQLite), or the store of the last run.
 
-What a start repairs by itself and reports: the damaged one of two copies, zeros behind a torn frame, the size of a file
+Damage that a start repairs and reports: the damaged one of two copies, zeros behind a torn frame, the size of a file
 whose unused end was cut.
 """
 
@@ -114,7 +114,7 @@ def _has_data(files: FileSystem, layout: Layout) -> bool:
 
 
 def _heal(world: LogEnvironment, loaded: LoadedMetadata) -> None:
-    """Bring the logs in use to what they should be. What is written is what the intact copy says."""
+    """Repair the logs in use. Writes the bytes of the intact copy."""
     for number, scan in enumerate(loaded.scans):
         file = world.files.open(scan.path)
         try:

@@ -27,7 +27,7 @@ class InspectedMetadata:
 
     tree: NodeTree = field(default_factory=NodeTree)
     complete: bool = False
-    """A start would accept them; else the tree is what could be read."""
+    """A start would accept them; else the tree holds the readable part."""
     last_sequence: int = 0
     damage: list[DamagedFileError] = field(default_factory=list)
     remarks: list[DamagedFileError] = field(default_factory=list)

@@ -92,7 +92,7 @@ def intact_changes(data: bytes, number: int) -> Iterator[list[Change]]:
 
 
 def _walk(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(payload offset, bytes, checksum) of what looks like blocks."""
+    """(payload offset, bytes, checksum) of probable blocks."""
     at, end = FILE_HEADER_BYTES, len(data) - _FOOTER.size
     while at + _BLOCK.size <= end:
         size, crc = _BLOCK.unpack_from(data, at)
