@@ -37,6 +37,7 @@ ELSEWHERE = {
     "test_damaged_directory": "a data directory",
     "test_data_files": "its files",
     "test_docs_run": "pages about `magnetar standalone`",
+    "test_restore_until": "images of a data directory",
     "test_start": "the start of `magnetar standalone`",
     "test_storage_faults": "a disk that fails",
     "test_turn_counts": "turns of the embedded engine",

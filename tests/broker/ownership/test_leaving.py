@@ -1,12 +1,16 @@
-"""A broker that leaves its cluster gives its bundles away a few at a time."""
+"""Bundles change hands: a broker leaves its cluster, a transfer breaks off."""
 
 from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.ownership.ownership import AskBroker, Here, ServedAt
 from magnetar.broker.policies.records import even_bundles
 from magnetar.protocol.topic_name import TopicName
-from tests.broker.ownership.test_bundle_ownership import NAMESPACE, World
+from tests.broker.ownership.test_bundle_ownership import NAMESPACE, TOPIC, World
 from tests.twins.memory_cluster import MemoryCluster
 from tests.waiting import until
 
@@ -29,3 +33,82 @@ async def test_a_broker_that_stops_serves_bundles_until_their_turn():
     assert len(broker.unloaded) == len(topics)
     assert cluster.nodes("/namespace") == []
     await broker.tasks.close()
+
+
+# --- a transfer that breaks off -------------------------------------------------------------------------------------
+
+
+async def found_by_all(brokers):
+    """The broker that serves the topic, as lookups at every broker find it; clients repeat a lookup."""
+
+    async def follow(first):
+        broker, authoritative = first, False
+        for _ in range(10):
+            try:
+                answer = await broker.lookup(authoritative=authoritative)
+            except ServiceNotReadyError:
+                await asyncio.sleep(0.01)
+                continue
+            if isinstance(answer, Here):
+                return broker
+            target = answer.owner if isinstance(answer, ServedAt) else answer.broker
+            found = next((each for each in brokers if each.own == target), None)
+            if found is None:
+                await asyncio.sleep(0.01)
+                continue
+            broker, authoritative = found, isinstance(answer, AskBroker) and answer.authoritative
+        return None
+
+    owners = [await follow(each) for each in brokers]
+    return owners[0] if all(each is owners[0] for each in owners) else None
+
+
+@pytest.mark.parametrize("broken", ["before", "closing", "given", "taken", "target", "leader"])
+async def test_a_transfer_that_breaks_off_leaves_the_bundle_with_one_broker(broken):
+    """Of leader, owner and target one ends: before the owner closes the topics, meanwhile, once it has given the bundle
+    away, after the target has it; the target before it has it; the leader that noted the target.
+    """
+    cluster = MemoryCluster()
+    leader, owner, target = brokers = [World(cluster, number) for number in (1, 2, 3)]
+    for each in brokers:
+        await each.ownership.start()
+    assert await owner.lookup(authoritative=True) == Here()
+    bundle = owner.ownership.owned()[0]
+    assert await leader.ownership.assign(bundle, target.name)
+    if broken == "closing":
+        owner.unload_waits.clear()
+        closing = asyncio.ensure_future(owner.ownership.release(bundle))
+        await until(lambda: not owner.ownership.serves(TOPIC))
+    elif broken != "before":
+        assert await owner.ownership.release(bundle)
+    if broken == "taken":
+        assert await target.lookup(authoritative=True) == Here()
+    ended = {"target": target, "leader": leader}.get(broken, owner)
+    ended.silent.update(each.own.service_url for each in brokers)
+    if broken == "closing":
+        closing.cancel()
+    await ended.tasks.close()
+    ended.ownership.register._entered = False
+    for path in list(ended.ownership._owned):  # a process that is gone follows nothing
+        ended.ownership._forget(path)
+    await ended.session.expire()
+    left = [each for each in brokers if each is not ended]
+    for each in left:
+        each.silent.add(ended.own.service_url)
+    served = []
+
+    async def served_by_one():
+        served[:] = [await found_by_all(left)]
+        return served[0] is not None
+
+    for _ in range(600):
+        if await served_by_one():
+            break
+        await asyncio.sleep(0.05)
+    assert served[0] is not None
+    assert [each.ownership.serves(TOPIC) for each in left].count(True) == 1
+    if broken in ("before", "closing", "given", "taken"):
+        assert served[0] is target, "the leader has noted it"
+    assert len(cluster.nodes("/namespace")) == 1
+    for each in brokers:
+        await each.tasks.close()
