@@ -176,6 +176,6 @@ def _checkpointer(base: Foundation, health: Health) -> Checkpointer:
         max_unwritten_bytes=settings.max_unwritten_bytes,
         gather_bytes=settings.write_behind_bytes,
         # Also with a larger cache: appends wait from the most unwritten bytes on, and pauses would make that longer.
-        relaxed_bytes=max(min(settings.cache_bytes, settings.max_unwritten_bytes * 3 // 4), 1),
+        relaxed_bytes=max(min(settings.cache_bytes // 4, settings.max_unwritten_bytes * 3 // 4), 1),
         metadata_sequence=base.metadata_sequence,
     )

@@ -3,7 +3,8 @@
 One piece is under way at a time. While the journal is busy the device belongs to it between two pieces, for as long as
 the last piece or the last frame took, times a factor that falls with the backlog: small backlogs wait for their turn, a
 backlog of ``relaxed_bytes`` is written without a pause. Unwritten entries are in the entry cache as well (its newest
-part), so up to that size a backlog costs no extra memory. Without traffic nothing waits.
+part): a backlog below the size of the cache costs no extra memory, and slabs leave memory one by one, as others come.
+Without traffic nothing waits.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _SELDOM_S = 0.01
 _SOON_FACTOR = 4
 _PIECE_BYTES = 1 << 20
 """The device takes a megabyte in the time of two frames; a lone frame that comes meanwhile waits for no more."""
+_PIECES_OF_A_BACKLOG = 16
+_LARGEST_PIECE_BYTES = 4 << 20
+"""Of a large backlog: each piece wakes two threads."""
 _PATIENCE = 3.0
 """Of an empty backlog: pauses are so many times as long as the measured time."""
 _LONGEST_PAUSE_S = 0.02
@@ -121,7 +125,8 @@ class WriteBehind:
             self._gathering = None
         size = 0
         piece = self._piece
-        while queue and size < _PIECE_BYTES:
+        most = min(max(_PIECE_BYTES, self.unwritten_bytes // _PIECES_OF_A_BACKLOG), _LARGEST_PIECE_BYTES)
+        while queue and size < most:
             job = queue.popleft()
             piece.append(job)
             if isinstance(job, WriteSlab):

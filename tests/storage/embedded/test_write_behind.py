@@ -162,3 +162,14 @@ async def test_an_unwritten_slab_is_found_by_any_of_its_entries():
         slab = ledger.unwritten_slab(entry_id)
         assert slab.first_entry_id <= entry_id <= slab.last_entry_id
     assert ledger.unwritten_slab(sum(sizes)) is None
+
+
+async def test_pieces_grow_with_the_backlog():
+    bench = Bench(relaxed=1)
+    mebibyte = (1 << 20) // SLAB_BYTES
+    bench.write(64 * mebibyte)
+    await settle()
+    assert 3 * mebibyte < bench.worker.pieces[0] < 5 * mebibyte
+    await settle(200)
+    assert sum(bench.worker.pieces) == 64 * mebibyte
+    assert mebibyte <= bench.worker.pieces[-2] < 2 * mebibyte
