@@ -46,8 +46,10 @@ class BundleMap:
         self._defaults = defaults
         self._on_change = on_change
         self._known: dict[str, LocalPolicies] = {}
-        self._stale: set[str] = set()
-        """Namespaces whose node has changed since: the bundles as read hold for topics until the node is read again."""
+        self._stale: dict[str, object] = {}
+        """The last change of each namespace whose node has changed since: the bundles as read hold for topics until the
+        node is read again.
+        """
         self._stop = metadata.watch(LOCAL_POLICIES, self._changed)
 
     def known(self, namespace: str) -> BundlesData | None:
@@ -61,18 +63,19 @@ class BundleMap:
 
     async def policies(self, namespace: str) -> LocalPolicies:
         """The whole node. Raises MetadataError as ``bundles``."""
-        known = self._known.get(namespace)
-        if known is not None and namespace not in self._stale:
+        known, change = self._known.get(namespace), self._stale.get(namespace)
+        if known is not None and change is None:
             return known
-        self._stale.discard(namespace)
         try:
-            return await self._read(namespace)
+            policies = await self._read(namespace)
         except MetadataError:  # no such namespace any more, or none that can be served
             self._known.pop(namespace, None)
+            self._stale.pop(namespace, None)
             raise
-        except BaseException:
-            self._stale.add(namespace)
-            raise
+        if self._stale.get(namespace) is change:  # else it changed again, or another reader was first
+            self._known[namespace] = policies
+            self._stale.pop(namespace, None)
+        return policies
 
     async def kept(self, namespace: str) -> LocalPolicies | None:
         """The whole node; None where there is none. Raises as ``policies``."""
@@ -98,7 +101,6 @@ class BundleMap:
             raise MetadataError(f"The bundles of namespace {namespace} cannot be read") from error
         if not bundle_ranges(policies.bundles):
             raise MetadataError(f"Namespace {namespace} has no bundles")
-        self._known[namespace] = policies
         return policies
 
     async def cut(self, namespace: str, hashes: "Sequence[int]") -> BundlesData:
@@ -123,7 +125,7 @@ class BundleMap:
     ) -> LocalPolicies:
         path = f"{LOCAL_POLICIES}/{namespace}"
         for _ in range(_MOST_ATTEMPTS):
-            self._stale.add(namespace)
+            self._stale[namespace] = object()
             await self.policies(namespace)  # made where it was not there, and checked
             found = await self._metadata.get(path)
             if found is None:
@@ -148,6 +150,7 @@ class BundleMap:
         with contextlib.suppress(NoNodeError):
             await self._metadata.delete(f"{LOCAL_POLICIES}/{namespace}")
         self._known.pop(namespace, None)
+        self._stale.pop(namespace, None)
 
     def close(self) -> None:
         self._stop()
@@ -155,5 +158,5 @@ class BundleMap:
     def _changed(self, path: str) -> None:
         namespace = path.removeprefix(LOCAL_POLICIES).removeprefix("/")
         if namespace in self._known:
-            self._stale.add(namespace)
+            self._stale[namespace] = object()
             self._on_change(namespace)
