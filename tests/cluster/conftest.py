@@ -16,6 +16,19 @@ from tests.cluster.real_cluster import RealCluster, missing
 LONG = os.environ.get("MAGNETAR_CLUSTER_LONG") == "1"
 
 
+SHARED = pytest.StashKey[RealCluster]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """A test that failed between a fault and its end leaves the shared services whole for the next one."""
+    report = yield
+    shared = item.session.stash.get(SHARED, None)
+    if report.failed and shared is not None:
+        shared.mend()
+    return report
+
+
 @pytest.fixture(scope="session")
 def _services():
     reason = missing()
@@ -27,12 +40,13 @@ def _services():
 
 
 @pytest.fixture(scope="session")
-def cluster(_services):
+def cluster(_services, request):
     """ZooKeeper and three bookies, shared by all tests of the session: leave all three running."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-cluster-"))
     made = RealCluster(directory)
     try:
         made.up(3)
+        request.session.stash[SHARED] = made
         yield made
     finally:
         made.down()

@@ -61,6 +61,16 @@ class RealCluster:
         """SIGCONT."""
         self._run("cont", name)
 
+    def mend(self) -> None:
+        """Start what was killed, continue what was suspended; what does not start shows in the tests that need it."""
+        for line in self._run("status").splitlines():
+            name, _, _, state = line.split()
+            with contextlib.suppress(AssertionError):
+                if state == "down":
+                    self.start(name)
+                elif state == "stopped":
+                    self.go_on(name)
+
     def shell(self, *arguments: str) -> str:
         """BookKeeper's own shell (1 to 2 s); its output."""
         return self._run("shell", *arguments)
