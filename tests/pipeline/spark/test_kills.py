@@ -18,7 +18,7 @@ KILLS = int(os.environ.get("MAGNETAR_SPARK_KILLS", "1"))
 PER_KILL = 400 if KILLS > 1 else 160
 VICTIMS = ("worker", "broker", "driver")
 
-pytestmark = pytest.mark.timeout(240 + 90 * KILLS)
+pytestmark = pytest.mark.timeout(660 + 90 * KILLS)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def kill_again_and_again(broker, driver, publisher, done):
         before = done()
         publisher.allow(PER_KILL)
         some = before + choose.randrange(1, PER_KILL // 2)
-        wait_while_driven(lambda some=some: done() >= some, 120, driver)
+        wait_while_driven(lambda some=some: done() >= some, 300, driver)
         print(
             f"{time.monotonic():.0f}: {done()} arrived, {publisher.sent} sent, the driver was started {driver.starts} times"
         )
@@ -91,7 +91,7 @@ def kill_again_and_again(broker, driver, publisher, done):
             driver.kill()
         print(f"{time.monotonic():.0f}: killed a {victim}")
     publisher.finish()
-    wait_while_driven(lambda: done() >= publisher.sent, 180, driver)
+    wait_while_driven(lambda: done() >= publisher.sent, 300, driver)
     driver.kill()
     assert publisher.sent == KILLS * PER_KILL
 
