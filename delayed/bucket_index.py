@@ -26,6 +26,7 @@ from magnetar.delayed.bucket_merge import decoded
 from magnetar.delayed.bucket_recovery import recover_bucket, scan_log
 from magnetar.delayed.bucket_view import BucketDelayView
 from magnetar.delayed.catalogue import Catalogue, CatalogueRecord
+from magnetar.delayed.delay_settings import LONGEST_WAIT_S
 from magnetar.delayed.errors import CatalogueConflictError, CatalogueError, SnapshotError
 from magnetar.delayed.firing import Firing
 from magnetar.delayed.index_stats import DelayIndexStats
@@ -237,7 +238,7 @@ class BucketDelayIndex:
         self._disarm()
         self._armed_ms = wanted_ms
         wait_ms = max(wanted_ms - self._environment.now_ms(), settings.min_fire_interval_ms)
-        self._timer = self._environment.call_later(min(wait_ms / 1000, 86_400.0), self._on_timer)
+        self._timer = self._environment.call_later(min(wait_ms / 1000, LONGEST_WAIT_S), self._on_timer)
 
     def _disarm(self) -> None:
         if self._timer is not None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["DEFAULT_MAX_BUCKETS", "BucketSettings", "DelayPolicy", "is_due"]
+__all__ = ["DEFAULT_MAX_BUCKETS", "LONGEST_WAIT_S", "BucketSettings", "DelayPolicy", "is_due"]
 
 DEFAULT_MAX_BUCKETS = 64
 """The meaning of delayedDeliveryMaxNumBuckets = -1: without any limit memory and recovery would grow for ever."""
+LONGEST_WAIT_S = 60.0
+"""A timer for a time of the wall clock goes off after this long at the latest: the clock may be set meanwhile."""
 _LARGEST_SEGMENT = 65_536
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, Any, Protocol
 
-from magnetar.delayed.delay_settings import DelayPolicy, is_due
+from magnetar.delayed.delay_settings import LONGEST_WAIT_S, DelayPolicy, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +140,7 @@ class MemoryDelayView:
         wait_ms = due_ms - self._now_ms()
         if wait_ms <= 0:
             wait_ms = self._policy.tick_ms  # due, but no dispatcher has taken it: check again after a tick
-        self._timer = self._call_later(wait_ms / 1000, self._on_timer)
+        self._timer = self._call_later(min(wait_ms / 1000, LONGEST_WAIT_S), self._on_timer)
 
     def _disarm(self) -> None:
         if self._timer is not None:

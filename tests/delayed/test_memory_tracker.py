@@ -56,6 +56,17 @@ def test_switched_off_all_is_due():
     assert world.woken == 1 and world.view.take_due(9) == [Position(0, 1)]
 
 
+def test_a_clock_that_was_set_back_and_right_again_delays_by_a_minute_at_most():
+    world = View()
+    world.clock.now -= 7_200_000
+    wall = world.clock.now_ms
+    world.view.offer(wall() + 7_200_000 + 500, Position(0, 1))
+    ahead = 7_200_000
+    world.view._now_ms = lambda: wall() + ahead
+    world.advance(60_000)
+    assert world.woken and world.view.take_due(9) == [Position(0, 1)]
+
+
 def test_cleared_nothing_is_held_and_no_timer_runs():
     world = View()
     world.offer(50, 1)
