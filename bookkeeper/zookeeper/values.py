@@ -135,9 +135,9 @@ class ZooKeeperOptions:
     """The server's ``jute.maxbuffer``: it drops the connection of a client that sends more, so more is refused here."""
     max_reconnect_delay_s: float = 0.5
     """Longest pause between two attempts to reconnect. The session dies when it is near the session timeout."""
-    auth: tuple[tuple[str, str], ...] = ()
+    auth: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """(scheme, credential) pairs, for example ("digest", "user:password")."""
-    sasl: Mapping[str, str] = field(default_factory=dict)
+    sasl: Mapping[str, str] = field(default_factory=dict, repr=False)
     """For kazoo's ``sasl_options`` (mechanism, username, password, ...); needs the package pure-sasl."""
     tls: bool = False
     tls_ca_file: str | None = None

@@ -40,6 +40,12 @@ async def _change(call: Call, **parts: Any) -> None:
     await call.namespaces.clusters.update(call.param("cluster"), lambda old: msgspec.structs.replace(old, **parts))
 
 
+class _FailureDomain(msgspec.Struct):
+    """Ids of its brokers."""
+
+    brokers: list[str] | None = None
+
+
 # --- failure domains --------------------------------------------------------------------------------------------
 
 
@@ -80,14 +86,15 @@ async def set_failure_domain(call: Call) -> Response:
     """A broker belongs to one domain only."""
     cluster, name = call.param("cluster"), call.param("domain_name")
     _cluster(call)
-    body = await call.body(dict[str, Any])
+    body = await call.body(_FailureDomain)
     await _adopt_domains(call)
     if body is None:  # as if there were none
         await call.namespaces.failure_domains.delete(cluster, name)
         return done()
-    brokers = list(dict.fromkeys(body.get("brokers") or []))
+    brokers = list(dict.fromkeys(body.brokers or []))
     for other, domain in _domains(call).items():
-        common = [each for each in brokers if each in (domain.get("brokers") or ())]
+        taken = domain.get("brokers")
+        common = [each for each in brokers if each in taken] if isinstance(taken, list) else []
         if other != name and common:
             raise rest_refusals.DOMAIN_HAS_BROKERS.error(brokers=", ".join(common), domain=other)
     await call.namespaces.failure_domains.put(cluster, name, {"brokers": brokers} if brokers else {})

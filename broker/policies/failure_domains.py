@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 import msgspec
+import structlog
 
 from magnetar.storage.errors import NoNodeError
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
 
 __all__ = ["DOMAINS_NODE", "FailureDomains"]
+
+log = structlog.get_logger(__name__)
 
 DOMAINS_NODE: Final = "failureDomain"
 Domains = dict[str, dict[str, Any]]
@@ -32,15 +35,25 @@ class FailureDomains:
 
     def brokers(self, cluster: str) -> dict[str, str]:
         """Broker id -> domain."""
-        return {broker: name for name, each in self.get(cluster).items() for broker in each.get("brokers") or ()}
+        found: dict[str, str] = {}
+        for name, each in self.get(cluster).items():
+            brokers = each.get("brokers")
+            found |= (
+                {broker: name for broker in brokers if isinstance(broker, str)} if isinstance(brokers, list) else {}
+            )
+        return found
 
     async def load(self, cluster: str) -> None:
-        """Raises StorageError, msgspec.DecodeError."""
+        """A node that is no domain counts for nothing, and keeps no broker from its start. Raises StorageError."""
         found: Domains = {}
         for child in await self._metadata.children(f"{self._clusters}/{quote(cluster, safe='')}/{DOMAINS_NODE}"):
-            node = await self._metadata.get(self._path(cluster, unquote(child)))
-            if node is not None:
-                found[unquote(child)] = msgspec.json.decode(node[0] or b"{}", type=dict[str, Any])
+            name = unquote(child)
+            node = await self._metadata.get(self._path(cluster, name))
+            try:
+                if node is not None:
+                    found[name] = msgspec.json.decode(node[0] or b"{}", type=dict[str, Any])
+            except msgspec.DecodeError as error:
+                log.warning("failure_domain.unreadable", cluster=cluster, domain=name, error=str(error))
         self._known[cluster] = found
 
     async def put(self, cluster: str, name: str, domain: dict[str, Any]) -> None:

@@ -43,6 +43,12 @@ async def failing():
     return session, fail
 
 
+def test_options_show_no_secret():
+    options = ZooKeeperOptions("h:1", auth=(("digest", "user:secret"),), sasl={"password": "secret"})
+    assert "secret" not in repr(options)
+    assert "h:1" in repr(options)
+
+
 async def test_a_thread_that_fails_at_the_start_fails_the_start(failing):
     session, fail = failing
     with structlog.testing.capture_logs() as logged:

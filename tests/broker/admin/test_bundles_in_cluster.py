@@ -197,3 +197,11 @@ async def test_a_subscription_of_a_partitioned_topic_is_made_wherever_its_partit
     assert (await client("PUT", f"{topic}/subscription/s?replicated=true", "earliest")).status == 204
     assert cluster.calls == [("PUT", f"{topic}-partition-1/subscription/s?replicated=true")]
     assert (await client("GET", f"{topic}-partition-0/subscriptions")).json == ["s"]
+
+
+async def test_a_failure_domain_is_a_list_of_ids(client):
+    path = "/admin/v2/clusters/standalone/failureDomains/d"
+    for brokers in (5, "a:1", [["a:1"]]):
+        assert (await client("POST", path, {"brokers": brokers})).status == 400
+    assert (await client("POST", path, {"brokers": ["a:1", "a:1"], "more": 1})).status == 204
+    assert (await client("GET", path)).json == {"brokers": ["a:1"]}

@@ -38,6 +38,16 @@ async def test_what_another_broker_wrote_is_read(domains, metadata):
     assert other.get("c1") == {}
 
 
+@pytest.mark.parametrize(
+    "value", [b"junk", b"5", b'{"brokers": 5}', b'{"brokers": "a:1"}', b'{"brokers": [["a:1"], 5]}']
+)
+async def test_a_node_that_is_no_domain_counts_for_nothing(domains, metadata, value):
+    await domains.put("c1", "east", {"brokers": ["a:1"]})
+    await metadata.put("/admin/clusters/c1/failureDomain/west", value)
+    await domains.load("c1")
+    assert domains.brokers("c1") == {"a:1": "east"}
+
+
 async def test_those_of_a_deleted_cluster_are_gone(domains, metadata):
     await domains.put("c1", "east", {"brokers": ["a:1"]})
     await domains.put("c2", "east", {"brokers": ["b:1"]})
