@@ -325,6 +325,7 @@ class SimConsumer(Client):
         if self.sub_type in (EXCLUSIVE, FAILOVER) and position <= self._last:
             raise ViolationError(f"{self.name}: {position} behind {self._last}")
         early_ms = entry.deliver_at_ms - TICK_MS - (WALL_EPOCH_MS + self.written_s * 1000)
+        early_ms -= self.world.clock.most_ahead_s * 1000
         if self.sub_type in (SHARED, KEY_SHARED) and early_ms > 1:  # times of the wire are whole milliseconds
             raise ViolationError(f"{self.name}: {position} comes {early_ms:.0f} ms before it is due")
         if self.subscription.was_surely_acked(position, self.written_s) and not self.world.damage.may_set_back(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.twins.sim_files import SimDisk
 
 KINDS = ("flipped_bit", "lost_write", "misdirected_write")
+OF_JOURNAL = ("lost_header", "stray_page")
+"""The header page alone of a segment taken into use is lost; a page of a frame is also written into a ledger file."""
 QUIET_S = 5.0
 CONFIRMED_S = 1.7
 """Until a damaged last frame has one behind it."""
@@ -76,7 +78,10 @@ class Damage:
             return
         paths = [path for path in disk.paths() if self.folder in path] or disk.paths()
         used = [(path, len(disk.content(path).rstrip(b"\0"))) for path in paths if not path.endswith("/LOCK")]
-        path, size = self.chance.choice([(path, size) for path, size in used if size])
+        if not (filled := [(path, size) for path, size in used if size]):  # files of preallocated zeros alone
+            disk.bad_writes = self
+            return
+        path, size = self.chance.choice(filled)
         self._flip(disk, path, self.chance.randrange(size))
 
     def _flip(self, disk: SimDisk, path: str, at: int) -> None:
@@ -91,6 +96,8 @@ class Damage:
         if self.done or self.folder not in path or not any(data) or self.chance.random() < 0.5:
             return lambda: None
         begin, end = offset, offset + len(data)
+        if self.kind in OF_JOURNAL:
+            return self._on_frame(disk, path, data, offset)
         loses_page = "/metadata/" in path or self.world.plan.seed % 2
         if self.kind == "misdirected_write" or (self.kind == "lost_write" and loses_page):
             begin = self.chance.randrange(offset, end) // PAGE_BYTES * PAGE_BYTES
@@ -110,12 +117,32 @@ class Damage:
 
         return lose
 
-    def _elsewhere(self, disk: SimDisk, path: str, begin: int, page: bytes) -> str:
+    def _on_frame(self, disk: SimDisk, path: str, data: bytes, offset: int) -> Callable[[], None]:
+        """Of a lost header no entry is excused."""
+        if self.kind == "lost_header":
+            if offset or not any(data[PAGE_BYTES:]):
+                return lambda: None
+            before = disk.content(path)[:PAGE_BYTES]
+
+            def lose() -> None:
+                disk.overwrite(path, 0, before)
+                self._happened(f"{path} header")
+
+            return lose
+        at = self.chance.randrange(0, len(data), PAGE_BYTES)
+        page = data[at : at + PAGE_BYTES]
+
+        def stray() -> None:
+            self._happened(f"{path} {offset + at}{self._elsewhere(disk, path, offset + at, page, '/ledgers/')}")
+
+        return stray
+
+    def _elsewhere(self, disk: SimDisk, path: str, begin: int, page: bytes, folder: str = "") -> str:
         """Not beside its own place in the metadata: there its second copy is, which would be damaged a second time."""
         places = [
             (other, at)
             for other in disk.paths()
-            if not other.endswith(("/LOCK", "/VERSION"))
+            if folder in other and not other.endswith(("/LOCK", "/VERSION"))
             for at in range(0, len(disk.content(other)), PAGE_BYTES)
             if other != path or abs(at - begin) > 4 * PAGE_BYTES
         ]

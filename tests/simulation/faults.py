@@ -40,6 +40,7 @@ class Faults:
             "failing_sync": self._failing_sync,
             "admin": self._admin,
             "http": self._http,
+            "set_clock": lambda: world.clock.set_by(chance.choice([-7200, -60, 0, 60, 7200, 86400])),
         }
 
     def start(self) -> None:
@@ -58,6 +59,7 @@ class Faults:
         self.world.disk.capacity_bytes = None
         self.world.disk.crash_at = self.world.disk.fail_sync_at = -1
         self.world.threads.stalled_until_s = 0.0
+        self.world.clock.set_by(0)
         for link in self.world.links:
             link.read_again()
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from magnetar.storage.embedded.engine import EngineSettings
-from tests.simulation.damage import KINDS
+from tests.simulation.damage import KINDS, OF_JOURNAL
 
 TOPICS = ("persistent://public/default/one", "persistent://public/default/two")
 FAULTS = (
@@ -23,6 +23,9 @@ FAULTS = (
     "admin",
     "http",
 )
+
+FIRST_WITH_MORE = 100_000
+"""Seeds from here on know faults that came later; those before keep the histories they always had."""
 
 SMALL = EngineSettings(
     journal_segment_bytes=32 << 10,
@@ -69,12 +72,18 @@ class Plan:
         retention = -1 if keeps_all else 0
         seconds = chance.choice([4.0, 8.0, 15.0])
         damage = chance.choice(KINDS) if chance.random() < 0.4 else ""
+        damage_s = chance.uniform(0.2, 0.8) * seconds
+        damage_in = chance.choice(["/journal/", "/journal/", "/ledgers/", "/metadata/"])
+        more = Random(f"more {seed}")
+        if damage and seed >= FIRST_WITH_MORE and more.random() < 0.5:
+            damage, damage_in = more.choice(OF_JOURNAL), "/journal/"
+        sets_clock = seed >= FIRST_WITH_MORE and more.random() < 0.3
         return cls(
             seed=seed,
             seconds=seconds,
             damage=damage,
-            damage_s=chance.uniform(0.2, 0.8) * seconds,
-            damage_in=chance.choice(["/journal/", "/journal/", "/ledgers/", "/metadata/"]),
+            damage_s=damage_s,
+            damage_in=damage_in,
             keeps_all=keeps_all,
             deduplicates=deduplicates,
             pace_s=chance.choice([0.0001, 0.002, 0.02]),
@@ -83,7 +92,7 @@ class Plan:
             consumers=chance.randint(1, 5),
             readers=chance.choice([0, 0, 1, 3]),
             delayed_share=chance.choice([0, 0, 0.1, 0.6]),
-            faults=tuple(fault for fault in FAULTS if chance.random() < 0.5),
+            faults=tuple(fault for fault in FAULTS if chance.random() < 0.5) + ("set_clock",) * sets_clock,
             fault_every_s=chance.choice([0.3, 1.0, 3.0]),
             settings={
                 "broker_deduplication_enabled": deduplicates,

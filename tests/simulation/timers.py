@@ -63,3 +63,27 @@ class SimLoop(VirtualLoop):
         super()._run_once()
         if not self._stopping:
             self._world.run_due(self.now_s)
+
+
+class WallClock:
+    """The broker's clocks: what passes runs with the loop, and the wall clock beside it may be set. Clients' are right."""
+
+    def __init__(self, epoch_ms: int) -> None:
+        self._epoch_ms = epoch_ms
+        self.loop: SimLoop | None = None
+        self._ahead_s = 0
+        self.most_ahead_s = 0
+        """So far ahead it ever was."""
+
+    def set_by(self, seconds: int) -> None:
+        """Set the wall clock to so many seconds beside the right time."""
+        self._ahead_s = seconds
+        self.most_ahead_s = max(self.most_ahead_s, seconds)
+
+    def now_ms(self) -> int:
+        assert self.loop is not None
+        return self._epoch_ms + round((self.loop.now_s + self._ahead_s) * 1000)
+
+    def now_s(self) -> float:
+        assert self.loop is not None
+        return self.loop.now_s

@@ -20,7 +20,6 @@ from magnetar.broker.network.connection import Connection
 from magnetar.broker.settings import Settings
 from magnetar.storage.embedded.engine import EngineEnvironment
 from magnetar.storage.errors import StorageError
-from tests.model.virtual_loop import LoopClock
 from tests.simulation import checker
 from tests.simulation.clients import (
     FAILOVER,
@@ -37,7 +36,7 @@ from tests.simulation.history import History, SubscriptionHistory, TopicHistory,
 from tests.simulation.network import Link, StreamLink
 from tests.simulation.plan import SMALL, TOPICS, Plan
 from tests.simulation.threads import SimThreads
-from tests.simulation.timers import SimLoop, Timers
+from tests.simulation.timers import SimLoop, Timers, WallClock
 from tests.simulation.web import WebPort
 from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.sim_files import SimDisk, SimulatedCrash
@@ -64,6 +63,7 @@ class World:
         self.plan = plan
         self.history = History()
         self.timers = Timers()
+        self.clock = WallClock(WALL_EPOCH_MS)
         self.disk = SimDisk()
         self.broker: Broker | None = None
         self.threads: SimThreads
@@ -188,9 +188,9 @@ class World:
 
     async def _life(self, loop: SimLoop) -> None:
         self._over = asyncio.Event()
-        clock = LoopClock(loop)
+        self.clock.loop = loop
         settings = Settings(data_dir="/data", broker_service_port=None, web_service_port=None, **self.plan.settings)
-        environment = EngineEnvironment(self.disk, clock, self.threads, loop, self._entropy)
+        environment = EngineEnvironment(self.disk, self.clock, self.threads, loop, self._entropy)
         if self.plan.seed % 4:
             environment.frame_writer = lambda: LaneFrameWriter(self.threads)
         broker = Broker(settings, environment)
