@@ -37,7 +37,9 @@ class RealCluster:
         self.bookies: list[str] = []
 
     def up(self, bookies: int = 3, **environment: str) -> None:
-        first = random.SystemRandom().randrange(20_000, 32_000, 10)  # clusters that start at the same moment look for ports elsewhere
+        first = random.SystemRandom().randrange(
+            20_000, 32_000, 10
+        )  # clusters that start at the same moment look for ports elsewhere
         ports = {"BK_ZK_PORT": str(first), "BK_PORT": str(first + 1)}
         self._run("up", str(bookies), environment=ports | environment)
         lines = (self.directory / "cluster.env").read_text().splitlines()
