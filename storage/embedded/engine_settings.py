@@ -24,7 +24,7 @@ class EngineSettings:
     """Checkpoint after this much was journalled."""
     checkpoint_interval_s: float = 30.0
     """Checkpoint at the latest so long after a write."""
-    max_unwritten_bytes: int = 128 * _MIB
+    max_unwritten_bytes: int = 256 * _MIB
     """Appends wait while so much awaits write-behind."""
     write_behind_bytes: int = 256 << 10
     """Confirmed entries go to their ledger files when there is so much of them, or 50 ms later."""
