@@ -305,7 +305,7 @@ def flow_to_close_in_one_write(s):
     c = join(s, topic, "Shared", permits=0)
     data = b"".join(encode("FLOW", consumer_id=1, messagePermits=1) for _ in range(3))
     data += encode("GET_LAST_MESSAGE_ID", consumer_id=2, request_id=60)
-    c.raw(data, "flows and a request about an unknown consumer")
+    c.raw(data, "flows and a question about nobody")
     c.recv_sorted(4)
 
 
