@@ -118,7 +118,7 @@ attack: setup  ## the attacks of docs/security.md against our process
 	$(STAGE) attack -n 2 --dist worksteal --timeout 300 -q tests/attack
 
 cluster-sample: setup  ## quick tests on a real ZooKeeper and real bookies; needs Java 17 and Maven, else skipped
-	$(STAGE) cluster -n 2 --dist loadfile -q tests/cluster
+	$(STAGE) cluster -q tests/cluster
 	$(BIN)/python -m tests.cluster.on_bookkeeper sample
 
 cluster: setup  ## the same with random histories by the thousand and faults that take minutes
