@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from magnetar import __version__
 from magnetar.broker.prometheus.delayed import delayed_metrics, lateness
 from magnetar.broker.prometheus.help_texts import help_line
-from magnetar.broker.prometheus.ledger_rows import ledger_rows
+from magnetar.broker.prometheus.ledger_rows import LedgerSums, ledger_rows
 from magnetar.broker.prometheus.operations import OperationFigures, operation_metrics
 from magnetar.broker.prometheus.resources import ResourceFigures, resource_metrics
 from magnetar.broker.prometheus.rows import (
@@ -164,8 +164,9 @@ def render(
         yield from _topic_rows(settings, cluster, views)
     else:
         yield from _namespace_rows(cluster, views)
-    for name, rows in ledger_rows(cluster, views, settings.stats_update_frequency_in_secs):
-        yield from _metric(name, [Sample(*row) for row in rows])
+    sums = yield from _ledger_sums(views)
+    for name, figures in ledger_rows(cluster, sums, settings.stats_update_frequency_in_secs):
+        yield from _metric(name, [Sample(*row) for row in figures])
     yield from _topics_count(cluster, views)
     if broker.converting is not None:
         yield from _converter_rows(settings, cluster, broker.converting)
@@ -183,8 +184,8 @@ def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]
         samples = [Sample(*row) for row in rows]
         yield from _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)
     if broker.operations is not None:
-        for name, kind, rows in operation_metrics(broker.operations, cluster):
-            yield from _histogram(name, [Sample(*row) for row in rows], kind)
+        for name, kind, lines in operation_metrics(broker.operations, cluster):
+            yield from _histogram(name, (Sample(*line) for line in lines), kind)
     sums = yield from _broker_sums(views)
     for name in ("pulsar_broker_topics_count", *_SUMS):
         yield from _metric(name, [Sample(cluster, sums[name])])
@@ -234,6 +235,17 @@ def _broker_sums(views: Sequence[TopicView]) -> "Generator[str, None, dict[str, 
     for block in _blocks(views):
         for name, value in values.items():
             sums[name] += sum(map(value, block))
+        yield ""
+    return sums
+
+
+def _ledger_sums(views: Sequence[TopicView]) -> "Generator[str, None, dict[str, LedgerSums]]":
+    """Figures of managed ledgers by namespace."""
+    sums: dict[str, LedgerSums] = {}
+    for block in _blocks(views):
+        for view in block:
+            if view.stats.name.persistent:
+                sums.setdefault(escape(view.stats.name.namespace), LedgerSums()).add(view)
         yield ""
     return sums
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from magnetar.broker.meters.distributions import ENTRY_SIZES, WRITE_LATENCY_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from magnetar.broker.prometheus.rows import TopicView
     from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts
@@ -41,26 +41,39 @@ FAMILIES: Final = tuple(
 """Names of all families."""
 
 
-def ledger_rows(
-    cluster: str, views: Sequence[TopicView], seconds: float
-) -> Iterator[tuple[str, list[tuple[str, int | float]]]]:
-    """Name and rows (labels, value) of each family, over the persistent topics in `views`.
+class LedgerSums:
+    """Sums over the topics of one namespace, filled topic by topic: a page may show a hundred thousand of them."""
 
-    seconds: length of a stats period.
-    """
-    groups: dict[str, list[TopicView]] = {}
-    for view in views:
-        if view.stats.name.persistent:
-            groups.setdefault(f'{cluster},namespace="{view.stats.name.namespace}/persistent"', []).append(view)
+    __slots__ = ("buckets", "figures")
+
+    def __init__(self) -> None:
+        self.figures = dict.fromkeys((*_FIGURES, *_COUNTS), 0.0)
+        self.buckets = {name: [0] * (len(bounds) + 1) for name, (bounds, _) in _BUCKETS.items()}
+
+    def add(self, view: TopicView) -> None:
+        """Count a persistent topic."""
+        for table in (_FIGURES, _COUNTS):
+            for name, value in table.items():
+                self.figures[name] += value(view)
+        for name, (_, counts) in _BUCKETS.items():
+            found = counts(view)
+            if found is not None:
+                self.buckets[name] = [a + b for a, b in zip(self.buckets[name], found.buckets, strict=True)]
+
+
+def ledger_rows(
+    cluster: str, sums: Mapping[str, LedgerSums], seconds: float
+) -> Iterator[tuple[str, list[tuple[str, int | float]]]]:
+    """Name and rows (labels, value) of each family. sums: by namespace; seconds: length of a stats period."""
+    groups = {f'{cluster},namespace="{name}/persistent"': each for name, each in sums.items()}
     for factor, figures in ((1.0, _FIGURES), (seconds, _COUNTS)):
-        for name, value in figures.items():
-            yield PREFIX + name, [(labels, factor * sum(map(value, group))) for labels, group in groups.items()]
-    for name, (bounds, counts) in _BUCKETS.items():
+        for name in figures:
+            yield PREFIX + name, [(labels, factor * each.figures[name]) for labels, each in groups.items()]
+    for name, (bounds, _) in _BUCKETS.items():
         rows: list[tuple[str, int | float]] = []
         overflow: list[tuple[str, int | float]] = []
-        for labels, group in groups.items():
-            sums = _summed(len(bounds) + 1, [counts(view) for view in group])
-            rates = [count / seconds if seconds > 0 else 0.0 for count in sums]
+        for labels, each in groups.items():
+            rates = [count / seconds if seconds > 0 else 0.0 for count in each.buckets[name]]
             rows += [
                 (f'{labels},quantile="{low:.1f}_{high:.1f}"', rate)
                 for low, high, rate in zip((0.0, *bounds[:-1]), bounds, rates[:-1], strict=True)
@@ -68,12 +81,3 @@ def ledger_rows(
             overflow.append((labels, rates[-1]))
         yield PREFIX + name, rows
         yield f"{PREFIX}{name}_OVERFLOW", overflow
-
-
-def _summed(buckets: int, counts: Sequence[LatencyCounts | SizeCounts | None]) -> list[int]:
-    """Sums by bucket."""
-    sums = [0] * buckets
-    for each in counts:
-        if each is not None:
-            sums = [a + b for a, b in zip(sums, each.buckets, strict=True)]
-    return sums

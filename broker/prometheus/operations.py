@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
 
     from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
 
-Rows = list[tuple[str, int | float]]
-"""The text behind the name of the family up to the closing brace, and a value."""
+Rows = Iterable[tuple[str, int | float]]
+"""The text behind the name of the family up to the closing brace, and a value. Lazy where namespaces have rows of their
+own: the page takes them in slices.
+"""
 
 _LOADS: Final = {
     "median": 0.5,
@@ -69,27 +72,25 @@ def operation_metrics(figures: OperationFigures, cluster: str) -> Iterator[tuple
     yield from _schema_metrics(figures.schemas, cluster)
 
 
-def _summary(meter: OperationMeter, quantiles: Sequence[float], labels: str) -> Rows:
-    rows: Rows = [
-        (f'{{{labels},quantile="{quantile}"', value) for quantile, value in meter.quantiles(quantiles).items()
-    ]
-    return [*rows, (f"_count{{{labels}", meter.count), (f"_sum{{{labels}", round(meter.sum_ms, 3))]
+def _summary(meter: OperationMeter, quantiles: Sequence[float], labels: str) -> Iterator[tuple[str, int | float]]:
+    for quantile, value in meter.quantiles(quantiles).items():
+        yield f'{{{labels},quantile="{quantile}"', value
+    yield f"_count{{{labels}", meter.count
+    yield f"_sum{{{labels}", round(meter.sum_ms, 3)
 
 
 def _schema_metrics(schemas: Mapping[str, SchemaMeters], cluster: str) -> Iterator[tuple[str, str, Rows]]:
     labelled = [(f'{cluster},namespace="{namespace}"', meters) for namespace, meters in sorted(schemas.items())]
     for kind, meter in _SCHEMAS.items():
-        rows = [
-            row
-            for labels, meters in labelled
-            if meter(meters).count
-            for row in _summary(meter(meters), SCHEMA_QUANTILES, labels)
-        ]
-        yield f"pulsar_schema_{kind}_ops_latency", "summary", rows
-        failed: Rows = [
-            (f"{{{labels}", meter(meters).failures) for labels, meters in labelled if meter(meters).failures
-        ]
+        meters = [(labels, meter(each)) for labels, each in labelled]
+        yield f"pulsar_schema_{kind}_ops_latency", "summary", _summaries(meters)
+        failed = [(f"{{{labels}", each.failures) for labels, each in meters if each.failures]
         yield f"pulsar_schema_{kind}_ops_failed_total", "counter", failed
     for name, count in _STRATEGY.items():
-        counts: Rows = [(f"{{{labels}", count(meters)) for labels, meters in labelled if count(meters)]
-        yield name, "counter", counts
+        yield name, "counter", [(f"{{{labels}", count(each)) for labels, each in labelled if count(each)]
+
+
+def _summaries(meters: Sequence[tuple[str, OperationMeter]]) -> Iterator[tuple[str, int | float]]:
+    for labels, meter in meters:
+        if meter.count:
+            yield from _summary(meter, SCHEMA_QUANTILES, labels)

@@ -55,7 +55,7 @@ MAX_VERSIONS: Final = 10_000
 MAX_TOPIC_BYTES: Final = 8 << 20
 """Of all versions of a topic: they are one record of the metadata store."""
 _MOST_FINGERPRINTS: Final = 10_000
-_MOST_NAMESPACES: Final = 10_000
+_MOST_NAMESPACES: Final = 1000
 """With figures for /metrics."""
 AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
@@ -86,7 +86,7 @@ class SchemaRegistry:
         """By namespace."""
 
     def measured(self, name: TopicName) -> SchemaMeters:
-        """The figures of the topic's namespace; beyond 10,000 namespaces they are not kept."""
+        """The figures of the topic's namespace; beyond 1,000 namespaces they are not kept."""
         found = self.meters.get(name.namespace)
         if found is None:
             found = SchemaMeters()

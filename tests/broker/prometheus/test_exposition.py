@@ -6,8 +6,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
+from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
 from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
 from magnetar.broker.prometheus.exposition import BrokerMetrics, escape, render
+from magnetar.broker.prometheus.ledger_rows import LedgerSums
+from magnetar.broker.prometheus.operations import OperationFigures
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.topic_stats import LatencyCounts, ProducerStats, SizeCounts, TopicStats
 from magnetar.protocol.topic_name import TopicName
@@ -192,3 +195,34 @@ def test_no_part_of_the_page_grows_with_the_number_of_topics():
         assert looked_at - before <= 256, "topics are looked at in slices, too"
         before = looked_at
     assert looked_at == 600
+
+
+def test_figures_of_managed_ledgers_are_summed_in_slices(monkeypatch):
+    added, before, add = 0, 0, LedgerSums.add
+
+    def counted(self, view):
+        nonlocal added
+        added += 1
+        add(self, view)
+
+    monkeypatch.setattr(LedgerSums, "add", counted)
+    topics = [topic(f"persistent://public/default/t{i}") for i in range(600)]
+    topics.append(topic("non-persistent://public/default/n"))
+    settings = Settings()
+    config = effective_config(settings, NO_POLICIES, NO_TOPIC_POLICIES)
+    for _ in render(settings, BrokerMetrics(), topics, lambda _: config):
+        assert added - before <= 256
+        before = added
+    assert added == 600, "persistent topics alone have a managed ledger"
+
+
+def test_schema_figures_of_many_namespaces_come_in_slices():
+    schemas = {f"public/n{i:03}": SchemaMeters() for i in range(200)}
+    for each in schemas.values():
+        each.get.count = 1
+    operations = OperationFigures("b:1", OperationMeter(), 0, OperationMeter(), schemas)
+    settings = Settings()
+    config = effective_config(settings, NO_POLICIES, NO_TOPIC_POLICIES)
+    parts = list(render(settings, BrokerMetrics(operations=operations), [], lambda _: config))
+    assert max(part.count("\n") for part in parts) <= 256 + 2
+    assert "".join(parts).count("pulsar_schema_get_ops_latency_count{") == 200

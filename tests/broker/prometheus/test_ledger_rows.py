@@ -1,6 +1,6 @@
 """`pulsar_ml_*` by namespace."""
 
-from magnetar.broker.prometheus.ledger_rows import FAMILIES, ledger_rows
+from magnetar.broker.prometheus.ledger_rows import FAMILIES, LedgerSums, ledger_rows
 from magnetar.broker.prometheus.rows import QuotaView, TopicView
 from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
 from magnetar.protocol.topic_name import TopicName
@@ -12,16 +12,18 @@ def view(name, **figures):
     return TopicView(TopicStats(name=TopicName.parse(name), **figures), QuotaView(-1, -1))
 
 
-def test_figures_are_sums_over_the_persistent_topics_of_a_namespace():
+def test_figures_are_sums_over_the_topics_of_a_namespace():
     latency = LatencyCounts((0, 20, 0, 0, 0, 0, 0, 0, 0, 10), 30, 1.0)
     sizes = SizeCounts((30, 0, 0, 0, 0, 0, 0, 0, 0), 30, 1.0)
     views = [
         view("persistent://a/b/x", storage_write_rate=3.0, write_latency_ms=latency, entry_sizes=sizes),
         view("persistent://a/b/y", storage_write_rate=2.0, write_latency_ms=latency),
         view("persistent://a/c/z", storage_write_rate=7.0),
-        view("non-persistent://a/b/n", msg_throughput_in=100.0),
     ]
-    found = {name: dict(rows) for name, rows in ledger_rows('cluster="c"', views, SECONDS)}
+    sums = {"a/b": LedgerSums(), "a/c": LedgerSums()}
+    for each in views:
+        sums[each.stats.name.namespace].add(each)
+    found = {name: dict(rows) for name, rows in ledger_rows('cluster="c"', sums, SECONDS)}
     first, second = 'cluster="c",namespace="a/b/persistent"', 'cluster="c",namespace="a/c/persistent"'
     assert found["pulsar_ml_AddEntryMessagesRate"] == {first: 5.0, second: 7.0}
     assert found["pulsar_ml_AddEntrySucceed"] == {first: 50.0, second: 70.0}
