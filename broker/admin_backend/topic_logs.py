@@ -103,6 +103,8 @@ class AdminTopicLogs:
             for subscription in topic.subscriptions.by_name.values():
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
                 earliest[subscription.name] = -1 if position is None else await entry_time_ms(topic.ledger, position)
+        if isinstance(topic, Topic) and topic.life.has_ended:  # an unload overtook this request and took its parts
+            topic = await self._topics.get(name, create=False)
         return topic_stats(topic, earliest)
 
     async def loaded_stats(self) -> list[TopicStats]:

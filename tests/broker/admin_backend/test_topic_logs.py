@@ -1,0 +1,32 @@
+"""Figures of a topic for the admin API."""
+
+from __future__ import annotations
+
+from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
+from magnetar.broker.topics.subscriptions import SubscribeRequest
+from tests.broker.topic_for_tests import NAME, TopicBench
+
+
+class Registry:
+    """The topic as the bench holds it at that moment."""
+
+    def __init__(self, bench: TopicBench) -> None:
+        self._bench = bench
+        self.catalog = None
+
+    async def get(self, name, *, create):
+        assert (name, create) == (NAME, False)
+        return self._bench.topic
+
+
+async def test_statistics_that_an_unload_overtakes_are_those_of_the_topic_loaded_next():
+    bench = TopicBench()
+    topic = await bench.open()
+    await topic.subscriptions.create(SubscribeRequest("kept"))
+    topic.recall_last_publish = bench.reopen
+
+    stats = await AdminTopicLogs(Registry(bench), None, None).stats(NAME, earliest_in_backlog=False)
+
+    assert topic.life.has_ended
+    assert list(stats.subscriptions) == ["kept"]
+    await bench.topic.close()
