@@ -40,7 +40,7 @@ class Coordination(MetadataStore, Protocol):
         ...
 
     async def is_mine(self, path: str) -> bool:
-        """Whether the node is an ephemeral one of this session."""
+        """Whether the node is an ephemeral node of this session."""
         ...
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Callable[[], None]:

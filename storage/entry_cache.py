@@ -24,7 +24,7 @@ _FIRST = attrgetter("first_entry_id")
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Counters since start, and what is held now."""
+    """Counters since the start, and the present content."""
 
     hits: int
     hit_bytes: int

@@ -6,7 +6,7 @@
      +- LedgerError(ledger_id)
      |   +- NoSuchLedgerError          deleted, or never created here
      |   +- NoSuchEntryError           beyond the last confirmed entry
-     |   +- LedgerFencedError          someone else recovered (and so closed) the ledger
+     |   +- LedgerFencedError          another owner recovered (and so closed) the ledger
      |   +- LedgerClosedError          append after close
      |   +- EntryTooLargeError         larger than the store takes
      |   +- CorruptEntryError          the entry's bytes are damaged; its neighbours are not
@@ -22,7 +22,7 @@
      +- ManagedLedgerError(name)
      |   +- NoSuchManagedLedgerError   never created, or deleted
      |   +- NoSuchCursorError          the managed ledger has no cursor of this name
-     |   +- ManagedLedgerFencedError   someone else changed its ledger list: another owner
+     |   +- ManagedLedgerFencedError   another owner changed its ledger list
      |   +- ManagedLedgerClosedError   used after close
      |   +- ManagedLedgerTerminatedError   no more appends for ever
      |   +- WriteFailedError           an append failed; no more until ready_to_create_new_ledger()
@@ -194,8 +194,8 @@ class MetadataDamagedError(StorageError):
 
 
 class StorageFullError(StorageError):
-    """No space left on the device. Later appends may succeed. The outcome of the one that failed is unknown:
-    it is not readable now, but may be found after a restart.
+    """No space left on the device. Later appends may succeed. The outcome of the failed append is unknown: its entries
+    are not readable now, but may exist after a restart.
     """
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_left
 __all__ = ["BUCKET_SECONDS", "Histogram"]
 
 BUCKET_SECONDS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""Upper bounds; one more bucket holds what is slower."""
+"""Upper bounds; a last bucket counts slower observations."""
 
 
 class Histogram:

@@ -46,7 +46,7 @@ def check_path(path: str) -> str:
 
 
 def is_at_or_below(prefix: str, path: str) -> bool:
-    """Whether ``path`` is ``prefix`` or one of its descendants."""
+    """Whether ``path`` is ``prefix`` or lies below ``prefix``."""
     return prefix in ("/", path) or path.startswith(prefix + "/")
 
 

@@ -20,11 +20,11 @@ class Position(NamedTuple):
     entry_id: int
 
     def next(self) -> Position:
-        """The position after this one in the same ledger (it need not exist)."""
+        """The next position in the same ledger; the entry need not exist."""
         return Position(self.ledger_id, self.entry_id + 1)
 
     def previous(self) -> Position:
-        """The position before this one in the same ledger; (ledger, -1) before the first entry."""
+        """The previous position in the same ledger; (ledger, -1) before the first entry."""
         return Position(self.ledger_id, self.entry_id - 1)
 
     def __str__(self) -> str:

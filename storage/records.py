@@ -1,7 +1,7 @@
 """Log records as bytes: scan, find again after damage. Pure. Layout in ``slab.py``.
 
 A scan trusts nothing: length, checksum, ledger id and the succession of entry ids must all fit. Behind a damaged record
-the next one is found by its ids and its checksum, so damage costs the entry it hit and no other.
+the scan finds the next record by its ids and its checksum, so damage costs only the damaged entry.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class RecordHeader(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Intact consecutive records. ``offsets`` are native int64, absolute in the buffer, one more than records."""
+    """Intact consecutive records. ``offsets`` are native int64, absolute in the buffer; the last is the end."""
 
     ledger_id: int
     first_entry_id: int
@@ -111,7 +111,7 @@ def valid_record_at(buffer: bytes, offset: int, end: int) -> RecordHeader | None
 
 def placeholder(ledger_id: int, entry_id: int) -> bytes:
     """Stands in a ledger file for an entry whose bytes the journal lost: an empty record whose checksum is wrong on
-    purpose (all bits inverted), so every reader reports the entry as damaged and finds the next one right behind.
+    purpose (all bits inverted), so every reader reports the entry as damaged and finds the next record right behind.
     """
     blank = bytearray(_HEADER.pack(0, 0, ledger_id, entry_id, -1))
     blank[4:8] = _CRC.pack(record_crc(bytes(blank), 0, RECORD_HEADER_BYTES) ^ 0xFFFFFFFF)
@@ -119,7 +119,7 @@ def placeholder(ledger_id: int, entry_id: int) -> bytes:
 
 
 def is_placeholder(buffer: bytes, offset: int) -> bool:
-    """Whether the record at ``offset`` says that its entry was lost before."""
+    """Whether the record at ``offset`` is a placeholder for a lost entry."""
     header = peek_record(buffer, offset)
     return header is not None and buffer[offset : offset + RECORD_HEADER_BYTES] == placeholder(
         header.ledger_id, header.entry_id
@@ -203,7 +203,7 @@ def find_again(buffer: bytes, at: int, end: int, ledger_id: int, expected: int) 
     """
     chains = _chains_behind(buffer, at, end, ledger_id, expected)
     best: list[tuple[int, int]] = []
-    """For each chain, from the last on: (weight with the best that may follow, index of that one)."""
+    """For each chain, from the last on: (weight with its best follower, index of that follower)."""
     for index in range(len(chains) - 1, -1, -1):
         chain = chains[index]
         follower = max(

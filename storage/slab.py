@@ -159,7 +159,7 @@ def slab_of_run(
     """The entries ``start .. end - 1`` of a run as ``speed.stamp`` makes records of them.
 
     A whole run whose gaps fit gives its own bytes away, at most once; else its entries are copied, and
-    ``run.wanted_gap`` says which gap would have fitted the last of them.
+    ``run.wanted_gap`` is the gap that would have fitted the last of them.
     """
     gap = run.gap
     if gap and end - start == run.count and not run.are_records:

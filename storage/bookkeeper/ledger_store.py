@@ -151,7 +151,9 @@ class BookKeeperLedgerStore:
         return info_of(ledger_id, metadata, _texts(metadata.custom))
 
     async def _reader(self, ledger_id: int) -> LedgerReader:
-        """Of a ledger written here: as far as it is confirmed. Of any other: closed ones are kept."""
+        """A reader of the ledger: up to the last confirmed entry of a ledger written here, else all; readers of closed
+        ledgers are kept.
+        """
         writer = self._writers.get(ledger_id)
         if writer is not None and not writer.adds.metadata.is_closed:
             reader = self._client.reader_of(writer.adds)

@@ -1,8 +1,9 @@
-"""Reads of a backlog: whole chunks for a reader that goes through a ledger, and the next one while it is delivered.
+"""Reads of a backlog: whole chunks for a reader that goes through a ledger, and the next chunk while a chunk is
+delivered.
 
-A dispatcher asks for a hundred entries at a time. One request to a bookie for each of them takes as long as one for a
-thousand. So a read that continues the previous read takes a chunk, and begins to read the next. Chunks lie in the
-cache: one ahead of each ledger, and so many at the same time at most.
+A dispatcher asks for a hundred entries at a time. A request to a bookie for a hundred entries takes as long as a
+request for a thousand. A read that continues the previous read therefore takes a chunk and begins to read the next
+chunk. The cache holds the chunks: at most one chunk ahead of each ledger, and a bounded number of chunks at a time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MOST_ENTRIES: Final = 10_000
 
 
 class ReadAhead:
-    """Puts what it reads into the cache. Loop only."""
+    """Reads chunks of entries into the cache. Loop only."""
 
     def __init__(self, cache: EntryCache) -> None:
         self._cache = cache
@@ -38,7 +39,7 @@ class ReadAhead:
         self._expected: OrderedDict[int, int] = OrderedDict()
         """Ledger: entry behind the last read."""
         self._fronts: dict[int, tuple[int, LedgerReader]] = {}
-        """Ledger: first entry of the chunk that is furthest ahead, which begins the next one when it is touched."""
+        """Ledger: first entry of the chunk that is furthest ahead; a read of that chunk begins the next chunk."""
         self._running: dict[tuple[int, int], asyncio.Task[Slab]] = {}
 
     async def read(self, reader: LedgerReader, first: int, last: int, max_bytes: int) -> Slab:

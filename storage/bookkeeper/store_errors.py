@@ -44,7 +44,7 @@ def as_storage_error(error: client.BookKeeperError) -> StorageError:
         if known is not None:
             return known(error.ledger_id)
     if isinstance(error, client.DamagedEntryError | client.NoSuchEntryError):
-        # no replica holds an entry that the ledger says it has: lost, which for a reader is damage
+        # the metadata of the ledger name the entry and no replica holds it: lost, which for a reader is damage
         return CorruptEntryError(Position(error.ledger_id, error.entry_id), error.detail)
     if isinstance(error, client.ClientClosedError):
         return StorageClosedError(str(error))

@@ -1,8 +1,8 @@
 """From ``append`` to ``done``: the loop's side of the journal.
 
-One lane takes all pending appends of all ledgers; while one frame is being synced the next ones gather (group
-commit without delay). Completion is one callback of the loop per batch: entries become readable, go to the cache and to
-write-behind, then each ``done`` is called in order.
+One lane takes all pending appends of all ledgers; appends that arrive while a frame is synced form the next frame
+(group commit without delay). Completion is one callback of the loop per batch: entries become readable, go to the cache
+and to write-behind, then each ``done`` is called in order.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ damaged sector costs nothing. A copy (little-endian)::
      0      file header (``file_header.py``), file id = checkpoint number, generation = last
                              durable change of the metadata, salt = 1: ``bound_salts``
     64  u64 next sequence        frames below are in synced ledger files; replay begins here
-    72  u64 free generation      segments of this generation or an older one hold no frame that is needed
+    72  u64 free generation      segments up to this generation hold no frame that is needed
     80  u64 ledgers
     88      ledgers x (u64 ledger id, u64 entries, u64 length)   unsealed ledgers as far as they are synced
     ..  u32 crc32c               of everything before in this copy

@@ -1,7 +1,7 @@
 """Write-behind and checkpoints, the loop's side: when journal frames may be forgotten.
 
 A checkpoint: note the last completed frame S and how far each touched ledger is; wait until write-behind has passed
-that point; in the checkpoint thread seal what was closed (index and footer), sync every touched ledger file and the
+that point; in the checkpoint thread seal the closed ledgers (index and footer), sync every touched ledger file and the
 folder, replace the checkpoint file. Only then segments with frames up to S may be used again.
 """
 
@@ -155,7 +155,7 @@ class Checkpointer:
         self._write_behind.put(None)
 
     def start(self) -> None:
-        """Begin a checkpoint; while one is under way, begin the next right after it."""
+        """Begin a checkpoint; while a checkpoint is under way, the next checkpoint begins right after it."""
         if self._plan is not None:
             self._again = True
             return

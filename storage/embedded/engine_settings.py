@@ -14,12 +14,12 @@ class EngineSettings:
     """Sizes in bytes. Raises ValueError naming the field when a value makes no sense."""
 
     journal_segment_bytes: int = 64 * _MIB
-    """Full size of a journal segment; the first ones of a store are smaller."""
+    """Full size of a journal segment; the first segments of a store are smaller."""
     journal_first_segment_bytes: int = 1 * _MIB
     journal_zeroed_bytes: int = 8 * _MIB
     """Segments up to this size are filled with zeros even when they are needed at once: that takes some 10 ms."""
     journal_max_frame_bytes: int = 8 * _MIB
-    """One group commit writes at most about this much before it syncs."""
+    """A group commit writes at most about so many bytes before it syncs."""
     checkpoint_bytes: int = 512 * _MIB
     """Checkpoint after this much was journalled."""
     checkpoint_interval_s: float = 30.0
@@ -47,8 +47,9 @@ class EngineSettings:
     watches_disk_usage: bool = False
     """Whether the used part is looked at without a threshold, for metrics."""
     metadata_log_bytes: int = 1 * _MIB
-    """Size of a metadata log; a snapshot is written when three quarters of one, or as much as a snapshot takes, were
-    logged."""
+    """Size of a metadata log; a snapshot is due after changes of three quarters of this size, or of the size of the
+    last snapshot if that is larger.
+    """
     full_probe_s: float = 0.1
     """First wait before trying again after the disk was full; doubles up to 5 s."""
 

@@ -315,7 +315,7 @@ def _flock(fd: int, lock_path: str, *, needed: bool) -> None:
 
 
 def _owner_of(lock_path: str) -> int | None:
-    """The pid that the lock file names, when it is there and names one."""
+    """The pid in the lock file; None when the file is missing or contains no pid."""
     try:
         with open(lock_path, "rb") as file:  # noqa: PTH123 - plain paths everywhere in this module
             words = file.read(32).split()

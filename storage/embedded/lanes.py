@@ -37,7 +37,7 @@ class Lane(Protocol[T_contra]):
         ...
 
     async def close(self) -> None:
-        """Finish what was submitted, then stop. Idempotent."""
+        """Finish the submitted jobs, then stop. Idempotent."""
         ...
 
 

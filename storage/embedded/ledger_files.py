@@ -251,8 +251,8 @@ class LedgerFiles:
 def head_shift(file: File, ledger_id: int) -> int | None:
     """Bytes of the head beyond 64; None when the file has no head: empty, or torn before its first sync.
 
-    From the header, else from its second copy, else from where the first record is, else (head and first records are
-    lost) from the footer or from what a head takes whose properties fit into a page.
+    Sources, in this order: the header, its second copy, the place of the first record, and (head and first records are
+    lost) the footer or the size of a head whose properties fit into a page.
     """
     data = file.read(FILE_HEADER_BYTES, 0)
     try:

@@ -67,7 +67,7 @@ def encode_index(ledger_id: int, entries: int, length_bytes: int, index: LedgerI
 
 
 def parse_footer(data: bytes) -> Footer | None:
-    """The footer in the last 64 bytes of a file; None when there is no intact one."""
+    """The footer in the last 64 bytes of a file; None when there is no intact footer."""
     if len(data) != FOOTER_BYTES:
         return None
     magic, version, crc, *fields = _FOOTER.unpack(data)

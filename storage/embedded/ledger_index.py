@@ -23,7 +23,7 @@ class LedgerIndex:
         """File offsets."""
 
     def add(self, entry_id: int, offset: int) -> None:
-        """Note a point unless the last one is near. Points come in ascending order."""
+        """Note a point unless the last point is near. Points come in ascending order."""
         if not self.offsets or offset - self.offsets[-1] >= INDEX_INTERVAL_BYTES:
             self.entries.append(entry_id)
             self.offsets.append(offset)

@@ -14,7 +14,7 @@ __all__ = ["LedgerBytes", "LedgerReader", "Piece"]
 
 _SCAN_BYTES = 4 << 20
 _DOUBT_BYTES = 64 << 10
-"""So much behind damage tells whether the records that follow it are the ledger's next ones."""
+"""So many bytes behind damage show whether the records that follow are the ledger's next records."""
 
 
 class LedgerBytes(Protocol):

@@ -1,7 +1,8 @@
-"""Reads: from memory when it is there, else in large pieces from the ledger file, with one piece of read-ahead.
+"""Reads: from memory when the cache holds the entry, else in large pieces from the ledger file, with one piece of
+read-ahead.
 
-A read that goes on where a piece ended is a sequential one: then the next piece is fetched while this one is being
-consumed, and the next ``read_cached`` finds it. A piece is one slab over one buffer; nothing is copied.
+A read that continues where a piece ended is sequential: the next piece is fetched while the caller consumes this piece,
+and the next ``read_cached`` finds the next piece. A piece is one slab over one buffer; nothing is copied.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class ReadPath:
             if ledger.deleted:
                 raise NoSuchLedgerError(ledger.ledger_id) from None
             raise
-        if ledger.deleted:  # its file may lack what was confirmed: write-behind passes over deleted ledgers
+        if ledger.deleted:  # its file may lack confirmed entries: write-behind passes over deleted ledgers
             raise NoSuchLedgerError(ledger.ledger_id)
         slab = piece.slab
         if slab is None or not slab.first_entry_id <= entry_id <= slab.last_entry_id:
@@ -161,7 +162,7 @@ class ReadPath:
                     remembered.popitem(last=False)
 
     def _go_ahead(self, ledger: LedgerState, slab: Slab) -> None:
-        """This piece is being consumed: fetch the next one, if the ledger is being read in order."""
+        """While the caller consumes this piece: fetch the next piece, if the ledger is read in order."""
         following = self._behind.get((ledger.ledger_id, slab.first_entry_id))
         if following is None or not following.sequential or following.entry_id > ledger.written_entry:
             return

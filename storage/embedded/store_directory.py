@@ -59,7 +59,7 @@ def _has_data(files: FileSystem, layout: Layout) -> bool:
 
 
 def _write_new(files: FileSystem, layout: Layout, store_id: bytes, clock: Clock) -> None:
-    """Folders, first checkpoint, VERSION last: its presence says that the store is complete."""
+    """Folders, first checkpoint, VERSION last: a store with VERSION is complete."""
     for folder in (layout.journal, layout.ledgers):
         files.make_dir(folder)
     files.sync_dir(layout.root)

@@ -3,7 +3,7 @@
 One piece is under way at a time. While the journal is busy the device belongs to it between two pieces, for as long as
 the last piece or the last frame took, times a factor that falls with the backlog: small backlogs wait for their turn, a
 backlog of ``relaxed_bytes`` is written without a pause. Unwritten entries are in the entry cache as well (its newest
-part): a backlog below the size of the cache costs no extra memory, and slabs leave memory one by one, as others come.
+part): a backlog below the size of the cache costs no extra memory, and slabs leave memory singly, as new slabs arrive.
 Without traffic nothing waits.
 """
 
@@ -85,18 +85,18 @@ class WriteBehind:
             self._next()
 
     def put(self, job: Job | None) -> None:
-        """Queue another job, behind all slabs queued before; None: the worker tries again what had no space."""
+        """Queue another job, behind all slabs queued before; None: the worker repeats the jobs that found no space."""
         self._queue.append(job)
         self.flush()
 
     def flush(self) -> None:
-        """Write what is queued, however little it is."""
+        """Write the queued slabs, however few there are."""
         self._flushing = True
         if not self._piece:
             self._next()
 
     def press(self) -> None:
-        """Write what is queued without pauses: its end is waited for."""
+        """Write the queued slabs without pauses, because a caller waits for their end."""
         if self._queue:
             self._urgent = True
             if self._pausing is not None:
@@ -105,7 +105,7 @@ class WriteBehind:
         self.flush()
 
     async def close(self) -> None:
-        """Finish what is queued."""
+        """Finish the queued jobs."""
         self.press()
         while self._piece:
             await self._lane.wait_idle()
@@ -138,7 +138,7 @@ class WriteBehind:
         self._lane.submit(piece)
 
     def _least_bytes(self) -> int:
-        """A piece is worth its call from this size on: more when the last one was not long ago."""
+        """The least size of a piece; larger when the last piece began a short time ago."""
         if self._queued_bytes < self._gather_bytes or self._clock.now_s() - self._started_s > _SELDOM_S:
             return self._gather_bytes
         return _SOON_FACTOR * self._gather_bytes

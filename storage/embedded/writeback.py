@@ -50,11 +50,11 @@ Job = WriteSlab | Remove | Barrier
 
 
 class WriteBackResult(NamedTuple):
-    """The part of this batch, and of the rest of an earlier one, that the worker completed."""
+    """The jobs that the worker completed, of this batch and of the rest of an earlier batch."""
 
     finished: list[Job]
     full: OSError | None
-    """No space: the rest stays with the worker, which begins with it the next time."""
+    """No space: the worker keeps the other jobs and begins the next batch with them."""
     remove_errors: dict[int, OSError]
     """By ledger id."""
 
@@ -93,7 +93,7 @@ class WriteBack:
         return WriteBackResult(jobs, None, errors)
 
     def _make_room(self, jobs: list[Job], errors: dict[int, OSError]) -> list[Job]:
-        """The disk is full: removals are done all the same, or no space would ever come back. Returns what is done."""
+        """The disk is full: do the removals all the same, because they free space. Returns the completed removals."""
         removals = [job for job in jobs if isinstance(job, Remove)]
         for job in removals:
             if error := self._remove(job.ledger_id):

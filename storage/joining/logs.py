@@ -27,7 +27,8 @@ class Source(Enum):
     """Where a topic comes from."""
 
     BEFORE = "before"
-    """As the copy before has it: the one behind does not, or has one that was made again after the moment."""
+    """As in the copy before: the copy behind lacks the topic, or has a topic that was created again after the moment.
+    """
     BOTH = "both"
     BEHIND = "behind"
     """Created between the copy before and the moment, or deleted and created again."""

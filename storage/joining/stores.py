@@ -80,7 +80,7 @@ class _Taken:
 async def join_stores(data: Path, behind: Path, until_ms: int, nodes: TopicNodes, clock: Clock | None = None) -> None:
     """Make `data`, the copy before, the store as of the moment; `behind` is used up.
 
-    A failure leaves both unusable. Raises: StoreMismatchError when one does not continue the other, StorageError,
+    A failure leaves both unusable. Raises: StoreMismatchError when `behind` does not continue `data`, StorageError,
     OSError.
     """
     clock = clock or SystemClock()
@@ -205,7 +205,9 @@ class _Join:
         return found
 
     async def _other_nodes(self, name: str, source: Source) -> dict[str, bytes]:
-        """Its schemas, which only grow and which its messages need; of a new topic also what leads to it."""
+        """The topic's schemas, whose list only grows and which its messages need; of a new topic also the nodes above
+        it.
+        """
         found = {}
         schemas = self._nodes.schemas(name)
         for path in [*schemas, *(self._nodes.leading(name) if source is Source.BEHIND else ())]:

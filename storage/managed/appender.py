@@ -9,7 +9,7 @@ Theory of operation::
 - ``pending`` holds every run whose callback has not been called, in order; callbacks are called from its head only.
 - A ledger that is nearly full gets a successor in the background (created, in the stored list). When it is
   full nothing more is pushed to it; when all its entries are confirmed the successor takes over, so that an entry of a
-  ledger is never confirmed before all entries of the ledgers before it. Sealing the old one happens in the background.
+  ledger is never confirmed before all entries of the ledgers before it. The old ledger is sealed in the background.
 - Without appends the managed ledger has no open ledger and no timer.
 - A failed append fails every run behind it. Then the state is WRITE_FAILED until ``resume``: appends are refused at
   once. The broker index goes back to that of the last confirmed entry. Before the next append the failed ledger is
@@ -99,11 +99,11 @@ class LedgerSupply(Protocol):
     ledger_list: LedgerList
 
     def prepare(self) -> None:
-        """Runs wait and there is no current ledger: give one by ``Appender.adopt``, now or later."""
+        """Runs wait and there is no current ledger: provide a ledger through ``Appender.adopt``, now or later."""
         ...
 
     def prepare_ahead(self) -> None:
-        """The current ledger is nearly full: create the next one."""
+        """The current ledger is nearly full: create the next ledger."""
         ...
 
     def drained(self, old: OpenLedger) -> None:
@@ -171,7 +171,7 @@ class Appender:
         self.pump()
 
     def pump(self) -> None:
-        """Push what waits, as far as the current ledger takes it."""
+        """Push the waiting runs, as far as the current ledger takes them."""
         while self.waiting:
             current = self.current
             if current is None:
@@ -348,7 +348,7 @@ class Appender:
             self._wake_listeners()
 
     def roll(self) -> None:
-        """Append to another ledger from now on (no-op without a current one)."""
+        """Append to another ledger from now on (no-op without a current ledger)."""
         current = self.current
         if current is None or self.is_draining:
             return

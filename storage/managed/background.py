@@ -1,4 +1,4 @@
-"""The room's one door for background work on the loop: keeps the reference, logs what failed, waits at close."""
+"""The room's only door for background work on the loop: it keeps the reference, logs failures and waits at close."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ManagedLedgerConfig:
     cursor_save_acks: int = 1000
     """... or after this many of them."""
     cursor_max_entries_per_ledger: int = 50_000
-    """A cursor ledger is replaced by a new one after this many saves."""
+    """A new cursor ledger replaces a cursor ledger after this many saves."""
     cursor_inline_bytes: int = 16 << 10
     """A cursor state up to this size is kept in its metadata record when the cursor is closed."""
     cursor_chunk_bytes: int = 64 << 10

@@ -46,9 +46,9 @@ def with_index(slot: LedgerSlot, index: int) -> None:
 async def index_after(ledgers: LedgerStore, slots: Sequence[LedgerSlot], floor: int) -> int:
     """Broker index to go on from after the last entry of these ledgers; at least ``floor``.
 
-    An entry without messages has no index, so the newest entry need not tell it: entries are looked at from the newest
-    back, ledger by ledger, up to the first that has one or to a ledger that was closed with its index noted. Each
-    damaged entry behind that counts as one message.
+    An entry without messages has no index. So the search goes back from the newest entry, ledger by ledger, to the
+    first entry with an index or to a ledger that was closed with its index noted. Each damaged entry behind that counts
+    as one message.
     """
     damaged = 0
     for slot in reversed(slots):

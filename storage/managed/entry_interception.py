@@ -31,11 +31,11 @@ class Stamping(NamedTuple):
 
 
 class EntryMetadataSource(Protocol):
-    """Decides what is stored before each entry."""
+    """Decides which bytes are stored before each entry."""
 
     @property
     def max_bytes(self) -> int:
-        """More than it ever puts before one entry."""
+        """Upper bound of the bytes put before an entry."""
         ...
 
     def prefixes(self, managed_ledger: str, run: EntryRun, start: int, end: int, stamping: Stamping) -> Sequence[bytes]:

@@ -111,7 +111,7 @@ class EntryReader:
         return room.spans, Position(ledger_id, following)
 
     def cached_at(self, positions: Sequence[Position]) -> list[Span] | None:
-        """These entries (ascending, they exist), neighbours as one span; None when one is not in the cache."""
+        """These entries (ascending, they exist), neighbours as one span; None when the cache lacks one of them."""
         spans: list[Span] = []
         slab: Slab | None = None
         k = 0
@@ -148,8 +148,8 @@ class EntryReader:
     def _place(
         self, position: Position, upto: Position | None, masks: Masks
     ) -> tuple[int, int, int, Sequence[BitMap]] | None:
-        """(ledger, first wanted entry, last existing entry, bitmaps of unwanted ones) at or after the position; None
-        when there is none. The bitmaps are live and hold until the next wait.
+        """(ledger, first wanted entry, last existing entry, bitmaps of unwanted entries) at or after the position; None
+        when there is no wanted entry. The bitmaps are live and hold until the next wait.
         """
         ledger_id, entry_id = position
         entry_id = max(entry_id, 0)

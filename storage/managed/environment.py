@@ -24,4 +24,6 @@ class StorageEnv:
     scheduler: Scheduler
     layout: StoredLayout
     may_roll: Callable[[], bool] = lambda: True
-    """Whether a ledger can be sealed and the next one made now; while not, a full ledger takes more, within bounds."""
+    """Whether a ledger can be sealed and the next ledger created now; while not, a full ledger takes more entries,
+    within bounds.
+    """

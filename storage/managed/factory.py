@@ -47,7 +47,7 @@ class ManagedLedgerFactory:
     async def open(
         self, name: str, config: ManagedLedgerConfig | None = None, *, create_if_missing: bool = True
     ) -> ManagedLedger:
-        """The managed ledger of this name: the open one, or opened now with all its cursors.
+        """The managed ledger of this name; opened, with all its cursors, unless it is open already.
 
         Opening fences another owner's ledger, finds the last entry of the open ledger and the next broker index; it
         creates no ledger. Raises NoSuchManagedLedgerError, ManagedLedgerFencedError (another owner opens it in this
@@ -68,7 +68,9 @@ class ManagedLedgerFactory:
         return await self._env.metadata.get(ledger_list_path(name)) is not None
 
     async def make_known(self, name: str) -> None:
-        """Record that the managed ledger exists, without opening it; one that exists is fine. Durable on return."""
+        """Record that the managed ledger exists, without opening it; no error when it exists already. Durable on
+        return.
+        """
         with contextlib.suppress(BadVersionError):
             record = self._env.layout.encode_list(ListRecord())
             await self._env.metadata.put(ledger_list_path(name), record, MUST_NOT_EXIST)

@@ -6,9 +6,9 @@ compare-and-set on the record's version; a broker whose compare-and-set fails ha
 Rules kept here:
 
 - a ledger is in the stored list before its first append, and out of it before it is deleted;
-- a ledger with timestamp 0 was open: it is recovered (fenced) at the next opening, be it the last one or not;
+- a ledger with timestamp 0 was open: the next opening recovers (fences) it, whether it is the last ledger or not;
 - ``properties["index"]`` is a floor for the next broker index, written together with the removal of ledgers. It matters
-  only when the entries that would tell the index are gone (Pulsar: ManagedLedgerInterceptorImpl, key ``index``).
+  only when the entries with the index are gone (Pulsar: ManagedLedgerInterceptorImpl, key ``index``).
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ class LedgerList:
         self._lock = asyncio.Lock()
 
     async def load(self, now_ms: int, *, create_if_missing: bool) -> bool:
-        """Read the record, or create an empty one; whether it was there. Raises NoSuchManagedLedgerError,
-        LedgerListError, BadVersionError when another owner creates it in this moment.
+        """Read the record, or create an empty record; returns whether the record existed. Raises
+        NoSuchManagedLedgerError, LedgerListError, BadVersionError when another owner creates the record at the same
+        moment.
         """
         found = await self._metadata.get(self.path)
         if found is not None:

@@ -21,7 +21,7 @@ __all__ = ["LedgerMap", "LedgerSlot"]
 
 @dataclass(slots=True)
 class LedgerSlot:
-    """One ledger of the list; the last one may still be open and grow."""
+    """One ledger of the list; the last ledger may still be open and grow."""
 
     ledger_id: int
     entries: int = 0
@@ -66,7 +66,7 @@ class LedgerMap:
         self._count()
 
     def confirm(self, slot: LedgerSlot, last_entry_id: int) -> None:
-        """Entries of the last slot up to this one are on disk."""
+        """Entries of the last slot up to ``last_entry_id`` are on disk."""
         slot.entries = last_entry_id + 1
         self.last_confirmed = Position(slot.ledger_id, last_entry_id)
 
@@ -81,7 +81,7 @@ class LedgerMap:
     def total_bytes(self) -> int:
         return sum(slot.size_bytes for slot in self.slots)
 
-    # -- what AckState and readers ask ---
+    # -- questions of AckState and readers ---
 
     def entries_of(self, ledger_id: int) -> int:
         """Confirmed entries of the ledger; 0 when it is not in the list."""
@@ -102,7 +102,7 @@ class LedgerMap:
     # -- ordinals ---
 
     def ordinal_after(self, position: Position) -> int:
-        """How many entries exist at or before the position: the ordinal of the next one."""
+        """How many entries exist at or before the position: the ordinal of the next entry."""
         k = bisect_left(self._ids, position.ledger_id)
         if k == len(self._ids):
             return self.total_entries
@@ -142,7 +142,7 @@ class LedgerMap:
 
     @property
     def end(self) -> Position:
-        """Where the next entry will be read once it exists: after the last confirmed one."""
+        """The position of the next entry once that entry exists: behind the last confirmed entry."""
         return self.last_confirmed.next()
 
     def next_valid(self, position: Position) -> Position | None:

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 async def recover_ledgers(env: StorageEnv, ledger_list: LedgerList) -> int:
-    """Make every ledger of the list a closed one; returns the broker index of the last entry (-1 when there is none).
+    """Close every ledger of the list; returns the broker index of the last entry (-1 when there is no entry).
 
     Ledgers are recovered in their order; the list is stored before an empty ledger is deleted. Raises
     ManagedLedgerFencedError when another owner opened it meanwhile, NoSuchLedgerError when a listed ledger is lost.

@@ -31,13 +31,13 @@ log = structlog.get_logger(__name__)
 
 _AHEAD_RETRY_S = 10.0
 _SEAL_WAIT_S = 30.0
-"""So long appends wait for the ledger before theirs; then they fail, and later ones try again."""
+"""So long appends wait until the ledger before theirs is sealed; then they fail, and later appends try again."""
 _IDLE_LOOKS = 4
 """Looks per idle time: an idle ledger is closed a quarter of the time late at the latest."""
 
 
 class LedgerSwitch:
-    """Which ledger is written next. One per managed ledger, used by its ``Appender`` only."""
+    """Chooses the ledger that is written next. Each managed ledger has a switch, which only its ``Appender`` uses."""
 
     def __init__(
         self, env: StorageEnv, ledger_list: LedgerList, background: Background, on_closed: Callable[[], None]
@@ -68,7 +68,7 @@ class LedgerSwitch:
     # -- asked by the appender ---
 
     def prepare(self) -> None:
-        """Runs wait and there is no current ledger: adopt the one ahead, or create one."""
+        """Runs wait and there is no current ledger: adopt the ledger made ahead, or create a ledger."""
         if self._ahead is not None:
             writer, self._ahead = self._ahead, None
             slot = LedgerSlot(writer.ledger_id)
@@ -87,7 +87,7 @@ class LedgerSwitch:
             self._start_creating()
 
     def drained(self, old: OpenLedger) -> None:
-        """The full ledger is confirmed to its last entry; the next one may be written."""
+        """The full ledger is confirmed to its last entry; the next ledger may be written."""
         self._cancel_timer()
         with_index(old.slot, self._appender.confirmed_index)
         if self._one_open:
@@ -111,7 +111,7 @@ class LedgerSwitch:
     # -- asked by the managed ledger ---
 
     async def settle(self) -> None:
-        """Finish pending appends, seal the current ledger, drop the one ahead, store the list.
+        """Finish pending appends, seal the current ledger, drop the ledger made ahead, store the list.
 
         The caller has set a state in which nothing new is appended. Raises StorageError.
         """

@@ -72,7 +72,7 @@ class ManagedLedgerStats:
 
 
 class ManagedLedger:
-    """All plain methods change or read memory only; ``async`` ones wait for the store and raise StorageError."""
+    """Plain methods change or read memory only; ``async`` methods wait for the store and raise StorageError."""
 
     def __init__(self, env: StorageEnv, ledger_list: LedgerList, config: ManagedLedgerConfig, index: int) -> None:
         self.name = ledger_list.name
@@ -133,7 +133,7 @@ class ManagedLedger:
 
     @property
     def ledgers(self) -> list[LedgerSlot]:
-        """Oldest first; the last one may be open (``closed_at_ms`` 0). Not to be changed."""
+        """Oldest first; the last ledger may be open (``closed_at_ms`` 0). Not to be changed."""
         return self._ledgers.slots
 
     @property
@@ -156,7 +156,7 @@ class ManagedLedger:
 
     @property
     def confirmed_index(self) -> int:
-        """Broker index of the newest confirmed message; -1 before the first one."""
+        """Broker index of the newest confirmed message; -1 before the first message."""
         return self._appender.confirmed_index
 
     @property
@@ -220,7 +220,7 @@ class ManagedLedger:
         self._appender.append(EntryRun.single(body, num_messages=num_messages), done)
 
     def ready_to_create_new_ledger(self) -> None:
-        """After a failed append, when all pending ones were reported: take appends again, on a new ledger."""
+        """Take appends again, on a new ledger, after a failed append and the reports of all pending appends."""
         self._appender.resume()
 
     def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -300,7 +300,7 @@ class ManagedLedger:
         return await self._search.first_at_or_after(timestamp_ms)
 
     async def expire(self, cursor: ManagedCursor, older_than_ms: int) -> int:
-        """Acknowledge what the cursor still has from before this time; returns how many entries that were (TTL)."""
+        """Acknowledge the cursor's entries from before this time (TTL); returns their number."""
         first_kept = await self._search.first_at_or_after(older_than_ms, after=cursor.mark_delete)
         before = cursor.backlog_entries
         cursor.ack_cumulative(self._ledgers.previous(first_kept))
@@ -314,9 +314,9 @@ class ManagedLedger:
         initial: Literal["earliest", "latest"] | Position = "latest",
         cursor_properties: Mapping[str, str] | None = None,
     ) -> ManagedCursor:
-        """The durable cursor of this name; created (durable on return) when there is none.
+        """The durable cursor of this name; created (durable on return) when it does not exist.
 
-        ``initial`` (a Position: the entry to read first) and ``cursor_properties`` count for a new one only.
+        ``initial`` (a Position: the entry to read first) and ``cursor_properties`` count only for a new cursor.
         """
         self._check_usable()
         start = {"earliest": EARLIEST, "latest": LATEST}[initial] if isinstance(initial, str) else initial
@@ -341,12 +341,12 @@ class ManagedLedger:
     # -- ledgers ---
 
     async def roll(self) -> None:
-        """Close the current ledger; the next append goes to a new one. The old ledger is sealed on return."""
+        """Close the current ledger; the next append goes to a new ledger. The old ledger is sealed on return."""
         self._appender.roll()
         await self._switch.wait_rolled()
 
     async def trim(self, now_ms: int) -> list[int]:
-        """Drop the ledgers that no durable cursor and no retention needs; the ids dropped."""
+        """Drop the ledgers that no durable cursor and no retention needs; returns the dropped ids."""
         return await self._trimmer.trim(now_ms)
 
     async def truncate(self) -> None:

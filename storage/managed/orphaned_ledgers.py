@@ -56,7 +56,9 @@ class References(Protocol):
 
 
 class ManagedLedgerReferences:
-    """Ledgers of managed ledgers and of their cursors. Made for one sweep: it remembers what it has read."""
+    """Ledgers of managed ledgers and of their cursors. Made for a single sweep: it remembers the lists that it has
+    read.
+    """
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata

@@ -2,7 +2,7 @@
 
 The entry timestamp is broker_timestamp when the entry has one, else publish_time. The search assumes that "older than
 t" holds for a prefix of the log: true for broker timestamps while the broker's clock does not jump back; with the
-producers' own clocks it finds one of the boundaries (as Pulsar does). About log2(n) entries are read.
+producers' own clocks the search finds one of several boundaries (as in Pulsar). About log2(n) entries are read.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ __all__ = ["first_needed_ledger", "ledgers_to_drop"]
 
 
 def first_needed_ledger(slots: Sequence[LedgerSlot], mark_deletes: Iterable[Position]) -> int | None:
-    """Id of the oldest ledger that a durable cursor still needs; None when all closed ones are consumed.
+    """Id of the oldest ledger that a durable cursor still needs; None when all closed ledgers are consumed.
 
     A ledger whose last entry is a cursor's mark-delete is not needed by it.
     """

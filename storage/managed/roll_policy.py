@@ -24,7 +24,7 @@ _STRETCH = 10
 
 
 def stretched(config: ManagedLedgerConfig) -> ManagedLedgerConfig:
-    """What a ledger may take while the next one cannot be made."""
+    """The limits of a ledger while the next ledger cannot be created."""
     return replace(
         config,
         max_entries_per_ledger=config.max_entries_per_ledger * _STRETCH,

@@ -39,7 +39,7 @@ class ListRecord:
     """The stored record of a managed ledger."""
 
     ledgers: Sequence[LedgerSlot] = ()
-    """Ascending; one that is open has ``closed_at_ms`` 0 and no figures that count."""
+    """Ascending; an open ledger has ``closed_at_ms`` 0, and its figures do not count."""
     terminated: Position | None = None
     properties: dict[str, str] = field(default_factory=dict)
     created_ms: int = 0
@@ -65,7 +65,7 @@ class StoredLayout(Protocol):
 
     @property
     def one_open_ledger(self) -> bool:
-        """Only the last ledger of a list may be open: the one before is sealed before the next is created."""
+        """Only the last ledger of a list may be open: its predecessor is sealed before the next ledger is created."""
         ...
 
     @property
@@ -100,7 +100,7 @@ class StoredLayout(Protocol):
         ...
 
     def increment_entry(self, increment: CursorState, base: int) -> bytes | None:
-        """An entry that holds what changed since the one before; None: the layout has no such entries."""
+        """An entry with the changes since the entry before; None: the layout has no such entries."""
         ...
 
     async def newest_state(self, ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:

@@ -52,7 +52,7 @@ class Trimmer:
         self._stopped = False
 
     async def trim(self, now_ms: int) -> list[int]:
-        """Drop what no durable cursor and no retention needs; the ids dropped."""
+        """Drop the ledgers that no durable cursor and no retention needs; returns the dropped ids."""
         async with self._lock:
             config = self._config()
             drop = ledgers_to_drop(
@@ -78,7 +78,7 @@ class Trimmer:
             )
 
     def schedule(self) -> None:
-        """Trim soon, in the background; several requests are one."""
+        """Trim soon, in the background; several requests cause a single trim."""
         if not self._scheduled and not self._stopped:
             self._scheduled = True
             self._background.start(self._trim_soon(), "trim")

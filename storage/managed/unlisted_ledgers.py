@@ -1,8 +1,9 @@
-"""Ledgers that an attempt created and no stored record names yet: gone before the next attempt creates one.
+"""Ledgers that an attempt has created and no stored record names yet; deleted before the next attempt creates a ledger.
 
-A record names a new ledger only when that holds what it is made for, so an attempt that fails in between (a full disk)
-leaves a ledger without a name. It is tried again, perhaps every second: without this each attempt would leave one more
-until the sweep after the next start. At most one such ledger remains, after any number of failed attempts.
+A record names a new ledger only when the ledger holds its first content, so an attempt that fails in between (a full
+disk) leaves an unlisted ledger. The owner may repeat the attempt every second, and each attempt would leave one more
+ledger until the sweep after the next start. With this class at most one such ledger remains, after any number of failed
+attempts.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ __all__ = ["UnlistedLedgers"]
 
 
 class UnlistedLedgers:
-    """Of one owner, which makes one attempt at a time.
+    """The unlisted ledgers of an owner, which makes one attempt at a time.
 
-    ``store_record`` writes the owner's record as it was before the attempt: after a write of it failed, it is not known
-    which ledger it names, and a ledger it may name is not deleted.
+    ``store_record`` writes the owner's record as it was before the attempt. After a failed write of the record the
+    ledger that it names is unknown, so no ledger is deleted before ``store_record`` succeeds.
     """
 
     def __init__(self, ledgers: LedgerStore, store_record: Callable[[], Awaitable[None]]) -> None:
@@ -37,7 +38,9 @@ class UnlistedLedgers:
         return len(self._ids)
 
     async def create(self, properties: Mapping[str, str]) -> LedgerWriter:
-        """A new ledger, unlisted until ``listed``. Raises StorageError, also when one of an earlier attempt stays."""
+        """A new ledger, unlisted until ``listed``. Raises StorageError, also when the ledger of an earlier attempt
+        stays.
+        """
         await self.delete()
         writer = await self._ledgers.create(properties)
         self._ids.add(writer.ledger_id)
@@ -49,11 +52,11 @@ class UnlistedLedgers:
         self._in_doubt = False
 
     def record_in_doubt(self) -> None:
-        """The record that names a new ledger could not be written, or perhaps it was."""
+        """The write of the record that names a new ledger failed; the record may have been written all the same."""
         self._in_doubt = True
 
     async def delete(self) -> None:
-        """Delete what earlier attempts left. Raises StorageError."""
+        """Delete the ledgers of earlier attempts. Raises StorageError."""
         if self._in_doubt and self._ids:
             await self._store_record()
         self._in_doubt = False

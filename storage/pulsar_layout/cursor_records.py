@@ -149,7 +149,7 @@ def _state(
 
 
 def _add_range(deleted: dict[int, BitMap], each: MessageRange) -> None:
-    """(lower, upper]; one that crosses ledgers holds the rest of the first and the begin of the last."""
+    """Add (lower, upper]; a range across ledgers covers the end of the first ledger and the beginning of the last."""
     lower, upper = each.lowerEndpoint, each.upperEndpoint
     if lower.ledgerId == upper.ledgerId:
         parts = [(lower.ledgerId, lower.entryId + 1, upper.entryId + 1)]

@@ -30,7 +30,7 @@ PIECE_BYTES = 2 << 20
 _MAX_RECORD_BYTES = 1 << 31
 _PROBE_BYTES = 16 << 10
 _MOST_PROBES = 64
-"""Entries that are tried for one that has a broker index."""
+"""At most so many entries are read to find an entry with a broker index."""
 
 
 class RecordFile(Protocol):
@@ -68,11 +68,11 @@ class LedgerSegment:
         self.first_entry_id = walked.entry_id if walked else 0
         """0, unless the ledger was opened with a part of an earlier walk."""
         self.entries = walked.entries if walked else 0
-        """One more than the last entry that can be read here; all up to it are confirmed."""
+        """One more than the last readable entry; all readable entries are confirmed."""
         self.length_bytes = walked.length_bytes if walked else 0
         """Bytes of the records of entries ``0 .. entries - 1``."""
         self.sealed = False
-        """Whether the file says itself that these are all entries the ledger has and will have."""
+        """Whether the file has a footer: the ledger gets no more entries."""
         self._file = file
         self._index = LedgerIndex()
         self._reader = LedgerReader(_OneFile(file), ledger_id, _MAX_RECORD_BYTES)
@@ -82,7 +82,7 @@ class LedgerSegment:
             self._index.add(walked.entry_id, walked.offset)
 
     def refresh(self) -> None:
-        """Look again how far the file goes; of a sealed one nothing is read."""
+        """Look for new records at the end of the file; a sealed file is not read again."""
         if self.sealed or self._load_footer():
             return
         scan = self._reader.scan(self.entries, FILE_HEADER_BYTES + self.length_bytes, self._file.size())
@@ -116,8 +116,8 @@ class LedgerSegment:
     def read(self, entry_id: int, max_bytes: int = PIECE_BYTES) -> Slab:
         """The entries from ``entry_id`` on, about ``max_bytes`` of them, at least one.
 
-        Raises NoSuchEntryError when the entry is not in the file (yet), CorruptEntryError when this very entry is
-        damaged: reading may go on behind it.
+        Raises NoSuchEntryError when the entry is not in the file (yet), CorruptEntryError when this entry is damaged:
+        reading may continue behind it.
         """
         return self._piece(entry_id, None, max_bytes)[0]
 
@@ -154,7 +154,8 @@ class LedgerSegment:
         return None if first is None or last is None else (first[1], last[2] + 1)
 
     def entry_of_index(self, index: int) -> int:
-        """The first entry whose last message has this broker index or a higher one; ``entries`` when there is none.
+        """The first entry whose last message has this or a higher broker index; ``entries`` when there is no such
+        entry.
 
         An entry's index is that of its last message. Damaged entries, and entries without an index, count with the
         following entries. Reads about log2 of the index points, then one stretch of 64 KiB.
@@ -191,8 +192,8 @@ class LedgerSegment:
         return self.entries
 
     def _indexed(self, entries: range) -> tuple[int, int, int] | None:
-        """(entry, index of its first message, of its last) of the first of these entries that has one; only the first
-        few are looked at.
+        """(entry, index of its first message, index of its last message) of the first of these entries that has a
+        broker index; only the first ``_MOST_PROBES`` entries are read.
         """
         for entry_id in entries[:_MOST_PROBES]:
             try:
@@ -220,7 +221,7 @@ class LedgerSegment:
 
 
 class _OneFile:
-    """The ledger files of a LedgerReader: the one file that is open here."""
+    """The ledger files of a LedgerReader: here a single open file."""
 
     def __init__(self, file: RecordFile) -> None:
         self._file = file

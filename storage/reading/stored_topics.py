@@ -36,9 +36,9 @@ class StoredTopic:
 def stored_topics(data_dir: str) -> list[StoredTopic]:
     """Every persistent topic of a data directory, by name, as the metadata list them.
 
-    Nothing is changed. Only for a directory that no broker uses: beside a running one the metadata change while they
-    are read, ask its admin API (``internalStats``) instead. Raises MetadataDamagedError when something is missing of
-    them (also when there are none), OSError.
+    Changes nothing. Precondition: no broker uses the directory. A running broker changes the metadata during the read;
+    ask its admin API (``internalStats``) instead. Raises MetadataDamagedError when metadata are incomplete or missing,
+    OSError.
     """
     layout = Layout(data_dir)
     nodes = read_stored_nodes(RealFiles(), layout)

@@ -1,8 +1,8 @@
 """Hears of changes in a whole subtree of ZooKeeper through one-shot watches.
 
 Each node of the subtree has two: one for its value (and deletion), one for its children. A watch that fired is set
-again *before* the change is reported, so a listener that reads the node after its report sees that change or a later
-one, and a change after its read is reported again. Changes in quick succession may be reported once.
+again *before* the change is reported, so a listener that reads the node after the report sees that change or a later
+change, and a change after its read is reported again. Changes in quick succession may be reported once.
 
 A lost connection takes the watches with it: the watch then reads every node again and reports the changes.
 """
@@ -49,7 +49,7 @@ class TreeWatch:
         self._known: dict[str, tuple[int, int]] = {}
         """Nodes seen: (creation, last change) as transaction ids."""
         self._set: set[tuple[str, _Kind]] = set()
-        """Watches that are set or being set: there is never a second one of a kind on a node."""
+        """Watches that are set or being set: a node never has two watches of the same kind."""
         self._slots = asyncio.Semaphore(_TOGETHER)
         self._cancelled = False
         self.ready = asyncio.Event()

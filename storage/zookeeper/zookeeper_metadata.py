@@ -7,10 +7,10 @@ Differences from the embedded store, because ZooKeeper has no nodes without pare
 - a node with children cannot be deleted (NotEmptyError).
 
 Outages. Reads wait for the connection and are repeated. After a lost answer the store reads the node to learn the
-outcome of the write: it has the version and value that the write would have given it (done), its old version (the write
-is repeated), or another one (BadVersionError). Two writers of the same bytes over the same version both take it for
-theirs: a record over which owners compete must hold something of its owner's own, such as the id of a ledger it has
-just created. StorageUnavailableError: no answer within the deadline; a write may have been made or not.
+outcome of the write: the node has the version and value of the write (done), its old version (the store repeats the
+write), or another version (BadVersionError). Two writers of the same bytes over the same version both succeed: a record
+over which owners compete must contain a value of its owner alone, such as the id of a ledger just created.
+StorageUnavailableError: no answer within the deadline; the outcome of a write is unknown.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ZooKeeperMetadataStore:
         return self.session.on_state(changed)
 
     async def is_mine(self, path: str) -> bool:
-        """Whether the node is an ephemeral one of this session."""
+        """Whether the node is an ephemeral node of this session."""
         node = await self._node(path)
         return node is not None and node.stat.ephemeral_owner == self.session.session_id
 

@@ -94,7 +94,7 @@ class CommitLane:
             self._report(batch, result, error)
 
     def _report(self, batch: list[Append], result: BatchResult | None, error: BaseException | None) -> None:
-        """The disk first: it works on the next frame while this one's answers are given."""
+        """Begin the next frame first, so that the disk works on that frame while the answers of this frame go out."""
         self._busy = bool(self._pending)
         if self._busy:
             self._begin()

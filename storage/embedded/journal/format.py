@@ -7,13 +7,13 @@ acknowledged page. Frame header, 64 bytes, little-endian::
      0  u32 magic
      4  u32 crc32c           of this header with this field zero
      8  u64 generation       \ of the segment: a frame left over from an earlier use of the
-    16  u64 salt             / segment has others, so it can never replay
+    16  u64 salt             / segment has other values and is never replayed
     24  u64 sequence         grows by one with each frame of the store, across segments
     32  u64 payload bytes
     40  u32 payload crc32c   seeded with generation, salt and sequence
     44  u32 slabs            how many appends the frame holds (0: only confirms that the frame before was synced)
     48  i64 written          wall clock, ms
-    56  u64 metadata         last change of the metadata that was durable: a start knows when they end too early
+    56  u64 metadata         last durable change of the metadata: a start detects metadata that end before this change
 
 The payload is the appended slabs' records, one after the other (``slab.py``); before the first entry of a ledger stands
 its birth record (``ledger_head.py``). The salt is random and bound to the store (``uses.py``): no bytes a client sends

@@ -1,7 +1,7 @@
-"""Writes frames to segments, durable when they are reported: one write and sync, without a Python thread.
+"""Writes frames to segments, durable when they are reported: a single write and sync, without a Python thread.
 
 A frame that needs only its write is planned on the loop (``Journal.plan``) and given to a ``FrameWriter``, which
-reports on the loop: one turn from the socket to the disk and one back. ``CompiledFrameWriter`` is made of
+reports on the loop: a turn of the loop from the socket to the disk, and a turn back. ``CompiledFrameWriter`` is made of
 ``_frame_writer.c``; where that was not built, or the file system is not the real one, the journal's lane does all the
 work in its thread.
 """
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["CompiledFrameWriter", "Frame", "FrameWriter", "open_frame_writer"]
 
 _ASYNC_BYTES = 128 << 10
-"""Frames up to this size are put together on the loop, which takes some 10 us; larger ones by the helper's thread."""
+"""The loop puts frames up to this size together, which takes some 10 us; the helper's thread does so for larger frames.
+"""
 
 
 class Frame(NamedTuple):

@@ -31,7 +31,7 @@ class SalvagedRecord(NamedTuple):
 
 
 class LostRecord(NamedTuple):
-    """A damaged one. The ids come from its header (perhaps damaged too)."""
+    """A damaged record. The ids come from its header (perhaps damaged too)."""
 
     ledger_id: int
     entry_id: int
@@ -46,11 +46,12 @@ class LostRecord(NamedTuple):
 
 
 def salvage(payload: bytes, known: Collection[int], *, exact: bool = False) -> list[SalvagedRecord | LostRecord]:
-    """In order of the payload. Of what looks like a record only ledgers that are known count.
+    """The records in order of the payload. Bytes that look like a record count only when they name a known ledger.
 
     ``exact``: the frame is known to end where the payload ends, so records follow behind zeros, too: those of a page
-    whose write was lost, or made at a wrong place. A lost page may instead hold what an earlier use of the segment left
-    there; its records are as intact as the others. Only the caller can tell: their ledgers have these entries already.
+    whose write was lost, or made at a wrong place. A lost page may instead hold records that an earlier use of the
+    segment left there. Such records are as intact as the others; only the caller recognizes them, because their ledgers
+    have these entries already.
     """
     found: list[SalvagedRecord | LostRecord] = []
     at = 0
@@ -85,8 +86,9 @@ def salvage(payload: bytes, known: Collection[int], *, exact: bool = False) -> l
 def _next_record(payload: bytes, lost: LostRecord, said: int, known: Collection[int]) -> int | None:
     """Offset of the next intact record.
 
-    The damaged length may be what is wrong, so a record found before the end it names is believed; of several
-    thousand ledgers only those that are near are looked for, byte by byte when that finds nothing.
+    The length in the damaged header may be wrong, so a record before the end named by the length counts. The search
+    looks for records of all known ledgers, or, with very many ledgers, for records of the damaged record's ledger and
+    of the ledger before; when both fail, it goes byte by byte.
     """
     start, end = lost.start + RECORD_HEADER_BYTES, len(payload)
     near = {lost.ledger_id, *(() if lost.after is None else (lost.after.ledger_id,))}
@@ -100,7 +102,9 @@ def _next_record(payload: bytes, lost: LostRecord, said: int, known: Collection[
 
 
 def _search(payload: bytes, start: int, known: Collection[int]) -> int | None:
-    """Byte by byte, but for runs of zeros: length and checksum of a record are not both zero."""
+    """Offset of the first intact record of a known ledger, searched byte by byte. Skips runs of zeros: length and
+    checksum of a record are not both zero.
+    """
     at, last, left = start, len(payload) - RECORD_HEADER_BYTES, _SEARCH_BYTES
     while at <= last and left:
         if payload.startswith(_ZEROS, at):

@@ -42,7 +42,7 @@ class FrameRef(NamedTuple):
     metadata_sequence: int = 0
     """As the frame's header says."""
     exact: bool = True
-    """Every page of it was written by the frame; False: behind its unknown end lies what earlier uses left."""
+    """The frame wrote every page of its payload; False: its end is unknown, and bytes of earlier uses lie behind it."""
 
 
 class SegmentScan(NamedTuple):
@@ -79,11 +79,12 @@ def scan_segment(
     *,
     is_bound: Callable[[int, int, int], bool] | None = None,
 ) -> SegmentScan:
-    """All frames of a segment; none when its generation says that they are not needed any more.
+    """All frames of a segment; no frames when the generation of the segment shows that they are no longer needed.
 
-    ``is_bound(segment id, generation, salt)`` tells frames of this store from all other bytes: the last use that one of
-    them is of counts. None: salts are random alone. Then the first frame that looks right stands for a damaged header,
-    and for an intact one only a frame of a generation in ``lost``, that no segment has.
+    ``is_bound(segment id, generation, salt)`` tells frames of this store from all other bytes; the frames of the
+    segment's last use count. None: salts are random only. Then the first frame that looks right replaces a damaged
+    header; an intact header is replaced only by a frame whose generation is in ``lost``, a generation that no segment
+    has.
 
     Raises UnsupportedFormatError.
     """

@@ -1,10 +1,10 @@
 """Preallocated journal segments: making them, keeping spares, using them again.
 
 A segment is written full of zeros once, so that later writes change no file system metadata and a sync is one device
-flush. That doubles what goes to the device, so a large segment that is needed soon is only allocated: its first use
-then costs each sync a change of metadata, which counts little beside frames of hundreds of kilobytes; its second use
-costs nothing. ``prepare`` runs in the engine's helper thread before a segment is needed; only when none is ready the
-journal's own thread makes one.
+flush. The zeros double the bytes that go to the device, so a large segment that is needed soon is only allocated: its
+first use then costs each sync a change of metadata, which counts little beside frames of hundreds of kilobytes; its
+second use costs nothing. ``prepare`` runs in the engine's helper thread before a segment is needed; when no segment is
+ready the journal's own thread makes a segment.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SegmentPool:
         self.spares: deque[Segment] = deque()
 
     def prepare(self, size_bytes: int, *, in_haste: bool = False) -> Segment:
-        """A new segment; the device has space for all of it. ``in_haste``: a large one is not zeroed.
+        """A new segment; the device has space for all of it. ``in_haste``: a large segment is not zeroed.
 
         Raises OSError and leaves no file behind then.
         """
@@ -84,7 +84,7 @@ class SegmentPool:
         return Segment(segment_id, file, size_bytes)
 
     def grown(self, size_bytes: int) -> int:
-        """The size after this one: segments begin small, so that a small store starts at once and stays small."""
+        """The size of the next segment: segments begin small, so that a small store starts at once and stays small."""
         return min(max(size_bytes * _GROWTH, self._first_bytes), self.segment_bytes)
 
     def has_spare(self, room_bytes: int) -> bool:
@@ -92,7 +92,7 @@ class SegmentPool:
         return any(segment.size_bytes - PAGE_BYTES >= room_bytes for segment in self.spares)
 
     def take(self, room_bytes: int, last_size_bytes: int) -> Segment:
-        """A free segment with room for a frame of that size: a spare one, or a new one."""
+        """A free segment with room for a frame of that size: a spare segment, or a new segment."""
         for _ in range(len(self.spares)):
             segment = self.spares.popleft()
             if segment.size_bytes - PAGE_BYTES >= room_bytes:

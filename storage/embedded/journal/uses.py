@@ -1,12 +1,12 @@
-"""Which use of a segment its frames belong to, where the device lost the header that tells. Pure.
+"""The use of a segment that its frames belong to, where the device lost the segment's header. Pure.
 
 A segment's header and its first frame go out in one write. A device that loses it leaves the header of an earlier use,
-or none, before the frames of this one. The salt of a use is therefore bound to store, segment and generation by the
-store id, which no client learns: a frame with such a salt belongs to this store, for any bytes of clients, and the
-greatest generation among the frames of a segment is that of its last use.
+or no header, before the frames of the last use. The salt of a use is therefore bound to store, segment and generation
+by the store id, which no client learns: a frame with such a salt belongs to this store, for any bytes of clients, and
+the greatest generation among the frames of a segment is that of its last use.
 
-Salts of stores of before are random alone. A checkpoint says whether all segments behind it are bound (``Checkpoint``);
-where they are not, a frame without a header counts only for a generation that no segment has.
+Salts of stores of earlier versions are random only. A checkpoint records whether all segments behind it are bound
+(``Checkpoint``); where they are not, a frame without a header counts only for a generation that no segment has.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ def lost_generations(scans: list[SegmentScan], next_sequence: int, free_generati
 
 def damaged_headers(scans: list[SegmentScan], next_sequence: int, last_whole: int) -> list[DamagedFileError]:
     """Segment headers that were damaged after they were synced: a header goes out together with its first frame, so
-    only with a whole frame behind that one it is more than a torn write. Frames before ``next_sequence`` are of an
-    earlier use.
+    without a whole frame behind the first frame a damaged header may be a torn write. Frames before ``next_sequence``
+    are of an earlier use.
     """
     return [
         scan.damage

@@ -40,17 +40,17 @@ _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFIL
 """Errors that pass by themselves: no space on the disk, no descriptor for the next segment."""
 _JOIN_ABOVE = 64
 _HASTE_BYTES_PER_S = 96 << 20
-"""Segments that fill faster than this leave no time, and no bandwidth, to zero the next one."""
+"""Segments that fill faster than this leave no time, and no bandwidth, to zero the next segment."""
 
 
 class Append(NamedTuple):
-    """One slab on its way, or without slab one of the control items below."""
+    """A slab to be written, or without slab one of the control items below."""
 
     ledger: LedgerState | None
     slab: Slab | None
     done: AppendDone | None
     error: StorageError | None = None
-    """Refused before: only takes its turn."""
+    """The append was refused before: it only keeps its place in the order."""
 
 
 RESUME = Append(None, None, None)
@@ -249,7 +249,9 @@ class Journal:
         return segment is not None and segment.used_bytes + room <= segment.size_bytes
 
     def _place(self, payload: list[Buffer], room: int, checksums: Sequence[int] = ()) -> Frame:
-        """Where the next frame goes; takes another segment when this one is full. Raises OSError when there is none."""
+        """The place of the next frame; takes another segment when the active segment is full. Raises OSError when there
+        is no other segment.
+        """
         if not self._fits(room):
             self._next_segment(room)
         segment = self._segment
@@ -277,7 +279,9 @@ class Journal:
         self.next_sequence += 1
 
     def _next_segment(self, room: int) -> None:
-        """Leave the active segment, reuse what is released, take the next. State changes only when all went well."""
+        """Leave the active segment, give released segments back, take the next segment. State changes only when every
+        step succeeds.
+        """
         keep = []
         for old in self._full:
             if old.last_sequence <= self.released_sequence:
@@ -326,5 +330,5 @@ def _fall_back(item: Append) -> LedgerState:
 
 
 def _out_of_turn(ledger: LedgerState) -> StorageError:
-    """The error of an append that follows a failed one."""
+    """The error of an append that follows a failed append."""
     return ledger.last_failure or StorageError("an append before this one failed")

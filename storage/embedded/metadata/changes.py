@@ -19,7 +19,7 @@ PUT = 1
 """``number`` is the node's version."""
 DELETE = 2
 SEQUENCE = 3
-"""``number`` is the next one to give."""
+"""``number`` is the next number to give."""
 
 Change = tuple[int, str, int, bytes]
 

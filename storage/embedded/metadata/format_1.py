@@ -1,7 +1,7 @@
 """Metadata of format 1: SQLite. Only read, once, when a store of that format is opened; afterwards the file is kept.
 
-SQLite silently leaves out every frame of its write-ahead log behind one with a wrong checksum, so the log is checked
-before SQLite sees it. ::
+SQLite silently leaves out every frame of its write-ahead log behind a frame with a wrong checksum, so the log is
+checked before SQLite sees it. ::
 
     node(path primary key, value, version, ephemeral, crc)   ephemeral nodes ended with their process
     sequence(path primary key, next, crc)
@@ -85,7 +85,7 @@ def _read(path: str) -> tuple[NodeTree, list[str]]:
 
 
 def _nodes(database: sqlite3.Connection, tree: NodeTree) -> Iterator[str]:
-    """Fills the tree; yields what is wrong with rows."""
+    """Fill the tree; yields the problems of rows."""
     for path, value, version, crc in database.execute("SELECT path, value, version, crc FROM node WHERE NOT ephemeral"):
         if _row_crc(path, value, version) == crc:
             tree.apply([(PUT, path, version, value)])
@@ -106,8 +106,8 @@ def write_ahead_problem(path: Path) -> str | None:
     """The problem of a log that SQLite would leave out silently; None when the log is missing, whole, or torn in its
     last transaction.
 
-    Behind a frame with a wrong checksum SQLite reads nothing. If a whole transaction and the begin of another one lie
-    there, the first of them had been synced: the frame was damaged, not torn.
+    SQLite does not read behind a frame with a wrong checksum. If a whole transaction and the beginning of another
+    transaction lie there, the first of these had been synced: the frame was damaged, not torn.
     """
     data = path.read_bytes() if path.exists() else b""
     if not data:
@@ -128,7 +128,7 @@ def write_ahead_problem(path: Path) -> str | None:
             sums = _sums(data[at + _WAL_FRAME.size : at + size], _sums(data[at : at + 8], sums, order), order)
             sums = sums if sums == tuple(found) else None
         elif sums is not None:
-            # Frames of an earlier use of the file begin here, unless those of this one go on behind a damaged salt.
+            # Frames of an earlier use of the file begin here, unless frames of this use go on behind a damaged salt.
             sums = None
         if sums is None and (first, second) == (salt_1, salt_2):
             if commits_behind:

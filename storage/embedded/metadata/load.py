@@ -1,6 +1,6 @@
 """The metadata folder at a start: its content, and whether the content is complete. Changes nothing.
 
-The newest intact snapshot counts, with the logs from its number on. A damaged snapshot costs nothing: the one before
+The newest intact snapshot counts, with the logs from its number on. A damaged snapshot costs nothing: its predecessor
 and the logs between are kept. Everything else that is missing or damaged beyond the second copy of a frame is refused.
 """
 
@@ -41,7 +41,7 @@ class LoadedMetadata:
     base: int
     """Number of the snapshot used; 0: everything is in the logs."""
     scans: list[LogScan] = field(default_factory=list)
-    """Of the logs from there on; the last one goes on."""
+    """Scans of the logs from the snapshot on; changes continue in the last log."""
     damage: list[DamagedFileError] = field(default_factory=list)
     """Damage that cost no data."""
     snapshot_bytes: int = 0
@@ -112,7 +112,7 @@ class _Load:
         return loaded
 
     def _snapshot(self) -> Snapshot | None:
-        """The newest intact one; None when everything is in the logs."""
+        """The newest intact snapshot; None when the logs hold all changes."""
         for number in reversed(self._names.snapshots):
             path = self._layout.snapshot(number)
             try:
@@ -134,7 +134,7 @@ class _Load:
     def _join(self, loaded: LoadedMetadata, scan: LogScan, sequence: int) -> None:
         """Apply a log to the present tree."""
         header = scan.header
-        # A log that was made ahead begins behind the frame that ends the one before.
+        # A log that was made ahead begins behind the frame that ends its predecessor.
         made_ahead = bool(loaded.scans) and loaded.scans[-1].end is not LogEnd.CONTINUED
         if header.first_sequence != sequence + made_ahead:
             detail = f"begins with change {header.first_sequence}, the one before it ends before change {sequence}"

@@ -23,8 +23,9 @@ Frame: a copy is this header, the payload (``changes.py``) and zeros up to a mul
     40  i64 written          wall clock, ms
     48  16 x zero
 
-A frame of which neither copy is intact is torn when nothing intact is behind it: it was never acknowledged. Else it is
-damage. A file that is shorter than it says was cut: a power loss does not do that, the zeros were synced.
+A frame of which neither copy is intact is torn when no intact frame follows: the frame was never acknowledged. Else the
+frame is damaged. A file that is shorter than the size in its header was cut: a power loss does not shorten the file,
+because its zeros were synced.
 """
 
 from __future__ import annotations

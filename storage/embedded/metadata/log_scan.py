@@ -31,7 +31,7 @@ class LogEnd(Enum):
     CUT = auto()
     """The file is cut off here: the content behind is unknown."""
     LOST = auto()
-    """Neither copy of a frame is intact, and there are intact ones behind it."""
+    """Neither copy of a frame is intact, and intact frames follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ScannedFrame:
     frame: LogFrame
     offset: int
     damaged_copy: int | None
-    """0 or 1: that one is not intact, the other one was used."""
+    """0 or 1: this copy is not intact, the other copy was used."""
 
 
 @dataclass(slots=True)
@@ -53,15 +53,15 @@ class LogScan:
     frames: list[ScannedFrame] = field(default_factory=list)
     end: LogEnd = LogEnd.CLEAN
     end_offset: int = FIRST_FRAME_AT
-    """Behind the last frame: where the next one goes."""
+    """Behind the last frame: the place of the next frame."""
     damage: list[DamagedFileError] = field(default_factory=list)
     """Damage that cost no data: the other copy is intact."""
     damaged_header: bool = False
-    """One of the two copies."""
+    """One of the two copies of the header is damaged."""
     torn_end: int = 0
     """With ``TORN``: behind the last byte that is not zero."""
     behind: list[ScannedFrame] = field(default_factory=list)
-    """With ``LOST``: intact frames behind the lost ones, for repair."""
+    """With ``LOST``: intact frames behind the lost frames, for repair."""
 
     @property
     def next_sequence(self) -> int:
@@ -108,7 +108,7 @@ def _frame_at(data: bytes, at: int, log: LogHeader, sequence: int) -> ScannedFra
 
 
 def _end(scan: LogScan, data: bytes) -> None:
-    """Tell a torn last frame from a lost one, and from a file that was cut."""
+    """Tell a torn last frame from a lost frame, and from a file that was cut."""
     at = scan.end_offset
     scan.behind = _intact_behind(data, at, scan.header, scan.next_sequence)
     if scan.behind:
@@ -123,7 +123,7 @@ def _end(scan: LogScan, data: bytes) -> None:
 
 
 def _intact_behind(data: bytes, at: int, log: LogHeader, sequence: int) -> list[ScannedFrame]:
-    """Intact frames later than the one expected at ``at``, each once, ascending."""
+    """Intact frames later than the frame expected at ``at``, each once, ascending."""
     found: dict[int, ScannedFrame] = {}
     for page in range(at, len(data), PAGE_BYTES):
         parsed = parse_copy(data, page, log)

@@ -49,7 +49,7 @@ class LogEnvironment(NamedTuple):
     clock: Clock
     entropy: Callable[[int], bytes]
     log_bytes: int
-    """Size of a log; one that begins with a larger frame is larger."""
+    """Size of a log; a log that begins with a larger frame is larger."""
 
 
 def make_log(world: LogEnvironment, store_id: bytes, number: int, first_sequence: int, room: int = 0) -> LogHeader:
@@ -154,7 +154,8 @@ class LogWriter:
             number = self._log.number + 1
             self._following = _place_log(self._world, self.store_id, number, self._next_sequence + 1, room)
             self._has_spare = False
-        # A start may find the next log from here on, which says that one frame follows here: the end of this log.
+        # From here on a start may find the next log, whose number of its first change announces one more frame here:
+        # the end of this log.
         _once(partial(files.sync_dir, layout.metadata))
         file = files.open(layout.metadata_log(self._following.number))
         try:
@@ -167,7 +168,7 @@ class LogWriter:
         self._at = FIRST_FRAME_AT
 
     def prepare_spare(self) -> None:
-        """When the log is half full: make the next one's file, unless space is short. No space is no error."""
+        """When the log is half full: make the file of the next log, unless space is short. No space is no error."""
         files, layout = self._world.files, self._world.layout
         if self._has_spare or self._at * 2 < self._log.size_bytes:
             return

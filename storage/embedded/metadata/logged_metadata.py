@@ -1,7 +1,8 @@
-"""MetadataStore of the embedded engine: all nodes in memory, each change in a log that is synced before it is answered.
+"""MetadataStore of the embedded engine: all nodes in memory, each change in a log that is synced before the answer.
 
-Operations pending together are one frame with one sync, and happen together or not at all. From time to time the state
-is written as a snapshot, so that a start reads little. Formats: ``log_format.py``, ``snapshot_format.py``; what a start
+Operations that are pending at the same time share one frame and one sync, and take effect together or not at all. From
+time to time the state is written as a snapshot, so that a start reads little. Formats: ``log_format.py``,
+``snapshot_format.py``; what a start
 accepts: ``load.py``; why not a database: ``docs/adr/0004-metadata-log.md``.
 """
 
@@ -76,10 +77,12 @@ class LoggedMetadataStore:
         snapshots = SnapshotWriter(world.files, world.layout, world.clock, loaded.base)
         self._snapshot_lane = threads.lane("metadata-snapshot", snapshots.work, self._snapshot_done)
         self._snapshot_after_bytes = world.log_bytes * 3 // 4
-        """A snapshot is due when so much was logged since the last one, or as much as that one takes."""
+        """A snapshot is due when so many bytes were logged since the last snapshot, or the size of the last snapshot if
+        that is larger.
+        """
         self._snapshot_bytes = loaded.snapshot_bytes
         self._snapshot_under_way = False
-        # A damaged snapshot or a log that ended early is better replaced soon.
+        # A damaged snapshot, or a log that ended early, is replaced soon.
         self._snapshot_wanted = bool(loaded.damage)
         self.found_damage = list(loaded.damage)
         """The findings and repairs of the start."""
@@ -139,7 +142,7 @@ class LoggedMetadataStore:
         return await self._submit(lambda tree: tree.next_sequence(path, count))
 
     async def close(self) -> None:
-        """Everything pending is done; a last frame vouches for the one before."""
+        """Finish all pending operations, then write a last frame that vouches for its predecessor."""
         if self._closed:
             return
         self._closed = True
@@ -208,7 +211,7 @@ class LoggedMetadataStore:
         return self._run(item) if isinstance(item, _Operation) and item.reads else error
 
     def _begin_snapshot(self) -> SnapshotJob | None:
-        """When one is due: go on in a new log, and take the state before it."""
+        """When a snapshot is due: continue in a new log, and take the state before that log."""
         due = max(self._snapshot_after_bytes, self._snapshot_bytes)
         if self._snapshot_under_way or not (self._snapshot_wanted or self._log.appended_bytes >= due):
             return None
@@ -269,7 +272,7 @@ class LoggedMetadataStore:
             failure = error if isinstance(error, StorageFailedError) else StorageFailedError(f"{self._root}: {error!r}")
             self._failure = failure
             self._tell_failure()
-        # No space: the logs hold everything; the next one is tried after as many changes.
+        # No space: the logs hold all changes; the next attempt follows after as many changes.
 
     def _arm_confirm(self) -> None:
         if self._confirm_timer is None and not self._closed and not self._log.confirmed:

@@ -38,11 +38,11 @@ class NodeTree:
         """(path, node before, whether that was ephemeral, next number before or None for a node)."""
 
     def begin(self) -> None:
-        """Forget what was noted before."""
+        """Begin a new batch: forget the noted changes."""
         self.pending, self._undo = [], []
 
     def rollback(self) -> None:
-        """As it was at ``begin``."""
+        """Restore the tree as it was at ``begin``."""
         for path, before, ephemeral, number in reversed(self._undo):
             if number is not None:
                 self._set_sequence(path, number)
@@ -109,7 +109,7 @@ class NodeTree:
                 self._set_sequence(path, number)
 
     def durable(self) -> tuple[dict[str, Node], dict[str, int]]:
-        """Copies of nodes (without ephemeral ones) and sequences, for a snapshot made in another thread."""
+        """Copies of nodes (without ephemeral nodes) and sequences, for a snapshot made in another thread."""
         nodes = dict(self.nodes)
         for path in self._ephemeral:
             del nodes[path]

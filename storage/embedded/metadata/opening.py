@@ -1,7 +1,7 @@
-"""Opening the metadata of a data directory: a new store, one of format 1 (SQLite), or the store of the last run.
+"""Opening the metadata of a data directory: a new store, a store of format 1 (SQLite), or the store of the last run.
 
-Damage that a start repairs and reports: the damaged one of two copies, zeros behind a torn frame, the size of a file
-whose unused end was cut.
+A start repairs and reports this damage: one damaged copy of two, a torn frame (replaced by zeros), a file whose unused
+end was cut (its size).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def open_metadata(world: LogEnvironment, read_format_1: Callable[[str], NodeTree
 
 
 def keep_format_1(files: FileSystem, layout: Layout) -> None:
-    """VERSION says that the new metadata count: the old file is only kept."""
+    """VERSION names the new metadata as valid, so the old file is only kept."""
     if files.exists(layout.sqlite) and not files.exists(layout.sqlite_kept):
         files.rename(layout.sqlite, layout.sqlite_kept)
         files.sync_dir(layout.root)

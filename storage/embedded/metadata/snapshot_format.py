@@ -8,7 +8,7 @@
             | u64 number | u64 changes | u64 blocks' bytes | 24 x zero
 
 A snapshot is written beside its predecessor, synced and renamed, so it is there as a whole or not at all. Each block
-has its own checksum, so that a repair can use the intact ones of a damaged file.
+has its own checksum, so that a repair can use the intact blocks of a damaged file.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def decode_snapshot(path: str, data: bytes) -> Snapshot:
 
 
 def intact_changes(data: bytes, number: int) -> Iterator[list[Change]]:
-    """Block by block what is intact; behind a damaged length nothing is found any more."""
+    """The changes of each intact block; blocks behind a damaged length are not found."""
     for at, size, crc in _walk(data):
         payload = data[at : at + size]
         if _block_crc(number, payload) == crc:

@@ -95,7 +95,7 @@ class SnapshotWriter:
         return size
 
     def _remove_before(self, number: int) -> None:
-        """Remove the files older than the last snapshot but one. Without an older snapshot every file stays."""
+        """Remove the files older than the second newest snapshot. Without an older snapshot every file stays."""
         names = metadata_names(self._files, self._layout)
         for old in names.logs:
             if old < number:

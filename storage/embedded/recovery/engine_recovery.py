@@ -1,14 +1,14 @@
 """Start-up: bring the ledger files to the state the journal promises. Safe to be interrupted and repeated anywhere.
 
-1. The checkpoint says from which frame on the journal is needed.
+1. The checkpoint names the first frame of the journal that is needed.
 2. Every segment is scanned; frames are put in order of their sequence.
-3. The records of whole frames are replayed. A frame that is not whole and has a later whole one is damaged: its
-   intact records count where neither a whole frame nor the ledger file has the entry, the others are lost and reported.
-   The last frame may be torn (it was never acknowledged): its records count up to the first that is not intact.
-4. Touched ledger files are synced, a new checkpoint says that the journal is empty.
+3. The records of whole frames are replayed. A frame that is not whole and precedes a whole frame is damaged: its intact
+   records count where neither a whole frame nor the ledger file has the entry; its other records are lost and reported.
+   The last frame may be torn (it was never acknowledged): its records count up to the first damaged record.
+4. Touched ledger files are synced; a new checkpoint marks the journal as empty.
 
-It removes no file; it moves unknown files to ``lost+found``. A ledger that only the metadata do not know is no such
-thing: then nothing is changed and the start is refused.
+It removes no file; it moves unknown files to ``lost+found``. When a ledger of this store is missing in the metadata
+alone, the start is refused and changes nothing.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def journal_work(
 
 
 def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
-    """A frame that found no space was tried again with the same sequence, perhaps in another segment: of several with
-    one sequence the last counts.
+    """The journal writes a frame that found no space again with the same sequence, perhaps in another segment: of
+    several frames with the same sequence the last frame counts.
     """
     last = {frame.sequence: index for index, frame in enumerate(work)}
     return [frame for index, frame in enumerate(work) if frame.sequence < 0 or last[frame.sequence] == index]
@@ -123,21 +123,21 @@ def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
 
 @dataclass(frozen=True, slots=True)
 class KnownLedgers:
-    """The state in the metadata."""
+    """The ledgers as the metadata list them."""
 
     ids: set[int]
     half_deleted: Collection[int]
-    """Their files may be there yet."""
+    """Ledgers whose deletion was interrupted: their files may still exist."""
     properties: Callable[[int], Mapping[str, str]]
-    """Of a ledger."""
+    """The properties of a ledger."""
     end: Callable[[int], tuple[int, int] | None]
     """(entries, length) of a closed ledger; None: it is open."""
     last_sequence: int
-    """Their last change."""
+    """Number of the last change of the metadata."""
 
 
 class Recovery:
-    """One recovery."""
+    """A single recovery of a store."""
 
     def __init__(
         self,
@@ -336,8 +336,8 @@ class Recovery:
         self._replace_lost()
 
     def _replace_lost(self) -> None:
-        """A lost record before intact records of its ledger shows as a gap. One at the end of its ledger is known only
-        by its own header, or else by the record before it.
+        """A lost record before intact records of its ledger shows as a gap. A lost record at the end of its ledger is
+        known only by its own header, or by the record before it.
         """
         damaged = {position for replay in self._replays.values() for position in replay.damaged}
         for lost in self._lost:

@@ -1,10 +1,9 @@
 """Journal records into ledger files, idempotent by (ledger, entry).
 
 A ledger's file is rewritten from where the last checkpoint found it: the same records go to the same offsets however
-often recovery is repeated. An entry counts in this order: as a whole frame has it; as the ledger file has it, for only
-confirmed entries are ever written there; as a damaged frame has it (*doubtful*: a page whose write was lost holds what
-an earlier use of the segment left). For an entry that is nowhere stands a placeholder, and exactly those positions will
-be reported as damaged.
+often recovery is repeated. The sources of an entry, in this order: a whole frame; the ledger file, to which only
+confirmed entries are written; a damaged frame (*doubtful*: a page whose write was lost holds bytes of an earlier use of
+the segment). An entry without a source gets a placeholder, and readers report exactly these positions as damaged.
 """
 
 from __future__ import annotations
@@ -138,17 +137,18 @@ class LedgerReplay:
         self._complete()
 
     def flush(self) -> None:
-        """Write what is gathered."""
+        """Write the gathered records."""
         if self._buffers:
             self._files.write(self.ledger_id, self._buffers, self.offset - self._buffered)
             self._buffers, self._buffered = [], 0
             self.changed = self._wrote = True
 
     def finish(self) -> None:
-        """Write the rest and cut what is behind it (never synced, and not in the journal); not yet synced.
+        """Write the gathered records and cut the bytes behind them, which were never synced and are not in the journal.
+        The file is not yet synced on return.
 
-        Of a closed ledger to which nothing was written it is the index. One to which a torn frame added a record behind
-        ``settle`` keeps its other entries.
+        A closed ledger without new records keeps the bytes behind its records: its index. A closed ledger to which a
+        torn frame added a record behind ``settle`` keeps its other entries.
         """
         self.flush()
         self._complete()

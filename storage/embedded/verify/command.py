@@ -4,8 +4,8 @@ Reads everything, reports every damage with file, offset, ledger and entry, chan
 parts:
 
 ``index``      write index and footer of closed ledgers anew where they are damaged and all records are intact
-``torn-tail``  cut what is behind the last intact record of an open ledger, if the checkpoint does not vouch for it
-``metadata``   write the metadata anew, from what is left of them, from ledger files and journal, unless they are whole
+``torn-tail``  cut the bytes behind the last intact record of an open ledger, if the checkpoint does not vouch for it
+``metadata``   write damaged metadata anew, from their remains, from ledger files and from the journal
                (``metadata_repair.py``)
 
 Entries are never removed, files never deleted.

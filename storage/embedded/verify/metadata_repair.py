@@ -1,6 +1,7 @@
 """``verify --repair metadata``: metadata from their remains, from ledger files and from the journal.
 
-The new files are complete and durable before the old ones are moved to ``lost+found``; interrupted, it may be repeated.
+The new files are complete and durable before the old files move to ``lost+found``; an interrupted repair may be
+repeated.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def repair_metadata(
     last_sequence: int,
     rebuild: Rebuild | None,
 ) -> list[str]:
-    """Returns what was done. ``last_sequence``: the last change anything has seen. Raises OSError, StorageError."""
+    """Returns a line of text for each action. ``last_sequence``: the greatest number of a change in any file. Raises
+    OSError, StorageError.
+    """
     tree, said = nodes.tree, list[str]()
     ledgers = [each._replace(was_known=each.ledger_id in nodes.ledgers) for each in ledgers]
     wanted = [each for each in ledgers if each.ledger_id not in nodes.half_deleted]

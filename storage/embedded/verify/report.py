@@ -40,7 +40,7 @@ class VerifyReport:
     store_id: str = ""
     ledgers: int = 0
     entries: int = 0
-    """Intact ones in ledger files."""
+    """Intact entries in ledger files."""
     bytes_read: int = 0
     segments: int = 0
     frames: int = 0

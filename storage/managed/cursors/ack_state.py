@@ -11,7 +11,8 @@
 When the entry after mark-delete is acknowledged, mark-delete jumps over everything acknowledged that follows, also
 into the next ledgers. There is no limit on the number of holes.
 
-``new_deleted`` and ``new_partial`` collect what came since ``take_changes``: an increment for the cursor store.
+``new_deleted`` and ``new_partial`` collect the acknowledgements since ``take_changes``: an increment for the cursor
+store.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class AckState:
         self.mark_delete = mark_delete
         self.deleted: dict[int, BitMap] = {}
         self.partial: dict[Position, int] = {}
-        """Batch indexes still to be acknowledged, bit k = index k (what the wire calls ack_set)."""
+        """Batch indexes still to be acknowledged, bit k = index k (``ack_set`` of the wire protocol)."""
         self.deleted_count = 0
         self._large_parts_bytes = 0
         self._counted_parts = -1
@@ -186,8 +187,8 @@ class AckState:
         self._all_new = True
 
     def _room_for(self, bits: int) -> bool:
-        """Whether a part of a batch may be remembered. Those of usual batches always may; all of larger ones together
-        have LARGE_PARTS_BYTES. The broker redelivers messages without a remembered acknowledgement.
+        """Whether a part of a batch may be remembered. Parts of batches of usual size always are; parts of larger
+        batches share LARGE_PARTS_BYTES. The broker redelivers messages without a remembered acknowledgement.
         """
         size = bits.bit_length() // 8
         if size <= _USUAL_PART_BYTES:

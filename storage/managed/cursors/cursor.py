@@ -103,7 +103,7 @@ class ManagedCursor:
         upto: Position | None = None,
         skip: Callable[[int], BitMap | None] | None = None,
     ) -> list[Span] | Awaitable[list[Span]]:
-        """The next entries, at least one if there is one; [] at the end. Advances ``read_position``.
+        """The next entries, at least one entry; [] at the end. Advances ``read_position``.
 
         Leaves out acknowledged entries and those in ``skip(ledger_id)``; never goes beyond ``upto``. A list when the
         next entry is in the cache, else an awaitable; one read at a time. When ``rewind`` or ``reset`` is called while
@@ -148,12 +148,12 @@ class ManagedCursor:
         )
 
     def rewind(self) -> None:
-        """Read again what follows mark-delete and is not acknowledged."""
+        """Read again the entries behind mark-delete that are not acknowledged."""
         self._generation += 1
         self._read_position = self._acks.mark_delete.next()
 
     def move_to(self, position: Position) -> None:
-        """Read on from here; acknowledgements stay as they are."""
+        """Read on from the position; acknowledgements stay as they are."""
         self._generation += 1
         self._read_position = position
 
@@ -270,8 +270,9 @@ class ManagedCursor:
             await self._saver.flush()
 
     async def reset(self, position: Position, ack_set: Sequence[int] | None = None) -> None:
-        """Seek: read this entry next (EARLIEST, LATEST or a position; one that is gone means the next existing one),
-        forget all acknowledgements from it on. With ``ack_set`` only these parts of it. Durable on return.
+        """Seek: read this entry next (EARLIEST, LATEST or a position; the next existing entry when the entry is gone)
+        and forget all acknowledgements from this entry on. With ``ack_set`` only these messages of its batch are
+        unacknowledged. Durable on return.
         """
         target = self._ledgers.at_or_after(position)
         mark_delete = self.mark_delete_before(target)
@@ -287,7 +288,7 @@ class ManagedCursor:
             await self._saver.flush()
 
     def mark_delete_before(self, position: Position) -> Position:
-        """The mark-delete position that makes this entry the next one to read."""
+        """The mark-delete position that makes this entry the next entry to read."""
         return (
             self._ledgers.last_confirmed
             if position > self._ledgers.last_confirmed
@@ -398,8 +399,9 @@ class ManagedCursor:
     def _changed(self, mark_delete_before: Position, acks: int) -> None:
         if self._saver is not None:
             self._saver.changed(acks)
-        # A ledger whose last entry is acknowledged stays until the next one is begun, a load or a check of retention:
-        # a new subscription, for example at the end of a terminated topic, still finds it (as in Apache Pulsar 4.2.4).
+        # A ledger whose last entry is acknowledged stays until the next ledger is begun, a load or a check of
+        # retention: a new subscription, for example at the end of a terminated topic, still finds it (as in Apache
+        # Pulsar 4.2.4).
         if self._acks.mark_delete.ledger_id != mark_delete_before.ledger_id:
             self._advanced()
 

@@ -1,8 +1,8 @@
 """The cursors of one managed ledger: made, loaded, found by name, deleted.
 
 Two kinds, kept apart. A *durable* cursor has a name: its place in the table and its record in the metadata store.
-A *read cursor* has none: scans, readers and checks get a new one each and close it. So no read cursor can stand in for
-a durable one, replace it in the table, or be found by its name.
+A *read cursor* has no name: each scan, reader and check opens a read cursor of its own and closes it. So a read cursor
+never stands in for a durable cursor, never replaces it in the table, and is never found by its name.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class CursorSet:
         self.on_advanced()
 
     async def end(self, finish: Callable[[ManagedCursor], Awaitable[None]]) -> None:
-        """Close the read cursors and ``finish`` every durable one. A cursor that is being made is waited for and
-        finished as well; none is made afterwards.
+        """Close the read cursors and ``finish`` every durable one. The call waits for a cursor that is being made and
+        finishes that cursor as well; afterwards no cursor can be made.
         """
         async with self._lock:
             self._closed = True

@@ -32,7 +32,7 @@ async def read_newest_state(ledgers: LedgerStore, ledger_id: int, last_entry_id:
             end -= 1
             continue
         if not 0 <= entry.base <= end or not (entry.is_last or entry.is_increment):
-            end = min(entry.base, end) - 1  # a full state without its end: what was before it counts
+            end = min(entry.base, end) - 1  # a full state without its end: the state before it counts
             continue
         state = await _state_at(ledgers, ledger_id, entry.base, end)
         if state is not None:
@@ -82,7 +82,7 @@ async def _state_at(ledgers: LedgerStore, ledger_id: int, base: int, end: int) -
 
 
 async def _entries(ledgers: LedgerStore, ledger_id: int, first: int, last: int) -> list[StateEntry]:
-    """Consecutive entries from ``first`` on, up to ``last`` or the first damaged one."""
+    """Consecutive entries from ``first`` on, up to ``last`` or the first damaged entry."""
     found: list[StateEntry] = []
     entry_id = first
     while entry_id <= last:

@@ -1,4 +1,6 @@
-"""When a durable cursor is saved: once a second, after so many acks, or because someone waits. One save at a time."""
+"""When a durable cursor is saved: once a second, after a number of acks, or at once for a waiting caller. One save at a
+time.
+"""
 
 from __future__ import annotations
 

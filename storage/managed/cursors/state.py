@@ -9,15 +9,16 @@ State (MessagePack, after the format version byte)::
       {position property: i64, ...} ]
 
 Entry of a cursor ledger (little-endian): one state is one entry, or several when it is larger than a chunk. An
-increment holds only what changed, it is applied to the full state before it::
+increment holds only changes; a reader applies it to the full state before it::
 
     u8 magic 0x43 | u8 version = 1 | u8 flags | u8 0 | i64 base | bytes of the state
 
     flags: 1 = last chunk of its state, 2 = increment
     base:  entry id of the first chunk of the full state this entry belongs to or builds upon
 
-So the newest entry leads to everything needed: read it, go to ``base``, read forward. A full state whose last chunk
-is missing (the process died between them) does not count: the entry before its base leads to the one before.
+So the newest entry leads to all needed entries: read the newest entry, go to ``base``, read forward. A full state whose
+last chunk is missing (the process died between them) does not count: the entry before its base leads to the previous
+full state.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class CursorStore:
         return record.state or CursorState(self._mark_delete)
 
     async def write(self, acks: AckState, properties: dict[str, int]) -> None:
-        """Store what the cursor holds now; durable on return. After an error nothing is lost: call it again."""
+        """Store the present state of the cursor; durable on return. An error loses no state: call again."""
         writer = self._writer
         try:
             if writer is None or writer.last_add_pushed + 1 >= self.config.cursor_max_entries_per_ledger:
@@ -128,7 +128,7 @@ class CursorStore:
         self.saves += 1
 
     async def close(self, acks: AckState, properties: dict[str, int], *, dirty: bool) -> None:
-        """Store the state a last time: a small one in the record, which makes the next opening cheap."""
+        """Store the state a last time; a small state goes into the record, which makes the next opening cheap."""
         await self._unlisted.try_delete()
         if self._ledger_id == NO_LEDGER and not dirty:
             return
@@ -160,7 +160,7 @@ class CursorStore:
         """The record first, then the ledger."""
         with contextlib.suppress(NoNodeError):
             await self._env.metadata.delete(self._path)
-        self._unlisted.listed(NO_LEDGER)  # no record is left that could name one
+        self._unlisted.listed(NO_LEDGER)  # no record is left that could name a ledger
         await self._unlisted.try_delete()
         await self._drop_ledger(self._ledger_id, self._writer)
         self._ledger_id, self._writer = NO_LEDGER, None
