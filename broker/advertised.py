@@ -61,7 +61,7 @@ class AdvertisedAddresses:
 
     @property
     def broker_id(self) -> str:
-        """host:port of the web port, of the one with TLS where there is no other, as in Apache Pulsar."""
+        """host:port of the web port, or of the web port with TLS when there is no other, as in Apache Pulsar."""
         return f"{self.host}:{self._web_port}"
 
     def bound(self, port: int | None, port_tls: int | None, http: int | None, http_tls: int | None) -> None:
@@ -95,9 +95,9 @@ class AdvertisedAddresses:
 
 
 def parse_listeners(texts: tuple[str, ...]) -> dict[str, AdvertisedUrls]:
-    """`<name>:<scheme>://<host>:<port>` items by name, in the order of names; a name may have one for each scheme.
+    """`<name>:<scheme>://<host>:<port>` items by name, in the order of names; a name may have an item for each scheme.
 
-    Raises: ValueError that says which item cannot be used, by the rules of Apache Pulsar: one address, one listener.
+    Raises: ValueError that names the unusable item, by the rules of Apache Pulsar: one address, one listener.
     """
     listeners: dict[str, AdvertisedUrls] = {}
     owners: dict[str, str] = {}

@@ -169,11 +169,11 @@ class Broker:
     ) -> None:
         """Return when the broker takes clients, over HTTP too.
 
-        before_listening is called when everything is recovered, on_ready when clients are served; of one that is no
-        member of a cluster its web port listens by then, and its requests are answered a moment later.
+        before_listening is called when everything is recovered, on_ready when clients are served; outside a cluster the
+        web port listens by then, and answers requests a moment later.
 
         Raises: StorageError (data directory in use, of a newer version, damaged), OSError (a port or certificate),
-        ValueError (something a setting names cannot be used).
+        ValueError (a setting names an unusable file, class or value).
         """
         settings = self.settings
         interceptors = entry_interceptors.load(settings.broker_entry_metadata_interceptors)
@@ -390,12 +390,12 @@ class Broker:
         self.request_stop(EXIT_STORAGE_FAILED)
 
     def _on_taken_over(self, name: TopicName) -> None:
-        """Another broker writes to the topic: its clients are sent away, to find that one."""
+        """Another broker writes to the topic: disconnect its clients, whose next lookup finds that broker."""
         log.warning("topic.taken_over", topic=str(name))
         self.tasks.spawn(self.topics.unload(name), "topic.unload")
 
     def _on_settings_changed(self) -> None:
-        """A setting changed while the broker runs: everything that worked with a copy follows."""
+        """A setting changed while the broker runs: every part that keeps a copy takes the new value."""
         self._apply_settings()
         self.namespaces.settings_changed()
         self.topics.settings_changed()

@@ -19,7 +19,7 @@ Exit codes:
     130 an import was interrupted; the same command goes on. A broker that is interrupted while it recovers, or twice,
         and `verify` end by the signal itself, which a shell shows as 130
 
-Only what reads the command line is imported here: the time from start to the first receipt is counted in milliseconds.
+This module imports only modules that read the command line, because its imports delay the start.
 """
 
 import argparse
@@ -411,7 +411,7 @@ def _version() -> int:
 
 
 def _is_below(directory: str, error: OSError) -> bool:
-    """Whether it is about a file of this directory, or what should become it."""
+    """Whether the error concerns the directory or a file below it."""
     return isinstance(error.filename, str) and Path(error.filename).is_relative_to(directory)
 
 

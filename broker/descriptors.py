@@ -1,10 +1,10 @@
 """How the descriptors of the process are shared out: storage first, then the web port, then clients.
 
     kind             share of the limit L (RLIMIT_NOFILE)
-    reserve          640, at most half of L: ledger files, journal, metadata, threads' pipes, sockets being refused
+    reserve          640, at most half of L: ledger files, journal, metadata, threads' pipes, refused sockets
     of it ledgers    four fifths: ledger files kept open at a time, each with two descriptors
     web port         a quarter of the rest, at most maxHttpServerConnections
-    binary port      what is left; brokerMaxConnections when that is less
+    binary port      the remaining descriptors, at most brokerMaxConnections
 
 So no number of connections can keep storage from opening a file. The process asks for all that the system allows
 it when it starts (`raise_limit`).

@@ -89,7 +89,7 @@ class TopicsApi(Protocol):
     """Topics with an offload request since the start of the broker, which has no storage to offload to."""
 
     def names(self, namespace: str, domain: Domain) -> list[str]:
-        """Full names of the namespace's topics; non-persistent ones while they are loaded."""
+        """Full names of the namespace's topics; non-persistent topics only while they are loaded."""
         ...
 
     def partitioned_names(self, namespace: str, domain: Domain) -> list[str]:
@@ -109,7 +109,7 @@ class TopicsApi(Protocol):
         ...
 
     def loaded_names(self, namespace: str | None = None) -> "list[TopicName]":
-        """The loaded topics, of all namespaces or of one."""
+        """The loaded topics of the namespace; without a namespace, all loaded topics."""
         ...
 
 
@@ -125,7 +125,7 @@ class TopicLogsApi(Protocol):
         ...
 
     async def trim(self, name: "TopicName") -> None:
-        """Drop what no subscription and no retention needs."""
+        """Drop the ledgers that no subscription and no retention needs."""
         ...
 
     async def compact(self, name: "TopicName") -> None:
@@ -206,10 +206,12 @@ class TopicLogsApi(Protocol):
 
 
 class SubscriptionsApi(Protocol):
-    """The subscriptions of one topic, a plain one or one partition, which is loaded."""
+    """The subscriptions of a plain topic or a partition. Each call loads the topic."""
 
     async def subscriptions(self, name: "TopicName") -> list[str]:
-        """Names of the durable ones (compaction's too, once it has one) and those connected."""
+        """Names of the durable subscriptions (with that of compaction, once the topic was compacted) and the connected
+        ones.
+        """
         ...
 
     async def create_subscription(
@@ -221,7 +223,7 @@ class SubscriptionsApi(Protocol):
         *,
         replicated: bool,
     ) -> None:
-        """A durable one whose first message is `start`; raises ConflictError when it exists."""
+        """Create a durable subscription whose first message is `start`; raises ConflictError when it exists."""
         ...
 
     async def delete_subscription(self, name: "TopicName", subscription: str, *, force: bool) -> None:
@@ -239,8 +241,8 @@ class SubscriptionsApi(Protocol):
     async def reset_to_message(
         self, name: "TopicName", subscription: str, message: MessagePosition, *, excluded: bool
     ) -> None:
-        """The message (or the next one that exists) becomes the first, with `excluded` the one after it; of a batch
-        that very message. Consumers are closed and come back.
+        """The subscription continues at the message (or the next existing message), with `excluded` behind it; a batch
+        index selects the message within its batch. The broker closes the consumers, whose clients subscribe again.
         """
         ...
 
@@ -249,13 +251,15 @@ class SubscriptionsApi(Protocol):
         ...
 
     async def expire(self, name: "TopicName", subscription: str, older_than_s: int | MessagePosition) -> bool:
-        """Skip what is older, or up to and including the message; False when nothing was looked for: the message is
-        beyond the end, or by age there is no backlog or a consumer has nearly caught up.
+        """Skip older messages, or all messages up to and including the given message. False when there was no search:
+        the message is beyond the end, or (by age) there is no backlog or a consumer has nearly caught up.
         """
         ...
 
     async def peek(self, name: "TopicName", subscription: str, number: int) -> StoredMessage | None:
-        """The `number`th entry (1 is the next one) of the backlog; an unknown subscription is made at the start."""
+        """Entry `number` of the backlog, counted from 1; an unknown subscription is created at the beginning of the
+        topic.
+        """
         ...
 
     async def analyze_backlog(
@@ -277,7 +281,7 @@ class PublishApi(Protocol):
     def now_ms(self) -> int: ...
 
     async def schema(self, name: "TopicName", schema: "pb.Schema") -> "StoredSchema":
-        """The topic's schema that a producer with this one would use, added if need be; raises BrokerError."""
+        """The topic's schema for a producer with this schema, added if need be; raises BrokerError."""
         ...
 
     async def publish(self, entries: "Sequence[tuple[TopicName, bytes]]") -> "list[Position | BrokerError]":

@@ -218,7 +218,7 @@ class _RawPaths:
 
 
 class _Guarded:
-    """Refuses what a foreign web page sent."""
+    """Refuses requests of foreign web pages."""
 
     def __init__(self, app: "ASGIApp", settings: "Settings") -> None:
         self._app = app
@@ -228,7 +228,7 @@ class _Guarded:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "http":
-            if _head_bytes(scope) > self._most_head_bytes:  # one that came in a single read passes the parser's limit
+            if _head_bytes(scope) > self._most_head_bytes:  # a head in a single read passes the parser
                 await page(431, scope["method"])(scope, receive, send)
                 return
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -295,9 +295,9 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_pol
             return page(404, request.method)
         except ClientDisconnect:
             return page(400, request.method)  # no connection is left to carry it
-        except Exception as e:  # the one door of HTTP: every error of a handler becomes an answer
+        except Exception as e:  # the only broad except of HTTP: every error of a handler becomes an answer
             answer = error_response(e)
-            if isinstance(e, StorageError):  # a damaged entry, a full disk: the answer says which
+            if isinstance(e, StorageError):  # a damaged entry, a full disk: the answer names the reason
                 log.warning("request.not_stored", method=request.method, path=request.url.path, reason=str(e))
             if answer is None:
                 log.exception("request.failed", method=request.method, path=request.url.path)

@@ -1,10 +1,10 @@
-"""Avro's JSON encoding turned into its binary one, as Apache Avro 1.12 does it. Pure.
+"""Converts Avro's JSON encoding to its binary encoding, as Apache Avro 1.12 does. Pure.
 
 JSON                                          becomes
 null                                          nothing
 {"branch": value}, for null plain null        union: the branch's index, the value
 text, a character per byte (up to U+00FF)     bytes, fixed
-object with every field, in any order         record; what is no field is left out
+object with every field, in any order         record; other members are left out
 array, object                                 one block (none when empty) and a zero
 """
 
@@ -24,7 +24,7 @@ class AvroTextError(ValueError):
 
 
 class AvroTexts:
-    """Encodes JSON values of one schema, which is one that `parse_schema` took; names are looked up once."""
+    """Encodes JSON values of a schema that `parse_schema` accepted; names are looked up once."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema

@@ -35,7 +35,7 @@ async def metrics(call: Call) -> Response:
 
 
 async def _in_turns(parts: Iterator[str]) -> AsyncIterator[bytes]:
-    """The parts in chunks of a decent size; the loop has a turn after each part of weight, and after each empty one."""
+    """The parts in chunks of a decent size; the loop has a turn after each large part, and after each empty part."""
     waiting: list[str] = []
     size = since = 0
     for part in parts:

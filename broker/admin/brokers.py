@@ -97,7 +97,7 @@ async def runtime_settings(call: Call) -> Response:
 
 
 def _shown(values: Mapping[str, str]) -> dict[str, str]:
-    """Changed settings without their secrets (brokerClientAuthenticationParameters is one)."""
+    """Changed settings without their secrets (such as brokerClientAuthenticationParameters)."""
     return {key: "(hidden)" if names_secret(key) else value for key, value in values.items()}
 
 
@@ -141,7 +141,7 @@ async def internal_configuration(_call: Call) -> Response:
 
 @routes.get(BROKERS + "/backlog-quota-check", SUPER)
 async def quota_check(_call: Call) -> Response:
-    """Quotas are checked by the broker's own timer; asking for one more is answered and needs nothing."""
+    """The broker checks quotas by a timer; a request for one more check succeeds and has no effect."""
     return Response(status_code=204)
 
 

@@ -1,16 +1,16 @@
-"""Which HTTP requests a foreign web page may have sent: they are refused before anything is looked at.
+"""Recognizes HTTP requests that a foreign web page may have sent; the broker refuses them before it reads them.
 
-A page in a browser on this machine, or in its network, reaches the web port like any client. Two tricks use that where
+A page in a browser on this machine, or in its network, reaches the web port like any client. Two attacks use this where
 no credentials are needed:
 
     cross-site request forgery   a page sends POSTs that need no preflight (no body, a form): its browser names the
                                  page's origin in `Origin`, or in `Sec-Fetch-Site`
-    DNS rebinding                a name of the attacker's resolves to this broker: the page may read the answers too,
+    DNS rebinding                a domain of the attacker resolves to this broker: the page may read the answers too,
                                  but the browser names that name in `Host`
 
-Clients that are no browsers send neither `Origin` nor a foreign `Host`. A name can be rebound only if others can own
-it: addresses, names without a dot and names below reserved domains are fine, and so are the broker's own ones and
-those of httpAllowedHosts.
+Clients other than browsers send neither `Origin` nor a foreign `Host`. An attacker can rebind only names that others
+can own: addresses, names without a dot, names below reserved domains, the broker's own names and those of
+httpAllowedHosts are allowed.
 """
 
 import ipaddress

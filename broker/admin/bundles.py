@@ -85,9 +85,10 @@ async def _at_owner(call: Call, bundle: str) -> Response | None:
 
 @routes.put(NAMESPACE + "/{bundle}/split", SUPER)
 async def split_bundle(call: Call) -> Response:
-    """Cut the bundle where the algorithm says; LARGEST is the one with most topics, HOT the one with most traffic.
+    """Split the bundle at the place that the algorithm chooses. The path may name a bundle by its range, or as LARGEST
+    (most topics) or HOT (most traffic).
 
-    Its topics stay loaded, unless ?unload=true has the new bundles find owners anew.
+    Its topics stay loaded; with ?unload=true the new bundles find new owners.
     """
     low, high = await _chosen_bundle(call)
     algorithm = call.query("splitAlgorithmName") or call.api.settings.default_namespace_bundle_split_algorithm

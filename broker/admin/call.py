@@ -57,7 +57,7 @@ class Call:
 
     @property
     def peers(self) -> "PeerCalls":
-        """Calls to the brokers of the cluster. There are none without one."""
+        """Calls to the brokers of the cluster. Precondition: the broker is a member of a cluster."""
         assert self.api.peers is not None, "a member of a cluster"
         return self.api.peers
 

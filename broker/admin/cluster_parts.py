@@ -1,7 +1,7 @@
-"""The records of a cluster for tools: failure domains, isolation policies, where it has moved to.
+"""The records of a cluster for tools: failure domains, isolation policies, its migration.
 
-Isolation policies decide which brokers of a cluster get the bundles of a namespace, failure domains where namespaces
-of one anti-affinity group go. Nothing else here changes what the broker does.
+Isolation policies decide which brokers of a cluster get the bundles of a namespace, failure domains where namespaces of
+one anti-affinity group go. The other records do not change the behaviour of the broker.
 """
 
 import contextlib
@@ -153,7 +153,7 @@ async def isolation_policy(call: Call) -> Response:
 
 
 def _set_policies(call: Call) -> dict[str, Any]:
-    """The policies of the cluster, once there was one."""
+    """The isolation policies of the cluster; raises 404 when it never had a policy."""
     found = _isolation(call)
     if found is None:
         raise rest_refusals.ISOLATION_POLICIES_UNKNOWN.error(cluster=call.param("cluster"))

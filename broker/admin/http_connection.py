@@ -167,7 +167,7 @@ class HttpConnection(H11Protocol):
         self._timer = self.loop.call_later(self.timeout_keep_alive, self._look)
 
     def _look(self) -> None:
-        """End what makes no progress."""
+        """End a connection that makes no progress."""
         received, self._received = self._received, 0
         before, self._unsent = self._unsent, self._socket.get_write_buffer_size()
         if self._unsent and (self._unsent >= before > 0 or self._socket.is_closing()):

@@ -51,7 +51,7 @@ def _named(found: Addresses | None, listener: str) -> Addresses:
 
 
 def _of_owner(owner: BrokerAddresses) -> dict[str, str]:
-    """As Apache Pulsar's answer has the addresses; absent ones are empty."""
+    """The addresses as in Apache Pulsar's answer; absent addresses are empty."""
     answer = {
         "brokerUrl": owner.service_url or "",
         "httpUrl": owner.web_url or "",

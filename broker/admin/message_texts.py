@@ -103,7 +103,7 @@ def _moment(kind: str, text: str) -> bytes:
 
 
 def integer(text: str) -> int:
-    """A decimal number as Java reads one: a sign and digits, nothing else; raises ValueError."""
+    """The decimal number in the text, by Java's rule: an optional sign and digits only; raises ValueError."""
     if _INTEGER.fullmatch(text) is None:
         raise ValueError(f"no integer: {text!r}")
     return int(text)

@@ -220,7 +220,7 @@ def _refuse(problem: RestError | None) -> None:
         raise problem
 
 
-# --- what does not fit the table --------------------------------------------------------------------------------
+# --- policies outside the table ---------------------------------------------------------------------------------
 
 
 @routes.get(NAMESPACE + "/backlogQuotaMap", NAMESPACE_ADMIN)
@@ -229,7 +229,7 @@ async def backlog_quotas(call: Call) -> Response:
 
 
 def _by_size(quotas: dict[str, BacklogQuota]) -> list[BacklogQuota]:
-    """Of a namespace's quotas the one by size alone is compared with its retention."""
+    """The namespace's quotas by size; only these are compared with its retention."""
     return [quota for kind, quota in quotas.items() if kind == "destination_storage"]
 
 
@@ -307,7 +307,7 @@ async def set_replication(call: Call) -> Response:
 
 
 def _clusters(names: list[str | None] | None) -> list[str]:
-    """Each once; raises 500 for no list at all and 403 for one that holds a null."""
+    """The names, each once; raises 500 without a list and 403 for a list that contains null."""
     if names is None:
         raise RestError(500, "a list of clusters is required")
     if None in names:

@@ -282,7 +282,7 @@ async def clear_backlog_of_subscription(call: Call) -> Response:
 
 
 async def _persistent(call: Call, bundle: str) -> list[TopicName]:
-    """Persistent topics of the namespace or, when one is named, of its bundle."""
+    """Persistent topics of the namespace or, when a bundle is named, of that bundle."""
     bundle_of = bundle_finder(call.bundles())
     found: list[TopicName] = []
     async for names in sliced(call.topics.names(call.namespace, "persistent")):
@@ -291,8 +291,9 @@ async def _persistent(call: Call, bundle: str) -> list[TopicName]:
 
 
 async def clear_subscriptions(call: Call, subscription: str | None, bundle: str = "") -> None:
-    """Of all topics; raises 403 before anything is changed when the caller may not consume through one of them, and
-    500, after all was done, when one of the topics does not have it.
+    """Clear the backlog of the subscription (None: of all subscriptions) on all topics. Raises 403 before any change
+    when the caller may not consume through one of the subscriptions, and 500, after all changes, when a topic lacks the
+    subscription.
     """
     missing = False
     chosen: list[tuple[TopicName, list[str]]] = []

@@ -141,7 +141,7 @@ async def position_in_pending_acks(call: Call) -> Response:
 
 @routes.get(_TRANSACTIONS + f"/transactionBufferInternalStats{_OF_TOPIC}", OPEN)
 async def transaction_buffer(call: Call) -> Response:
-    """The one question that is answered without transactions: no topic has a snapshot."""
+    """The only question about transactions with an answer: no topic has a snapshot."""
     name = call.topic()
     if not call.topics.exists(name):
         raise topic_missing(name)

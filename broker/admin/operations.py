@@ -91,7 +91,7 @@ def _persistent(name: TopicName) -> TopicName:
     return name
 
 
-# --- what is stored ---------------------------------------------------------------------------------------------
+# --- stored entries ---------------------------------------------------------------------------------------------
 
 
 @routes.put(TOPIC + "/backlogSize", TOPIC_CONSUME)
@@ -149,7 +149,7 @@ async def trim(call: Call) -> Response:
 
 @routes.post(TOPIC + "/createMissedPartitions", TOPIC_USE)
 async def create_missed_partitions(call: Call) -> Response:
-    """Create partitions again that were deleted one by one; requires the right to create topics."""
+    """Create partitions again that were deleted singly; requires the right to create topics."""
     name = call.topic()
     if name.is_partition:
         raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()

@@ -23,9 +23,9 @@ MOST_TOPICS: Final = 1000
 async def log_ranges(call: Call) -> Response:
     """Body: full names of at most 1000 plain topics or partitions of the namespace.
 
-    Answers by topic `firstIndex` and `endIndex` (half-open range of the broker entry index; null where entries have
-    none), `entries`, `bytes`, `lastConfirmedEntry`, `firstLedger` (null without one), and with ?ledgers=true `ledgers`:
-    [ledger, entries, closed] in order. A topic that does not exist is null.
+    Answers by topic `firstIndex` and `endIndex` (half-open range of the broker entry index; null where entries have no
+    index), `entries`, `bytes`, `lastConfirmedEntry`, `firstLedger` (null without ledgers), and with ?ledgers=true
+    `ledgers`: [ledger, entries, closed] in order. A topic that does not exist is null.
     """
     names = await call.required_body(list[str], "the names of topics are required")
     if len(names) > MOST_TOPICS:

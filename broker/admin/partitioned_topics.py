@@ -58,8 +58,8 @@ async def _listed(call: Call, names: list[str]) -> Response:
 
 @routes.get(TOPIC + "/partitions", TOPIC_USE)
 async def get_partitions(call: Call) -> Response:
-    """Of a plain topic 0 partitions; of an unknown one 404, or with ?checkAllowAutoCreation=true what would be
-    created.
+    """The number of partitions, 0 for a plain topic. Raises 404 for an unknown topic; with ?checkAllowAutoCreation=true
+    its answer is the number that a client's request would create.
     """
     name = call.topic()
     count = call.topics.partition_count(name)
@@ -145,7 +145,7 @@ async def delete_partitioned(call: Call) -> Response:
 
 @routes.get(TOPIC + "/partitioned-stats", TOPIC_USE)
 async def get_partitioned_stats(call: Call) -> Response:
-    """The sum over all partitions; ?perPartition=true (also when absent) shows them one by one too."""
+    """The sum over all partitions; ?perPartition=true (also when absent) adds the figures of each partition."""
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:

@@ -41,7 +41,7 @@ class PeerCalls:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "peer-call")
 
     async def call(self, method: str, path: str, body: object = None) -> Any:
-        """The parsed answer, None for an empty one. Raises RestError with the status and reason of a refusal, or 503
+        """The parsed answer, None for an empty answer. Raises RestError with the status and reason of a refusal, or 503
         when the broker does not answer, 500 when it does not take this broker's credentials.
         """
         api = AdminApi(self._own_url(), self._credentials, _TIMEOUT_S)

@@ -65,7 +65,7 @@ async def subscription_grants(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/permissions/{role}", NAMESPACE_ADMIN)
 async def grant_on_namespace(call: Call) -> Response:
-    """Replaces what the role had."""
+    """Grant the actions of the body to the role; they replace its former grants."""
     actions = await _actions(call)
     call.policies()
     granted = {call.param("role"): actions}

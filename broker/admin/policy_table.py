@@ -24,21 +24,21 @@ class PolicyRow:
     """One policy.
 
     path      last part of the route
-    field     where it is kept in Policies or TopicPolicies
+    field     its field in Policies or TopicPolicies
     kind      the type of its JSON
     verb      the method that sets it
-    rule      what a value has to obey, beyond its type
+    rule      a check of the value, beyond its type
     null_clears   a body of null unsets it; if not, it is refused
     null_ignored  a body of null changes nothing
     wide          an integer of 64 bits, not 32
-    isolated      kept apart for all clusters (`?isGlobal=true`) and for this one; topic policies only
+    isolated      kept apart for all clusters (`?isGlobal=true`) and for this cluster; topic policies only
     removable     DELETE exists
-    removed       what is kept after it; None: nothing
-    per_cluster   kept per cluster; REST speaks of this one's
-    convert       from the body to what is kept (unknown texts become "not set")
-    when_unset    what GET shows then; None is an empty body
+    removed       the stored value after DELETE; None: no value
+    per_cluster   kept per cluster; REST reads and sets the value of this cluster
+    convert       from the body to the stored value (unknown texts become "not set")
+    when_unset    the answer to GET without a value; None is an empty body
     unset_status  status of that empty body
-    applied       what applies to a topic after all (topic policies, `?applied=true`)
+    applied       the value in force for a topic (topic policies, `?applied=true`)
     set_status    answer to a successful change
     """
 
@@ -77,8 +77,8 @@ class PolicyRow:
         return msgspec.structs.replace(policies, **{self.field: value})
 
     async def refuse_misfit(self, call: Call) -> None:
-        """Raises 400 for a body of another type and for none where one is needed: Apache Pulsar reads it before it
-        looks for what the path names.
+        """Raises 400 for a body of another type, and for an absent body where a value is needed: Apache Pulsar reads
+        the body before it looks for the topic or namespace of the path.
         """
         given = await call.body(self.kind)
         needed = self.kind in (int, bool) and not (self.null_clears or self.null_ignored)
@@ -86,7 +86,9 @@ class PolicyRow:
             raise RestError(400, EMPTY_BODY)
 
     async def value_of_body(self, call: Call) -> Any:
-        """The new value; raises what is wrong with it. A null for a number or truth value is 0 or false, as in Java."""
+        """The new value; raises RestError for an invalid value. A null for a number or truth value is 0 or false, as in
+        Java.
+        """
         value = await call.body(self.kind)
         if self.null_clears and self.kind in (int, bool) and (await call.raw_body()).strip() == b'""':
             return None  # as Java reads an empty text for a number that may be null

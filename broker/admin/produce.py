@@ -59,9 +59,9 @@ class SchemaText(msgspec.Struct):
 
 
 class Codec(NamedTuple):
-    """How texts of one request become bytes; `key` is None where a key stays a text.
+    """Converts the texts of a request to bytes; `key` is None where a key stays a text.
 
-    walks: whether the texts are taken apart, which takes long for a large one.
+    walks: whether the texts are parsed, which takes long for a large text.
     """
 
     version: int

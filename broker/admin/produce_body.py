@@ -1,7 +1,7 @@
 """The body of a produce request: its head at once, its messages in slices.
 
-A body may have MAX_MESSAGES messages. Each is decoded when its turn comes and forgotten when its entry is made, so that
-a request costs what its payloads weigh.
+A body may have MAX_MESSAGES messages. Each message is decoded when its turn comes and dropped when its entry exists, so
+that the memory of a request is about the size of its payloads.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class ProduceBody:
         return len(self.messages or ())
 
     async def slices(self) -> AsyncIterator[list[ProducerMessage]]:
-        """The messages in their order, complete ones; raises 500 when one has no payload, 400 when one is none.
+        """The messages in their order; raises 500 for a message without payload, 400 for a JSON value that is no
+        message.
 
         The loop gets a turn behind each slice.
         """

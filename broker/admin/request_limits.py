@@ -1,7 +1,7 @@
 """Limits of a request: its rate, the bytes of its body, the number of its values.
 
-Decoded, a text of many small values takes twenty times its size and time in proportion. So a large text passes only
-when it is long texts mostly: a few payloads of megabytes, not a million empty ones.
+A decoded text of many small values takes twenty times its size, and time in proportion. So a large text passes only
+when it consists mostly of long texts: a few payloads of megabytes, not a million empty payloads.
 """
 
 from __future__ import annotations

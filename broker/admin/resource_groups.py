@@ -44,7 +44,7 @@ async def get_group(call: Call) -> Response:
 
 @routes.put(GROUP, SUPER)
 async def put_group(call: Call) -> Response:
-    """Create the group, or change what the body names of it."""
+    """Create the group, or change its fields that the body names."""
     body = await call.body(ResourceGroup)
     if body is None:
         raise RestError(500, "the rates of a group are required")

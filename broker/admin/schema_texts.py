@@ -3,7 +3,7 @@
 REST has the names of Pulsar's SchemaType, which differ from those on the wire by more than case in BOOLEAN alone. The
 definition of a KEY_VALUE schema is the JSON object ``{"key": ..., "value": ...}`` in REST and
 ``i32 size | key schema | i32 size | value schema`` on the wire and in the store. A part whose type has no definition is
-"" there; the properties ``key.schema.type`` and ``value.schema.type`` say which type it is, BYTES when they are absent.
+"" there; the properties ``key.schema.type`` and ``value.schema.type`` name the type, BYTES when they are absent.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ async def _reset_nothing(call: Call, subscription: str) -> Response:
 
 @routes.post(SUBSCRIPTION + "/resetcursor", TOPIC_CONSUME)
 async def reset_to_message(call: Call) -> Response:
-    """The message of the body becomes the next one; with `excluded` the one after it."""
+    """The subscription continues at the message of the body; with `excluded` behind it."""
     body = await _message_of(call)
     if body is None:
         raise RestError(500, "a message id is required")
@@ -215,7 +215,7 @@ async def expire_older(call: Call) -> Response:
 
 @routes.post(SUBSCRIPTION + "/expireMessages", TOPIC_CONSUME)
 async def expire_up_to(call: Call) -> Response:
-    """Up to the message of the body, that one included."""
+    """Expire all messages up to and including the message of the body."""
     body = await call.body(MessageIdBody)
     if body is None:
         raise RestError(500, "a message id is required")
@@ -299,7 +299,7 @@ async def analyze_backlog(call: Call) -> Response:
 
 @routes.get(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
 async def replicated(call: Call) -> Response:
-    """By topic, of a partitioned one by partition, whether the subscription is marked as replicated."""
+    """Whether the subscription is marked as replicated, by topic; for a partitioned topic by partition."""
     subscription = call.param("subscription")
     _refuse_replicated(call)
     return json_response(
@@ -326,7 +326,9 @@ def _refuse_replicated(call: Call) -> None:
 
 
 async def _each(call: Call, do: Any, *, everywhere: bool = False) -> None:
-    """`do` on every part that has the subscription; 404 when none has, or (`everywhere`) one has not."""
+    """`do` on every part that has the subscription; raises 404 when no part has it or, with `everywhere`, when a part
+    lacks it.
+    """
     parts, missing = existing_parts(call), 0
     for part in parts:
         try:

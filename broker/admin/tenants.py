@@ -86,7 +86,7 @@ async def delete_tenant(call: Call) -> Response:
 
 
 async def _info(call: Call) -> TenantInfo:
-    """The tenant of the body; raises what is wrong with it."""
+    """The tenant of the body; raises RestError for an invalid tenant."""
     body = await call.body(TenantBody)
     if body is None:
         raise rest_refusals.TENANT_INFO_MISSING.error()

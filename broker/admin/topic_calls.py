@@ -28,7 +28,7 @@ def bounded(properties: dict[str, str], most: int = MAX_TOPIC_PROPERTIES_BYTES) 
 
 
 def check_subscriptions(call: Call, name: TopicName, subscriptions: Iterable[str], need: Need) -> None:
-    """Raise what `need` is refused with unless the caller may consume through each of these subscriptions.
+    """Raise the refusal of `need` unless the caller may consume through each of these subscriptions.
 
     A call about all subscriptions gives no more than calls about each of them would.
     """
@@ -85,7 +85,7 @@ def loadable(call: Call, name: TopicName) -> bool:
 
 
 def single_topic(call: Call) -> TopicName:
-    """The plain topic or partition of the path; raises 404 when it does not exist, 405 for a partitioned one."""
+    """The plain topic or partition of the path; raises 404 when it does not exist, 405 for a partitioned topic."""
     name = call.topic()
     if call.topics.partition_count(name) is not None:
         raise RestError(405, f"{name}: {NOT_FOR_PARTITIONED}")
@@ -95,7 +95,7 @@ def single_topic(call: Call) -> TopicName:
 
 
 def topic_parts(call: Call) -> list[TopicName]:
-    """The topic of the path, or all partitions of a partitioned one; raises 404 when there is none."""
+    """The topic of the path, or all partitions of a partitioned topic; raises 404 when the topic does not exist."""
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:

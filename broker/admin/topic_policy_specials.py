@@ -58,7 +58,7 @@ _declare_query_number(
 
 @routes.get(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)
 async def rate_of_subscription(call: Call) -> Response:
-    """The rate of that subscription alone; ?applied=true what applies to it after all."""
+    """The rate set for that subscription; with ?applied=true the rate in force."""
     name = policy_topic(call)
     policies = own_policies(call, name, all_clusters=scope_of(call))
     rate = policies.subscription_rates.get(call.param("subscription"))

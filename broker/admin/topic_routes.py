@@ -109,7 +109,7 @@ async def add_properties(call: Call) -> Response:
 
 @routes.delete(TOPIC + "/properties", TOPIC_ADMIN)
 async def remove_property(call: Call) -> Response:
-    """?key= names the one to remove."""
+    """Remove the property that ?key= names."""
     name = _any_topic(call)
     key = call.query("key")
     properties = await call.logs.properties(name) or {}

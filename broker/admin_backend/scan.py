@@ -95,8 +95,8 @@ def _backlog_json(
 async def place_of_reset(
     topic: Topic, message: MessagePosition, *, excluded: bool
 ) -> tuple[Position, list[int] | None]:
-    """Where a subscription goes on that is reset to a message, or `excluded` to the one after it: the entry, and of a
-    batch the messages that are still to come. A batch index counts only where the entry can be read.
+    """The entry at which a subscription continues after a reset to a message, or with `excluded` to the message behind
+    it, and the remaining messages of its batch. A batch index counts only when the entry can be read.
     """
     position = Position(message.ledger_id, message.entry_id)
     following = Position(message.ledger_id, message.entry_id + 1)

@@ -120,7 +120,7 @@ class AdminSubscriptions:
     async def peek(self, name: TopicName, subscription: str, number: int) -> StoredMessage | None:
         topic = await self._lifecycle.persistent(name)
         found = topic.subscriptions.by_name.get(subscription)
-        if found is None:  # as in Apache Pulsar, a request for one of its messages creates it
+        if found is None:  # as in Apache Pulsar, the request creates the subscription
             found = await topic.subscriptions.create(SubscribeRequest(subscription, from_earliest=True))
         position = found.cursor.unacknowledged(max(0, number - 1))
         return None if position is None else await stored_message(topic, position)

@@ -198,7 +198,7 @@ def _stored_cursor(topic: Topic, cursor: ManagedCursor, written: str) -> dict[st
 
 
 def _shown(topic: Topic, position: Position) -> Position:
-    """A position before the first ledger, as one of the first ledger."""
+    """The position; before the first ledger, the same entry id in the first ledger."""
     slots = topic.ledger.ledgers
     return Position(slots[0].ledger_id, position.entry_id) if position.ledger_id < 0 and slots else position
 

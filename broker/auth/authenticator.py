@@ -84,7 +84,7 @@ class Authenticator:
         self.successes: Counter[tuple[str, str]] = Counter()  # (provider, method)
         self.failures: Counter[tuple[str, str]] = Counter()  # (provider, kind of failure)
         self.failure_log = FailureLog()
-        """Both doors report refused proofs here, so that one bound holds for all."""
+        """The binary port and the web port report refused proofs here, so that they share one bound."""
         self._providers: dict[str, Provider] = {}
         if self.enabled:
             for name in settings.authentication_providers:

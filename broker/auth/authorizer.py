@@ -1,4 +1,4 @@
-"""Decides what a role may do (Pulsar PulsarAuthorizationProvider). Pure: a role, a need, and the policies as they
+"""Decides on the rights of a role (Pulsar PulsarAuthorizationProvider). Pure: a role, a need, and the policies as they
 are now.
 
 Super users may do everything. A tenant's administrators may do everything in it, except change the tenant's

@@ -1,7 +1,7 @@
 """User and password (Pulsar AuthenticationProviderBasic), checked against an .htpasswd text.
 
-A line is `user:hash`; the hash is one that htpasswd or crypt(3) makes: apr1, bcrypt, sha512, sha256, md5, SHA, or the
-traditional two letters of salt.
+A line is `user:hash`; the hash is of a kind that htpasswd or crypt(3) makes: apr1, bcrypt, sha512, sha256, md5, SHA, or
+the traditional two letters of salt.
 
 A check is costly on purpose, so it is never on the event loop and never without a bound. passlib (`libpass`) takes from
 half a millisecond (apr1) to seconds (sha512 of many rounds). At most MOST_WAITING checks wait for the two threads; a
@@ -98,7 +98,7 @@ def matches(password: bytes, stored: str) -> bool:
 
 
 class PasswordChecker:
-    """Checks passwords of the users of one file. Loop only; the hashing runs in threads.
+    """Checks passwords of the users of a file. Loop only; the hashing runs in threads.
 
     users: user name to stored hash, at least one.
     """
@@ -115,8 +115,8 @@ class PasswordChecker:
     async def check(self, user: str, password: bytes) -> None:
         """Return when the password is that user's.
 
-        The time of the answer does not tell whether there is such a user: the password of an unknown one is checked
-        too, against the stored hash of another.
+        The time of the answer does not reveal whether the user exists: the password of an unknown user is checked too,
+        against the stored hash of another user.
 
         Raises: AuthenticationFailedError; with kind BUSY when too many checks are waiting.
         """
@@ -139,8 +139,8 @@ class PasswordChecker:
         self._remember(proof)
 
     def _other(self, user: str) -> str:
-        """The hash an unknown user's password is checked against: always the same one for the same name, as the time a
-        check takes depends on the hash.
+        """The hash against which the password of an unknown user is checked. The same name always gives the same hash,
+        because the time of a check depends on the hash.
         """
         number = int.from_bytes(hmac.digest(self._key, user.encode(), hashlib.sha256)[:8], "big")
         return self._stored[number % len(self._stored)]

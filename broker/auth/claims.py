@@ -1,7 +1,7 @@
 """The claims of a JSON web token, read as strictly and as loosely as by Apache Pulsar 4.2's library (jjwt 0.13).
 
 Header and body are JSON objects in UTF-8 in which no name stands twice; bytes behind the object are ignored. Registered
-claims must be what they are for: texts, and moments given as seconds, as digits in a text or as an ISO date.
+claims must have their types: texts, and moments as seconds, as digits in a text or as an ISO date.
 """
 
 import json

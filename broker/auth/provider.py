@@ -8,7 +8,8 @@ PeerCertificate = Mapping[str, Any]  # as ssl.SSLObject.getpeercert() gives it; 
 
 
 class AuthenticationFailedError(Exception):
-    """The credentials prove nothing. The text is for the log; clients are not told which part was wrong.
+    """The credentials do not prove a role. The text goes to the log; the answer to the client does not name the wrong
+    part.
 
     kind: a word for the metrics: INVALID, EXPIRED, NO_PROVIDER or BUSY.
     """

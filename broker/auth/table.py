@@ -5,8 +5,8 @@ without one (`admin/routes.py`). `check_complete` is called before the broker li
 the start.
 
     resource    denied over HTTP is
-    NOTHING     -      open to every client; but for probes it must prove its role, or be the anonymous one, where
-    authentication is on
+    NOTHING     -      open to every client; except for probes the client must prove its role, or have the anonymous
+    role, where authentication is on
     CLUSTER     401    clusters, brokers, the list of tenants: super users
     TENANT      401    a tenant: its administrators (super users always)
     NAMESPACE   403    a namespace, its policies and its list of topics: tenant administrators, grants where the

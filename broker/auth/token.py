@@ -1,10 +1,10 @@
 """JSON web tokens (Pulsar AuthenticationProviderToken): signature, expiry and role.
 
 One key is used, the secret one (HS256/384/512) before the public one (RS*, PS*, ES*). The signature is checked with
-the algorithm of the key only, so a token cannot choose a weaker one; unsigned tokens are refused; an HMAC key must
-be as long as its digest. `exp` and `nbf` are honoured, the other registered claims must be well formed (see `claims`).
-The role claim must be a text that is not blank; with a `tokenAuthClaim` of its own also a list, whose first element
-counts.
+the algorithm of the key only, so a token cannot choose a weaker algorithm; unsigned tokens are refused; an HMAC key
+must be as long as its digest. `exp` and `nbf` are honoured, the other registered claims must be well formed (see
+`claims`). The role claim must be a text that is not blank; with a `tokenAuthClaim` of its own also a list, whose first
+element counts.
 """
 
 import time

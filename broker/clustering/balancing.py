@@ -1,7 +1,7 @@
 """The leader's balancing of load: overloaded brokers give up bundles, large bundles are split.
 
-Both are calls to the owners, which do it in order. The leader alone acts; a second one for a moment would move or split
-a bundle twice, which costs a reconnection and nothing else.
+Both are calls to the owners, which do it in order. Only the leader acts; two leaders for a moment would move or split a
+bundle twice, which costs a reconnection.
 """
 
 from __future__ import annotations

@@ -115,7 +115,9 @@ class Following:
             self._topic_watches[namespace] = self._metadata.watch_children(path, changed)
 
     async def _topics_changed(self, namespace: str, children: list[str]) -> None:
-        """A topic of the report before that this one lacks is gone; a topic made here just now is in a later report."""
+        """A topic that the previous report names and this report lacks is gone; a topic made here just now is in a
+        later report.
+        """
         async with self._reports:
             names, before = frozenset(children), self._children.get(namespace)
             self._children[namespace] = names

@@ -1,8 +1,8 @@
-"""Ends this broker when it stands still until its session is about to end: suspended, or in a call that never returns.
+"""Ends this broker when it stands still (suspended, or in a call that never returns) until its session is about to end.
 
-Its topics belong to others soon, and it would give up its clients as soon as it went on. Until then they would wait:
-a connection to a process that stands still is open, and clients find out by a keep-alive of 30 s and more. A guard's
-process sees to it that the connections are closed, in the one way that works from outside.
+Other brokers soon own its topics, but its clients would wait: the connections of a suspended process stay open, and
+clients detect that only by a keep-alive of 30 s and more. The process of the guard ends the broker, which is the only
+way to close its connections from outside.
 """
 
 from __future__ import annotations

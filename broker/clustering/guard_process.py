@@ -1,10 +1,11 @@
-"""The process of the guard: ends a broker that stands still. With the standard library alone, to be small and quick.
+"""The process of the guard: ends a broker that stands still. Uses only the standard library, so that it is small and
+starts quickly.
 
     python -S -E guard_process.py BROKER_PID TICK_SECONDS TICKS
 
-The broker writes to its standard input while its event loop turns. When nothing came for so many ticks, one after the
-other, the broker is killed; when the broker ends, the guard does. Ticks are waits of this process: a time in which both
-were suspended, with their machine or their shell, counts as one.
+The broker writes to its standard input while its event loop turns. After so many consecutive ticks without input the
+guard kills the broker; when the broker ends, the guard ends. A tick is a wait of this process: a time in which both
+processes were suspended, with their machine or their shell, counts as a single tick.
 """
 
 import os

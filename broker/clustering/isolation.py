@@ -1,11 +1,11 @@
 """Which brokers may serve a namespace: Apache Pulsar's namespace isolation policies. Pure.
 
-    a policy names the namespace     its primary brokers; its secondary ones as well while fewer than min_limit of the
-                                     primary ones are there and below usage_threshold percent of every resource
+    a policy names the namespace     its primary brokers; its secondary brokers as well while fewer than min_limit of
+                                     the primary brokers are there and below usage_threshold percent of every resource
     no policy names it               the brokers that are primary in no policy
 
 Patterns are regular expressions that match whole: of a namespace's name, of a broker's host or of its id (host:port).
-Of several policies that name a namespace the first one counts.
+Of several policies that name a namespace the first policy counts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _matches(patterns: object, text: str) -> bool:
             if isinstance(pattern, str) and compiled(pattern).fullmatch(text.encode()):
                 return True
         except re2.error:
-            continue  # one that cannot be read names nothing
+            continue  # an unreadable pattern matches no name
     return False
 
 

@@ -221,7 +221,7 @@ class ClusterMember:
                     self._broker.topics.context.taken_over(topic.name)
                 return
 
-    # --- what policies of topics need ------------------------------------------------------------------------------
+    # --- for policies of topics ------------------------------------------------------------------------------------
 
     def events_exist(self, namespace: str) -> bool:
         """See ``EventTopics``."""
@@ -242,7 +242,7 @@ class ClusterMember:
     def _topic_changed(self, topic: TopicName) -> None:
         self._broker.namespaces.topic_changed(topic)
 
-    # --- what ownership asks for -----------------------------------------------------------------------------------
+    # --- for ownership ---------------------------------------------------------------------------------------------
 
     def default_bundles(self, namespace: str) -> BundlesData | None:
         policies = self._broker.namespaces.policies(namespace)

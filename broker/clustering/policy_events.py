@@ -119,7 +119,7 @@ class EventPolicies(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is set, neither what this broker knows nor anything else."""
+        """Whether no policy is set, known to this broker or not."""
         values = (value for name, value in self.members.items() if name != "isGlobal")
         return not self.has_emptied_types and all(value in (None, {}, []) for value in values)
 

@@ -227,7 +227,7 @@ class PolicyLog:
         return queue
 
     async def _read(self, queue: _Queue) -> None:
-        """Apply what comes, until a reader ends. Raises ClientError."""
+        """Apply arriving events, until a reader ends. Raises ClientError."""
         ends = {}
         for part in self._parts:
             assert part.readers is not None, "attached"

@@ -24,7 +24,7 @@ __all__ = ["write_events"]
 async def write_events(
     peers: PeerClient, events: TopicName, topic: TopicName, changed: Sequence[tuple[bool, EventPolicies]], cluster: str
 ) -> None:
-    """Store what changed of the policies of `topic` in the topic `events`, which is made when it is not there.
+    """Store the changes of the policies of `topic` in the topic `events`, which is created when it does not exist.
 
     Durable on return. Raises ServiceNotReadyError; some of the events may be stored then.
     """

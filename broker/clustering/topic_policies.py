@@ -1,8 +1,8 @@
 """Policies of topics in a cluster, kept as Apache Pulsar 4.2 keeps them: events in a topic of each namespace.
 
-A namespace's events are read when this broker first needs them (before it loads a topic of the namespace, and for a
-request about the policies of one), and followed from then on. A namespace without the topic ``__change_events`` has
-no policies of topics; the topic is made by the first one that is set.
+The broker reads a namespace's events when it first needs them (before it loads a topic of the namespace, and for a
+request about the policies of a topic), and follows them from then on. A namespace without the topic ``__change_events``
+has no policies of topics; the first policy that is set creates the topic.
 
 Brokers do not coordinate changes: as among brokers of Apache Pulsar, the last event of a topic counts whole. A change
 is based on everything that was stored when it began.

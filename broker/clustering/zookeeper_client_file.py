@@ -51,8 +51,8 @@ class ZooKeeperSecurity:
 
 
 def read_security(path: str, login_path: str = "") -> ZooKeeperSecurity:
-    """Of the file, and the login of the other one (jaasLoginConfigPath); of none for empty paths. Raises ValueError,
-    which names the key and the remedy.
+    """The security of the file at `path` and the login of the file at `login_path` (jaasLoginConfigPath); empty paths
+    give no security and no login. Raises ValueError with the key and the remedy.
     """
     if not path:
         return ZooKeeperSecurity(login=read_section(login_path, _CLIENT) if login_path else None)

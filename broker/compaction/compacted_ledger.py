@@ -103,7 +103,7 @@ class CompactedLedgerWriter:
         return await self._writer.close()
 
     async def abandon(self) -> None:
-        """Stop without writing what is left."""
+        """Stop without writing the remaining entries."""
         await self._writer.close()
 
     async def _push(self, allowed_bytes: int) -> None:
@@ -168,7 +168,7 @@ class CompactedLedger:
         return low
 
     async def read(self, first: int, max_entries: int, max_bytes: int) -> tuple[list[Span], int]:
-        """Entries from entry id `first` on as they were in the log (at least one), and the entry id after them.
+        """Entries from entry id `first` on as they were in the log (at least one entry), and the entry id after them.
 
         Raises NoSuchLedgerError once the ledger was replaced and deleted, CorruptEntryError, StorageError.
         """

@@ -4,8 +4,8 @@ Stands in for the cursor in a dispatcher (`dispatchers.ports.Reader`). The curso
 their original positions, so acknowledgements, mark-delete and seek need no translation. Where entries exist in the
 compacted ledger only, `EarlierPart` keeps the books.
 
-A compaction may end at any time: the next read finds the new horizon and ledger. A read that was in the old ledger when
-that was deleted is repeated in the new one.
+A compaction may end at any time: the next read finds the new horizon and ledger. A read of the old ledger that meets
+its deletion is repeated in the new ledger.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _ONE_PLACE = int(EntryFlag.MARKER | EntryFlag.UNREADABLE)
 
 
 class CompactionError(StorageError):
-    """The log changed under the compaction; the next one will do."""
+    """The log changed during the compaction; the next compaction succeeds."""
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Compactor:
         self._turn = 0
 
     async def find_survivors(self) -> None:
-        """Phase one. Raises StorageError, OSError."""
+        """Phase 1. Raises StorageError, OSError."""
         findings = self._findings
         async with aclosing(self._scan(first_time=True)) as scan:
             async for ledger_id, slab, start, end in scan:
@@ -96,7 +96,7 @@ class Compactor:
         await aside(findings.table.weight_bytes, findings.settle)
 
     async def write_survivors(self, writer: CompactedLedgerWriter) -> None:
-        """Phase two. Raises CompactionError when it misses an entry of phase one, StorageError."""
+        """Phase 2. Raises CompactionError when an entry of phase 1 is missing, StorageError."""
         numbers: dict[int, int] = {}
         async with aclosing(self._scan(first_time=False)) as scan:
             async for ledger_id, slab, start, end in scan:

@@ -1,8 +1,9 @@
 """The part of a compacted topic whose ledgers the log has dropped: the acknowledgements of a subscription in this part.
 
 A cursor keeps its books on entries that exist. The earlier part exists in the compacted ledger only, so it is kept
-apart: everything before `done` is acknowledged, which is stored with the cursor's position; what is acknowledged out of
-order behind it is remembered until the subscription is unloaded (then it comes again, as after any crash).
+apart: everything before `done` is acknowledged, which is stored with the cursor's position; acknowledgements out of
+order behind it are remembered until the subscription is unloaded (then the broker delivers these messages again, as
+after a crash).
 
 The part ends when all of it was read and acknowledged, or when an entry behind it is acknowledged cumulatively.
 """

@@ -2,7 +2,7 @@
 
 Rules (recorded from Apache Pulsar 4.2.4 where it has an answer):
 
-- a message without a key is dropped, so is one whose value is empty: it deletes its key (a tombstone);
+- a message without a key is dropped; so is a message with an empty value, which deletes its key (a tombstone);
 - entries that no consumer ever gets (markers, unreadable metadata) are dropped;
 - an unreadable entry (an encrypted batch, a batch that does not parse) is kept whole: its keys are unknown, so
   dropping it could lose a value. Apache Pulsar drops or fails there;

@@ -58,7 +58,7 @@ class KeyTable:
         return self.spilled_bytes + _RECORD.size * len(self._newest)
 
     def spill(self) -> None:
-        """Move what is in memory to the file. Raises OSError."""
+        """Move the keys in memory to the file. Raises OSError."""
         import tempfile  # noqa: PLC0415 - with a good deal behind it, not at the start
 
         parts: list[list[bytes]] = [[] for _ in range(_PARTS)]

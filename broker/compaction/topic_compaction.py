@@ -4,8 +4,8 @@ Order of writes, so that a crash at any point leaves a complete state (docs/feat
 
 1. cursor `__compaction` exists and protects uncompacted ledgers from trimming;
 2. the new compacted ledger is created; its id is noted as started;
-3. it is complete, sealed, durable;
-4. one write of the cursor's position names it and its horizon, and the old one as replaced;
+3. the new ledger is complete, sealed, durable;
+4. a single write of the cursor's position names the new ledger, its horizon, and the old ledger as replaced;
 5. only now mark-delete moves to the horizon, so trimming may begin; the old compacted ledger is deleted.
 
 Opening the topic deletes remains of a crash (a started or a replaced ledger).
@@ -94,9 +94,9 @@ class TopicCompaction:
         self._closed = False
 
     async def open(self, *, keeps_all: bool = False) -> None:
-        """Find the compacted topic and clear away what an interrupted compaction left. Raises StorageError.
+        """Find the compacted topic and delete the remains of an interrupted compaction. Raises StorageError.
 
-        keeps_all: from now on nothing is dropped before it was compacted, also of a topic that never was.
+        keeps_all: from now on no entry is dropped before its compaction, also of a topic that was never compacted.
         """
         cursor = self._log.cursors.get(COMPACTION_CURSOR)
         if cursor is None and keeps_all:
@@ -115,7 +115,7 @@ class TopicCompaction:
                 cursor.ack_cumulative(record.horizon)
         await self._clear_away(cursor)
 
-    # --- what there is -------------------------------------------------------------------------------------------
+    # --- the compacted topic -------------------------------------------------------------------------------------
 
     def current(self) -> CompactedTopic | None:
         return self._current
@@ -205,7 +205,7 @@ class TopicCompaction:
             await asyncio.wait([task])
 
     async def delete(self) -> None:
-        """Delete what belongs to the compaction, before the log itself is deleted."""
+        """Delete the ledgers of the compaction, before the log itself is deleted."""
         await self.close()
         record = self._record
         self._current = None

@@ -2,5 +2,5 @@
 error pages of Jetty, the leniency of Jackson, figures of absent features; and the tables of refusals in its words.
 Clients and tools have come to count on these.
 
-A reader of the broker can pass this package by; nothing here decides what the broker does with messages.
+A reader of the broker can skip this package; it has no influence on the handling of messages.
 """

@@ -1,10 +1,10 @@
 """JSON bodies read as leniently as Apache Pulsar reads them (Jackson's defaults, unknown properties ignored).
 
     wanted          also taken
-    integer         a fraction (cut off), a text that is one
+    integer         a fraction (cut off), an integer in a text
     truth value     a number (0 is false), "true" and "false"
     text            numbers and truth values as they are written
-    fraction        a text that is one
+    fraction        a fraction in a text
     one of a set    any other text becomes null
     object          null for a member that cannot be null becomes its default
 
@@ -59,7 +59,7 @@ def _fit(value: Any, wanted: inspect.Type) -> Any:
 
 
 def _fit_one_of(value: Any, wanted: inspect.UnionType) -> Any:
-    """The member of the union that fits the JSON: objects where there is one for them."""
+    """The member of the union that fits the JSON; a JSON object fits an object type when the union has any."""
     if value is None and wanted.includes_none:
         return None
     members = [each for each in wanted.types if not isinstance(each, inspect.NoneType)]

@@ -11,8 +11,8 @@ _SMALLEST_TABLE = 16
 
 
 def java_order(keys: Iterable[str], *, concurrent: bool = False) -> list[str]:
-    """The keys as a Java HashMap is walked to which they were added as given, or a ConcurrentHashMap: the one doubles
-    with the key beyond three quarters, the other with the one before.
+    """The keys in the iteration order of a Java HashMap, or ConcurrentHashMap, to which they were added in the given
+    order. A HashMap doubles with the first key beyond three quarters of its size, a ConcurrentHashMap a key earlier.
     """
     given = list(dict.fromkeys(keys))
     slots, early = _SMALLEST_TABLE, int(concurrent)

@@ -34,13 +34,13 @@ def is_json(kind: str) -> bool:
 
 
 def accepts_json(header: str) -> bool:
-    """Whether an Accept header takes application/json. One that cannot be read takes nothing."""
+    """Whether an Accept header takes application/json. An unreadable header takes no type."""
     wanted = [part.partition(";")[0].strip().lower() for part in header.split(",") if part.strip()]
     return not wanted or any(kind in ("*/*", "application/*", "application/json") for kind in wanted)
 
 
 def plain_path(path: str) -> str:
-    """Without matrix parameters and slashes at the end; raises 400 for a NUL, which names nothing."""
+    """Without matrix parameters and slashes at the end; raises 400 for a path with a NUL."""
     if "%00" in path or _BAD_ESCAPE.search(path):
         raise RestError(400, "the path holds a NUL or a % that begins no byte")
     return _MATRIX.sub("", path).rstrip("/") or "/"
@@ -61,10 +61,11 @@ def page(status: int, method: str, headers: dict[str, str] | None = None) -> Res
 
 
 class CorkedTransport:
-    """Puts what is written in one turn of the loop on the wire at once; all but writing and closing is the transport's.
+    """Sends all bytes written in a turn of the loop at once; other methods are those of the transport.
 
-    Node's client counts on it: a request of its whose body was not announced gets two answers, the second about that
-    body. Found in one piece it gives the connection up; found later it has put the next request on it.
+    Node's client relies on this: its request with an unannounced body gets two answers, the second about the body.
+    When both arrive in one piece the client gives the connection up; when the second arrives later, the client has
+    already sent its next request on the connection.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -81,7 +82,7 @@ class CorkedTransport:
         self._waiting.append(data)
 
     def flush(self) -> None:
-        """Send what waits; nothing when the connection is gone."""
+        """Send the waiting bytes; no-op when the connection is gone."""
         waiting, self._waiting = self._waiting, []
         if waiting and not self._transport.is_closing():
             self._transport.write(b"".join(waiting))

@@ -43,7 +43,7 @@ KNOWS_END_OF_TOPIC_VERSION = 9
 KNOWS_CLOSE_CONSUMER_VERSION = 5
 _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
 _encodings = Encodings()
-"""Shared by all consumers of this process, so that one bound holds for all."""
+"""All consumers of this process share the encodings and their bound."""
 
 
 class Outbox(Protocol):
@@ -109,7 +109,7 @@ class ServingSubscription(Protocol):
         ...
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
-        """ACK: holds at once. Returns what to wait for before ACK_RESPONSE; None: nothing."""
+        """ACK: takes effect at once. Returns an awaitable that ends before ACK_RESPONSE is due; None: no wait."""
         ...
 
     def on_redeliver(
@@ -185,7 +185,9 @@ class ConsumerSpec:
 
 
 class Consumer:
-    """A connected consumer. Its subscription decides what it gets; `Permits` and `PendingAcks` keep the books."""
+    """A connected consumer. Its subscription decides which messages it gets; `Permits` and `PendingAcks` keep the
+    books.
+    """
 
     subscription: ServingSubscription  # set when it was admitted
 
@@ -247,7 +249,7 @@ class Consumer:
         if self._mode == _KEEP_PREFIX:
             self._mode = _STRIP_PREFIX
 
-    # --- what it is sent -----------------------------------------------------------------------------------------
+    # --- sent messages -------------------------------------------------------------------------------------------
 
     @property
     def _told_epoch(self) -> int:
@@ -353,7 +355,7 @@ class Consumer:
         return int(self.average_messages_per_entry + 0.5)
 
     def flush(self, now_ms: int) -> None:
-        """Write what was queued in this turn."""
+        """Write the frames queued in this turn."""
         if not self._queued:
             return
         if self._entries_sent:

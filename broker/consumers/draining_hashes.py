@@ -53,7 +53,7 @@ class DrainingHashes(Generic[C]):
         entry.held = held
 
     def blocks(self, key_hash: int, consumer: C) -> bool:
-        """Whether an entry of the hash must not go to ``consumer`` now; one that came back to its consumer is free."""
+        """Whether an entry of the hash must not go to ``consumer`` now. A hash back at its own consumer is free."""
         entry = self._entries.get(key_hash)
         if entry is None:
             return False
@@ -81,7 +81,7 @@ class DrainingHashes(Generic[C]):
         return True
 
     def consumer_left(self, consumer: C) -> bool:
-        """All its hashes are free (what it held waits in the replay queue). Returns whether there were any."""
+        """Free all hashes of the consumer (its entries wait in the replay queue). Returns whether it had any."""
         mine = [key_hash for key_hash, entry in self._entries.items() if entry.consumer is consumer]
         for key_hash in mine:
             del self._entries[key_hash]

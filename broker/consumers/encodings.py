@@ -1,11 +1,11 @@
-"""MESSAGE frames that were made for one consumer and fit another: fan-out encodes a span once.
+"""MESSAGE frames made for a consumer that fit other consumers too: fan-out encodes a span once.
 
 Consumers of several subscriptions of a topic are mostly given the same spans within one turn, and their frames are
 mostly equal beside the entries: clients number their consumers from 0 in each connection. So the last few large spans
 are kept as they were sent, and a consumer whose frames would be equal is sent the same bytes. They wait in the output
 of all these connections as one object, too.
 
-Frames are kept from the third consumer on. Frames that are released at once leave their memory to the next ones; kept
+Frames are kept from the third consumer on. Frames that are released at once leave their memory to the next frames; kept
 frames take fresh pages for each span, which costs more than one or two encodings.
 """
 
@@ -26,7 +26,7 @@ MOST_BYTES = 8 << 20
 """Of frames and slabs that are kept, beside one pair that is larger."""
 
 KEPT_FROM = 3
-"""Consumers that were given equal frames, the one at hand included."""
+"""Consumers that were given equal frames, the present consumer included."""
 MOST_COUNTED = 256
 """Spans whose consumers are counted, oldest out first."""
 
@@ -40,10 +40,11 @@ class Encodings:
         self._most_bytes = most_bytes
         self._held_bytes = 0
         self._frames: dict[_Key, tuple[Slab, bytes]] = {}
-        """With the slab: as long as it is held, no other one has its identity."""
+        """With the slab: while it is held, no other slab has its identity."""
         self._made: dict[_Key, int] = {}
         """How often frames were made without being kept. A slab of the same identity may add to the count of an earlier
-        one: its frames are kept too soon, no more."""
+        slab, whose only effect is that its frames are kept too soon.
+        """
 
     def frames(self, consumer_id: int, slab: Slab, i: int, j: int, partition: int, mode: int, epoch: int) -> bytes:
         """As ``speed.encode_messages`` gives them for entries that were never delivered before."""

@@ -1,7 +1,7 @@
 """Entries a consumer holds: sent to it and not yet acknowledged (Shared and Key_Shared only).
 
-Kept compactly, per ledger: a bitmap of the entries of one message without a key hash (the usual ones; a run of them is
-one call), and a dict ``entry id -> unacked messages << 17 | key hash`` for batches and for Key_Shared.
+Kept compactly, per ledger: a bitmap of the entries of one message without a key hash (the usual entries; a run of them
+costs a single call), and a dict ``entry id -> unacked messages << 17 | key hash`` for batches and for Key_Shared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HeldOfLedger(NamedTuple):
     ledger_id: int
     entry_ids: BitMap
     key_hashes: dict[int, int]
-    """By entry, in order, of those that have one."""
+    """Key hashes by entry, in order, of the entries with a hash."""
     messages: int
     """Unacked messages of all of them."""
 
@@ -165,7 +165,9 @@ class PendingAcks:
         return found.unacked - unacked
 
     def by_hash(self) -> Counter[int]:
-        """How many entries are held of each key hash, 0 for those without one; in order of position of the first."""
+        """How many entries of each key hash the consumer holds, hash 0 for entries without a key; in order of their
+        first position.
+        """
         found: Counter[int] = Counter()
         for ledger_id in sorted(self._ledgers):
             ledger = self._ledgers[ledger_id]

@@ -1,8 +1,8 @@
 """Unacknowledged messages of all Shared and Key_Shared subscriptions of a broker (maxUnackedMessagesPerBroker).
 
-At the limit every subscription that holds more than its share stops, and so does one that comes to hold more while the
-broker is over it. A stopped subscription goes on when half of its share is left, all of them when half of the limit is
-(Apache Pulsar 4.2, which looks at the limit every 30 s; here it holds at once).
+At the limit every subscription that holds more than its share stops, and so does a subscription that exceeds its share
+while the broker is over the limit. A stopped subscription goes on when half of its share is left, all of them when half
+of the limit is (Apache Pulsar 4.2, which looks at the limit every 30 s; here it holds at once).
 """
 
 from __future__ import annotations

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 def active_order(consumers: Sequence[tuple[int, str]]) -> list[int]:
-    """Indices of ``(priority level, name)`` in the order of the choice: priority, name; equal ones as they came."""
+    """Indices of ``(priority level, name)`` in the order of the choice: priority, name, order of arrival."""
     return sorted(range(len(consumers)), key=lambda i: consumers[i])
 
 
 def choose_active(
     consumers: Sequence[tuple[int, str]], partition: int, topic_name: str, *, consistent_hashing: bool = False
 ) -> int:
-    """Index of the active one of ``(priority level, name)``; there is at least one.
+    """Index of the active consumer among ``(priority level, name)``; at least one is given.
 
-    Of those with the best (lowest) priority level: by partition number, so that a partitioned topic spreads over its
-    consumers; by the ring of their names for other topics or when the setting
-    activeConsumerFailoverConsistentHashing asks for it.
+    Among the consumers with the best (lowest) priority level: by partition number, so that a partitioned topic spreads
+    over its consumers; by the ring of their names for other topics, or with
+    activeConsumerFailoverConsistentHashing.
     """
     order = active_order(consumers)
     best = consumers[order[0]][0]

@@ -2,11 +2,11 @@
 
 Dispatch of a read with chunks, as in Apache Pulsar 4.2.4: its entries go in turns to consumers that can take messages,
 each turn until the consumer's permits are used up. The first chunk of a message goes to the consumer in turn, the other
-chunks to the same consumer; while this consumer has no permits, these chunks and all later ones wait.
+chunks to the same consumer; while this consumer has no permits, these chunks and all later chunks wait.
 
-Where this differs: entries behind waiting chunks are still read for the other consumers. And a chunk whose message is
-not known (its first chunk is gone, or so many messages are unfinished that it was forgotten) goes to whose turn it is,
-where the client discards it; there it waits for ever.
+Differences from Apache Pulsar: entries behind waiting chunks are still read for the other consumers. A chunk of an
+unknown message (its first chunk is gone, or was forgotten because too many messages are unfinished) goes to the
+consumer in turn, whose client discards it; in Apache Pulsar it waits for ever.
 """
 
 from __future__ import annotations

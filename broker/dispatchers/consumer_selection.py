@@ -1,9 +1,9 @@
 """Round robin over consumers by priority (Shared subscriptions). A pure choice.
 
-A lower priority_level is served first; consumers of a worse level get messages only while no consumer of a better one
-can take any. Within a level it is round robin in the order they joined. The turn is an index into the list of all
-consumers, as in Apache Pulsar 4.2.4: it points behind the last served consumer and does not move when consumers come
-and go.
+A lower priority_level is served first; consumers of a worse level get messages only while no consumer of a better level
+can take messages. Within a level consumers take turns in the order in which they joined. The turn is an index into the
+list of all consumers, as in Apache Pulsar 4.2.4: it points behind the last served consumer and does not move when
+consumers come and go.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A dispatcher of a persistent topic as its subscription sees it; each subscription type is one."""
+"""A dispatcher of a persistent topic as its subscription sees it; each subscription type has its own."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class Dispatcher(Protocol):
-    """Consumers of one subscription, and which of them gets what."""
+    """The consumers of a subscription; assigns entries to them."""
 
     loop: ReadLoop
-    """Reads for it; woken when permits, entries or acks changed."""
+    """Reads for the dispatcher; woken when permits, entries or acknowledgements change."""
 
     @property
     def sub_type(self) -> int: ...
     @property
     def held(self) -> HeldEntries | None:
-        """The books where consumers acknowledge one by one; None where one consumer is served in order."""
+        """The books of individual acknowledgements; None where a single consumer is served in order."""
         ...
 
     @property

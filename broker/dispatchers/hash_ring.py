@@ -1,4 +1,5 @@
-r"""Consistent hashing: the ring of a Key_Shared subscription and the one that picks a Failover topic's active consumer.
+r"""Consistent hashing: the ring of a Key_Shared subscription, and the ring that picks the active consumer of a Failover
+subscription.
 
 Key_Shared (Apache Pulsar 4.2): a consumer has 100 points at ``sticky_hash(name \\0 index \\0 i)``; ``index`` tells
 connected consumers of equal name apart (the smallest free number). The owner of a hash is the consumer of the first

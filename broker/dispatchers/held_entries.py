@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
-_GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than one by one
+_GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than single entries
 
 
 class HeldEntries:
-    """Books of a subscription whose consumers acknowledge one by one.
+    """Books of a subscription whose consumers acknowledge individually.
 
     on_room: called with a consumer that can take more. on_replay: an entry went to the replay queue. on_released:
-    a consumer holds an entry no more; `listens`: whether it has to be called now for each that is acknowledged.
+    a consumer holds an entry no more; `listens`: whether it has to be called now for each acknowledged entry.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class HeldEntries:
     # --- members -------------------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer: Consumer) -> None:
-        """Admit a consumer; the first one begins at the mark-delete position. Raises ConsumerBusyError."""
+        """Admit a consumer; the first consumer begins at the mark-delete position. Raises ConsumerBusyError."""
         limit = self.context.settings.max_consumers
         if 0 < limit <= len(self.members.consumers):
             raise wire_refusals.TOO_MANY_CONSUMERS_OF_SUBSCRIPTION.error()
@@ -92,7 +92,7 @@ class HeldEntries:
         self.loop.wake()
 
     def _forget_due(self) -> None:
-        """The cursor is or will be moved: its reads meet again what the delay view has for us."""
+        """The cursor moves: its reads meet the due entries of the delay view again."""
         if self.context.delay is not None:
             self.context.delay.clear()
 

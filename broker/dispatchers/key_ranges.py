@@ -77,7 +77,7 @@ class KeySelector(Protocol):
 
 
 def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
-    """Adjacent ranges of one owner as one; the input is in order."""
+    """Join adjacent ranges of the same owner; the input is in order."""
     merged: list[Assignment] = []
     for each in assignments:
         if merged and merged[-1].owner is each.owner and merged[-1].end + 1 == each.start:

@@ -125,7 +125,7 @@ class KeySharedDispatcher:
         self._replay_may_help = True
         self.draining.clear()
 
-    # --- what changes --------------------------------------------------------------------------------------------
+    # --- changes -------------------------------------------------------------------------------------------------
 
     def flow(self, _consumer: Consumer) -> None:
         self._replay_may_help = True
@@ -159,7 +159,7 @@ class KeySharedDispatcher:
     def close(self) -> None:
         self.loop.close()
 
-    # --- what cannot be converted now ----------------------------------------------------------------------------
+    # --- entries that cannot be converted now --------------------------------------------------------------------
 
     def park(self, result: Transformed, _read: Read) -> None:
         for parked in result.parked:
@@ -256,7 +256,9 @@ class KeySharedDispatcher:
 
     @property
     def _is_simple(self) -> bool:
-        """Whether only permits and the replay queue decide what the owner of a hash gets, and it gets it as it is."""
+        """Whether only permits and the replay queue decide which entries the owner of a hash gets, and entries go out
+        as they are.
+        """
         return (
             not self.draining
             and not self.held.tracker
@@ -371,13 +373,13 @@ class KeySharedDispatcher:
 
 
 class _Hand:
-    """The entries that one read hands out."""
+    """The entries of a read on their way to consumers."""
 
     __slots__ = ("earlier", "left", "picked", "refused")
 
     def __init__(self, earlier: dict[int, tuple[int, int] | None] | None) -> None:
         self.earlier = earlier
-        """First position in the replay queue by hash, filled on demand; None: nothing waits there, or may wait."""
+        """First position in the replay queue by hash, filled on demand; None: no entry waits there, or may wait."""
         self.left: dict[Consumer, int] = {}
         """Entries each consumer can still take."""
         self.refused: set[int] = set()
@@ -402,7 +404,7 @@ def _is_plain(slab: Slab) -> bool:
 
 
 class _Ranges:
-    """Whether a hash is in one of some ranges."""
+    """Tells whether one of the ranges covers a hash."""
 
     def __init__(self, ranges: list[Assignment]) -> None:
         self._starts = [each.start for each in ranges]
