@@ -46,7 +46,7 @@ class DynamicSettings:
         self._lock = asyncio.Lock()
 
     async def load(self) -> None:
-        """Put in force what was changed before the last stop."""
+        """Put the settings in force that were changed before the last stop."""
         found = await self._metadata.get(_PATH)
         if found is not None:
             self.values = msgspec.json.decode(found[0], type=dict[str, str])
@@ -55,13 +55,13 @@ class DynamicSettings:
             self._apply(key, text)
 
     async def change(self, key: str, text: str) -> None:
-        """Durable and in force on return; the key is one of `names`."""
+        """Change a setting, durable and in force on return. Precondition: the key is in `names`."""
         await self._store(key, text)
         if self._apply(key, text):
             self.on_change()
 
     async def remove(self, key: str) -> None:
-        """Back to the value of the start, durable on return; a key that was not changed is fine."""
+        """Restore the value of the start, durable on return; no-op for a key that was not changed."""
         if key not in self.values:
             return
         await self._store(key, None)

@@ -24,12 +24,12 @@
     │   └── InvalidSchemaError       IncompatibleSchema the definition itself does not parse
     ├── ConsumerAssignError          ConsumerAssignError  key ranges overlap or are missing
     ├── NotAllowedError              NotAllowedError
-    ├── UnsupportedOnTopicError      UnknownError       asked of a kind of topic that has no answer
+    ├── UnsupportedOnTopicError      UnknownError       the kind of topic has no answer to the request
     ├── ProducerFencedError          ProducerFenced
     └── ConnectionFatalError         UnknownError       the request breaks the protocol: no reply, the connection closes
 
-Each class carries its ServerError code (PulsarApi ``enum ServerError``); `RequestTasks.failed` is the one place that
-turns an error into a reply. An exception that is none of these is a bug: the peer learns UnknownError and no details.
+Each class carries its ServerError code (PulsarApi ``enum ServerError``); only `RequestTasks.failed` turns an error into
+a reply. Any other exception is a bug: the peer gets UnknownError without details.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class NotAllowedError(BrokerError):
 
 
 class UnsupportedOnTopicError(BrokerError):
-    """The question makes no sense for this kind of topic (GET_LAST_MESSAGE_ID of a non-persistent one)."""
+    """The request makes no sense for this kind of topic (GET_LAST_MESSAGE_ID of a non-persistent topic)."""
 
 
 class ProducerFencedError(BrokerError):

@@ -1,4 +1,4 @@
-"""How large what a peer attaches to its producers, subscriptions, topics and namespaces may be.
+"""Bounds on the data that a peer attaches to its producers, subscriptions, topics and namespaces.
 
 Apache Pulsar bounds the metadata of consumers alone (`maxConsumerMetadataSize`); all else ends in statistics, records
 and /metrics as large as a frame can carry it. The bounds are far above what applications use.
@@ -24,7 +24,7 @@ MAX_ACK_SET_WORDS: Final = 4096
 """Of one entry: a batch of 262,144 messages."""
 
 MAX_KEY_RANGES: Final = 1000
-"""Hash ranges that one Key_Shared consumer declares: each is kept, sorted among the others, and part of statistics."""
+"""Hash ranges that a Key_Shared consumer may declare: the broker keeps and sorts each, and shows it in statistics."""
 
 
 def most_partitions(setting: int) -> int:

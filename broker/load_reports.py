@@ -48,7 +48,7 @@ class ReportedBroker(Protocol):
 
 
 class LoadReports:
-    """``current`` makes a report; the figures of CPU and network cover the time since the one before."""
+    """``current`` makes a report; the figures of CPU and network cover the time since the previous report."""
 
     def __init__(self, broker: ReportedBroker) -> None:
         self._broker = broker

@@ -23,7 +23,7 @@ def bounded(_logger: object, _method: str, event: MutableMapping[str, Any]) -> M
 
 
 def bounded_traceback(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor behind the one that makes a text of an exception."""
+    """A structlog processor, placed behind the processor that formats exceptions."""
     if "exception" in event:
         event["exception"] = middle_out(str(event["exception"]), MOST_TRACEBACK_CHARS)
     return event

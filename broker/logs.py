@@ -75,8 +75,9 @@ class Repeats:
     """Suppresses repeated lines: on a full disk the broker refuses every reconnecting producer for the same reason
     several times a second.
 
-    A structlog processor: the same event with the same values passes five times in ten seconds. The first that
-    passes after some were left out says how many, as `left_out`. It must come before the time is put in.
+    A structlog processor: the same event with the same values passes five times in ten seconds. The first line that
+    passes after suppressed lines has their number as `left_out`. The processor must precede the processor that adds the
+    time.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -38,7 +38,9 @@ _ROOMS: Final = tuple(
 
 @dataclass(slots=True)
 class LoopFigures:
-    """Since the start. A long turn is made of many callbacks, a slow callback is one."""
+    """Since the start. Figures since the start. A long turn consists of many callbacks; a slow callback is a single
+    callback.
+    """
 
     slow_callbacks: int = 0
     slow_callback_ms: float = 0.0

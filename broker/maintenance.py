@@ -1,4 +1,4 @@
-"""Periodic work: one table of jobs, each with the setting that says how often (0 = never).
+"""Periodic work: a table of jobs, each with the setting of its interval (0 = never).
 
 A running job does not start twice; a failed job is logged and repeated next time. Jobs over many topics give the loop a
 turn after each.

@@ -2,15 +2,15 @@
 
 The account counts memory whose size a peer chooses and that stays longer than one turn of the event loop: the part of a
 frame that has arrived, requests in progress, output that is not read, producers, consumers and topic watchers, HTTP
-bodies and answers. Publishes on their way to the disk have a budget of their own (`network.publish_gate`), as has the
-entry cache.
+bodies and answers. Publishes on their way to the disk and the entry cache have budgets of their own
+(`network.publish_gate`).
 
-    limit                what happens beyond it
+    limit                effect beyond it
     of a connection      its next request waits: its socket is not read
     of an address        the same for the connection that went beyond it
     of the broker        the same; connections go on in the order in which they began to wait
 
-A share is set per kind of thing, never added to, so that a sum cannot drift: `set("frame", 70_000)`. The account is
+A share is set per kind of memory, never incremented, so that a sum cannot drift: `set("frame", 70_000)`. The account is
 used once per socket read or request, never per message. Loop only.
 """
 

@@ -18,7 +18,7 @@ _LONG_ENOUGH: Final = 6  # letters of a key that is the beginning of another
 
 
 def names_secret(key: str) -> bool:
-    """Whether a key of Apache Pulsar that is no setting here holds a secret, not the path of one."""
+    """Whether a key of Apache Pulsar that is no setting here holds a secret, not the path of a secret."""
     return _SECRET.search(key) is not None and _POINTS_TO_SECRET.search(key) is None
 
 

@@ -1,8 +1,8 @@
 """The one table of settings: Apache Pulsar's own key names, units and defaults, as a frozen, typed object.
 
 Every field of `Settings` is a row of `SETTINGS`; `settings_loader` reads values, `settings_docs` writes
-conf/standalone.conf and docs/settings.md. A key is in the table only if it does something here;
-`setting_areas/ignored.py` lists what Apache Pulsar knows beyond that.
+conf/standalone.conf and docs/settings.md. A key is in the table only if it has an effect here;
+`setting_areas/ignored.py` lists the other keys of Apache Pulsar.
 """
 
 from typing import Final

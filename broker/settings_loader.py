@@ -52,8 +52,9 @@ def load_settings(
     """The settings that apply.
 
     Args:   file: key=value lines, or None; overrides: "key=value" texts of the command line;
-            defaults: key -> text, where a command begins otherwise than the table;
-            warn: gets a sentence for all keys without effect here, and one for each secret that other users can see.
+            defaults: key -> text, where the defaults of a command differ from the table;
+            warn: is called with a sentence for all keys without effect here, and for each secret that other users can
+            see.
     Raises: SettingsError with every problem found; OSError if the file cannot be read.
     """
     first = [Given(key, text, "default of the command") for key, text in (defaults or {}).items()]
@@ -126,7 +127,7 @@ def _judge_unprefixed(environment: Mapping[str, str], warn: Callable[[str], None
 
 
 def _warn_of_repeats(given: list[Given], warn: Callable[[str], None]) -> None:
-    """A file in which a key has two values: the last one counts, as in Apache Pulsar."""
+    """Warn of a key with two values in a file: the last value counts, as in Apache Pulsar."""
     seen: dict[str, Given] = {}
     for item in given:
         before = seen.get(item.key)

@@ -1,8 +1,8 @@
 """The steps of a stop, each with a bound: a stop ends in spite of steps that hang, fail or refuse cancellation.
 
 All steps share one time (brokerShutdownTimeoutMs); a step that begins late has LEAST_S all the same, because a clean
-restart depends on the last step, the store. A step that is not done in its time is cancelled and left behind, one that
-fails is logged, and the next begins. Nothing acknowledged depends on a step: receipts were durable when they were sent.
+restart depends on the last step, the store. A step that exceeds its time is cancelled and left behind, a failed step is
+logged, and the next step begins. Nothing acknowledged depends on a step: receipts were durable when they were sent.
 """
 
 from __future__ import annotations

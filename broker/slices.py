@@ -32,7 +32,7 @@ async def sliced(items: Sequence[T], size: int = SLICE_ITEMS) -> AsyncIterator[S
 
 
 async def sorted_in_slices(texts: Sequence[str]) -> list[str]:
-    """The texts in order: slices are sorted one by one, so that the last turn only merges runs."""
+    """The texts in order. Each turn of the loop sorts a slice, so that the last turn only merges runs."""
     runs: list[str] = []
     async for part in sliced(texts, _SORTED_AT_A_TIME):
         runs += sorted(part)

@@ -14,8 +14,8 @@ _GIVE_WAY_S: Final = 0.0001
 
 
 async def import_later(name: str) -> Any:
-    """Import beside the loop what a first client does not need. It is served meanwhile: the importing thread gives way
-    to the loop at once, not after the 5 ms a thread may run by default.
+    """Import a module that a first client does not need, beside the loop. The broker serves clients meanwhile: the
+    importing thread gives way to the loop at once, not after the default of 5 ms.
     """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(_GIVE_WAY_S)

@@ -1,4 +1,4 @@
-"""The one door for background work: every task is held, its failure logged, and it ends when its owner closes."""
+"""The only door for background work: it holds every task, logs its failure, and ends it when its owner closes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _ended(task: asyncio.Task[Any]) -> None:
 
 
 class TaskSet:
-    """Tasks of one owner. `spawn` starts one, `close` cancels and awaits what is left."""
+    """The tasks of an owner. `spawn` starts a task, `close` cancels and awaits the remaining tasks."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[Any], None] = {}  # cancelled in the order of their start
@@ -69,7 +69,7 @@ class TaskSet:
             await self.close()
 
     async def close(self) -> None:
-        """Cancel what still runs and wait until it has ended; safe to call twice."""
+        """Cancel the running tasks and wait for their end; safe to call twice."""
         current = asyncio.current_task()
         tasks = [t for t in self._tasks if t is not current]
         for task in tasks:

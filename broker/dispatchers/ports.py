@@ -36,7 +36,7 @@ class Reader(Protocol):
         ...
 
     def rewind(self) -> None:
-        """Read next what follows the mark-delete position."""
+        """Continue reading behind the mark-delete position."""
         ...
 
 
@@ -120,11 +120,11 @@ class Transformed:
 
 
 class EntryTransformer(Protocol):
-    """Converts what was read, before it is planned and sent."""
+    """Converts the entries of a read, before they are planned and sent."""
 
     @property
     def flags(self) -> int:
-        """Entries with none of these `EntryFlag`s are nothing to it; 0: it wants to see all."""
+        """It receives only entries with one of these `EntryFlag`s; 0: it receives all entries."""
         ...
 
     def __call__(

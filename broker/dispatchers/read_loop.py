@@ -1,14 +1,14 @@
-"""The read loop all dispatchers of persistent topics share.
+"""The read loop of every dispatcher of a persistent topic.
 
 One read is under way at a time. `wake` asks for a turn in the next round of the event loop, however often it is called;
-a turn reads and sends while there are permits, at most TURN_BYTES, then lets others run. Reads that the cache answers
-are done within the turn; a cold read goes on in a task, and its result is dropped when the cursor was rewound
+a turn reads and sends while there are permits, at most TURN_BYTES, then gives way to other work. Reads that the cache
+answers are done within the turn; a cold read runs in a task, and its result is dropped when the cursor was rewound
 meanwhile.
 
-    turn:  next_read() -> what to read, None to stop       (the dispatcher decides)
+    turn:  next_read() -> the next read, None to stop       (the dispatcher decides)
            reader.read / read_positions                     (cached: at once; cold: later)
            dispatch(spans, read) -> bytes queued            (the dispatcher assigns entries to consumers)
-           flush of every consumer that was sent something  (one write per consumer and turn)
+           flush of every consumer with queued entries      (one write per consumer and turn)
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Serving(Protocol):
         ...
 
     def dispatch(self, spans: list[Span], read: Read) -> int:
-        """Queue what was read for consumers; returns the bytes queued."""
+        """Queue the entries of a read for consumers; returns the bytes queued."""
         ...
 
     def receivers(self) -> Iterable[Consumer]:
-        """Consumers that may be sent what is read now."""
+        """Consumers that may get the entries of the next read."""
         ...
 
     def park(self, result: Transformed, read: Read) -> None:
@@ -91,9 +91,9 @@ class ReadLoop:
         self.paused = False
         """Nothing is read while the cursor is being moved (SEEK)."""
         self.generation = 0
-        """Counts the times that what was being read, or is to be tried again, was given up."""
+        """Counts how often the reads under way, and the entries to be tried again, were given up."""
         self.sent_to: dict[Consumer, None] = {}  # in the order of sending: a set has none
-        """Consumers that something was queued for in this turn."""
+        """Consumers with entries queued in this turn."""
         self._serving = serving
         self._order = order
         self._delays = delays
@@ -381,7 +381,9 @@ class ReadLoop:
     # --- for the types ----------------------------------------------------------------------------------------
 
     def sift(self, spans: list[Span], *, delayed: bool) -> Sifted:
-        """Remove entries that are not sent; acknowledge those without a recipient. `delayed`: hold delayed ones."""
+        """Remove entries that are not sent; acknowledge those without a recipient. `delayed`: hold delayed entries
+        back.
+        """
         context = self.context
         sifted = sift(spans, context.delay if delayed else None)
         if sifted.skipped:

@@ -31,7 +31,7 @@ class RedeliveryTracker:
         return count
 
     def increment_all(self, ledger_id: int, entry_ids: BitMap) -> None:
-        """The same for many entries of a ledger, at least one."""
+        """The same for many entries of a ledger, at least one entry."""
         counts = self._ledgers.setdefault(ledger_id, {})
         if counts:
             counts.update([(entry_id, counts.get(entry_id, 0) + 1) for entry_id in entry_ids])

@@ -40,7 +40,7 @@ class Share(NamedTuple, Generic[S]):
 
 
 class Book:
-    """Permits of one consumer as they will be; none of one that cannot be written to now."""
+    """The remaining permits of a consumer during a plan; 0 while its connection is not writable."""
 
     __slots__ = ("permits", "room")
 
@@ -65,8 +65,9 @@ def plan_round_robin(
 ) -> tuple[list[Share[S]], int]:
     """Shares of a read of ``entries`` entries in order, and how many entries are given out.
 
-    ``sizes`` are the messages that each entry still holds (None: one each). Advances the round robin; consumers are not
-    changed. Neighbouring shares of one consumer are one, but for batches: each turn counts in their average.
+    ``sizes`` are the messages that each entry still holds (None: one message each). Advances the round robin; consumers
+    are not changed. Neighbouring shares of a consumer are joined, except for batches, where each turn counts in the
+    average.
     """
     books: dict[S, Book] = {}
 

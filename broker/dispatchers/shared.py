@@ -85,7 +85,7 @@ class SharedDispatcher:
     def can_unsubscribe(self, consumer: Consumer) -> bool:
         return len(self.consumers) == 1 and self.consumers[0] is consumer
 
-    # --- what changes ----------------------------------------------------------------------------------------------
+    # --- changes ---------------------------------------------------------------------------------------------------
 
     def flow(self, _consumer: Consumer) -> None:
         self._chunks_wait = False
@@ -189,7 +189,7 @@ class SharedDispatcher:
         return queued
 
     def _sizes(self, spans: list[Span]) -> list[int] | None:
-        """Messages each entry still holds, None when it is one for all."""
+        """Messages that each entry still holds; None when every entry holds one message."""
         sizes: list[int] = []
         plain = True
         for slab, i, j in spans:

@@ -1,5 +1,5 @@
-"""Selects the entries of a read for sending: markers and unreadable entries are acknowledged and skipped, delayed ones
-are held back. A span that has nothing special goes through untouched.
+"""Selects the entries of a read for sending: markers and unreadable entries are acknowledged and skipped, delayed
+entries are held back. Other spans pass untouched.
 """
 
 from __future__ import annotations

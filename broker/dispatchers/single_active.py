@@ -205,7 +205,7 @@ class SingleActiveDispatcher:
         self._forget_held()
         self.loop.forget_read()
 
-    # --- what cannot be converted now ----------------------------------------------------------------------------
+    # --- entries that cannot be converted now --------------------------------------------------------------------
 
     def _forget_held(self) -> None:
         """Reading starts again at or before the held entries."""
@@ -225,7 +225,7 @@ class SingleActiveDispatcher:
         self._passed.append(position)
 
     def not_again(self, _position: Position) -> None:
-        """The next read finds the entries that wait behind a parked one."""
+        """No-op: the next read finds the entries behind a parked entry."""
 
     def _held_read(self, max_entries: int) -> Read | None:
         """The held spans, once their first entry may be tried again or is acknowledged; None until then."""

@@ -5,8 +5,8 @@ loading          from them to a chain; foreign classes are loaded in worker proc
 worker, frames, worker_process, worker_pool     processes that convert
 candidates       which entries of a slab a converter would take; a slab without any costs a lookup
 topic_converting the books of a topic: breakers, failures, figures; one conversion for all its subscriptions
-transformer      what a subscription's dispatcher calls
-outcomes         of an attempt: converted entries in the form dispatch works with, or why there are none
+transformer      the interface for a subscription's dispatcher
+outcomes         of an attempt: converted entries in the form that dispatch works with, or the reason of a failure
 dead_letters, converter_figures
-service          all of it, owned by the broker
+service          owns these parts; the broker owns the service
 """

@@ -99,7 +99,7 @@ class ConversionPolicy:
 
     failure: FailurePolicy
     holds_order: bool
-    """A parked entry of an ordered subscription holds back what follows it."""
+    """A parked entry of an ordered subscription holds back the entries behind it."""
     dead_letter_attempts: int
 
 

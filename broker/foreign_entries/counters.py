@@ -15,7 +15,7 @@ LATENCY_BOUNDS_S: Final = (0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 @dataclass(slots=True)
 class Latency:
-    """A histogram; `counts` has one more place than there are bounds."""
+    """A histogram; `counts` has a place for each bound, and a last place for greater values."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
     sum_s: float = 0.0

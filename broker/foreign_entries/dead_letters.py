@@ -1,8 +1,9 @@
-"""Dead letters: entries that could not be converted go, readable for every client, to a topic of the subscription.
+"""Dead letters: the broker stores entries that it could not convert in a topic of the subscription, readable for every
+client.
 
-The topic is `<topic>-<subscription>-DLQ`, as clients name theirs. A letter is one plain message: its payload is the
-payload as it was stored, its properties say where it comes from and why it failed. `entry.format` is gone, or the dead
-letter topic would try to convert it too.
+The topic is `<topic>-<subscription>-DLQ`, the name that clients use. A letter is a single plain message: its payload is
+the stored payload, its properties name its origin and the reason of the failure. It has no `entry.format`, or the
+broker would convert the letter too.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class FailureBook:
         return self._failed.get(position)
 
     def add(self, position: Position, failure: ConversionFailure) -> Failed:
-        """One more attempt failed."""
+        """Record a failed attempt; returns the failure with its number of attempts and the time of the next attempt."""
         before = self._failed.pop(position, None)
         attempts = 1 if before is None else before.attempts + 1
         failed = Failed(failure, attempts, self._now_ms() + park_delay_ms(attempts))

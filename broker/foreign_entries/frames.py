@@ -92,7 +92,7 @@ _FAILED = msgspec.json.Decoder(Failed)
 
 
 class FrameError(Exception):
-    """A worker sent what is no answer."""
+    """A worker sent bytes that are no answer."""
 
 
 def encode_answer(answer: Answer) -> list[bytes]:

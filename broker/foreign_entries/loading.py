@@ -1,8 +1,8 @@
 """From the settings to a chain.
 
-Converters that come with the broker are loaded in its own process and in every worker. Foreign ones (dotted paths) are
-never loaded in the broker's process: a worker does that and describes them, and in the broker's chain each has a
-stand-in that accepts all entries of its format. The worker asks the real one.
+Converters that come with the broker are loaded in its own process and in every worker. Foreign converters (dotted
+paths) are never loaded in the broker's process: a worker loads and describes them, and in the broker's chain each has a
+stand-in that accepts all entries of its format. The worker calls the real converter.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def hello(config: ConvertingConfig, path: list[str]) -> Hello:
 
 
 def load(hello: Hello) -> tuple[ConverterChain, Welcome]:
-    """In a worker: the whole chain, or an empty one and the refusal."""
+    """In a worker: the whole chain, or an empty chain and the refusal."""
     try:
         loaded = load_chain(hello.specs, hello.values, limits=hello.limits, optional=hello.optional)
     except ConverterSettingsError as error:
@@ -87,8 +87,8 @@ def describe(loaded: LoadedConverter) -> Described:
 
 
 def load_builtin(config: ConvertingConfig, welcome: Welcome | None) -> tuple[ConverterChain, tuple[str, ...]]:
-    """In the broker: the chain, and the omitted converters. `welcome` is a worker's, needed when there are foreign
-    ones.
+    """In the broker: the chain, and the omitted converters. `welcome` comes from a worker and is needed when there are
+    foreign converters.
 
     Its converters work within `config.inline_limits`.
     Raises: ConvertingSettingsError.

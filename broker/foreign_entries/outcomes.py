@@ -22,11 +22,11 @@ _HEADER = struct.Struct("<IIQQq")
 
 
 class ConvertedSlab(Slab):
-    """Entries `start ..` of `stored`, converted: records at the positions of the stored ones.
+    """Entries `start ..` of `stored`, converted: records at the positions of the stored entries.
 
     Broker entry metadata stays in front of each entry, so consumers that negotiated it see the unchanged index. The
     records go to consumers only, so their checksum field is zero.
-    `bypassed` hears how many of them are sent as stored all the same.
+    `bypassed` is called with the number of entries that are sent as stored all the same.
     """
 
     __slots__ = ("_bypassed", "_start", "_stored")

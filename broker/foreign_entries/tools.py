@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ConvertingTools:
-    """The chain is empty until `use` gives one; `dead_letters` are set before anything is dispatched."""
+    """The chain is empty until `use` sets it; `dead_letters` is set before any dispatch."""
 
     dead_letters: DeadLetters
 

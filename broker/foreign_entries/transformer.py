@@ -1,13 +1,13 @@
 """The transformer of a subscription: its dispatcher calls it with each read (`dispatchers.ports.EntryTransformer`).
 
 A read without foreign entries comes back as it is. Otherwise each entry gets its outcome, in order: at once where that
-takes little time, else in steps, while the event loop serves others. The topic's policy decides the treatment of
+takes little time, else in steps that give way to the event loop. The topic's policy decides the treatment of
 unconvertible entries.
 
     order of the subscription      while a worker is at an entry        an entry that failed, policy park
-    none      (Shared)             waits a little, then comes back      comes back later, others go on
-    by key    (Key_Shared)         waits, unless it failed before       holds back its key, or (pass) nothing
-    total     (Exclusive, ...)     waits                                holds back what follows, or (pass) nothing
+    none      (Shared)             waits a little, then comes back      comes back later, others continue
+    by key    (Key_Shared)         waits, unless it failed before       holds back its key; with pass, no key
+    total     (Exclusive, ...)     waits                                holds back later entries; with pass, none
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class SubscriptionTransformer:
             return held_back(batch.spans, batch.order)
 
     def _advance(self, batch: Batch) -> bool:
-        """Settle entries until all are, one has to be waited for, or others should have a turn; True: all are."""
+        """Settle entries. Ends when all are settled (True), when an entry has to wait, or when the slice of time is
+        over.
+        """
         clock, begin = self._tools.clock, self._books.begin
         end = clock() + SLICE_S
         batch.waits_for = None
@@ -174,7 +176,7 @@ class SubscriptionTransformer:
     # --- outcomes ------------------------------------------------------------------------------------------------
 
     def _settle(self, batch: Batch, item: Item) -> bool:
-        """Decide what becomes of an entry; False when that has to be waited for."""
+        """Settle an entry by its outcome; False when the entry has to wait."""
         outcome = item.outcome
         if isinstance(outcome, Failed):
             return self._failed(batch, item, outcome)

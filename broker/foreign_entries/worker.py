@@ -105,13 +105,13 @@ def _write(sink: BinaryIO, parts: list[bytes]) -> None:
 def go_behind() -> None:
     """Give the broker priority; unsupported or forbidden system calls are skipped.
 
-    Three things, as none is enough by itself:
+    Takes three measures, because no single measure is enough:
 
-    - a niceness, so that a worker gets a small share of a busy processor, but never none (`SCHED_IDLE` may starve it
-      until its conversions take longer than they may);
+    - a niceness, so that a worker gets a small share of a busy processor, but always a share (`SCHED_IDLE` may starve
+      it until its conversions exceed their time limit);
     - `SCHED_BATCH`: a waiting conversion interrupts no other process;
-    - a long time slice (Linux 6.12 and later). There a process keeps the processor until its slice is over, or until
-      one with a shorter slice wakes up. With equal slices a broker woken up waits for the next tick, up to 4 ms,
+    - a long time slice (Linux 6.12 and later). There a process keeps the processor until its slice is over, or until a
+      process with a shorter slice wakes up. With equal slices a broker woken up waits for the next tick, up to 4 ms,
       with any niceness.
 
     The niceness counts among processes of one session (sched_autogroup_enabled): a worker has a process group of its

@@ -1,4 +1,4 @@
-"""Worker processes shared by all topics, fairly: topics take turns, and one has at most a quarter of the workers."""
+"""Worker processes that topics share fairly: topics take turns, and a topic has at most a quarter of the workers."""
 
 from __future__ import annotations
 

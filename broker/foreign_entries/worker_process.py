@@ -173,7 +173,7 @@ class WorkerProcess:
             self._thread.shutdown(wait=False)
 
     async def _in_turn(self, work: Callable[[], int | None]) -> int | None:
-        """`work`, once what the thread is at has ended; not given up when the caller is."""
+        """Run `work` in the thread, behind its current job; a cancelled caller does not cancel `work`."""
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
     def _wait_closed(self) -> int | None:

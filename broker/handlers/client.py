@@ -1,6 +1,6 @@
 """The client's interface for handlers of commands, and their needs of the broker.
 
-Each handler names in addition what it alone needs of the connection, next to its functions.
+A handler declares its further needs of the connection next to its functions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LookupCounters:
 
     @contextlib.contextmanager
     def slot(self, most: int) -> Iterator[None]:
-        """Be one of at most so many requests in progress (maxConcurrentLookupRequest); raises TooManyRequestsError."""
+        """Count a request in progress, of at most `most` (maxConcurrentLookupRequest); raises TooManyRequestsError."""
         if self.in_progress >= most:
             raise wire_refusals.TOO_MANY_LOOKUPS.error()
         self.in_progress += 1

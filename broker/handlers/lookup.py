@@ -114,7 +114,7 @@ async def on_get_topics_of_namespace(conn: LookingClient, command: pb.CommandGet
     """Names of a namespace's topics, filtered by a pattern and left out when the client's hash shows it has them."""
     namespace = _namespace(command.namespace)
     conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
-    async with conn.lists:  # a peer that asks for many lists at once holds one at a time
+    async with conn.lists:  # a peer that requests many lists at once holds one list at a time
         await _answer_topics(conn, command, namespace)
 
 
@@ -144,7 +144,9 @@ async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfName
 
 
 def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> TopicPattern | None:
-    """The client's pattern; None where the client filters itself: without one, or one this broker does not evaluate."""
+    """The client's pattern; None where the client filters itself: it sent no pattern, or this broker does not evaluate
+    its pattern.
+    """
     settings = conn.services.settings
     if (
         not command.HasField("topics_pattern")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 WRITE_LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)
-"""Upper bounds of Apache Pulsar's buckets of write latency; one more is open."""
+"""Upper bounds of Apache Pulsar's buckets of write latency; a last bucket has no bound."""
 ENTRY_SIZES: Final = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1_048_576)
 """... and of its buckets of entry sizes."""
 FINE_MS: Final = tuple(0.05 * 1.2**k for k in range(80))

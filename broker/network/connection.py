@@ -1,14 +1,14 @@
 """One client connection: bytes in, commands to handlers, bytes out, and the life of the socket.
 
-Theory of operation. `buffer_updated` cuts what arrived into items and hands each to its handler in order. SENDs come as
-whole runs and are published in plain calls; every other command is looked up in the protocol's command table and
-handled by the function of that name in `broker.handlers`. A handler that has to wait is a coroutine and becomes a task
-of this connection; all others run here and now. Nothing a peer sends can raise through this file: a broken frame or a
-command out of place closes this connection (as Apache Pulsar does), a failed request is answered with its typed error,
-anything else is logged as a bug and answered with UnknownError without details.
+Theory of operation. `buffer_updated` cuts the received bytes into items and passes each to its handler in order. SENDs
+come as whole runs and are published in plain calls; every other command is looked up in the protocol's command table
+and handled by the function of that name in `broker.handlers`. A handler that has to wait is a coroutine and becomes a
+task of this connection; the others run at once. No bytes of a peer raise an exception through this file: a broken frame
+or a command out of place closes this connection (as in Apache Pulsar), a failed request is answered with its typed
+error, and any other exception is logged as a bug and answered with UnknownError without details.
 
 Back-pressure: reading is held while any reason for it stands (publishes in flight, output the peer does not read);
-consumers ask `is_writable` before they are sent more.
+the broker checks `is_writable` before it sends more messages to a consumer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ITEMS_A_TURN = 256
-"""Commands and runs of SENDs that one connection has handled before others get their turn."""
+"""Commands and runs of SENDs of a connection that are handled before other connections get a turn."""
 MAX_COMMAND_BYTES = 1 << 20
 """Largest command, the entry of a SEND not counted: a schema, a thousand acknowledgements."""
 CLOSE_WITHIN_S = 10
@@ -256,8 +256,8 @@ class Connection(asyncio.BufferedProtocol):
             self.release_reading("turn")
 
     def _wait_for_memory(self) -> None:
-        """Read no more while this connection, its address or the broker is over its share. One that has not proved its
-        role is closed instead: it has nothing to wait for.
+        """Read no more while this connection, its address or the broker is over its share. A connection that has not
+        proved its role is closed instead.
         """
         if not self._share.is_over or self.closed:
             return
@@ -317,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_for_memory()
 
     def _count_clients(self) -> None:
-        """Make room in the account for one more producer, consumer or watcher. Raises TooManyRequestsError."""
+        """Make room in the account for another producer, consumer or watcher. Raises TooManyRequestsError."""
         self._share.set("clients", CLIENT_BYTES * (len(self.producers) + len(self.consumers) + len(self.watchers)))
         if not self._share.fits(CLIENT_BYTES):
             self._share.refused()
@@ -390,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer.admit(self._resources.max_frame_bytes)
 
     def refresh(self) -> None:
-        """Forget what is outdated, once per keep-alive interval."""
+        """Remove outdated state; called once per keep-alive interval."""
         if self.waits_for_memory and not self._share.is_over:
             self.release_reading("memory")
         horizon = self.loop.time() - self._settings.keep_alive_interval_seconds

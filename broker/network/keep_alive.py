@@ -51,11 +51,11 @@ class Watched(Protocol):
         """Log and close at once."""
 
     def refresh(self) -> None:
-        """Called at each look at a connection that stays: forget what is outdated."""
+        """Remove outdated state. Called at each check of a connection that stays open."""
 
 
 class KeepAlive:
-    """The looks at one connection, from `start` to `stop`."""
+    """The periodic checks of a connection, from `start` to `stop`."""
 
     def __init__(self, conn: Watched, incoming: ReadBuffer, outgoing: Output, loop: asyncio.AbstractEventLoop) -> None:
         self.heard = True

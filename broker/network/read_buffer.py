@@ -34,7 +34,7 @@ def _room_for(begun: bytearray | memoryview) -> int:
 
 
 class SharedReadBuffer:
-    """The one large receive buffer of a broker."""
+    """The large receive buffer that all connections of a broker share."""
 
     def __init__(self, size: int = SHARED_BYTES) -> None:
         self.bytes = bytearray(size)
@@ -67,11 +67,11 @@ class ReadBuffer:
 
     @property
     def filled_bytes(self) -> int:
-        """Bytes of an incomplete large frame that have arrived; 0 without one."""
+        """Received bytes of an incomplete large frame; 0 when there is no such frame."""
         return self._in_private
 
     def admit(self, max_frame_bytes: int) -> None:
-        """Take frames of up to `max_frame_bytes` from now on; `again` for those behind the one being handled."""
+        """Take frames of up to `max_frame_bytes` from now on; call `again` for frames behind the present frame."""
         self._max_frame = max_frame_bytes
 
     @property
@@ -80,8 +80,8 @@ class ReadBuffer:
         return self._refused is not None and self._refused[0] < self._max_frame
 
     def again(self) -> tuple[list[Any], str | None]:
-        """Cut what the last `received` refused once more, under the limit as it is now. Only where `may_cut_again`, and
-        before another connection reads.
+        """Cut the bytes that the last `received` refused again, under the present limit. Precondition: `may_cut_again`,
+        and no other connection has read since.
         """
         assert self._refused is not None
         _, start, end, count = self._refused

@@ -41,7 +41,7 @@ class Asker(Protocol):
 
 
 class RequestTasks:
-    """Runs what handlers leave to be awaited; reading pauses at REQUESTS_HIGH and goes on at half of it."""
+    """Runs the awaitables of handlers; reading pauses at REQUESTS_HIGH requests and continues at half of it."""
 
     def __init__(self, owner: Asker, share: MemoryShare) -> None:
         self._owner = owner
@@ -83,7 +83,7 @@ class RequestTasks:
             self.failed(fail, command, e)
 
     def failed(self, fail: Fail | None, command: Any, error: Exception) -> None:
-        """Answer a failed request: the one place where an exception becomes a reply."""
+        """Answer a failed request: the only place where an exception becomes a reply."""
         owner = self._owner
         if isinstance(error, ConnectionFatalError):
             owner.refuse(str(error))

@@ -1,8 +1,7 @@
 """A bounded number of sockets, each with a seat; a new socket replaces the oldest idle socket.
 
-Idle is a connection that has not proved anything yet or that nothing is in progress on: one of the binary
-port before its handshake is done, one of the web port between requests or with a request whose head has not arrived.
-Loop only.
+A connection is idle on the binary port before the end of its handshake, and on the web port between requests or before
+the head of a request has arrived. Loop only.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class Seats:
     def __init__(self, most: int) -> None:
         self.most = most
         self.evicted = 0
-        """Idle connections that were closed for a new one, since the start."""
+        """Idle connections that were closed for a new connection, since the start."""
         self._taken = 0
         self._leaving: set[Seat] = set()
         self._idle: OrderedDict[Seat, Callable[[], object]] = OrderedDict()
@@ -28,7 +27,7 @@ class Seats:
 
     @property
     def taken(self) -> int:
-        """Open sockets, those that are being closed for a new one included."""
+        """Open sockets, including sockets that are being closed for a new connection."""
         return self._taken
 
     @property

@@ -1,8 +1,8 @@
 """The TLS side of the listeners, from the tls* settings.
 
 The binary port and the web port have a context each, of the same files. Certificate files that change are read again
-without a restart: new connections get the new certificate, open ones keep theirs; an unusable file is logged
-and the old certificate stays.
+without a restart: new connections get the new certificate, open connections keep the old certificate; an unusable file
+is logged and the old certificate stays.
 """
 
 import re
@@ -30,7 +30,7 @@ def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
     The web port has protocols and ciphers of its own (webServiceTls*) where they are set.
 
     With tlsAllowInsecureConnection the context requests no certificate, so no certificate can fail or identify a role.
-    Raises: OSError (ssl.SSLError is one) when a file cannot be read or used, with the file's name in its text;
+    Raises: OSError (also as ssl.SSLError) when a file cannot be read or used, with the file's name in its text;
     ValueError for ciphers that cannot be kept to, and for client certificates that are required but not checked.
     """
     if settings.tls_require_trusted_client_cert_on_connect and (
@@ -51,7 +51,7 @@ def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
     if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
         required = settings.tls_require_trusted_client_cert_on_connect
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-        # A resumed session is not verified again: one of a client that is no longer trusted would go on.
+        # A resumed session is not verified again, so a session of a client that is no longer trusted would continue.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     return context
@@ -77,8 +77,8 @@ def _read_files(context: ssl.SSLContext, settings: "Settings") -> None:
 class CertificateWatch:
     """Looks at the certificate files of a context every tlsCertRefreshCheckDurationSec (0: never).
 
-    A context cannot forget a certificate that it trusts. So changed files make a new one, and the listener's, which
-    cannot be exchanged, hands each handshake over to it.
+    A context cannot forget a certificate that it trusts. So changed files make a new context; the context of the
+    listener cannot be exchanged and hands each handshake over to the new context.
     """
 
     def __init__(self, context: ssl.SSLContext, settings: "Settings", *, web: bool = False) -> None:
@@ -104,7 +104,7 @@ class CertificateWatch:
         self.start(scheduler)
 
     def check(self) -> bool:
-        """Read the files again if they changed; whether the context has new ones now."""
+        """Read the files again if they changed; returns whether a new context is in use."""
         stamps = self._stamps()
         if stamps == self._seen:
             return False
@@ -124,7 +124,7 @@ class CertificateWatch:
             handshake.context = self._current
 
     def _stamps(self) -> list[tuple[int, int] | None]:
-        """Modification time and size of each file; None for one that is not there."""
+        """Modification time and size of each file; None for a missing file."""
         settings = self._settings
         paths = settings.tls_certificate_file_path, settings.tls_key_file_path, settings.tls_trust_certs_file_path
         return [_stamp(Path(path)) for path in paths if path]

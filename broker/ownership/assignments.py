@@ -31,8 +31,8 @@ class Assignments:
         self._topics, self._bundles, self._random = topics, bundles, random
 
     async def choose(self, bundle: str, candidates: Mapping[str, LoadReport], *, otherwise: str) -> str:
-        """The broker that got the bundle before while it is a candidate, else the best one; ``otherwise``: there is
-        no candidate. Remembered. Raises StorageError.
+        """The broker that got the bundle before while it is a candidate, else the best candidate; ``otherwise`` when
+        there is no candidate. Remembered. Raises StorageError.
         """
         chosen = self.given.get(bundle)
         if chosen is None or chosen not in candidates:
@@ -41,7 +41,7 @@ class Assignments:
         return chosen
 
     async def destination(self, bundle: str, source: str, reports: Mapping[str, LoadReport]) -> str | None:
-        """The broker that would get the bundle from the one that has it; None: it stays there. Raises StorageError."""
+        """The broker that would get the bundle from its present owner; None: the bundle stays. Raises StorageError."""
         namespace = bundle.rpartition("/")[0]
         candidates = self._topics.eligible(namespace, reports)
         if not await self.may_leave(bundle, source, reports):
@@ -67,8 +67,8 @@ class Assignments:
         return place(namespace, candidates, served, group, self._topics.placement(), counts, self._random)
 
     async def _served(self, namespace: str, reports: Mapping[str, LoadReport]) -> tuple[Served, set[str]]:
-        """The bundles that each broker serves or will get, and the namespaces of the anti-affinity
-        group of this one.
+        """The bundles that each broker serves or will get, and the namespaces of the anti-affinity group of this
+        namespace.
         """
         group = await self._anti_affinity_group(namespace)
         if group is None:

@@ -1,7 +1,7 @@
-"""Which broker gets a bundle that none has: Pulsar's LeastLongTermMessageRate. Pure.
+"""Chooses the broker for a bundle without an owner: Pulsar's LeastLongTermMessageRate. Pure.
 
-Brokers of which a resource is used to 85 % are chosen only when all are; of the others the one with the lowest message
-rate, any of those that are equal.
+Brokers that use 85 % of a resource are chosen only when all brokers do. Of the other brokers the choice is the broker
+with the lowest message rate, at random among equals.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ownership by namespace bundle, with the nodes of Apache Pulsar: brokers of both kinds share one cluster.
 
 An ephemeral node ``/namespace/<tenant>/<namespace>/<range>`` names the broker that serves a bundle. It gives liveness
-and routing, never safety: when two brokers both believe to serve a topic, the fence of its ledger and the version of
-its ledger list decide, and the earlier broker fails at its next write.
+and routing, never safety: when two brokers both believe that they serve a topic, the fence of its ledger and the
+version of its ledger list decide, and the earlier broker fails at its next write.
 
 A lookup of a bundle without an owner (5.2 of Pulsar's behaviour):
 
@@ -13,10 +13,11 @@ A lookup of a bundle without an owner (5.2 of Pulsar's behaviour):
 
 A lookup whose answer would be a broker that does not answer waits for the end of that broker's session (``peers``).
 
-The session. While it is suspended topics are served on, for some session timeouts: when the service is away no other
-broker can take them, and when only this one is cut off, the fence of a ledger ends what another one has taken. When the
-session ended, or was suspended for so long, every bundle is given up and its clients are disconnected.
-A node that vanished is made again at once, one that another broker made means that the bundle is its.
+The session. While it is suspended the broker serves its topics on, for some session timeouts: when ZooKeeper is away no
+other broker can take them, and when only this broker is cut off, the fence of a ledger stops writes to topics that
+another broker has taken. When the session ends, or stays suspended for so long, the broker gives up every bundle and
+disconnects its clients. A vanished node is made again at once; a node of another broker means that the other broker
+owns the bundle.
 """
 
 from __future__ import annotations
@@ -317,7 +318,7 @@ class BundleOwnership:
         return True
 
     async def _delete_node(self, path: str) -> None:
-        """Only one of this session: another broker may have its own there by now."""
+        """Delete the node only if it belongs to this session: another broker may have made its own node by now."""
         try:
             found = await self._metadata.get(path)
             if found is not None and await self._metadata.is_mine(path):

@@ -120,7 +120,7 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, own: BrokerAddresses, **figures: Any) -> LoadReport:
-        """The report of the broker at these addresses: absent ones are left out, as no member may be null."""
+        """The report of the broker at these addresses: absent addresses are left out, because no member may be null."""
         return cls(
             web_service_url=own.web_url or msgspec.UNSET,
             web_service_url_tls=own.web_url_tls or msgspec.UNSET,

@@ -103,8 +103,8 @@ class Ownership(Protocol):
         ...
 
     async def assign(self, bundle: str, broker: str) -> bool:
-        """From now on lookups of the bundle are sent to the broker of that id while it is there; False when this
-        broker is not the one that decides.
+        """From now on lookups of the bundle lead to the broker of that id while it is registered; False when another
+        broker decides.
         """
         ...
 
@@ -130,11 +130,11 @@ class Ownership(Protocol):
         ...
 
     async def brokers(self) -> list[str] | None:
-        """Ids of the brokers of the cluster; None where there is this one only."""
+        """Ids of the brokers of the cluster; None outside a cluster."""
         ...
 
     async def leader(self) -> tuple[str, str] | None:
-        """Id and web address of the broker that decides where new bundles go; None where there is this one only."""
+        """Id and web address of the broker that decides where new bundles go; None outside a cluster."""
         ...
 
     async def close(self) -> None:
@@ -143,7 +143,7 @@ class Ownership(Protocol):
 
 
 class EverythingHere:
-    """A broker that shares its stores with no other one."""
+    """The ownership of a broker that shares its stores with no other broker."""
 
     def serves(self, name: TopicName) -> bool:  # noqa: ARG002 - all of them
         return True

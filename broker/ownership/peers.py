@@ -1,12 +1,12 @@
 """Whether the broker that a node names still answers.
 
-Between the end of a broker and the end of its session its nodes stand. A client that is sent there finds a closed port
-and waits twice as long before each further attempt: a lookup that comes a moment before the session ends costs the
-client as much time again as it has lost. So a broker looks itself before it sends a client to another one, and keeps
-the lookup until the silent broker's node is gone.
+Between the end of a broker and the end of its session its nodes remain. A client that is redirected there finds a
+closed port and doubles its wait before each further attempt, so a lookup shortly before the end of the session doubles
+the time that the client loses. A broker therefore checks the other broker before it redirects a client, and holds the
+lookup until the silent broker's node is gone.
 
-A broker that is silent for longer than its session could last, and whose node stands, is reached by others over a way
-that is cut for this one: clients are sent there.
+When a broker is silent for longer than its session could last and its node remains, only the network between the two
+brokers is cut: clients are redirected there.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Peers:
         return self._is_alive(peer)
 
     async def until_gone(self, broker: BrokerAddresses, path: str, value: bytes) -> None:
-        """Return when the broker answers again, or its node has not this value any more. Any number of waiting lookups
-        needs one of its nodes: the end of its session deletes all of them.
+        """Return when the broker answers again, or when its node no longer has this value. All waiting lookups share
+        one of its nodes, because the end of its session deletes all of them.
 
         Raises ServiceNotReadyError: neither within ``LONGEST_WAIT_S``.
         """

@@ -67,9 +67,9 @@ def place(
     given: Mapping[str, int],
     random: Random,
 ) -> str | None:
-    """The id of a broker; None when there is none.
+    """The id of the chosen broker; None without candidates.
 
-    group: the namespaces that are to be apart from this one, itself among them; empty when there are none.
+    group: the namespaces of the anti-affinity group, including this namespace; empty without a group.
     """
     left = {name: each for name, each in candidates.items() if each.num_topics <= rules.most_topics} or dict(candidates)
     if group:

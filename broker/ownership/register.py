@@ -36,7 +36,9 @@ log = structlog.get_logger(__name__)
 
 _RETRY_S: Final = 0.2
 _FRESH_S: Final = 0.2
-"""For so long what was read of the other brokers serves further lookups: thousands come when a broker has died."""
+"""For so long further lookups use the last reading of the other brokers: thousands of lookups follow the death of a
+broker.
+"""
 
 
 class BrokerRegister:

@@ -26,7 +26,7 @@ class SharedRead(Generic[T]):
         self._value: tuple[float, T] | None = None
 
     async def get(self) -> T:
-        """Raises what `read` raises."""
+        """Raises the errors of `read`."""
         now_s = asyncio.get_running_loop().time()
         if self._value is not None and now_s - self._value[0] < self._fresh_s:
             return self._value[1]

@@ -1,9 +1,10 @@
-"""Which bundles a broker gives up because of its load: Apache Pulsar's strategies, by their class names. Pure.
+"""Chooses the bundles that a broker gives up because of its load: Apache Pulsar's strategies, by their class names.
+Pure.
 
-ThresholdShedder      brokers above the average by more than a threshold give up bundles until what they carry fits;
+ThresholdShedder      brokers above the average by more than a threshold give up bundles until their load fits;
                       the usage of a broker is that of its resource used most, each weighted, smoothed over the calls
 OverloadShedder       brokers of which a resource is used beyond a limit, until they are below it
-UniformLoadShedder    the broker with most messages, or most traffic, gives up a part of what it has more than the
+UniformLoadShedder    the broker with most messages, or most traffic, gives up a part of its difference to the
                       broker with least
 """
 
@@ -77,7 +78,7 @@ class Shedder:
         raise NotImplementedError
 
     def _heaviest(self, report: LoadReport, wanted: float, weigh: Callable[[BundleUsage], float]) -> list[str]:
-        """Bundles that may move, until the wanted weight is reached; one stays, one goes at least."""
+        """Bundles that may move, until the wanted weight is reached; at least one bundle stays, at least one moves."""
         free = {name: weigh(each) for name, each in report.last_stats.items() if self._may_move(name)}
         chosen: list[str] = []
         given = 0.0

@@ -258,7 +258,7 @@ def _rates(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Ra
 
 
 def first_limited(*rates: R | None) -> R:
-    """The first rate that limits anything, else the last one: a policy cannot lift the limit of a higher level
+    """The first rate with a limit, else the last rate: a policy cannot lift the limit of a higher level
     (Apache Pulsar's `normalize`).
     """
     for rate in rates:
@@ -343,7 +343,7 @@ def _creation(settings: Settings, namespace: Policies, topic: TopicPolicies) -> 
 
 
 def first(*values: T | None) -> T:
-    """The first value that is set; the last one always is."""
+    """The first value that is set; the last value always is."""
     for value in values:
         if value is not None:
             return value

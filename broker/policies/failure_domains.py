@@ -62,13 +62,13 @@ class FailureDomains:
         self._known[cluster] = self.get(cluster) | {name: domain}
 
     async def delete(self, cluster: str, name: str) -> None:
-        """One that is not there is fine. Raises StorageError."""
+        """Delete the domain; no error when it does not exist. Raises StorageError."""
         with contextlib.suppress(NoNodeError):
             await self._metadata.delete(self._path(cluster, name))
         self._known[cluster] = {key: each for key, each in self.get(cluster).items() if key != name}
 
     async def forget(self, cluster: str) -> None:
-        """Delete all of them: ZooKeeper deletes no cluster that has one. Raises StorageError."""
+        """Delete all domains: ZooKeeper deletes no cluster that has a domain. Raises StorageError."""
         for name in list(self.get(cluster)):
             await self.delete(cluster, name)
         with contextlib.suppress(NoNodeError):

@@ -29,7 +29,7 @@ class IsolationPolicies:
         self._known: dict[str, tuple[Policies, int]] = {}
 
     def get(self, cluster: str) -> Policies | None:
-        """None: the cluster never had one."""
+        """The policies of the cluster; None: it never had a policy."""
         known = self._known.get(cluster)
         return None if known is None else known[0]
 
@@ -55,7 +55,7 @@ class IsolationPolicies:
             return
 
     async def forget(self, cluster: str) -> None:
-        """Delete the node of policies: ZooKeeper deletes no cluster that has one. Raises StorageError."""
+        """Delete the node of policies: ZooKeeper deletes no cluster that has child nodes. Raises StorageError."""
         if self._known.pop(cluster, None) is not None:
             with contextlib.suppress(NoNodeError):
                 await self._metadata.delete(self._path(cluster))

@@ -6,11 +6,11 @@ Records of the metadata store (JSON, Pulsar's paths where it has them):
     /admin/policies/<tenant>/<namespace>                     Policies
     /admin/resourcegroups/<group>                            ResourceGroup
     /admin/resource-quotas/<"default" or bundle>             ResourceQuota; the bundle's full name, encoded
-    /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded, partitions share one
+    /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded; one for all partitions
 
-Writes of one record are made one after the other and carry the version they were based on, so a second broker on the
-same store could not overwrite what it has not read. A failed write leaves memory as it was. Listeners hear of every
-change after it is stored.
+Writes of a record follow each other and carry the version they are based on, so a second broker on the same store
+cannot overwrite changes that it has not read. A failed write leaves memory as it was. Listeners hear of every change
+after it is stored.
 """
 
 import asyncio
@@ -330,7 +330,7 @@ class NamespaceStore:
         self._tell(_of_namespace(name))
 
     async def update_topic(self, topic: "TopicName", change: Callable[[TopicPolicies], TopicPolicies]) -> TopicPolicies:
-        """Store `change(policies)` of the topic; one without policies has empty ones."""
+        """Store `change(policies)` of the topic; a topic without policies has empty policies."""
         policies = await self.topics.update(str(topic.base), change, NO_TOPIC_POLICIES)
         self._tell(_of_topic(topic))
         return policies

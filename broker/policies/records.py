@@ -99,7 +99,7 @@ class Policies(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """Policies of one topic (all partitions of a partitioned one). None: not set."""
+    """Policies of a topic (all partitions of a partitioned topic). None: not set."""
 
     retention: RetentionPolicies | None = None
     message_ttl_in_seconds: int | None = None
@@ -135,7 +135,7 @@ class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
     for_all_clusters: "TopicPolicies | None" = None
 
     def of_scope(self, *, all_clusters: bool) -> "TopicPolicies":
-        """The policies that were set for all clusters, or those of this one."""
+        """The policies set for all clusters, or those of this cluster."""
         return (self.for_all_clusters or TopicPolicies()) if all_clusters else self
 
     def with_scope(self, policies: "TopicPolicies", *, all_clusters: bool) -> "TopicPolicies":

@@ -47,7 +47,7 @@ def lateness(labelled: Sequence[tuple[str, DelayIndexStats]]) -> list[tuple[str,
 def delayed_metrics(labelled: Sequence[tuple[str, DelayIndexStats]]) -> Iterator[tuple[str, list[tuple[str, float]]]]:
     """(name, [(labels, value)]) of each metric but the histogram; labels as printed between braces.
 
-    As in Pulsar the bins of the latency are not cumulative, and empty ones are left out.
+    As in Pulsar the bins of the latency are not cumulative, and empty bins are left out.
     """
     if not labelled:
         return

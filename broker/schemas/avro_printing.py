@@ -1,7 +1,7 @@
 """An Avro schema as text, as Apache Avro's Java library prints it (`Schema.toString(true)`); refusals show it.
 
 Objects take a line per key, arrays none: ``"fields" : [ {`` ... ``} ]``. Keys come in the library's order; a namespace
-is left out where the enclosing one says it already, and a wrapper ``{"type": "int"}`` where it says nothing more.
+is left out where it equals the enclosing namespace, and a wrapper ``{"type": "int"}`` where it has no other member.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class _Resolution:
 
 
 def _key(schema: Any, namespace: str) -> str:
-    """By what a branch of a union is found: the full name of a named type, the kind of any other."""
+    """The key of a branch of a union: the full name of a named type, the kind of any other type."""
     kind = _kind(schema)
     return full_name(schema, namespace)[0] if isinstance(schema, dict) and kind in _NAMED else kind
 

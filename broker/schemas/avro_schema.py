@@ -1,9 +1,9 @@
-"""Avro schema texts: which are valid, and which mean the same, as Apache Avro's Java library sees it.
+"""Avro schema texts: validity and equality by the rules of Apache Avro's Java library.
 
-`parse_schema` refuses what that library refuses: invalid names, the same field twice, an undefined type. It does not
-look at default values. It also refuses a text beyond the limits of `work`: they hold for every later walk over the
-schema. `canonical` removes the parts without effect on equality (doc, aliases, how a name is qualified, wrappers around
-a plain type) and keeps the others (order of fields, defaults, other properties).
+`parse_schema` refuses the texts that the library refuses: invalid names, the same field twice, an undefined type. It
+does not look at default values. It also refuses a text beyond the limits of `work`: they hold for every later walk
+over the schema. `canonical` removes the parts without effect on equality (doc, aliases, how a name is qualified,
+wrappers around a plain type) and keeps the others (order of fields, defaults, other properties).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     record   dict of every field            array   list
     map      dict                           enum    its symbol
-    union    the value of its branch; to encode one, None takes the null branch and anything else the first other one
+    union    the value of its branch; to encode one, None takes the null branch and any other value the first other
+    branch
 
 Bytes to decode come from a peer: they have a bound of values, for any claimed number of items.
 """
@@ -17,7 +18,7 @@ from magnetar.broker.schemas.avro_resolution import NamedTypes
 __all__ = ["MOST_VALUES", "AvroValueError", "AvroValues"]
 
 MOST_VALUES: Final = 100_000
-"""In one message, nested ones counted."""
+"""Values in a message, including nested values."""
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 _MOST_SHIFT: Final = 63
 
@@ -27,7 +28,7 @@ class AvroValueError(ValueError):
 
 
 class AvroValues:
-    """Of one schema, which is one that `parse_schema` took; it may be used again and again."""
+    """Decodes and encodes values of a schema that `parse_schema` accepted; reusable."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema

@@ -198,7 +198,7 @@ class Text(NamedTuple):
     data: bytes
 
     def __str__(self) -> str:
-        """Avro's printing of a schema, or of a large one its size: a refusal is to be read."""
+        """Avro's printing of the schema, or the size of a large schema, so that a refusal stays readable."""
         return printed(self.schema) if len(self.data) <= _PRINTED_BYTES else f"(a schema of {len(self.data)} bytes)"
 
 
@@ -248,7 +248,7 @@ def _parts(schema: Definition) -> list[tuple[int, bytes]]:
 
 
 def _parse(schema_type: int, data: bytes, work: SchemaWork) -> Any:
-    """The Avro schema in `data` as JSON values, None for a type not described by one; raises InvalidSchemaError.
+    """The Avro schema in `data` as JSON values, None for a type without an Avro description; raises InvalidSchemaError.
 
     A JSON type may be described by a text in the form of JSON Schema, as old clients wrote them; that is _OLD_JSON.
     """

@@ -3,8 +3,8 @@
 A topic's schemas belong to its base name (all partitions share them). Versions count from 0. An existing schema, of any
 version, keeps that version. Deleting adds a tombstone version; the next schema needs no check.
 
-Peers choose the cost of a schema check: checks go through a `SchemaBench`, which does the long ones beside the loop. A
-check is made again when the topic's schemas have changed meanwhile.
+Peers choose the cost of a schema check: checks go through a `SchemaBench`, which runs long checks beside the loop. A
+check is repeated when the topic's schemas have changed meanwhile.
 
 Where they are stored is a seam (``schema_store.py``): one record per topic, replaced by compare-and-set.
 """

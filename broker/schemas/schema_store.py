@@ -49,7 +49,9 @@ class SchemaStore(Protocol):
         ...
 
     async def save(self, path: str, schemas: list[StoredSchema], expected: int) -> None:
-        """Store what ``load`` gave with one more version at its end. Raises BadVersionError when the record changed."""
+        """Store the schemas of ``load`` with one more version at the end. Raises BadVersionError when the record
+        changed.
+        """
         ...
 
     async def delete(self, path: str) -> None:

@@ -73,7 +73,7 @@ def count_values(value: Any, work: SchemaWork) -> tuple[int, int]:
 
 
 class SchemaBench:
-    """Runs checks: small ones at once, others one after the other in a thread."""
+    """Runs checks: small checks at once, others one after the other in a thread."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()

@@ -15,7 +15,7 @@ PREFIXES: Final = (
 )
 
 _IN_FORCE: Final = frozenset({"bookkeeper_tlsHostnameVerificationEnabled"})
-"""Keys with one of these prefixes that are in the table of settings."""
+"""Keys that begin with an ignored prefix and are in the table of settings all the same."""
 
 IGNORED: Final = frozenset(
     """

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 class Refusal(NamedTuple):
     """Harmless values (compared without regard to case), and the remedy for other values.
 
-    kept_by: keys of which any one, where it is set, has the effect of the refused key.
+    kept_by: keys that have the effect of the refused key when any of them is set.
     """
 
     harmless: tuple[str, ...]
@@ -49,7 +49,7 @@ REFUSED: Final[dict[str, Refusal]] = {
     ),
     "webServiceHaProxyProtocolEnabled": Refusal(_OFF, "have the proxy forward plain HTTP to webServicePort"),
     "clientLibraryVersionCheckEnabled": Refusal(_OFF, "leave it out; clients are not told apart by their version"),
-    # --- what looks at messages and requests
+    # --- plugins for messages and requests
     "entryFilterNames": Refusal((), "leave it out; Java filters cannot be loaded and entries would pass unfiltered"),
     "brokerInterceptors": Refusal((), "leave it out; Java interceptors cannot be loaded"),
     "brokerEntryPayloadProcessors": Refusal((), "use messageConverters; Java payload processors cannot be loaded"),

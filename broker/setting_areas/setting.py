@@ -15,12 +15,12 @@ _WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]
 class Setting:
     """One row of the settings table.
 
-    key      the name in files, environment and command line; Apache Pulsar's own wherever Pulsar has the notion
+    key      the name in files, environment and command line; Apache Pulsar's own wherever Pulsar has such a setting
     kind     the Python type: bool, int, float, str, tuple (comma-separated text), int | None (empty = off)
     unit     of numbers: "ms", "s", "min", "bytes", "MiB", "entries", ...
     minimum, maximum   allowed range of numbers, both ends included
     choices  allowed texts (of every part, for comma-separated ones)
-    source   where key and default come from
+    source   the origin of key and default
     secret   the value is never printed (configuration listings, error messages)
     """
 

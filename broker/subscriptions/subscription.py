@@ -120,9 +120,9 @@ class Subscription:
     async def add_consumer(self, consumer: Consumer) -> None:
         """Admit a consumer, after a SEEK under way: not every client retries after ServiceNotReady.
 
-        Raises: ServiceNotReadyError while fenced; SubscriptionBusyError when those connected have another type or
-        key-shared policy; ConsumerBusyError when an Exclusive one is there and alive, or all places are taken;
-        ConsumerAssignError for hash ranges that cannot be had.
+        Raises: ServiceNotReadyError while fenced; SubscriptionBusyError when the connected consumers have another type
+        or key-shared policy; ConsumerBusyError when a live Exclusive consumer is connected, or all places are taken;
+        ConsumerAssignError for unavailable hash ranges.
         """
         self._admitting += 1
         try:
@@ -199,7 +199,7 @@ class Subscription:
             self.dispatcher.flow(consumer)
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
-        """ACK: the acks hold at once. Returns what to wait for before ACK_RESPONSE, when a request id was given.
+        """ACK: takes effect at once. With a request id, returns an awaitable that precedes ACK_RESPONSE.
 
         Messages that the ack makes possible (a consumer below its limit, a drained key) follow that answer.
         """
@@ -251,7 +251,7 @@ class Subscription:
         self.disconnect_all()
 
     async def seek(self, position: Position, ack_set: list[int] | None = None, *, rolls_back: bool = False) -> None:
-        """Read next at `position` (inclusive; the nearest valid one), durable on return.
+        """Continue reading at `position` (inclusive; the nearest valid position), durable on return.
 
         Consumers are closed first (of a Failover subscription the active one): their clients subscribe again. Pending
         redeliveries, redelivery counts and delayed entries of the old place are forgotten. A non-durable subscription
@@ -325,7 +325,7 @@ class Subscription:
             self.dispatcher.loop.wake()
 
     delayed_due = entries_available
-    """Delayed entries became due (what a `DelayView` calls)."""
+    """Delayed entries became due (called by a `DelayView`)."""
 
     def on_terminated(self) -> None:
         """No entry will follow: notify consumers that have acknowledged all; others when they read at the end."""

@@ -1,13 +1,14 @@
 """The door for the broker's own entries: entries of protocol handlers, dead letters.
 
-A protocol handler (a Kafka listener, say) stores what it was sent, byte for byte:
+A protocol handler (such as a Kafka listener) stores the received bytes unchanged:
 
     door = AppendDoor(broker.topics, now_ms)
     position = await door.append_foreign(name, Foreign("kafka", record_batch, messages=span))
 
-The entry passes everything that a publish by a client passes behind its producer: state of the topic, maxMessageSize,
-order, broker entry metadata and index, cursors, delay. Deduplication is not asked (a handler's protocol has its
-own), it only remembers; and no rate limit holds the entry back: the handler is expected to keep those itself.
+The entry passes every stage that a client's publish passes behind its producer: state of the topic, maxMessageSize,
+order, broker entry metadata and index, cursors, delay. Deduplication only records the entry and refuses no duplicate (a
+handler's protocol has its own deduplication). No rate limit holds the entry back: the handler has to keep rate limits
+itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which topics exist: persistent topics by namespace and the partition counts of partitioned ones.
+"""The existing topics: persistent topics by namespace, and the partition counts of partitioned topics.
 
-Backed by the metadata store, mirrored in memory so that lookups are plain reads; listeners hear of every creation and
-deletion (topic list watchers). A persistent topic exists when its managed ledger does; a partitioned topic is a record
-of its own under ``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<encoded name>`` (Pulsar's path), value
-``{"partitions": n, ...}``.
+Backed by the metadata store, mirrored in memory so that lookups are plain reads; listeners (topic list watchers) are
+called for every creation and deletion. A persistent topic exists when its managed ledger does; a partitioned topic is a
+record of its own under ``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<encoded name>`` (Pulsar's path),
+value ``{"partitions": n, ...}``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class TopicCatalog:
     # --- questions -----------------------------------------------------------------------------------------------
 
     def exists(self, name: TopicName) -> bool:
-        """Whether the persistent topic (a partition or a plain one) has been created."""
+        """Whether the persistent topic (a partition or a plain topic) has been created."""
         return str(name) in self._topics.get(name.namespace, ())
 
     def partitioned(self, name: TopicName) -> PartitionedTopic | None:
@@ -91,7 +91,7 @@ class TopicCatalog:
         return self._partitioned.get(str(name))
 
     def names(self, namespace: str) -> list[str]:
-        """Full names of the namespace's persistent topics, partitions one by one."""
+        """Full names of the namespace's persistent topics, each partition listed."""
         return list(self._topics.get(namespace, ()))
 
     def listed_names(self, namespace: str) -> list[str]:

@@ -81,11 +81,11 @@ class TopicContext:
     converting: ConvertingService | None = None
     """None when no converters are configured."""
     serves: Callable[[TopicName], bool] = lambda _: True
-    """Whether this broker may load the topic: another one of the cluster may have it."""
+    """Whether this broker may load the topic: another broker of the cluster may own it."""
     policies_ready: Callable[[TopicName], Awaitable[None] | None] = lambda _: None
     """None: the policies of the topic are known. Else wait for that before `effective`; ServiceNotReadyError."""
     taken_over: Callable[[TopicName], None] = lambda _: None
-    """Told once another broker was found to write to the topic."""
+    """Called when another broker was found to write to the topic."""
     make_producer: Callable[[ProducerConnection, ProducedTopic, ProducerRequest, int], Producer] = Producer
     """A producer of a topic, not yet attached; the last argument is the time, ms since 1970."""
     delay_thread: IndexThread = field(default_factory=IndexThread)

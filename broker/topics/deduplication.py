@@ -4,7 +4,7 @@ Two maps per producer name: the highest sequence id *pushed* (accepted for appen
 SEND at or below `pushed` is a duplicate when it is at or below `persisted` too; between the two its fate is unknown,
 and the client has to send it again. The lowest id of a batch is compared, the highest is kept. Only the last chunk of a
 message decides. The maps are saved with the durable cursor `pulsar.dedup`: its mark-delete position and the map in one
-write, so that loading them and replaying what follows gives the state at the crash.
+write, so that loading the map and replaying the entries behind the position restores the state at the crash.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class SequenceTable:
 
 
 def _no_overlap(run: EntryRun) -> bool:
-    """Each entry begins above the end of the one before (always so without ranges of sequence ids)."""
+    """Whether each entry begins above the end of the previous entry (always without ranges of sequence ids)."""
     if not run.any_flags & _HAS_HIGHEST:
         return True
     return all(run.sequence(i) > run.high(i - 1) for i in range(1, run.count))

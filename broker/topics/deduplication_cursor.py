@@ -34,7 +34,9 @@ log = structlog.get_logger(__name__)
 _REPLAY_ENTRIES = 1000
 _REPLAY_BYTES = 8 << 20
 _SNAPSHOT_PAUSE_S = 0.1
-"""Between two snapshots by entries: at 100,000 entries a second one per thousand would cost more than the rest."""
+"""Least time between two snapshots by entries: at 100,000 entries a second, a snapshot per thousand entries would cost
+more than all other work.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ class TopicDeduplication:
         return "Enabled" if self.enabled else "Disabled"
 
     async def switch(self, *, on: bool) -> None:
-        """Turn on (recovering the state of the cursor; a new one starts at the end of the topic) or off (forgetting
-        all).
+        """Turn on (recover the state of the cursor; a new cursor starts at the end of the topic) or off (forget all
+        state).
         """
         if on and not self.enabled:
             known = CURSOR_NAME in self._ledger.cursors
@@ -114,10 +116,10 @@ class TopicDeduplication:
             await self.snapshot()
 
     async def _replayable(self, cursor: ManagedCursor) -> list[Span]:
-        """The next entries; [] behind one that cannot be read.
+        """The next entries; [] behind an unreadable entry.
 
-        The sequence id of that one is forgotten unless a later entry of its producer tells: should the producer send it
-        again, the message is stored anew, which is what a reader of the damaged entry is missing.
+        The sequence id of an unreadable entry is lost unless a later entry of its producer has a higher id. When the
+        producer then sends the message again, the broker stores it anew, and readers get the lost message.
         """
         try:
             result = cursor.read(_REPLAY_ENTRIES, _REPLAY_BYTES)
@@ -147,7 +149,7 @@ class TopicDeduplication:
             self._tasks.spawn(self.snapshot(), "deduplication.snapshot")
 
     async def snapshot(self) -> None:
-        """Save the table with the position it is true for; one at a time, further ones are skipped."""
+        """Save the table with the position of its last entry; no-op while a snapshot is under way."""
         cursor, position = self._cursor, self._last_position
         if cursor is None or position is None or self._snapshot_running or position <= cursor.mark_delete:
             return
@@ -177,9 +179,10 @@ class TopicDeduplication:
 
 
 def _is_judged(metadata: pb.MessageMetadata) -> bool:
-    """As on the publish path: markers never count, of a chunked message only its last chunk does.
+    """Whether deduplication counts the entry, by the rules of the publish path: no markers, and of a chunked message
+    only the last chunk.
 
-    If an earlier chunk counted, the last one, sent again after a crash, would be taken for a duplicate and dropped.
+    If an earlier chunk counted, the last chunk, sent again after a crash, would be dropped as a duplicate.
     """
     if metadata.HasField("marker_type"):
         return False

@@ -34,13 +34,13 @@ async def expire_by_ttl(topic: Topic) -> None:
 
 
 async def expire_older_than(topic: Topic, subscription: Subscription, seconds: int) -> bool:
-    """Skip what was published longer ago than that; False when there was nothing."""
+    """Skip messages published more than `seconds` ago; False when there were none."""
     position = await topic.ledger.position_for_time(topic.context.now_ms() - seconds * 1000)
     return await _expire_before(topic, subscription, position)
 
 
 async def expire_up_to(topic: Topic, subscription: Subscription, position: Position) -> bool:
-    """Skip up to and including that message; False when there was nothing."""
+    """Skip messages up to and including the position; False when there were none."""
     return await _expire_before(
         topic, subscription, topic.ledger.next_valid(position) or topic.ledger.last_confirmed.next()
     )
@@ -71,7 +71,8 @@ async def delete_unused_subscriptions(topic: Topic) -> None:
 
 
 def is_deletable(topic: ServedTopic) -> bool:
-    """Whether the topic's policy has it deleted now. A non-persistent one has no subscriptions without consumers.
+    """Whether the policy of the topic requires its deletion now. A non-persistent topic has no subscriptions without
+    consumers.
 
     In a cluster the owner decides: clients of a topic whose bundle is handed over may be with the next owner already.
     """

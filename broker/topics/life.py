@@ -1,4 +1,4 @@
-"""Where a topic is in its life: open (the usual one), fenced (an append failed; publishes are refused until pending
+"""The state of a topic: open (the usual state), fenced (an append failed; publishes are refused until pending
 appends have drained), closing and closed (unload, deletion, shutdown).
 """
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class ConflictError(Exception):
-    """The request contradicts what is there: it exists already, nothing to expire. HTTP 409."""
+    """The request contradicts the present state: the topic exists already, no messages are to expire. HTTP 409."""
 
 
 class TopicsElsewhere(Protocol):
     """Topics that other brokers of the cluster serve."""
 
     async def delete(self, name: TopicName, *, force: bool) -> None:
-        """One that does not exist is fine."""
+        """Delete the topic; no error when it does not exist."""
         ...
 
     async def unload(self, name: TopicName) -> None: ...
@@ -71,14 +71,14 @@ class TopicLifecycle:
         return [name] if known is None else [name.partition_name(i) for i in range(known.partitions)]
 
     def in_use(self, name: TopicName) -> bool:
-        """Whether a client is connected to the topic or, given a partitioned one, to any partition."""
+        """Whether a client is connected to the topic or, for a partitioned topic, to any partition."""
         loaded = (self._topics.loaded.get(str(part)) for part in self.parts(name))
         return any(topic is not None and not topic.is_idle for topic in loaded)
 
     # --- creation ------------------------------------------------------------------------------------------------
 
     async def create(self, name: TopicName, properties: dict[str, str]) -> None:
-        """A plain topic, or one partition of a partitioned one. Raises ConflictError; NotAllowedError at a limit."""
+        """Create a plain topic or a partition. Raises ConflictError; NotAllowedError at a limit."""
         if self._topics.known(name) or self._catalog.partitioned(name) is not None:
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         if not name.is_partition:
@@ -110,14 +110,14 @@ class TopicLifecycle:
         return created
 
     async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
-        """Create the partitions that were deleted one by one; of others the first ``count``, as Apache Pulsar does."""
+        """Create the missing partitions among the first ``count`` (None: all); none for a topic without partitions."""
         known = self._catalog.partitioned(name)
         for index in range(0 if known is None else known.partitions if count is None else count):
             if not self._topics.known(name.partition_name(index)):
                 await self._create_partitions(name, index, index + 1)
 
     async def grow(self, name: TopicName, partitions: int) -> None:
-        """More partitions; each new one gets the existing subscriptions. Raises TopicNotFoundError."""
+        """Add partitions; each new partition gets the existing subscriptions. Raises TopicNotFoundError."""
         known = self._catalog.partitioned(name)
         if known is None:
             raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
@@ -152,7 +152,7 @@ class TopicLifecycle:
     # --- the end -------------------------------------------------------------------------------------------------
 
     async def unload(self, name: TopicName) -> None:
-        """Close it, all partitions of a partitioned one; the next request loads it again."""
+        """Close the topic, or all partitions of a partitioned topic; the next request loads it again."""
         for part in self.parts(name):
             if self._elsewhere is not None and self._is_elsewhere(part):
                 await self._elsewhere.unload(part)

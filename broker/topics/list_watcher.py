@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.patterns import TopicPattern
 
 MAX_UPDATE_NAMES: Final = 1000
-"""Most names in one update; more follow in further ones."""
+"""Most names in an update; further updates carry the other names."""
 
 
 class WatchingClient(Protocol):
@@ -52,7 +52,7 @@ class WatchedNames:
         return self._digest
 
     async def load(self, sorted_names: Sequence[str]) -> None:
-        """Take the matching ones of all names of the namespace, and then the changes made meanwhile."""
+        """Take the matching names of all names of the namespace, then the changes made meanwhile."""
         found = await self.pattern.filter_in_slices(sorted_names)
         if not self.loaded:
             self.names, self.loaded = found, True

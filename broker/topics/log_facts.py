@@ -17,7 +17,7 @@ USER_PROPERTY = "user."
 
 
 async def entry_time_ms(ledger: ManagedLedger, position: Position) -> int:
-    """Entry timestamp: the broker's if the entry has one, else the publish time; 0 for an entry that is not there."""
+    """Entry timestamp: the broker's if the entry has one, else the publish time; 0 when the entry does not exist."""
     try:
         span = await ledger.read_entry(position)
     except StorageError:
@@ -29,7 +29,7 @@ async def entry_time_ms(ledger: ManagedLedger, position: Position) -> int:
 
 
 async def last_publish_ms(ledger: ManagedLedger) -> int:
-    """Publish time of the last entry; 0 without one, or while it cannot be read."""
+    """Publish time of the last entry; 0 for an empty ledger, or while the entry cannot be read."""
     try:
         span = await ledger.read_last_entry()
     except StorageError:

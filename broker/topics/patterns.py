@@ -68,7 +68,9 @@ class InvalidPatternError(ValueError):
 
 
 class JavaPatternError(InvalidPatternError):
-    """The pattern is one, but beyond RE2: it looks around or back, never gives back, or is too large once compiled."""
+    """The pattern is valid in Java but not in RE2: it has lookaround, backreferences or possessive quantifiers, or is
+    too large once compiled.
+    """
 
 
 class TopicPattern:
@@ -98,7 +100,7 @@ class TopicPattern:
         return self._regex.fullmatch(plain.encode(errors="surrogatepass")) is not None
 
     def filter(self, names: Iterable[str]) -> list[str]:
-        """The names of a few full ones that match, in their order."""
+        """The matching names of a few full names, in their order."""
         return [name for name in names if self.matches(name)]
 
     async def filter_in_slices(self, names: Sequence[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A producer as the broker sees it: checks what it sends, hands runs to its topic, answers in order.
+"""A producer in the broker: checks its SENDs, passes runs to its topic, answers in order.
 
 Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an answer
 waits behind the appends that were under way when its SEND came. A client matches receipts against the head of its
@@ -207,7 +207,7 @@ class Producer:
         self.connection.close_notice(replies.close_producer(self.producer_id), since_version=5)
 
     def displace(self) -> None:
-        """A fencing producer takes over: the client is not told, its next SEND closes its connection."""
+        """Remove this producer for a fencing one. The client gets no notice; its next SEND closes its connection."""
         if not self.closed:
             self.closed = True
             self.topic.remove_producer(self)

@@ -58,7 +58,7 @@ class ProducerConnection(Protocol):
 
 
 class AnsweredProducer(Protocol):
-    """A producer as the topic answers it: one of a client, or the broker's own."""
+    """A producer that gets answers of a topic: a client's producer, or the broker's own."""
 
     @property
     def name(self) -> str: ...

@@ -1,8 +1,8 @@
 """Admits producers to a topic: names, access modes, topic epochs, the queue for exclusive access.
 
-The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive one is there or
-waited for; Exclusive wants an empty topic; WaitForExclusive queues and gets a notice; ExclusiveWithFencing removes
-all others. An exclusive grant carries a topic epoch that only grows and is durable before the client gets it.
+The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive producer is
+connected or queued; Exclusive wants an empty topic; WaitForExclusive queues and gets a notice; ExclusiveWithFencing
+removes all others. An exclusive grant carries a topic epoch that only grows and is durable before the client gets it.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class TopicProducers:
         except BaseException:
             if self.exclusive is producer:
                 self._release_exclusive(producer)
-            raise  # one that gives up keeps its place in the queue and takes an epoch when its turn comes, as in Pulsar
+            raise  # a producer that gives up keeps its place in the queue and takes an epoch in its turn, as in Pulsar
 
     def _displace_all(self) -> None:
         self.fail_waiting(ProducerFencedError("Fenced by a producer with exclusive access"))

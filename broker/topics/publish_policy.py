@@ -1,8 +1,8 @@
 """Decides which entries a topic accepts: the same rules for producers, REST and the broker's own entries.
 
-A run that needs no look costs a comparison of its flags and its size. The entries of any other run are checked one by
-one: damaged, of a transaction or for a shadow topic, not encrypted where that is required, larger than the topic
-allows, delayed for longer than the topic allows.
+A run that needs no look costs a comparison of its flags and its size. Of any other run each entry is checked: damaged,
+of a transaction or for a shadow topic, not encrypted where that is required, larger than the topic allows, delayed for
+longer than the topic allows.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Refusal = tuple[int, str]
 class PublishPolicy:
     """The rules of one topic, as its configuration has them now.
 
-    looked_at: flags of entries that are looked at one by one; throttle: None while neither the topic nor the broker has
-    a publish rate.
+    looked_at: flags of entries that need a check of their own; throttle: None while neither the topic nor the broker
+    has a publish rate.
     """
 
     def __init__(self, rates: BrokerRates, settings: Settings, *, persistent: bool) -> None:

@@ -122,7 +122,7 @@ class TopicPublishing:
                 self._on_failure()
 
     async def unfence(self) -> None:
-        """Take publishes again, once what is under way has ended."""
+        """Take publishes again, once all publishes under way have ended."""
         await self.wait_drained()
         if self._life.state is not TopicState.FENCED:
             return

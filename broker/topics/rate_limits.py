@@ -1,7 +1,7 @@
 """Rate limits of policies and settings: publish, dispatch, subscribe (Apache Pulsar's token buckets).
 
-A bucket holds what a period allows and refills steadily. Taking may overdraw it, so that one batch or one burst passes
-whole; the next caller waits until the debt is paid. Pure: the clock is an argument.
+A bucket holds the allowance of a period and refills steadily. A caller may overdraw it, so that a batch or a burst
+passes whole; the next caller waits until the debt is paid. Pure: the clock is an argument.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TokenBucket:
         return max(int(self._tokens), 0)
 
     def wait_s(self, now_s: float) -> float:
-        """Seconds until one may be taken."""
+        """Seconds until a token is available."""
         if self._limit <= 0:
             return 0.0
         self._refill(now_s)
@@ -201,7 +201,7 @@ class SubscribeThrottle:
         self._swept_s = monotonic()
 
     def try_subscribe(self, identity: tuple[str, str, int]) -> bool:
-        """Count one more SUBSCRIBE; False when it is one too many."""
+        """Count a SUBSCRIBE; False when it exceeds the rate."""
         if self._limit <= 0:
             return True
         now_s = self._monotonic()

@@ -1,6 +1,6 @@
-"""The rates that hold for one topic, made of its configuration; shared ones of the broker are made once.
+"""The rates in force for a topic, made of its configuration; rates shared by the broker exist once.
 
-A rate that did not change keeps its bucket, so that a change of another policy is no way around it.
+A rate that did not change keeps its bucket, so that a change of another policy does not reset it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BrokerRates:
         return self._publish
 
     def kept_publish(self, before: PublishThrottle | None, limits: Limits) -> PublishThrottle | None:
-        """The throttle of those limits: the one before where they are the same."""
+        """The throttle of those limits: the previous throttle when the limits are the same."""
         if not limits.is_set:
             return None
         if before is not None and before.limits == limits:
@@ -59,7 +59,7 @@ class BrokerRates:
 
 
 def kept_dispatch(before: Throttle | None, limits: Limits, monotonic: Callable[[], float]) -> Throttle | None:
-    """The throttle of those limits: the one before where they are the same, None for no limit."""
+    """The throttle of those limits: the previous throttle when the limits are the same, None without limits."""
     if not limits.is_set:
         return None
     return before if before is not None and before.limits == limits else Throttle(limits, monotonic)

@@ -75,7 +75,7 @@ class ServedTopic(Protocol):
         ...
 
     def check_new_producer(self, request: ProducerRequest) -> None:
-        """Raise what can be refused before schema and subscription of the request are looked at."""
+        """Raise the refusals that do not depend on schema and subscription of the request."""
         ...
 
     def new_producer(self, connection: ProducerConnection, request: ProducerRequest) -> Producer:

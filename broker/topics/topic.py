@@ -74,7 +74,7 @@ class Topic:
         self._tasks = tasks
 
     async def open(self) -> None:
-        """Bring up what the log knows of this topic; nothing is served before this returns."""
+        """Recover the state of the topic from its log; the topic is not served before the return."""
         self._apply_config()
         await self.deduplication.switch(on=self.config.deduplication_enabled)
         policy = delay_policy(self.context.settings, self.config)

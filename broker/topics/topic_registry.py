@@ -94,11 +94,13 @@ class Topics:
         ]
 
     def known(self, name: TopicName) -> bool:
-        """Whether the topic (a partition or a plain one) exists now."""
+        """Whether the topic (a partition or a plain topic) exists now."""
         return self.catalog.exists(name) if name.persistent else str(name) in self.loaded
 
     def is_loaded_by_a_look(self, name: TopicName) -> bool:
-        """Whether asking for the topic loads it, or is refused: partitions of non-persistent topics have no record."""
+        """Whether a request for the topic loads it or is refused: a partition of a non-persistent topic, which has no
+        record.
+        """
         return name.is_partition and not name.persistent
 
     def is_partition_of_nothing(self, name: TopicName) -> bool:

@@ -40,7 +40,7 @@ class Traces:
     """The spans of a broker and their exporter. Raises: ValueError with the missing package and its installation."""
 
     def __init__(self, settings: Settings, processor: SpanProcessor | None = None) -> None:
-        """processor: in place of the one that exports to the endpoint of the settings, for tests."""
+        """processor: replaces the processor that exports to the endpoint of the settings, for tests."""
         try:
             from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415 - an extra
             from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 - an extra

@@ -1,6 +1,6 @@
 """Spans of bursts, made by OpenTelemetry's SDK when a burst has ended, and exported by a thread of it in batches.
 
-A burst under way costs a time and its parents; the SDK is called for sampled ones alone. Its queue is bounded
+A burst under way costs a timestamp and its parents; the SDK is called only for sampled bursts. Its queue is bounded
 (OTEL_BSP_MAX_QUEUE_SIZE): with a slow or absent collector spans are dropped, messages are not.
 """
 

@@ -1,12 +1,12 @@
 """A consumer over a WebSocket: messages are pushed as texts, acknowledgements and other commands come back.
 
     push (default)    as many messages as receiverQueueSize are with the client; each acknowledgement, negative or not,
-                      makes room for one more
+                      makes room for another message
     pull              as many as the client permitted
 
-Permits of the broker are credits: the window, or what was permitted, is given to the broker as FLOW, and each message
-that the client is done with gives one back. So the broker never sends more than may be passed on, but for the rest of a
-batch, which waits here. Nothing is written while the peer does not read.
+Permits of the broker are credits: the session passes the window, or the permits of the client, to the broker as FLOW,
+and each message that the client has finished gives a permit back. So the broker never sends more messages than may be
+passed on, except for the rest of a batch, which waits here. The session writes nothing while the peer does not read.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class ConsumerSession(Session):
         self.share.set("websocket", self._waiting_bytes)
 
     def pump(self) -> None:
-        """Write what may be written: some now, the rest in later turns of the event loop. Entries are taken apart one
-        by one, each when its turn comes.
+        """Write messages as permits and socket allow: some now, the rest in later turns of the event loop. Each entry
+        is parsed when its turn comes.
         """
         written = 0
         while self.room > 0 and self.peer.is_writable and not self.closed:
@@ -286,7 +286,7 @@ class ConsumerSession(Session):
         self.done_with_one(part)
 
     def done_with_one(self, part: Part) -> None:
-        """The client makes room for one more (push)."""
+        """The client makes room for another message (push)."""
         if not self.parameters.pull and self._with_client:
             self._with_client -= 1
             self._owe(part, 1)

@@ -117,7 +117,7 @@ def _encryption(metadata: pb.MessageMetadata) -> dict[str, Any] | None:
 
 
 def permits_of(answer: Answer) -> int:
-    """How many permits the broker took for a MESSAGE: one for each of its messages."""
+    """How many permits the broker took for a MESSAGE: a permit for each of its messages."""
     words = answer.command.message.ack_set
     if words:
         return sum((word & _WORD).bit_count() for word in words)

@@ -1,7 +1,8 @@
 """The messages that a consumer session has given its client and that are not acknowledged. Pure: times are arguments.
 
-A batch is one entry of the broker: it is acknowledged when the last of its messages is, as Apache Pulsar's clients do.
-MOST_KEPT bounds what is remembered; of entries beyond it the oldest are forgotten, and their messages come again.
+A batch is a single entry of the broker: the session acknowledges the entry with the last of its messages, as Apache
+Pulsar's clients do. MOST_KEPT bounds the remembered entries; beyond it the oldest entries are forgotten, and the broker
+delivers their messages again.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Outstanding:
             self._entries.popitem(last=False)
 
     def given(self, message: Incoming) -> None:
-        """One was written to the client."""
+        """A message was written to the client."""
         entry = self._entries.get((message.part, *message.entry))
         if entry is not None:
             entry.given += 1

@@ -1,4 +1,5 @@
-"""The query parameters of sessions: names, defaults and refusals of Apache Pulsar 4.2; unknown ones are of no effect.
+"""The query parameters of sessions: names, defaults and refusals of Apache Pulsar 4.2; unknown parameters have no
+effect.
 
 Pure. Numbers are Java's `Integer.parseInt`.
 """
@@ -33,7 +34,9 @@ _TYPES: Final = {name: pb.CommandSubscribe.SubType.Value(name) for name in ("Exc
 
 @dataclass(frozen=True, slots=True)
 class ProducerParameters:
-    """`initial_sequence_id`: the last one used before; `encryption_keys`: the client encrypts by itself with these."""
+    """`initial_sequence_id`: the last sequence id used before; `encryption_keys`: the client encrypts by itself with
+    these.
+    """
 
     name: str | None
     initial_sequence_id: int | None

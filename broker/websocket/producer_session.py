@@ -45,7 +45,7 @@ def java_string_hash(text: str) -> int:
 class Router:
     """Chooses the partition of a message as Apache Pulsar's Java client does.
 
-    By key where a message has one; else one partition by chance for all, or one after the other.
+    By key for a message with a key; else a random partition for all messages, or the partitions in turn.
     """
 
     def __init__(self, partitions: int, routing: str, hashing: str, chance: random.Random | None = None) -> None:

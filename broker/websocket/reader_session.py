@@ -47,7 +47,7 @@ class ReaderSession(ConsumerSession):
             self._start = EARLIEST if parameters.start == "earliest" else LATEST
         else:
             self._start = parameters.start
-        self._written: deque[int] = deque()  # partitions of what the client has not answered
+        self._written: deque[int] = deque()  # partitions of messages that the client has not answered
         self._read: dict[int, pb.MessageIdData] = {}  # of each partition the last message that was written
 
     async def open(self) -> None:

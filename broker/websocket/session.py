@@ -37,7 +37,7 @@ _LASTING: Final = frozenset(
 )
 PREFIX: Final = "/ws/v2/"
 NEEDS: Final[dict[str, Need]] = {"producer": TOPIC_PRODUCE, "consumer": TOPIC_CONSUME, "reader": TOPIC_CONSUME}
-"""THE table of sessions: the right that opens one."""
+"""THE table of sessions: the right to open each kind."""
 _DOMAINS: Final = ("persistent", "non-persistent")
 _PARTS_BEFORE_TOPIC: Final = 4
 _PARTS_OF_CONSUMER: Final = 6
@@ -126,7 +126,7 @@ class Session:
         self.closed = False
 
     async def open(self) -> None:
-        """Create what the session is about. Raises SessionRefusedError."""
+        """Create the producer, consumer or reader of the session. Raises SessionRefusedError."""
         raise NotImplementedError
 
     def start(self) -> None:

@@ -2,10 +2,10 @@
 
     deadline                                          after
     the session opens                                 OPEN_WITHIN_S
-    nothing came and nothing was sent                 webSocketSessionIdleTimeoutMillis
-    output of which the peer reads nothing            two keep-alive intervals (`network.keep_alive`)
+    no bytes in either direction                      webSocketSessionIdleTimeoutMillis
+    output that the peer does not read                two keep-alive intervals (`network.keep_alive`)
     a message that does not arrive whole              the idle timeout
-    memory for what has arrived, or for its publishes a keep-alive interval (``account``)
+    memory for received bytes, or for its publishes   a keep-alive interval (``account``)
     closing                                           CLOSE_WITHIN_S
 
 `websockets` (sans-I/O) reads and writes frames; a message may have webSocketMaxTextFrameSize bytes, for any number of
