@@ -23,8 +23,8 @@ from magnetar.broker.compaction.topic_compaction import CompactionSettings, Topi
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_batch, encode_entry
 from magnetar.protocol.topic_name import TopicName
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from magnetar.storage.interfaces import SystemClock
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedgerConfig
 from tests.storage.managed_for_tests import run_of

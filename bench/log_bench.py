@@ -31,8 +31,8 @@ import structlog
 from bench import load, scenarios, servers
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.runs import EntryRun
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from magnetar.storage.interfaces import SystemClock
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import ManagedLedger, ManagedLedgerConfig
 

@@ -25,8 +25,8 @@ import structlog
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
 from magnetar.protocol.runs import EntryRun
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.engine import open_embedded
+from magnetar.storage.interfaces import SystemClock
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import AppendResult, ManagedLedger, ManagedLedgerConfig
 from magnetar.storage.position import EARLIEST, Position

@@ -16,7 +16,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.lanes import RealThreads
 from magnetar.storage.embedded.layout import Layout
@@ -25,6 +24,7 @@ from magnetar.storage.embedded.metadata.log_writer import LogEnvironment
 from magnetar.storage.embedded.metadata.logged_metadata import LoggedMetadataStore
 from magnetar.storage.embedded.metadata.node_tree import NodeTree
 from magnetar.storage.embedded.metadata.opening import open_metadata, write_fresh
+from magnetar.storage.interfaces import SystemClock
 
 TOGETHER = 64
 VALUE = b"v" * 150

@@ -96,7 +96,7 @@ class BookieUnreachableError(BookieError):
 
 
 class BookieRefusedError(BookieError):
-    """The bookie's own answer; ``code`` as in ``wire.codes``."""
+    """The bookie's own answer; ``code`` as in ``wire.frames.Code``."""
 
     def __init__(self, bookie_id: str, code: int, detail: str) -> None:
         super().__init__(bookie_id, detail)

@@ -15,9 +15,9 @@ from urllib.error import HTTPError
 from urllib.parse import quote
 
 from magnetar.client.errors import ClientError
+from magnetar.pipeline.errors import CatalogError, CatalogRefusedError, CatalogUnavailableError, NoSuchTopicError
 from magnetar.pipeline.log_range import LedgerSpan, LogRange
 from magnetar.pipeline.offsets import MessagePlace, Position
-from magnetar.pipeline.read_errors import CatalogError, CatalogRefusedError, CatalogUnavailableError, NoSuchTopicError
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:

@@ -22,18 +22,18 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.client.errors import ClientError, RetryError
-from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.errors import (
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    NoSuchTopicError,
+    PipelineError,
+    ReadTimeoutError,
+)
 from magnetar.pipeline.jobs.commands import COMMANDS
 from magnetar.pipeline.jobs.session import NO_SPARK, SparkUnavailableError, open_runner
 from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SinkFullError
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.progress import STYLES, Progress
-from magnetar.pipeline.read_errors import (
-    CatalogRefusedError,
-    CatalogUnavailableError,
-    NoSuchTopicError,
-    ReadTimeoutError,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

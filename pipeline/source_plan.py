@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.errors import CatalogError, DataLossError, NoSuchTopicError
 from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.offsets import EARLIEST, LATEST, MessagePlace, Offsets, Position, TimePlace, is_before
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.planning import ReadRange, pack, shares, stitch
-from magnetar.pipeline.read_errors import CatalogError, DataLossError, NoSuchTopicError
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
 
 if TYPE_CHECKING:

@@ -1,12 +1,13 @@
 """The ports of a store to the layers above: ledgers, metadata, time. Implemented by the embedded engine
-(``embedded/``), by in-memory twins (``tests/twins``; the same contract tests) and,
-later, by BookKeeper and ZooKeeper. Nothing above may assume a local file.
+(``embedded/``), by BookKeeper and ZooKeeper (``bookkeeper/``, ``zookeeper/``) and by in-memory twins (``tests/twins``),
+with the same contract tests. Nothing above may assume a local file.
 
 Everything is called on one event loop. A method that cannot wait is a plain ``def``.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -25,6 +26,7 @@ __all__ = [
     "LedgerWriter",
     "MetadataStore",
     "Scheduler",
+    "SystemClock",
     "Timer",
 ]
 
@@ -223,3 +225,13 @@ class Clock(Protocol):
     def now_s(self) -> float:
         """Monotonic seconds."""
         ...
+
+
+class SystemClock:
+    """``Clock`` of the operating system."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def now_s(self) -> float:
+        return time.monotonic()

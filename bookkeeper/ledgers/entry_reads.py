@@ -20,8 +20,8 @@ from magnetar.bookkeeper.errors import (
     WireError,
 )
 from magnetar.bookkeeper.ledgers.hedging import AllFailedError, first_good
-from magnetar.bookkeeper.wire.codes import ABSENT, Code, code_name
 from magnetar.bookkeeper.wire.entries import decode_entry
+from magnetar.bookkeeper.wire.frames import ABSENT, Code, code_name
 from magnetar.bookkeeper.wire.packed_batches import records_of_batch, records_of_entries
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from magnetar.bookkeeper.errors import (
     WrongPasswordError,
 )
 from magnetar.bookkeeper.ledgers.quorum import covers
-from magnetar.bookkeeper.wire.codes import ABSENT, Code, code_name
 from magnetar.bookkeeper.wire.entries import decode_entry
-from magnetar.bookkeeper.wire.frames import DO_FENCING, HIGH_PRIORITY, LAST_ENTRY
+from magnetar.bookkeeper.wire.frames import ABSENT, DO_FENCING, HIGH_PRIORITY, LAST_ENTRY, Code, code_name
 
 if TYPE_CHECKING:
     from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext

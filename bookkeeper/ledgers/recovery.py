@@ -33,10 +33,9 @@ from magnetar.bookkeeper.ledgers.entry_reads import EntryReads
 from magnetar.bookkeeper.ledgers.fencing import read_last_confirmed
 from magnetar.bookkeeper.ledgers.recovery_adds import RecoveryAdds
 from magnetar.bookkeeper.metadata.ledger_metadata import LedgerState, Versioned
-from magnetar.bookkeeper.wire.codes import ABSENT, Code, code_name
 from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
 from magnetar.bookkeeper.wire.entries import decode_entry
-from magnetar.bookkeeper.wire.frames import DO_FENCING, HIGH_PRIORITY
+from magnetar.bookkeeper.wire.frames import ABSENT, DO_FENCING, HIGH_PRIORITY, Code, code_name
 
 if TYPE_CHECKING:
     from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext

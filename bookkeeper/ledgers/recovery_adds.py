@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.errors import BookieUnreachableError, RecoveryFailedError
 from magnetar.bookkeeper.ledgers.quorum import holds, write_set
-from magnetar.bookkeeper.wire.codes import code_name
 from magnetar.bookkeeper.wire.entries import encode_run
-from magnetar.bookkeeper.wire.frames import HIGH_PRIORITY, RECOVERY_ADD
+from magnetar.bookkeeper.wire.frames import HIGH_PRIORITY, RECOVERY_ADD, code_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -38,9 +38,9 @@ from magnetar.bookkeeper.ledgers.mending import Mender
 from magnetar.bookkeeper.ledgers.owned_metadata import OwnedMetadata
 from magnetar.bookkeeper.ledgers.quorum import can_reach_quorum, last_held
 from magnetar.bookkeeper.ledgers.replica import Replica
-from magnetar.bookkeeper.wire.codes import Code, code_name
 from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
 from magnetar.bookkeeper.wire.entries import encode_run, frame_overhead
+from magnetar.bookkeeper.wire.frames import Code, code_name
 from magnetar.bookkeeper.wire.packed_runs import encode_packed
 
 if TYPE_CHECKING:

@@ -19,12 +19,14 @@ A V2 connection has no transaction ids: an answer belongs to the oldest request 
 
 from __future__ import annotations
 
+import enum
 import struct
 from typing import NamedTuple
 
 from magnetar.bookkeeper.errors import WireError
 
 __all__ = [
+    "ABSENT",
     "ADD",
     "AUTH",
     "BATCH_READ",
@@ -40,10 +42,43 @@ __all__ = [
     "AnswerDecoder",
     "AuthAnswer",
     "BatchAnswer",
+    "Code",
     "ReadAnswer",
     "batch_read_request",
+    "code_name",
     "read_request",
 ]
+
+
+class Code(enum.IntEnum):
+    """Of an answer, in V2 (BookkeeperProtocol.proto numbers those of V3 differently)."""
+
+    OK = 0
+    NO_LEDGER = 1
+    NO_ENTRY = 2
+    BAD_REQUEST = 100
+    IO_ERROR = 101
+    UNAUTHORIZED = 102
+    """The master key is not the ledger's: another password."""
+    BAD_VERSION = 103
+    FENCED = 104
+    READ_ONLY = 105
+    TOO_MANY_REQUESTS = 106
+    UNKNOWN_LEDGER_STATE = 107
+    """The bookie does not know whether it has the entry: never "no such entry"."""
+
+
+ABSENT = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})
+"""The bookie does not hold the entry."""
+
+
+def code_name(code: int) -> str:
+    """Text for errors and logs, also of a code that is not known."""
+    try:
+        return Code(code).name
+    except ValueError:
+        return f"code {code}"
+
 
 VERSION = 2
 ADD, READ, AUTH, BATCH_READ = 1, 2, 3, 7

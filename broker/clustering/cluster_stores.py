@@ -12,8 +12,7 @@ from magnetar.bookkeeper.zookeeper.values import SessionState
 from magnetar.broker.clustering.bookie_client import client_options
 from magnetar.broker.clustering.pulsar_paths import PulsarPaths
 from magnetar.broker.clustering.zookeeper_client_file import zookeeper_options
-from magnetar.storage.bookkeeper.opening import open_bookkeeper_ledgers
-from magnetar.storage.bookkeeper.store_settings import BookKeeperSettings
+from magnetar.storage.bookkeeper.ledger_store import BookKeeperSettings, open_bookkeeper_ledgers
 from magnetar.storage.embedded.engine_stats import EngineStats, HistogramStats
 from magnetar.storage.embedded.health import Health
 from magnetar.storage.errors import StorageUnavailableError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote
 
 import structlog
@@ -34,17 +34,50 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from magnetar.broker.admin.api import BookiesApi, BrokerUrls
+    from magnetar.broker.admin.peer_calls import PeerCalls
+    from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.clustering.balancing import BalancingFigures
-    from magnetar.broker.clustering.ports import MemberBroker
+    from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
+    from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.policies.values import BundlesData, LocalPolicies
+    from magnetar.broker.process_load import ProcessLoad
+    from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.schemas.schema_store import StoredSchema
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.tasks import TaskSet
+    from magnetar.broker.topics.catalog import TopicCatalog
+    from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
-__all__ = ["ClusterMember", "StartingUp"]
+__all__ = ["ClusterMember", "MemberBroker", "StartingUp"]
+
+
+class MemberBroker(Protocol):
+    """Namespaces, catalog and topics are there from ``follow`` on, addresses from ``join`` on."""
+
+    settings: Settings
+    tasks: TaskSet
+    addresses: AdvertisedAddresses
+    process_load: ProcessLoad
+    load_reports: LoadReports | None
+    namespaces: NamespaceStore
+    catalog: TopicCatalog
+    schemas: SchemaRegistry
+    topics: Topics
+    peers: PeerCalls | None
+    bookies: BookiesApi | None
+    now_ms: Callable[[], int]
+
+    def stop_listening(self) -> None: ...
+
+    @property
+    def urls(self) -> BrokerUrls: ...
+
 
 log = structlog.get_logger(__name__)
 

@@ -14,14 +14,18 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from magnetar.broker.clustering.policy_events import NOTHING
+from magnetar.broker.clustering.policy_events import EVENT_PROPERTIES, NOTHING, encode_event, event_key, event_schema
 from magnetar.broker.clustering.policy_log import PolicyLog, events_topic
-from magnetar.broker.clustering.policy_writer import write_events
+from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
+from magnetar.broker.schemas.avro_values import AvroValueError
+from magnetar.client.errors import ClientError
+from magnetar.client.sending import Outgoing, TopicSender
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from magnetar.broker.clustering.peer_client import PeerClient
     from magnetar.broker.clustering.policy_events import EventPolicies, Scopes
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.records import TopicPolicies
     from magnetar.broker.tasks import TaskSet
 
-__all__ = ["ClusterTopicPolicies"]
+__all__ = ["ClusterTopicPolicies", "write_events"]
 
 
 class ClusterTopicPolicies:
@@ -133,3 +137,25 @@ class ClusterTopicPolicies:
 
 def _namespace_of(name: str) -> str:
     return name.partition("://")[2].rpartition("/")[0]
+
+
+async def write_events(
+    peers: PeerClient, events: TopicName, topic: TopicName, changed: Sequence[tuple[bool, EventPolicies]], cluster: str
+) -> None:
+    """Store the changes of the policies of `topic` in the topic `events`, which is created when it does not exist.
+
+    Durable on return. Raises ServiceNotReadyError; some of the events may be stored then.
+    """
+    if not changed:
+        return
+    schema = pb.Schema(name="PulsarEvent", schema_data=event_schema(), type=pb.Schema.Avro)
+    for key, value in EVENT_PROPERTIES.items():
+        schema.properties.add(key=key, value=value)
+    try:
+        async with TopicSender(peers.service, peers.credentials, str(events), schema=schema) as sender:
+            for everywhere, policies in changed:
+                payload = b"" if policies.is_empty else encode_event(topic, policies, cluster)
+                key = event_key(topic, all_clusters=everywhere)
+                await (await sender.send(Outgoing(payload, key, null_value=policies.is_empty)))
+    except (ClientError, AvroValueError) as error:
+        raise ServiceNotReadyError(f"Policies of {topic} cannot be stored: {error}") from error

@@ -13,12 +13,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from magnetar.pipeline.damage import Reason
-from magnetar.pipeline.decode.blocks import MAX_ROWS, blocks
 from magnetar.pipeline.decode.byte_columns import Buffers
 from magnetar.pipeline.decode.chunked_messages import ChunkedMessages
 from magnetar.pipeline.decode.decompression import decompressed
@@ -47,6 +46,27 @@ if TYPE_CHECKING:
 
     Int64s = NDArray[np.int64]
     Bools = NDArray[np.bool_]
+
+MAX_ROWS: Final = 65_536
+MAX_PLAIN_BYTES: Final = 32 * 1024 * 1024
+
+
+def blocks(rows: Int64s, plain_bytes: Int64s) -> Iterator[tuple[int, int]]:
+    """Runs [i, j) of entries that hold at most MAX_ROWS messages and MAX_PLAIN_BYTES to decompress; one entry that
+    holds more is alone.
+
+    Args:  rows, plain_bytes: at least 0, per entry.
+    """
+    n = len(rows)
+    all_rows = np.concatenate(([0], np.cumsum(rows)))
+    all_bytes = np.concatenate(([0], np.cumsum(plain_bytes)))
+    i = 0
+    while i < n:
+        j = int(np.searchsorted(all_rows, all_rows[i] + MAX_ROWS, side="right")) - 1
+        j = min(j, int(np.searchsorted(all_bytes, all_bytes[i] + MAX_PLAIN_BYTES, side="right")) - 1)
+        j = max(j, i + 1)
+        yield i, j
+        i = j
 
 
 @dataclass(frozen=True, slots=True)

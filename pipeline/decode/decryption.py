@@ -7,7 +7,7 @@ opened first, before anything else looks at them; their metadata stays, without 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, EntryStatus
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from magnetar.client.encryption import Decrypting
     from magnetar.pipeline.entry_chunk import EntryChunk
 
@@ -71,3 +73,35 @@ def _plain(chunk: EntryChunk, headers: Headers, i: int, decrypting: Decrypting) 
     metadata = pb.MessageMetadata.FromString(bytes(data[start:end]))
     payload = decrypting.decrypt(metadata, bytes(data[end : int(chunk.ends[i])]))
     return bytes(data[int(chunk.offsets[i]) : end]) + payload
+
+
+CODECS: Mapping[int, str] = {value: name for name, value in pb.CompressionType.items()}
+
+
+def encryption_context(metadata: bytes) -> dict[str, Any]:
+    """The context of MessageMetadata with encryption keys, as `Message.getEncryptionCtx` of the Java client has it.
+
+    compression, uncompressedSize and batchSize are for the steps after decryption; batchSize is null when the plain
+    payload is a single message.
+    """
+    found = pb.MessageMetadata.FromString(metadata)
+    return {
+        "keys": [
+            {
+                "name": _text(key.key),
+                "value": key.value,
+                "metadata": [(_text(pair.key), _text(pair.value)) for pair in key.metadata],
+            }
+            for key in found.encryption_keys
+        ],
+        "algorithm": _text(found.encryption_algo),
+        "param": found.encryption_param,
+        "compression": CODECS.get(found.compression, str(found.compression)),
+        "uncompressedSize": min(found.uncompressed_size, (1 << 31) - 1),
+        "batchSize": found.num_messages_in_batch if found.HasField("num_messages_in_batch") else None,
+    }
+
+
+def _text(value: str | bytes) -> str:
+    """The library gives text that is no UTF-8 as bytes."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import Error, a2b_base64
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,12 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from magnetar.pipeline.columns import ENCRYPTION, FIRST_MS, LAST_MS, TIMESTAMP
-from magnetar.pipeline.decode.base64_keys import decoded_keys
 from magnetar.pipeline.decode.byte_columns import Slices, fixed, repeated
-from magnetar.pipeline.decode.encryption import encryption_context
+from magnetar.pipeline.decode.decryption import encryption_context
 from magnetar.pipeline.decode.message_ids import message_id, message_ids
 from magnetar.pipeline.decode.properties import property_headers, property_maps
-from magnetar.pipeline.decode.rows import has, ordering_keys, payloads
+from magnetar.pipeline.decode.rows import has, keys, ordering_keys, payloads
 from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn
 
 if TYPE_CHECKING:
@@ -211,3 +211,23 @@ KAFKA_BUILDERS: Final[Mapping[str, Callable[[BatchSource], pa.Array]]] = {
     "headers": lambda s: property_headers(s.rows, s.buffers),
 }
 """Columns of the style kafka."""
+
+
+def decoded_keys(rows: Rows, buffers: Buffers) -> tuple[Slices, list[int]]:
+    """Keys of all rows, and the rows whose key is flagged as base64 and is not: those have the text as it travels."""
+    travelling = keys(rows)
+    encoded = np.flatnonzero(has(rows, ColumnFlag.KEY_IS_BASE64) & (travelling.length >= 0))
+    if not len(encoded):
+        return travelling, []
+    values, wrong = [], []
+    for row in encoded.tolist():
+        text = buffers.value(travelling, row) or b""
+        try:
+            values.append(a2b_base64(text, strict_mode=True) if text else b"")
+        except Error:
+            wrong.append(row)
+            values.append(text)
+    number, starts, lengths = buffers.add_values(values)
+    buffer, start, length = (column.copy() for column in travelling)
+    buffer[encoded], start[encoded], length[encoded] = number, starts, lengths
+    return Slices(buffer, start, length), wrong

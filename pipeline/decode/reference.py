@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from magnetar.converters.errors import ConverterError
 from magnetar.converters.kafka.errors import KafkaFormatError
 from magnetar.pipeline.columns import FIRST_MS, LAST_MS
-from magnetar.pipeline.decode.encryption import encryption_context
+from magnetar.pipeline.decode.decryption import encryption_context
 from magnetar.pipeline.decode.kafka_entries import KafkaEntries
 from magnetar.pipeline.decode.message_ids import message_id
 from magnetar.protocol import pulsar_api_pb2 as pb

@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pipeline.catalog import Catalog, topic_path
+from magnetar.pipeline.errors import CatalogError, NoSuchTopicError
 from magnetar.pipeline.jobs.audit_facts import KINDS, Finding, StretchAudit, StretchFacts, join
 from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, stored_logs, wanted_spans
 from magnetar.pipeline.offsets import Position
-from magnetar.pipeline.read_errors import CatalogError, NoSuchTopicError
 from magnetar.pipeline.reading.segments import open_directory
 from magnetar.pipeline.reading.settings import ReadSettings
 

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from magnetar.pipeline.catalog import Catalog, topic_path
+from magnetar.pipeline.errors import CatalogError, NoSuchTopicError
 from magnetar.pipeline.jobs.page import Page
-from magnetar.pipeline.read_errors import CatalogError, NoSuchTopicError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 from magnetar.pipeline.jobs import (
     audit_command,
     backlog,
-    compaction_command,
     delays,
     export_command,
     hot_keys,
@@ -57,8 +56,8 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "compact": Command(
         "of each key the newest message, into a table of its own",
-        compaction_command.add_arguments,
-        compaction_command.run,
+        maintenance_command.add_compact_arguments,
+        maintenance_command.run_compact,
         key_compaction.as_text,
     ),
     "delays": Command(

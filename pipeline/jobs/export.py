@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.client.errors import RetryError
 from magnetar.pipeline.decode.decoder import BATCH_BYTES
+from magnetar.pipeline.errors import CatalogUnavailableError, DataLossError, ReadTimeoutError
 from magnetar.pipeline.jobs.reading import (
     RowReader,
     RowReport,
@@ -37,7 +38,6 @@ from magnetar.pipeline.lake.errors import CommitConflictError
 from magnetar.pipeline.lake.writer import DEFAULT_WRITE, SplitWriter, WriteOptions
 from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.planning import ReadRange, shares
-from magnetar.pipeline.read_errors import CatalogUnavailableError, DataLossError, ReadTimeoutError
 from magnetar.pipeline.reading.settings import ReadSettings
 
 if TYPE_CHECKING:

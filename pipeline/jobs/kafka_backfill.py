@@ -15,8 +15,10 @@ import time
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
+
+import numpy as np
 
 from magnetar.client.deduplication import Remedies, ensure_deduplication, topic_path
 from magnetar.client.errors import InputError, RefusedError, RetryError
@@ -24,9 +26,15 @@ from magnetar.converters.errors import ConverterError
 from magnetar.converters.kafka.log_file import LogDamage, LogFile
 from magnetar.converters.kafka.transactions import Isolation, Transactions, TransactionSurvey
 from magnetar.converters.kafka_entry.import_plan import ImportPlan, SequenceMode, place_of, producer_name
+from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.decode.headers import Headers
 from magnetar.pipeline.errors import PipelineError
 from magnetar.pipeline.jobs.entry_sender import send_entries
-from magnetar.pipeline.jobs.producer_memory import highest_sequence_ids
+from magnetar.pipeline.planning import ReadRange
+from magnetar.pipeline.reading.ranges import RangeReader
+from magnetar.pipeline.reading.settings import ReadSettings
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.entry_columns import EntryColumn, EntryStatus
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -35,8 +43,35 @@ if TYPE_CHECKING:
     from magnetar.client.admin import AdminApi
     from magnetar.converters.kafka_entry.import_plan import ImportStep
     from magnetar.pipeline.connect_options import ConnectOptions
+    from magnetar.pipeline.entry_chunk import EntryChunk
     from magnetar.pipeline.jobs.runner import Runner
     from magnetar.pipeline.progress import Progress
+
+_PREFIX: Final = "kafka-import-"
+
+
+def highest_sequence_ids(connect: ConnectOptions, topic: str) -> dict[str, int]:
+    """Producer of an import -> highest sequence id stored. Reads the whole topic once. Raises: PipelineError."""
+    log = Catalog(connect.admin()).range(topic, ledgers=True)
+    if log is None or not log.entries:
+        return {}
+    reader = RangeReader(ReadSettings(connect, on_corrupt="quarantine", fail_on_data_loss=False))
+    found: dict[str, int] = {}
+    for chunk in reader.chunks(ReadRange(topic, log.partition, log.first, log.end)):
+        _note(chunk, found)
+    return found
+
+
+def _note(chunk: EntryChunk, found: dict[str, int]) -> None:
+    headers = Headers(chunk, verify=False)
+    data = memoryview(chunk.data)
+    starts, ends = headers[EntryColumn.METADATA_START], headers[EntryColumn.METADATA_END]
+    for row in np.flatnonzero(headers[EntryColumn.STATUS] == EntryStatus.FINE).tolist():
+        metadata = pb.MessageMetadata.FromString(bytes(data[int(starts[row]) : int(ends[row])]))
+        if metadata.producer_name.startswith(_PREFIX):
+            high = max(metadata.sequence_id, metadata.highest_sequence_id)
+            found[metadata.producer_name] = max(high, found.get(metadata.producer_name, -1))
+
 
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<number>\d+)")
 _REMEDIES = Remedies("--enable-deduplication", "--admin-url", "a topic that deduplicates")

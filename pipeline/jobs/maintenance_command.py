@@ -1,10 +1,11 @@
-"""`magnetar pipeline join-files` and `magnetar pipeline vacuum`."""
+"""`magnetar pipeline compact`, `join-files` and `vacuum`: the jobs that rewrite or clean a table."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magnetar.pipeline.jobs.arguments import add_table, table
+from magnetar.pipeline.jobs.arguments import add_source, add_table, source_options, table
+from magnetar.pipeline.jobs.key_compaction import compact_topics
 from magnetar.pipeline.jobs.maintenance import join_small_files
 from magnetar.pipeline.lake.vacuum import remove_staging
 from magnetar.pipeline.option_table import OptionError
@@ -66,3 +67,17 @@ def vacuum_text(report: dict[str, Any]) -> str:
     """One line per file, and their number."""
     verb = "would be removed" if report["dry_run"] else "removed"
     return "\n".join([*report["removed"], f"{len(report['removed'])} files {verb}"])
+
+
+def add_compact_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of compact."""
+    add_source(parser)
+    add_table(parser)
+    parser.add_argument("--keep-without-key", action="store_true", help="keep messages without a key (else left out)")
+
+
+def run_compact(options: argparse.Namespace, runner: Runner, progress: Progress) -> dict[str, Any]:
+    """Raises: PipelineError, ClientError, OptionError."""
+    return compact_topics(
+        source_options(options), table(options), runner, progress, keep_without_key=options.keep_without_key
+    )

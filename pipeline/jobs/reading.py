@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.decode.decoder import BATCH_BYTES, Decoder
 from magnetar.pipeline.encryption_keys import open_decryption
-from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.errors import DataLossError, PipelineError
 from magnetar.pipeline.jobs.typed_values import TypedValues
 from magnetar.pipeline.lake.data_file import IndexSpan
 from magnetar.pipeline.planning import ReadRange, pack, stitch
-from magnetar.pipeline.read_errors import DataLossError
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
 from magnetar.pipeline.reading.settings import ReadSettings

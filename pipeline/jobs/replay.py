@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.errors import DataLossError, NoSuchTopicError
 from magnetar.pipeline.jobs.export import file_slug
 from magnetar.pipeline.jobs.reading import RowReader, RowSettings, plan_tasks, readable, stored_logs, wanted_spans
 from magnetar.pipeline.jobs.replay_schemas import COLUMN, copy_schemas, with_versions
@@ -29,7 +30,6 @@ from magnetar.pipeline.lake.table_files import sync_path
 from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import TopicSelection
-from magnetar.pipeline.read_errors import DataLossError, NoSuchTopicError
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.task import Place, send_rows
 from magnetar.protocol.topic_name import TopicName

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from magnetar.pipeline.errors import CatalogError, CatalogUnavailableError
 from magnetar.pipeline.option_table import OptionError
-from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import quote
 
+from magnetar.pipeline.errors import CatalogError, CatalogUnavailableError
 from magnetar.pipeline.option_table import OptionError
-from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError
 from magnetar.pipeline.values.decoders import value_decoder
 from magnetar.pipeline.values.topic_schema import TopicSchema
 from magnetar.protocol.topic_name import TopicName

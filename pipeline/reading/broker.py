@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.client.errors import InputError, RefusedError, RetryError
 from magnetar.pipeline.catalog import Catalog
+from magnetar.pipeline.errors import CatalogError, CatalogUnavailableError, NoSuchTopicError, ReadTimeoutError
 from magnetar.pipeline.offsets import Position
-from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError, NoSuchTopicError, ReadTimeoutError
 from magnetar.pipeline.reading.index_tracker import IndexTracker, messages_in
 from magnetar.pipeline.reading.pushed import PushedEntries
 from magnetar.pipeline.reading.range_cut import Cut, behind, cut_by_index, cut_by_position

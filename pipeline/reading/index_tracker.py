@@ -14,8 +14,8 @@ import numpy as np
 
 from magnetar.pipeline.decode.headers import Headers
 from magnetar.pipeline.entry_chunk import EntryChunk
+from magnetar.pipeline.errors import CatalogUnavailableError
 from magnetar.pipeline.offsets import Position
-from magnetar.pipeline.read_errors import CatalogUnavailableError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.entry_columns import ColumnFlag, EntryColumn, EntryStatus
 from magnetar.protocol.metadata import parse_entry_metadata

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.damage import Quarantined, Reason
-from magnetar.pipeline.errors import CorruptEntryError
+from magnetar.pipeline.errors import CatalogError, CorruptEntryError, DataLossError
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.planning import ReadRange
-from magnetar.pipeline.read_errors import CatalogError, DataLossError
 from magnetar.pipeline.reading.broker import read_through_broker
 from magnetar.pipeline.reading.segments import SegmentGoneError, open_directory, read_segment
 from magnetar.protocol.topic_name import TopicName

@@ -1,8 +1,15 @@
-"""One message on its way from a row to its entry."""
+"""One message on its way from its row to an entry, or to several where the broker takes no entry of its size."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 class Message(NamedTuple):
@@ -24,3 +31,47 @@ class Row(NamedTuple):
     topic: str
     partition: int
     message: Message
+
+
+class Entry(NamedTuple):
+    """A unit of sending. `data`: headers and payload, as SEND carries them.
+
+    Sequence ids `first` to `last`, `messages` of them: of a chunked message its last chunk has one, the others none.
+    chunks: the message that this is a chunk of.
+    """
+
+    first: int
+    last: int
+    messages: int
+    data: bytes
+    chunks: Chunks | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """One message. encode: makes an entry of metadata and payload."""
+
+    metadata: pb.MessageMetadata
+    """That of each chunk, but for the fields about chunks."""
+    payload: bytes
+    room: int
+    """Payload bytes of a chunk."""
+    encode: Callable[[pb.MessageMetadata, bytes], bytes]
+
+    def entries(self) -> Iterator[Entry]:
+        """The chunks in order, under a uuid that was never used.
+
+        Consumers give a message up when a chunk comes twice, and a producer that lost its connection cannot know which
+        chunks are stored: all of them are sent again, as another message with the same sequence id. Of two that are
+        whole deduplication drops the second one.
+        """
+        payload, sequence_id = self.payload, self.metadata.sequence_id
+        starts = range(0, len(payload), self.room)
+        metadata = pb.MessageMetadata()
+        metadata.CopyFrom(self.metadata)
+        metadata.uuid = f"{metadata.producer_name}-{sequence_id}-{os.urandom(6).hex()}"
+        metadata.num_chunks_from_msg, metadata.total_chunk_msg_size = len(starts), len(payload)
+        for number, start in enumerate(starts):
+            metadata.chunk_id = number
+            data = self.encode(metadata, payload[start : start + self.room])
+            yield Entry(sequence_id, sequence_id, int(number == len(starts) - 1), data, self)

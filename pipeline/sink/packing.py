@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.client.encryption import TAG_BYTES
 from magnetar.pipeline.encryption_keys import open_encryption
-from magnetar.pipeline.sink.entries import Chunks, Entry
+from magnetar.pipeline.sink.message import Chunks, Entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.compression import compress

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from magnetar.client.errors import RetryError, retrying
 from magnetar.client.lookup import find_owner
 from magnetar.client.send_window import SendWindow
-from magnetar.pipeline.sink.entries import Chunks
+from magnetar.pipeline.sink.message import Chunks
 from magnetar.pipeline.sink.packing import Packer
 from magnetar.protocol import requests
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
     from magnetar.client.pool import ConnectionPool
     from magnetar.client.producers import OpenedProducer, Producers, Receipt
-    from magnetar.pipeline.sink.entries import Entry
-    from magnetar.pipeline.sink.message import Message
+    from magnetar.pipeline.sink.message import Entry, Message
     from magnetar.pipeline.sink.options import SinkOptions
     from magnetar.protocol import pulsar_api_pb2 as pb
 

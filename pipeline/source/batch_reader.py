@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceReader
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from magnetar.pipeline.source.filters import RowFilter
-from magnetar.pipeline.source.partitions import Ranges, ranges_of
 from magnetar.pipeline.source_plan import SourcePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.datasource import Filter, InputPartition
+    from pyspark.sql.datasource import Filter
 
     from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.planning import ReadRange
     from magnetar.pipeline.source.row_source import RowSource
+
+
+class Ranges(InputPartition):
+    """The ranges one task reads."""
+
+    def __init__(self, ranges: Sequence[ReadRange]) -> None:
+        super().__init__(None)
+        self.ranges = list(ranges)
+
+
+def ranges_of(partition: InputPartition) -> list[ReadRange]:
+    """Spark makes an empty plan a partition of nothing."""
+    return partition.ranges if isinstance(partition, Ranges) else []
 
 
 class PulsarReader(DataSourceReader):

@@ -14,9 +14,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from magnetar.pipeline.errors import CatalogError
 from magnetar.pipeline.offsets import Offsets, Position
-from magnetar.pipeline.read_errors import CatalogError
-from magnetar.pipeline.source.partitions import Ranges, ranges_of
+from magnetar.pipeline.source.batch_reader import Ranges, ranges_of
 from magnetar.pipeline.source_plan import SourcePlan
 
 if TYPE_CHECKING:

@@ -5,29 +5,55 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.bookies.isolation import POLICY_KEY, policy_of
+from magnetar.bookkeeper.client import BookKeeper
 from magnetar.bookkeeper.errors import NoSuchLedgerError as NoSuchBookKeeperLedgerError
+from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
+from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.storage.bookkeeper.ledger_writer import BookKeeperLedgerWriter, info_of
 from magnetar.storage.bookkeeper.read_ahead import ReadAhead
 from magnetar.storage.bookkeeper.store_errors import storage_errors
+from magnetar.storage.entry_cache import EntryCache
 from magnetar.storage.errors import LedgerFencedError, NoSuchEntryError, NoSuchLedgerError, StorageClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from magnetar.bookkeeper.bookies.isolation import IsolationGroups
-    from magnetar.bookkeeper.client import BookKeeper
     from magnetar.bookkeeper.ledgers.reader import LedgerReader
-    from magnetar.storage.bookkeeper.store_settings import BookKeeperSettings
-    from magnetar.storage.entry_cache import EntryCache
+    from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
     from magnetar.storage.interfaces import LedgerInfo
     from magnetar.storage.slab import Slab
 
     IsolationOf = Callable[[Mapping[str, str]], Awaitable[IsolationGroups | None]]
 
-__all__ = ["BookKeeperLedgerStore"]
+
+__all__ = ["BookKeeperLedgerStore", "BookKeeperSettings", "open_bookkeeper_ledgers"]
+
+
+@dataclass(frozen=True, slots=True)
+class BookKeeperSettings:
+    """Quorums as Pulsar's ``managedLedgerDefault*``. All brokers of a cluster need the same password."""
+
+    ensemble_size: int = 2
+    write_quorum: int = 2
+    ack_quorum: int = 2
+    digest_type: DigestType = DigestType.CRC32C
+    password: bytes = b""
+    cache_bytes: int = 64 << 20
+    """Recent slabs of all ledgers, for readers of the tail."""
+    max_record_bytes: int = 5 << 20
+    """Largest record (32 bytes of header and the entry); the bookies' frame limit is the other bound."""
+    client: ClientOptions = field(default_factory=ClientOptions)
+
+    def ledger_options(self, component: str | None) -> LedgerOptions:
+        """Of a new ledger; Pulsar gives compacted ledgers another digest than all others."""
+        digest_type = DigestType.CRC32 if component == "compacted-ledger" else self.digest_type
+        return LedgerOptions(self.ensemble_size, self.write_quorum, self.ack_quorum, digest_type, self.password)
+
 
 _MAX_READERS = 10_000
 """Metadata of closed ledgers kept in memory."""
@@ -192,3 +218,16 @@ async def _no_groups(_properties: Mapping[str, str]) -> IsolationGroups | None:
 def _texts(custom: Mapping[str, bytes]) -> dict[str, str]:
     """Properties as text; bytes that are none come back the same when they are written again."""
     return {key: value.decode(errors="surrogateescape") for key, value in custom.items()}
+
+
+async def open_bookkeeper_ledgers(
+    session: ZooKeeperSession, root: str, settings: BookKeeperSettings
+) -> BookKeeperLedgerStore:
+    """The ledgers of the BookKeeper cluster whose metadata stand below `root` (``/ledgers``). The session stays the
+    caller's: close the store first.
+
+    Raises StorageUnavailableError, StorageError (there is no such cluster).
+    """
+    with storage_errors():
+        client = await BookKeeper.over(session, root, settings.client)
+    return BookKeeperLedgerStore(client, settings, EntryCache(settings.cache_bytes))

@@ -7,10 +7,10 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.files import FileSystem, RealFiles
 from magnetar.storage.embedded.journal.frame_writer import open_frame_writer
 from magnetar.storage.embedded.lanes import RealThreads
+from magnetar.storage.interfaces import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.engine import EmbeddedStorage, EngineSettings, open_embedded
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.files import RealFiles
@@ -23,6 +22,7 @@ from magnetar.storage.embedded.ledger_files import LedgerFiles
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.embedded.store_version import STORE_NODE, read_version, store_id_of
 from magnetar.storage.errors import CorruptEntryError, StorageError, StoreMismatchError
+from magnetar.storage.interfaces import SystemClock
 from magnetar.storage.joining.logs import JoinedLog, Source, cursors_at_earliest, join_logs, source_of
 from magnetar.storage.managed.ledger_list import ROOT, ledger_list_path
 from magnetar.storage.managed.ledger_map import LedgerMap

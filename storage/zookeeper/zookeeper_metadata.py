@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from magnetar.bookkeeper import errors as service
 from magnetar.bookkeeper.background import Background
 from magnetar.bookkeeper.errors import (
     MetadataUnavailableError,
@@ -28,20 +29,42 @@ from magnetar.bookkeeper.errors import (
 from magnetar.bookkeeper.zookeeper.values import ANY_VERSION as ANY
 from magnetar.bookkeeper.zookeeper.values import SessionState
 from magnetar.storage.coordination import Session
-from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError, StorageError
+from magnetar.storage.errors import (
+    BadVersionError,
+    NoNodeError,
+    NotEmptyError,
+    StorageClosedError,
+    StorageError,
+    StorageUnavailableError,
+)
 from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
 from magnetar.storage.metadata_nodes import check_path
 from magnetar.storage.zookeeper.children_watch import ChildrenWatch
-from magnetar.storage.zookeeper.store_errors import storage_errors
 from magnetar.storage.zookeeper.tree_watch import TreeWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
     from magnetar.bookkeeper.zookeeper.values import Node
 
-__all__ = ["ZooKeeperMetadataStore"]
+__all__ = ["ZooKeeperMetadataStore", "storage_errors"]
+
+
+@contextlib.contextmanager
+def storage_errors() -> Iterator[None]:
+    """Every error of the session that leaves the block is a StorageError."""
+    try:
+        yield
+    except service.NoSuchNodeError as error:
+        raise NoNodeError(error.path) from error
+    except service.NodeNotEmptyError as error:
+        raise NotEmptyError(error.path) from error
+    except service.MetadataUnavailableError as error:
+        raise StorageUnavailableError(str(error)) from error
+    except service.MetadataError as error:
+        raise StorageError(str(error)) from error
+
 
 _SESSIONS = {
     SessionState.CONNECTED: Session.CONNECTED,

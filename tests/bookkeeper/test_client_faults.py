@@ -16,7 +16,7 @@ from magnetar.bookkeeper.errors import (
 )
 from magnetar.bookkeeper.ledgers.writer import LedgerWriter
 from magnetar.bookkeeper.options import LedgerOptions
-from magnetar.bookkeeper.wire.codes import Code
+from magnetar.bookkeeper.wire.frames import Code
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
 from tests.twins.sim_bookies import ADD, BATCH
 

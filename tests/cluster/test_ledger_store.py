@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
-from magnetar.storage.bookkeeper.opening import open_bookkeeper_ledgers
+from magnetar.storage.bookkeeper.ledger_store import open_bookkeeper_ledgers
 from tests.storage import test_ledger_store_contract as contract
 from tests.storage.bookkeeper.store_for_tests import SETTINGS
 

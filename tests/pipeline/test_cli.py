@@ -8,12 +8,11 @@ import pytest
 
 from magnetar.client.errors import RefusedError, RetryError
 from magnetar.pipeline import cli
-from magnetar.pipeline.errors import PipelineError
+from magnetar.pipeline.errors import CatalogUnavailableError, NoSuchTopicError, PipelineError
 from magnetar.pipeline.jobs.commands import COMMANDS, Command
 from magnetar.pipeline.jobs.session import SparkUnavailableError, open_runner
 from magnetar.pipeline.lake.errors import CommitConflictError, SinkFullError
 from magnetar.pipeline.option_table import OptionError
-from magnetar.pipeline.read_errors import CatalogUnavailableError, NoSuchTopicError
 
 
 @pytest.fixture

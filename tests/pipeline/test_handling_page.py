@@ -4,7 +4,7 @@ import pathlib
 
 from magnetar.pipeline.columns import EXTRA, KAFKA, KAFKA_HEADERS, PULSAR
 from magnetar.pipeline.damage import Reason
-from magnetar.pipeline.decode.blocks import MAX_PLAIN_BYTES
+from magnetar.pipeline.decode.block_rows import MAX_PLAIN_BYTES
 from magnetar.pipeline.decode.chunked_messages import MAX_PENDING_BYTES, MAX_PENDING_MESSAGES
 from magnetar.pipeline.decode.decoder import BATCH_BYTES, BATCH_ROWS
 from magnetar.pipeline.decode.look_back import MAX_ENTRIES

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from magnetar.client.errors import ClientError
+from magnetar.pipeline.errors import CatalogError
 from magnetar.pipeline.options import SourceOptions
-from magnetar.pipeline.read_errors import CatalogError
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.task import Place, send_rows
 from magnetar.pytest_plugin import BrokerProcess

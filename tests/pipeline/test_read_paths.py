@@ -8,10 +8,9 @@ import pytest
 
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.connect_options import ConnectOptions
-from magnetar.pipeline.errors import CorruptEntryError
+from magnetar.pipeline.errors import CorruptEntryError, DataLossError
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.planning import ReadRange, stitch
-from magnetar.pipeline.read_errors import DataLossError
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap
 from magnetar.pipeline.reading.settings import ReadSettings

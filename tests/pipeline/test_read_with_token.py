@@ -8,9 +8,9 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
+from magnetar.pipeline.errors import CatalogError
 from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.planning import ReadRange
-from magnetar.pipeline.read_errors import CatalogError
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.settings import ReadSettings
 from magnetar.pipeline.source_plan import SourcePlan

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.pipeline.errors import CatalogError, DataLossError, NoSuchTopicError
 from magnetar.pipeline.log_range import LedgerSpan, LogRange
 from magnetar.pipeline.offsets import MessagePlace, Offsets, Position
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
-from magnetar.pipeline.read_errors import CatalogError, DataLossError, NoSuchTopicError
 from magnetar.pipeline.source_plan import SourcePlan
 
 T = "persistent://public/default/t"

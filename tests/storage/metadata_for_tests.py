@@ -6,13 +6,13 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.layout import Layout
 from magnetar.storage.embedded.metadata.format_1 import read_format_1
 from magnetar.storage.embedded.metadata.log_writer import LogEnvironment
 from magnetar.storage.embedded.metadata.logged_metadata import LoggedMetadataStore
 from magnetar.storage.embedded.metadata.opening import open_metadata
+from magnetar.storage.interfaces import SystemClock
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ import asyncio
 import struct
 from typing import TYPE_CHECKING
 
-from magnetar.bookkeeper.wire.codes import Code
+from magnetar.bookkeeper.wire.frames import Code
 
 if TYPE_CHECKING:
     from random import Random

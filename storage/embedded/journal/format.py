@@ -15,6 +15,17 @@ acknowledged page. Frame header, 64 bytes, little-endian::
     48  i64 written          wall clock, ms
     56  u64 metadata         last durable change of the metadata: a start detects metadata that end before this change
 
+The first page, behind its file header (which has generation and salt of this use), tells where the use before ended::
+
+    64  u32 crc32c           of generation, salt and the field below
+    68  u32 zero
+    72  u64 end              behind the last frame of the use before, in its own segment; 0: not known, as in stores of
+                             before
+    80  zeros
+
+A device may lose the write of a frame's header. Where the frame is the last of its segment, the end is the limit of its
+pages: later bytes belong to earlier uses.
+
 The payload is the appended slabs' records, one after the other (``slab.py``); before the first entry of a ledger stands
 its birth record (``ledger_head.py``). The salt is random and bound to the store (``uses.py``): no bytes a client sends
 can look like a frame of this segment.
@@ -26,10 +37,12 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.protocol.checksum import crc32c
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from magnetar.storage.embedded.file_header import FileHeader
     from magnetar.storage.embedded.files import Buffer
 
 __all__ = [
@@ -37,7 +50,9 @@ __all__ = [
     "FRAME_MAGIC",
     "PAGE_BYTES",
     "FrameHeader",
+    "encode_first_page",
     "encode_frame",
+    "end_of_use_before",
     "find_frame",
     "frame_bytes",
     "parse_frame",
@@ -52,6 +67,7 @@ FRAME_MAGIC = _MAGIC.to_bytes(4, "little")
 """The first bytes of a frame."""
 _HEADER = struct.Struct("<IIQQQQIIqQ")
 _SEED = struct.Struct("<QQQ")
+_NOTE = struct.Struct("<IIQ")
 _IDENTITY = struct.Struct("<QQ")
 
 
@@ -119,3 +135,21 @@ def find_frame(data: bytes, start: int, generation: int, salt: int) -> int | Non
             return offset
         at += 1
     return None
+
+
+def encode_first_page(header: FileHeader, end_before: int) -> bytes:
+    """The whole page. ``end_before``: in bytes, 0 when there was no use before in this process."""
+    note = _NOTE.pack(_note_crc(header.generation, header.salt, end_before), 0, end_before)
+    return header.pack() + note + bytes(PAGE_BYTES - FILE_HEADER_BYTES - _NOTE.size)
+
+
+def end_of_use_before(page: bytes, generation: int, salt: int) -> int | None:
+    """Bytes of the segment of the use before up to the end of its last frame; None when the page does not tell."""
+    if len(page) < FILE_HEADER_BYTES + _NOTE.size:
+        return None
+    crc, _, end = _NOTE.unpack_from(page, FILE_HEADER_BYTES)
+    return end if end and crc == _note_crc(generation, salt, end) else None
+
+
+def _note_crc(generation: int, salt: int, end: int) -> int:
+    return crc32c(_SEED.pack(generation, salt, end))

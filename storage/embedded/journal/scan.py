@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, parse_file_header
-from magnetar.storage.embedded.journal.first_page import end_of_use_before
 from magnetar.storage.embedded.journal.format import (
     FRAME_HEADER_BYTES,
     FRAME_MAGIC,
     PAGE_BYTES,
+    end_of_use_before,
     find_frame,
     frame_bytes,
     parse_frame,

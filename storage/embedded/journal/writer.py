@@ -18,8 +18,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
-from magnetar.storage.embedded.journal.first_page import encode_first_page
-from magnetar.storage.embedded.journal.format import frame_bytes
+from magnetar.storage.embedded.journal.format import encode_first_page, frame_bytes
 from magnetar.storage.embedded.journal.frame_writer import Frame
 from magnetar.storage.embedded.journal.uses import BoundSalts
 from magnetar.storage.embedded.ledger_head import birth_record

@@ -17,7 +17,6 @@ import posixpath
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoint
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.journal.salvage import LostRecord, salvage
@@ -34,6 +33,7 @@ from magnetar.storage.embedded.verify.metadata import StoredNodes, read_stored_n
 from magnetar.storage.embedded.verify.metadata_repair import Rebuild, repair_metadata
 from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, WARNING, Finding, VerifyReport
 from magnetar.storage.errors import DamagedFileError, StorageError
+from magnetar.storage.interfaces import SystemClock
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.pipeline.decode.blocks import MAX_PLAIN_BYTES, MAX_ROWS, blocks
+from magnetar.pipeline.decode.block_rows import MAX_PLAIN_BYTES, MAX_ROWS, blocks
 
 ROWS = st.integers(0, 2 * MAX_ROWS)
 BYTES = st.integers(0, 2 * MAX_PLAIN_BYTES)

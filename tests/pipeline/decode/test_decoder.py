@@ -318,7 +318,7 @@ def test_a_batch_that_claims_millions_of_messages_makes_no_rows_of_them():
 
 def test_a_large_batch_is_decoded_in_pieces(monkeypatch):
     monkeypatch.setattr("magnetar.pipeline.decode.block_rows.MAX_ROWS", 10)
-    monkeypatch.setattr("magnetar.pipeline.decode.blocks.MAX_ROWS", 10)
+    monkeypatch.setattr("magnetar.pipeline.decode.block_rows.MAX_ROWS", 10)
     bodies = [e.plain(b"first"), e.batch([e.single(b"%d" % i) for i in range(95)]), e.plain(b"last")]
     assert [row["value"] for row in decoded(bodies)] == [b"first", *(b"%d" % i for i in range(95)), b"last"]
 

@@ -10,7 +10,13 @@ import pulsar
 import pyarrow.parquet as pq
 import pytest
 
-from magnetar.pipeline.errors import CorruptEntryError
+from magnetar.pipeline.errors import (
+    CatalogError,
+    CatalogUnavailableError,
+    CorruptEntryError,
+    DataLossError,
+    NoSuchTopicError,
+)
 from magnetar.pipeline.jobs import export as export_module
 from magnetar.pipeline.jobs.export import ExportJob, export_split
 from magnetar.pipeline.jobs.maintenance import join_small_files
@@ -18,7 +24,6 @@ from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.lake.errors import CommitConflictError, SinkFullError
 from magnetar.pipeline.lake.table_files import TableFiles
 from magnetar.pipeline.options import SourceOptions
-from magnetar.pipeline.read_errors import CatalogError, CatalogUnavailableError, DataLossError, NoSuchTopicError
 from magnetar.storage.reading.data_directory import DataDirectory
 from tests.waiting import wait_for
 

@@ -11,8 +11,13 @@ from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.converters.kafka.transactions import Isolation
 from magnetar.pipeline.connect_options import ConnectOptions
 from magnetar.pipeline.jobs import kafka_backfill as module
-from magnetar.pipeline.jobs.kafka_backfill import BackfillError, BackfillOptions, backfill, find_partitions
-from magnetar.pipeline.jobs.producer_memory import highest_sequence_ids
+from magnetar.pipeline.jobs.kafka_backfill import (
+    BackfillError,
+    BackfillOptions,
+    backfill,
+    find_partitions,
+    highest_sequence_ids,
+)
 from tests.blackbox.kafka_files import SEGMENT, data_records, segment, stored_entries
 
 FOLDER = pathlib.Path(__file__).parents[2] / "vectors" / "kafka_transactions"

@@ -6,7 +6,7 @@ import urllib.request
 import pulsar
 import pytest
 
-from magnetar.pipeline.errors import CorruptEntryError
+from magnetar.pipeline.errors import CorruptEntryError, DataLossError, NoSuchTopicError
 from magnetar.pipeline.jobs import replay as replay_module
 from magnetar.pipeline.jobs.export import ExportJob
 from magnetar.pipeline.jobs.maintenance import join_small_files
@@ -15,7 +15,6 @@ from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.lake.errors import NotATableError
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
-from magnetar.pipeline.read_errors import DataLossError, NoSuchTopicError
 from tests.pipeline.keys_for_tests import Keys
 
 

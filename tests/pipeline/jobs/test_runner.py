@@ -4,12 +4,11 @@ import pytest
 
 from magnetar.client.errors import InputError
 from magnetar.pipeline.damage import Quarantined, Reason
-from magnetar.pipeline.errors import CorruptEntryError, PipelineError
+from magnetar.pipeline.errors import CorruptEntryError, DataLossError, NoSuchTopicError, PipelineError
 from magnetar.pipeline.jobs.reading import NoIndexError
 from magnetar.pipeline.jobs.runner import LocalRunner, TaskFailedError, run_piece
 from magnetar.pipeline.jobs.session import with_retries
 from magnetar.pipeline.lake.errors import SchemaDriftError, SinkFullError
-from magnetar.pipeline.read_errors import DataLossError, NoSuchTopicError
 
 
 def test_pieces_in_their_order(progress):

@@ -4,8 +4,8 @@ import pytest
 
 from magnetar.client.errors import RetryError
 from magnetar.pipeline.connect_options import ConnectOptions
+from magnetar.pipeline.errors import CatalogUnavailableError
 from magnetar.pipeline.planning import ReadRange
-from magnetar.pipeline.read_errors import CatalogUnavailableError
 from magnetar.pipeline.reading import broker
 from magnetar.pipeline.reading.index_tracker import with_index
 from magnetar.pipeline.reading.settings import ReadSettings

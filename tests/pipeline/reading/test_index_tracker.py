@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.pipeline.entry_chunk import EntryChunk
-from magnetar.pipeline.read_errors import CatalogUnavailableError
+from magnetar.pipeline.errors import CatalogUnavailableError
 from magnetar.pipeline.reading.index_tracker import NO_INDEX, IndexTracker, with_index
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.metadata import parse_entry_metadata, split_entry

@@ -2,8 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.pipeline.sink.entries import Chunks
-from magnetar.pipeline.sink.message import Message
+from magnetar.pipeline.sink.message import Chunks, Message
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.packing import MessageTooLargeError, Packer, key_text
 from magnetar.protocol import pulsar_api_pb2 as pb

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from magnetar.storage.bookkeeper.ledger_store import BookKeeperLedgerStore
-from magnetar.storage.bookkeeper.store_settings import BookKeeperSettings
+from magnetar.storage.bookkeeper.ledger_store import BookKeeperLedgerStore, BookKeeperSettings
 from magnetar.storage.entry_cache import EntryCache
 from tests.bookkeeper.sim_cluster import SimCluster
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.engine import EngineSettings, open_embedded
+from magnetar.storage.interfaces import SystemClock
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.reading.stored_topics import stored_topics
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader, parse_file_header
-from magnetar.storage.embedded.journal.first_page import encode_first_page, end_of_use_before
-from magnetar.storage.embedded.journal.format import PAGE_BYTES
+from magnetar.storage.embedded.journal.format import PAGE_BYTES, encode_first_page, end_of_use_before
 
 HEADER = FileHeader(JOURNAL_MAGIC, b"s" * 16, 3, generation=8, salt=77)
 

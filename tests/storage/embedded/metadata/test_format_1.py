@@ -15,11 +15,11 @@ import zipfile
 import pytest
 
 from magnetar.broker.rebuilding import rebuild_records
-from magnetar.storage.clock import SystemClock
 from magnetar.storage.embedded.engine import open_embedded
 from magnetar.storage.embedded.metadata.format_1 import write_ahead_problem
 from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import MetadataDamagedError
+from magnetar.storage.interfaces import SystemClock
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.position import EARLIEST
 
