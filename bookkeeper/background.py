@@ -47,7 +47,7 @@ class Background:
         return task
 
     async def close(self) -> None:
-        """Cancel what runs and wait for its end. Idempotent."""
+        """Cancel the running tasks and wait for their end. Idempotent."""
         self._closed = True
         current = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not current]

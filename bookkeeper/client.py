@@ -206,7 +206,7 @@ class BookKeeper:
         return self._context.store.ledger_ids()
 
     def reader_of(self, writer: LedgerWriter) -> LedgerReader:
-        """Reads what a writer of this client has had confirmed until now."""
+        """A reader of the entries that a writer of this client has confirmed until now."""
         metadata = writer.metadata
         digester = Digester(metadata.digest_type or DigestType.CRC32, metadata.password or b"")
         return LedgerReader(self._context, writer.ledger_id, metadata, digester, writer.last_add_confirmed)

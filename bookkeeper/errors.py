@@ -4,7 +4,7 @@
 
     BookKeeperError
      +- ClientClosedError                    used after close
-     +- WireError                            a bookie's answer, or a stored entry, that cannot be what it claims
+     +- WireError                            an answer of a bookie, or a stored entry, with contradictory content
      +- BookieError(bookie_id)               one bookie; other replicas may do
      |   +- BookieUnreachableError           no connection, connection lost, no answer in time
      |   +- BookieRefusedError               the bookie answered with an error code
@@ -12,7 +12,7 @@
      |   +- NoSuchLedgerError                never created, or deleted
      |   +- EntryError(entry_id)
      |   |   +- NoSuchEntryError             beyond the end, or not on any replica
-     |   |   +- DamagedEntryError            replicas answered, none with an intact entry
+     |   |   +- DamagedEntryError            replicas answered, but no answer has an intact entry
      |   |   +- ReadFailedError              too few replicas answered; may be tried again
      |   +- LedgerFencedError                another client recovered the ledger (or deleted it): no more adds
      |   +- LedgerClosedError                add after close
@@ -21,7 +21,7 @@
      |   +- NotEnoughBookiesError            not enough writable bookies for a new ensemble, or to reach the ack quorum
      |   +- AddTimeoutError                  the ack quorum did not answer in time; the outcome is unknown
      |   +- RecoveryFailedError              too few bookies answered to find the end of the ledger; try again
-     |   +- LedgerMetadataError              stored metadata that cannot be read, or of a kind that is not known
+     |   +- LedgerMetadataError              stored metadata that cannot be read, or of an unknown kind
      +- MetadataError(path)                  the metadata service
          +- NoSuchNodeError                  the node (or the parent of a node to create) does not exist
          +- NodeExistsError                  a node of this path exists already

@@ -1,11 +1,11 @@
-"""The bucket based index of delayed messages (Apache Pulsar's PIP-195), one per topic for all its subscriptions.
+"""The bucket based index of delayed messages (Apache Pulsar's PIP-195), shared by all subscriptions of a topic.
 
 ::
 
     publish --> mutable bucket --seal--> immutable buckets (ledgers) --merge--> fewer of them
                      |                        |
                      +------- firing ---------+---> views of the subscriptions ---> dispatch
-    pending bitmaps: what cursors read around
+    pending bitmaps: entries that cursors skip
 
 This file is the shell: timers, loads of segments, recovery, background work. `firing.py` handles entries,
 `bucket_keeper.py` buckets. See docs/features/delayed-delivery.md.
@@ -153,10 +153,10 @@ class BucketDelayIndex:
         if tasks:
             await asyncio.wait(tasks)
 
-    # --- what the topic calls ------------------------------------------------------------------------------------
+    # --- calls of the topic --------------------------------------------------------------------------------------
 
     def view(self, name: str, cursor: DelayCursor, wake: Callable[[], None]) -> BucketDelayView:
-        """The view of a subscription; `wake` is called when something became due."""
+        """The view of a subscription; `wake` is called when entries became due."""
         view = self._firing.views[name] = BucketDelayView(self._firing, cursor, wake, self._settings.ready_limit)
         view.on_held = self._held
         return view
@@ -334,7 +334,7 @@ class BucketDelayIndex:
             self._look_timer = self._environment.call_later(_LOOK_EVERY_S, look)
 
     async def _recover(self, record: CatalogueRecord, end: Position) -> None:
-        """Bring the catalogue's buckets into service, then look through what no bucket covers up to ``end``."""
+        """Bring the catalogue's buckets into service, then examine the entries up to ``end`` that no bucket covers."""
         firing, keeper = self._firing, self._keeper
         lost: list[BucketRecord] = []
         for bucket in record.buckets:

@@ -1,14 +1,14 @@
-"""Buckets on the disk: sealing, merging, deleting, one piece of work at a time, away from the paths of messages.
+"""Buckets on the disk: sealing, merging and deleting, one at a time, away from the paths of messages.
 
 Seal     1 freeze the mutable bucket (it stays in service)   2 sort and encode, off the loop
          3 create the ledger, name it doomed   4 write and close it
          5 catalogue: + bucket, coverage, - doomed   6 the bucket takes the frozen chunks' place
 Merge    1 create the ledger, name it doomed   2 read the sources (they stay in service), encode and write
          3 close it   4 catalogue: + merged, - sources, sources doomed
-         5 the merged one takes their place   6 delete their ledgers
+         5 the merged bucket takes their place   6 delete their ledgers
 Delete   1 out of service   2 catalogue: - bucket, doomed   3 delete the ledger   4 no longer doomed (next record)
 
-A failure before the catalogue's step leaves everything as it was; the work is tried again. A crash at any step leaves
+A failure before the step of the catalogue changes nothing; the work is repeated. A crash at any step leaves
 at most ledgers named doomed, which the next opening deletes.
 """
 
@@ -117,7 +117,7 @@ class BucketKeeper:
     # --- the next piece of work ----------------------------------------------------------------------------------
 
     async def step(self) -> bool:
-        """Do one piece of work; returns whether there was one. Raises StorageError, CatalogueConflictError."""
+        """Do a piece of work; returns whether there was work. Raises StorageError, CatalogueConflictError."""
         firing = self._firing
         self.forget_trimmed()
         if firing.mutable.growing >= self._settings.min_index_count:
@@ -142,11 +142,11 @@ class BucketKeeper:
 
     @property
     def has_work(self) -> bool:
-        """Whether what has fired is a reason to work."""
+        """Whether the fired entries are a reason to work."""
         return any(bucket.exhausted for bucket in self._firing.buckets) or bool(self._to_merge())
 
     def _uncovered(self) -> int:
-        """Entries a crash now would have us look through."""
+        """The number of entries that a start would have to examine after a crash now."""
         end = self._stored_coverage.end
         return 0 if end is None or self.live_from is None else self._log.entries_between(end, self._log.last_confirmed)
 
@@ -309,7 +309,8 @@ class BucketKeeper:
         coverage: PositionRanges | None = None,
         cancel: Position | None = None,
     ) -> None:
-        """Store what is in service, as it will be, and ``cancel`` as cancelled; durable on return.
+        """Store the catalogue with the buckets in service after this step, and ``cancel`` as cancelled; durable on
+        return.
 
         ``coverage``: None keeps the stored ranges, unless they shrank.
         """

@@ -35,7 +35,7 @@ _ALONE_BYTES = 1 << 20
 
 
 def mergeable(buckets: Sequence[ImmutableBucket], settings: BucketSettings, due_ms: int) -> list[ImmutableBucket]:
-    """The buckets to merge into one, smallest first; [] when none should be. ``due_ms``: the time now."""
+    """The buckets to merge, smallest first; [] when there is no reason to merge. ``due_ms``: the time now."""
     usable = [b for b in buckets if not (b.merging or b.gone or b.exhausted)]
     excess = len(buckets) - settings.bucket_limit
     if excess > 0:

@@ -166,11 +166,11 @@ class BucketDelayView:
         self._queued = 0
         self._spilled = PendingEntries()
 
-    # --- what the index tells ------------------------------------------------------------------------------------
+    # --- calls of the index --------------------------------------------------------------------------------------
 
     @property
     def keeps_order(self) -> bool:
-        """Whether what fires next is given in the order of its times."""
+        """Whether the entries that fire next are given in the order of their times."""
         return self._awake and self._queued < self._ready_limit and not self._spilled
 
     def fired(self, batch: Columns) -> bool:

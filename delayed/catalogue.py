@@ -117,7 +117,7 @@ class Catalogue:
     async def save(self, record: CatalogueRecord) -> None:
         """Replace the record; durable on return.
 
-        Raises StorageError when it is not known to be stored: the next call finds out what became of it.
+        Raises StorageError when the outcome of the write is unknown: the next call determines the outcome.
         Raises CatalogueConflictError when another owner wrote.
         """
         async with self._lock:

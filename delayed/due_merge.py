@@ -1,4 +1,4 @@
-"""Take what is due from many sorted sources in the order of keys, a bounded piece at a time. Pure."""
+"""Takes due indexes from many sorted sources in the order of keys, a bounded piece at a time. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Source(Protocol):
 
 
 def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
-    """Indexes due at ``cutoff_ms`` in exact order of keys, about ``limit`` at most; empty when there are none.
+    """Indexes due at ``cutoff_ms`` in exact order of keys, about ``limit`` at most; empty when no index is due.
 
-    The limit is shared by the sources, each of which may give one at least. No source gives anything beyond the
+    The sources share the limit; each may give at least one index. No source gives an index beyond the
     smallest key at which some source stops, so pieces never overlap in order.
     """
     bound: Key = (cutoff_ms, AFTER_ALL, AFTER_ALL)
@@ -65,7 +65,7 @@ def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
 def take_due_unordered(sources: Iterable[Source], cutoff_ms: int, limit: int) -> list[Columns]:
     """Indexes due at ``cutoff_ms``, a sorted part from each source that has some: several times faster than `take_due`.
 
-    The limit is shared by the sources, each of which may give one at least.
+    The sources share the limit; each may give at least one index.
     """
     due = [run for source in sources if (run := source.current) is not None and run.head_time <= cutoff_ms]
     share = max(limit // len(due), 1) if due else limit

@@ -30,7 +30,7 @@ class SnapshotError(DelayedError):
 
 
 class CatalogueError(DelayedError):
-    """The stored catalogue is not one."""
+    """The stored bytes are no catalogue."""
 
 
 class CatalogueConflictError(DelayedError):

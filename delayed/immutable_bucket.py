@@ -48,7 +48,7 @@ class ImmutableBucket:
         return None
 
     def advance(self) -> None:
-        """Go to the next segment when the current one is used up."""
+        """Go to the next segment when the current segment is used up."""
         if self._current is not None and not len(self._current):
             self._current, self._next = self._next, None
             self.segment += 1

@@ -44,7 +44,7 @@ class DelayIndexStats:
     """One topic's index."""
 
     bucket_total: int = 0
-    """Immutable buckets and the mutable one."""
+    """Immutable buckets and the mutable bucket."""
     loaded: int = 0
     """Indexes in memory."""
     snapshot_size_bytes: int = 0

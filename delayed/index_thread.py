@@ -41,7 +41,7 @@ class IndexThread:
             self._give_back()
 
     def _give_back(self) -> None:
-        """Return what was freed to the system: a seal takes megabytes for some milliseconds."""
+        """Return freed memory to the system: a seal takes megabytes for some milliseconds."""
         if self._monotonic() - self._trimmed_s >= _TRIM_EVERY_S:
             if self._trim is None:
                 self._trim = _malloc_trim()

@@ -51,10 +51,10 @@ class MemoryDelayView:
         self._timer: Timer | None = None
         self._armed_for_ms = 0
 
-    # --- what dispatch asks (DelayView) --------------------------------------------------------------------------
+    # --- calls of dispatch (DelayView) ---------------------------------------------------------------------------
 
     def pending(self, _ledger_id: int) -> BitMap | None:
-        """This tracker learns of entries when they are read: there is nothing to skip."""
+        """None: this tracker learns of entries when they are read, so reads skip no entries."""
         return None
 
     def offer(self, deliver_at_ms: int, position: Position) -> bool:
@@ -103,7 +103,7 @@ class MemoryDelayView:
         self._highest_ms, self._ascending = 0, True
         self._disarm()
 
-    # --- what the topic asks -------------------------------------------------------------------------------------
+    # --- calls of the topic --------------------------------------------------------------------------------------
 
     @property
     def memory_bytes(self) -> int:

@@ -91,7 +91,7 @@ class MutableBucket:
         self._frozen: list[Chunk] = []
 
     def __len__(self) -> int:
-        """Indexes not yet taken, frozen ones too."""
+        """Indexes not yet taken, including frozen indexes."""
         return self._open.rows + sum(map(len, self._closed)) + sum(map(len, self._frozen))
 
     @property
@@ -156,7 +156,7 @@ class MutableBucket:
         yield from (c for c in (*self._closed, *self._frozen) if c.head_time <= cutoff_ms)
 
     def _join_small(self) -> None:
-        """Many remainders of chunks, left by short delays among long ones, become one chunk."""
+        """Join many remainders of chunks, left by short delays among long delays, into one chunk."""
         small = [c for c in self._closed if len(c) < _SMALL_CHUNK]
         if len(small) < _MAX_CHUNKS // 2:
             return

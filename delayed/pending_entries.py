@@ -30,11 +30,11 @@ _PUT_AWAY_AT_ONCE = 16
 
 
 class PendingEntries:
-    """Counts are taken from the bitmaps, never kept beside them.
+    """Entries pending delivery, as bitmaps by ledger. Counts come from the bitmaps.
 
-    With a shelf, bitmaps without recent use may lie there. One that cannot be read again is *lost*: its ledger has no
-    pending entries for `of`, so cursors read them and have them judged by their time, and `take` lets every row of it
-    pass. So everything fires; an entry may come twice.
+    With a shelf, bitmaps without recent use may lie there. A bitmap that cannot be read again is *lost*: `of` reports
+    no pending entries for its ledger, so cursors read these entries and check their times, and `take` accepts every row
+    of the ledger. So every entry fires; an entry may come twice.
     """
 
     def __init__(self, shelf: BitmapShelf | None = None) -> None:
@@ -134,7 +134,7 @@ class PendingEntries:
         return present
 
     def take_first(self, count: int, after: Position | None = None) -> list[Position]:
-        """The first so many in the order of positions, of those after the given one; they are gone."""
+        """Remove and return the first `count` positions, in order, behind `after`."""
         out: list[Position] = []
         for ledger_id in self.ledgers() if count else ():
             if after is not None and ledger_id < after.ledger_id:
@@ -155,7 +155,7 @@ class PendingEntries:
         return out
 
     def drop_below(self, ledger_id: int) -> int:
-        """Forget ledgers before this one; returns how many entries that were."""
+        """Forget the ledgers before `ledger_id`; returns the number of their entries."""
         gone = sum(len(self._by_ledger.pop(key)) for key in [key for key in self._by_ledger if key < ledger_id])
         for key in [key for key in self._shelved if key < ledger_id]:
             gone += self._forget_shelved(key)
@@ -191,7 +191,7 @@ class PendingEntries:
     # --- the budget ----------------------------------------------------------------------------------------------
 
     def keep_within(self) -> None:
-        """Measure some of the bitmaps again, and put away what is too much: a bounded piece of work."""
+        """Measure some of the bitmaps again, and shelve the excess: a bounded piece of work."""
         if self._shelf is None:
             return
         if not self._to_measure:

@@ -11,16 +11,16 @@ Payloads::
                       u32 indexes, i64 first time, i64 last time: three columns, one value a segment
     kind 2, bitmaps   u32 n, then n times: u32 ledger ordinal | u32 bytes | roaring bitmap (portable format)
     kind 3, segment   u32 indexes | u8 flags | i64 first time
-                      times: differences to the one before, u32 (flag 1: i64)
+                      times: differences to the previous time, u32 (flag 1: i64)
                       ledger ordinals u32, absent when all are equal (flag 2: one u32)
-                      entry ids u32 (flag 4: differences to the one before)
+                      entry ids u32 (flag 4: differences to the previous id)
 
 First come the segments in the order of time, segment k in entry k, then the bitmaps; the header is last, so that a
 snapshot of any size is written as it is made. Decoding any bytes gives a value or SnapshotError.
 
 Times are not negative: entries with such a time are due at once and never get here.
 
-Version 1 had the header first; such a snapshot is not read, its range is looked through in the log again.
+Version 1 had the header first; such a snapshot is not read; its range of the log is examined again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ _HEADER, _BITMAPS, _SEGMENT = 1, 2, 3
 _WIDE_TIMES, _ONE_LEDGER, _ENTRY_STEPS = 1, 2, 4
 _MAX_BITMAPS_BYTES = 1 << 20
 _SMALL_SEGMENT = 512
-"""A segment is not ended for its time span before it holds this many: long delays would make one of each message."""
+"""A segment is not ended for its time span before it holds so many indexes: otherwise each long delay would be a
+segment of its own.
+"""
 _U32 = (1 << 32) - 1
 
 

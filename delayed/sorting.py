@@ -45,7 +45,7 @@ def sort(columns: Columns) -> Columns:
 
 
 def merge(parts: Sequence[Columns]) -> Columns:
-    """One sorted run of several sorted ones, or of any others."""
+    """Merge several runs, sorted or not, into a sorted run."""
     return parts[0] if len(parts) == 1 else _columns(*_sorted_columns(parts))
 
 

@@ -21,11 +21,11 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession | None = None) -> None:
-    """Make ``format("pulsar")`` known to a session (default: the active one), and let it push filters down.
+    """Make ``format("pulsar")`` known to a session (default: the active session), and let it push filters down.
 
     May be repeated. Raises MissingError when PySpark or Java is missing; it names the package to install.
     """
-    # Only here: everything else in the room imports this package first.
+    # Imported here, because every module of the room imports this package first.
     importlib.import_module("magnetar.pipeline.registration").register(spark)
 
 

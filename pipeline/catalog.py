@@ -81,7 +81,7 @@ class Catalog:
                 return 0
             raise
 
-    # --- what is stored ---------------------------------------------------------------------------------------------
+    # --- stored logs ------------------------------------------------------------------------------------------------
 
     def ranges(self, topics: Sequence[str], *, ledgers: bool = False) -> dict[str, LogRange | None]:
         """The stored log of each topic or partition; None for a missing topic."""
@@ -153,7 +153,7 @@ class Catalog:
         return Position(found["ledgerId"], found["entryId"])
 
     def place_of_time(self, topic: str, time_ms: int) -> MessagePlace:
-        """The first entry published at that time or later; behind the last one when there is none."""
+        """The first entry published at that time or later; behind the last entry when there is no such entry."""
         found = self._ask(f"{topic_path(topic)}/messageid/{max(time_ms, 0)}")
         return MessagePlace(Position(found["ledgerId"], found["entryId"]))
 
@@ -194,9 +194,9 @@ class Catalog:
         return found
 
     def register_schema(self, topic: str, schema: Mapping[str, Any]) -> int:
-        """Register a schema, in the form of `schema`, with a topic; the version it has there, which may be an old one.
+        """Register a schema, in the form of `schema`, with a topic; returns its version, which may be an old one.
 
-        Raises: CatalogError with the broker's reason, for one that does not fit those before.
+        Raises: CatalogError with the broker's reason, for an incompatible schema.
         """
         name = TopicName.parse(topic).base
         path = f"/admin/v2/schemas/{name.namespace}/{quote(name.local_name, safe='')}/schema"

@@ -138,5 +138,5 @@ def ddl(columns: Sequence[Column]) -> str:
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The schema of every record batch with these columns, equal to what Spark derives from `ddl`."""
+    """The schema of every record batch with these columns, equal to the schema that Spark derives from `ddl`."""
     return pa.schema([pa.field(column.name, column.arrow, nullable=True) for column in columns])

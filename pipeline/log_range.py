@@ -16,7 +16,7 @@ MADE_ANEW: Final = "the topic was deleted and created again; its present message
 
 @dataclass(frozen=True, slots=True)
 class LedgerSpan:
-    """A ledger in a log; the last one may still grow."""
+    """A ledger in a log; the last ledger may still grow."""
 
     ledger_id: int
     entries: int
@@ -28,9 +28,9 @@ class LogRange:
     """The stored log of a topic partition at one moment.
 
     first_index, end_index: half-open range of the broker entry index; None when the entries have none.
-    last: the last confirmed entry; its entry id is -1 before the first one.
+    last: the last confirmed entry; its entry id is -1 before the first entry.
     ledgers: empty unless requested.
-    first_ledger: the oldest ledger; None when the broker does not tell.
+    first_ledger: the oldest ledger; None when the broker does not report it.
     """
 
     topic: str

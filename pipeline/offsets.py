@@ -1,8 +1,8 @@
 """Places in the log of a topic partition, and how options and checkpoints write them.
 
-A place is the *next* thing to read, so two places are a half-open range: nothing is skipped by comparing message ids.
+A place is the *next* message to read, so two places are a half-open range: comparisons of message ids skip no message.
 
-* an ``int``: the broker entry index of the next message (every message of a log has one; they have no gaps);
+* an ``int``: the broker entry index of the next message (every message of a log has an index, without gaps);
 * a ``Position``: the next entry. Only for logs whose entries carry no index (Apache Pulsar without
   ``AppendIndexMetadataInterceptor``).
 

@@ -1,8 +1,8 @@
 """Assigns ranges to Spark partitions. Pure: places and sizes in, ranges out.
 
 Three steps. `shares` gives every topic partition its part of a micro-batch. `stitch` cuts a range at the borders of the
-ledgers whose files can be read, so that every piece has one way to be read, without gap or overlap. `pack` cuts what
-is large and gathers what is small into the wanted number of Spark partitions.
+ledgers whose files can be read, so that every piece has a single reader, without gap or overlap. `pack` cuts large
+ranges and gathers small ranges into the wanted number of Spark partitions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from magnetar.storage.reading.ledger_segment import Walked
 
 MOST_SMALL_TASKS = 64
-"""With more ranges than this, small ones share a Spark partition: each costs Spark tens of milliseconds."""
+"""With more ranges than this, small ranges share a Spark partition: each partition costs Spark tens of milliseconds."""
 
 
 class EntrySpan(NamedTuple):
@@ -81,7 +81,7 @@ def shares(backlog: Mapping[str, float], limit: float) -> dict[str, float]:
 def stitch(whole: ReadRange, covered: Sequence[Covered]) -> list[ReadRange]:
     """`whole` cut into pieces in order: a part inside a ledger file names that ledger, the rest goes to the broker.
 
-    `covered` is in the order of the log. The pieces are exactly `whole`: each begins where the one before it ends.
+    `covered` is in the order of the log. The pieces are exactly `whole`: each begins where its predecessor ends.
     """
     start, end = whole.start, whole.end
     if not isinstance(start, int) or not isinstance(end, int) or not covered:

@@ -22,7 +22,7 @@ _BAR_WIDTH = 24
 
 
 class Progress:
-    """Progress of one job in some unit of work (weight); not for several threads at once.
+    """Progress of a job in some unit of work (weight); not thread-safe.
 
     Args: style: one of STYLES; `auto` is a bar on a terminal, else plain lines.
     """

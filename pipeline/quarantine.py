@@ -17,9 +17,9 @@ ON_ENCRYPTED: Final = ("deliver", "fail", "quarantine")
 
 
 class Quarantine:
-    """Collects what cannot be read, or raises for the first of it.
+    """Collects unreadable positions, or raises for the first.
 
-    entries: the first MAX_KEPT positions. counts: all of them by reason. messages: missing for them.
+    entries: the first MAX_KEPT positions. counts: all positions by reason. messages: the number of missing messages.
     """
 
     def __init__(self, on_corrupt: str = "fail") -> None:

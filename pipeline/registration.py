@@ -37,7 +37,7 @@ def check_pyspark() -> None:
 
 
 def check_java() -> None:
-    """Raises MissingError when no Java is found. With Spark Connect it is the server that needs one."""
+    """Raises MissingError when no Java is found. With Spark Connect only the server needs Java."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java") or (home and pathlib.Path(home, "bin", "java").exists())
     if not found and not os.environ.get("SPARK_REMOTE"):
@@ -45,7 +45,7 @@ def check_java() -> None:
 
 
 def register(spark: SparkSession | None = None) -> None:
-    """Make the format known to a session (default: the active one), and let filters be pushed down to it.
+    """Make the format known to a session (default: the active session), and let filters be pushed down to it.
 
     May be repeated. Raises MissingError; PipelineError when there is no session, or another data source of that name
     (the jar of pulsar-spark).

@@ -1,6 +1,6 @@
 """Where the source begins and ends, and which task reads which range: options and catalog in, tasks out. No Spark.
 
-The one object of this module lives as long as a stream does. It remembers only the content of ledger files; each
+The plan lives as long as its stream. It remembers only the content of ledger files; each
 plan reads the catalog again, so new partitions and new topics appear.
 """
 
@@ -69,12 +69,12 @@ class SourcePlan:
     # --- places -----------------------------------------------------------------------------------------------------
 
     def starting(self, logs: Logs) -> Offsets:
-        """Where the options say that reading begins."""
+        """The first places to read, by the options."""
         places = {topic: self._place(each, self.options.starting.of(topic)) for topic, each in logs.items()}
         return Offsets(places, {topic: each.last.ledger_id for topic, each in logs.items()})
 
     def ending(self, logs: Logs) -> Offsets:
-        """Where the options say that reading ends."""
+        """The places where reading ends, by the options."""
         return Offsets({topic: self._place(each, self.options.ending.of(topic)) for topic, each in logs.items()})
 
     def _place(self, stored: LogRange, wanted: Wanted) -> Place:

@@ -111,7 +111,7 @@ def encode_receipts(
     highest = varints(memoryview(highest_sequence_ids).cast("q")[i:j])
     head = b"\x08" + varint(producer_id) + b"\x10"
     ledger = b"\x08" + varint(ledger_id) + b"\x10"
-    before: dict[int, bytes] = {}  # what precedes the sequence id, by the size of all that varies
+    before: dict[int, bytes] = {}  # bytes before the sequence id, by the size of the varying fields
     between: dict[int, bytes] = {}  # sequence id to entry id, by the size of the entry id
     out: list[bytes] = []
     for sequence, entry, high in zip(sequences, ids, highest, strict=True):

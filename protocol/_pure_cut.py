@@ -2,9 +2,9 @@
 
 A SEND is parsed by the protobuf runtime when it is the first of its kind, and recognised when it follows: `_Usual`
 keeps the bytes of a SEND that was parsed, and `_usual_frames` takes the frames behind it as long as they differ only
-where a client's consecutive SENDs do (sizes, checksum, the low bits of the sequence id, the entry itself). Of the
-metadata everything behind the three required fields is looked up among the parsed ones. All other bytes take the long
-way, so both ways agree on any bytes.
+where a client's consecutive SENDs do (sizes, checksum, the low bits of the sequence id, the entry itself). Metadata
+behind the three required fields are looked up among the parsed metadata. All other bytes take the long way, so both
+ways agree on any bytes.
 """
 
 from __future__ import annotations

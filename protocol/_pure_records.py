@@ -80,7 +80,7 @@ def _prefixes(counts: memoryview, broker_timestamp_ms: int, index_before: int) -
         same = entry_prefix(broker_timestamp_ms, -1) if broker_timestamp_ms >= 0 else b""
         return [same if count > 0 else b"" for count in counts]
     index = index_before
-    around: dict[int, tuple[bytes, bytes]] = {}  # by all but the low seven bits of the index: what surrounds these
+    around: dict[int, tuple[bytes, bytes]] = {}  # by all but the low seven bits of the index: the bytes around these
     prefixes = []
     for count in counts:
         if count <= 0:
@@ -123,8 +123,8 @@ def varint(value: int) -> bytes:
 
 
 def varints(values: Iterable[int]) -> list[bytes]:
-    """The varint of each value, cheaper for many that are near each other."""
-    high: dict[int, bytes] = {}  # by all but the low seven bits: what follows these
+    """The varint of each value; cheaper for values that are near each other."""
+    high: dict[int, bytes] = {}  # by all but the low seven bits: the bytes behind these
     out = []
     for value in values:
         if 0 <= value < 0x80:

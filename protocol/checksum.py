@@ -1,7 +1,7 @@
-"""CRC-32C (Castagnoli), the checksum of frames and records: the package `crc32c`, without what it imports for itself.
+"""CRC-32C (Castagnoli), the checksum of frames and records: the package `crc32c`, without its own imports.
 
-The package looks its own version up by `importlib.metadata`, which is a twentieth of the broker's start-up. So its
-extension is loaded alone; where that does not work, the package.
+The package looks its own version up by `importlib.metadata`, which is a twentieth of the broker's start-up. So this
+module loads only its extension, or the package where that fails.
 """
 
 from __future__ import annotations

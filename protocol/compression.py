@@ -84,7 +84,7 @@ def _decode(codec: int, data: bytes | memoryview, size: int) -> bytes:
         if not decoder.eof and len(out) <= size:
             raise CompressionError("stream ends early")
         return out
-    buffer = bytearray(size + 1)  # one more, to see a payload that is larger than its claim
+    buffer = bytearray(size + 1)  # a byte more, to detect a payload that is larger than its claim
     if codec not in _INTO:
         raise CompressionError(f"unknown codec {codec}")
     written = _INTO[codec](data, buffer)

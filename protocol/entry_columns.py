@@ -4,18 +4,18 @@ readers.
 Compiled, else the pure twin, chosen as in `speed.py`. A table is ``bytes`` of native int64, column by column: value r
 of column c is element ``c * rows + r``. Offsets count from the beginning of the buffer; a length of -1 means that there
 is no such field, 0 stands in number columns without a value. u64 values of the wire are signed. Metadata are read as
-protobuf prescribes: the last of a repeated scalar counts, unknown fields are skipped, and so are known ones of another
-wire type; groups, and a KeyValue or EncryptionKeys that is not whole, make metadata unreadable.
+protobuf prescribes: the last of a repeated scalar counts, unknown fields are skipped, and so are known fields of
+another wire type; groups, and a KeyValue or EncryptionKeys that is not whole, make metadata unreadable.
 
 entry_columns(buffer, starts, ends, verify) -> table
-    One row an entry ``buffer[starts[i]:ends[i]]`` (native int64 arrays), columns as EntryColumn. `verify`: compute the
-    checksums that entries carry. STATUS is an EntryStatus; with another than FINE only STATUS means something.
+    A row for each entry ``buffer[starts[i]:ends[i]]`` (native int64 arrays), columns as EntryColumn. `verify`: compute
+    the checksums that entries carry. STATUS is an EntryStatus; only with FINE have the other columns a meaning.
 message_columns(buffer, starts, ends, counts, max_rows, entry, start, index)
         -> (table, entry, start, index, broken)
-    One row a message of the uncompressed batches ``buffer[starts[i]:ends[i]]`` of counts[i] messages, columns as
-    MessageColumn, beginning with message `index` of batch `entry` at offset `start`; at most max_rows. Returns where
-    the next call goes on; when `broken`, that message is inconsistent (and the rest of its batch is lost), else
-    entry = len(starts) at the end. The payload begins at METADATA_END.
+    A row for each message of the uncompressed batches ``buffer[starts[i]:ends[i]]`` of counts[i] messages, columns as
+    MessageColumn, beginning with message `index` of batch `entry` at offset `start`; at most max_rows. Returns the
+    place of the next call; when `broken`, that message is inconsistent (and the rest of its batch is lost), else entry
+    = len(starts) at the end. The payload begins at METADATA_END.
 property_columns(buffer, starts, ends, field_number, rows) -> table
     The `rows` properties (KeyValue fields of that number) of the metadata ``buffer[starts[i]:ends[i]]``, in order:
     columns i, key start, key length, value start, value length.

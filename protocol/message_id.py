@@ -45,5 +45,5 @@ def remaining(words: Iterable[int]) -> int:
 
 
 def is_empty(words: Iterable[int]) -> bool:
-    """Whether no message of the batch is left: the acknowledgement is one of the whole entry."""
+    """Whether no message of the batch is left: the acknowledgement covers the whole entry."""
     return not any(words)

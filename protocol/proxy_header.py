@@ -69,7 +69,7 @@ def _parse_v1(data: bytes) -> ProxyHeader | None:
         kind = ipaddress.IPv4Address if family == b"4" else ipaddress.IPv6Address
         address = kind(source.decode("ascii"))
         kind(target.decode("ascii"))
-    except ValueError as e:  # UnicodeDecodeError is one
+    except ValueError as e:  # also UnicodeDecodeError
         raise MalformedProxyHeaderError("PROXY header with an address that is none") from e
     if any(int(port) > _LARGEST_PORT for port in ports):
         raise MalformedProxyHeaderError("PROXY header with a port that is none")

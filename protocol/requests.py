@@ -1,6 +1,6 @@
 """All commands of a client to a broker: pure builders, the counterpart of `replies`.
 
-Only what the tools of this project need: finding a topic, one producer, one reader.
+Only the commands that the tools of this project need: lookup, a producer, a reader.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def producer(
     *,
     encrypted: bool = False,
 ) -> bytes:
-    """A Shared producer. A name of the caller's own lets the broker's deduplication know it again; with None the broker
-    chooses one.
+    """A Shared producer. With a name of the caller the broker's deduplication recognizes the producer later; with None
+    the broker chooses a name.
     """
     command = pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=request_id)
     if name is not None:

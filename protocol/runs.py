@@ -9,7 +9,7 @@ from typing import Any, Final
 
 
 class EntryFlag:
-    """Flags of the special entries of a run; a run without any of the rare ones takes the short way.
+    """Flags of the special entries of a run; a run without rare flags takes the short path.
 
     Plain numbers: operations of an enum.IntFlag cost fifty times as much, several times a run.
     """
@@ -64,20 +64,20 @@ class _Fields:
 
 
 class EntryRun(_Fields):
-    """`count` entries of one producer, in the order they were sent. Immutable, but for the gaps.
+    """`count` entries of a producer, in the order of their SENDs. Immutable, except for the gaps.
 
-    data: the entries' headers and payload one behind the other, untouched, each behind `gap` bytes that are left for
-    what a log record has before it; offsets: native int64[count + 1] into data, where these parts begin and end.
+    data: the entries' headers and payload one behind the other, untouched, each behind `gap` bytes that are reserved
+    for the header of a log record; offsets: native int64[count + 1] into data, where these parts begin and end.
     size_bytes: of the entries alone.
     sequence_ids, highest_sequence_ids (0 when absent), num_messages, deliver_at: native int64[count], u64 of the wire
     as signed. flags: native uint32[count] of EntryFlag; any_flags and all_flags are their OR and AND. ascending: each
-    sequence id is above the one before.
+    sequence id is above the previous id.
     """
 
     are_records = False
-    """Whether what log records have before their bodies stands in the gaps: `data` is a ledger's slab then."""
+    """Whether the gaps contain the headers of log records: `data` is then a ledger's slab."""
     wanted_gap = 0
-    """The gap that would have spared this run a copy; 0: not known, or it had it."""
+    """The gap that would have spared this run a copy; 0: unknown, or the run had this gap."""
 
     @classmethod
     def from_cut(cls, item: tuple[Any, ...]) -> EntryRun:

@@ -1,4 +1,4 @@
-"""The functions the hot path is made of: compiled when the helper was built, else their pure twin.
+"""The functions of the hot path: compiled when the helper was built, else their pure twin.
 
 `MAGNETAR_PURE=1` in the environment takes the twin in any case. Both give equal results for any input
 (tests/protocol/test_speed_twins.py). Arrays are ``bytes`` of native int64 ("q") unless said otherwise; u64 values of
@@ -19,10 +19,10 @@ stamp(data, offsets, num_messages, i, j, ledger_id, first_entry_id, last_add_con
 stamp_in_place(data, offsets, num_messages, gap, verified, ledger_id, first_entry_id, last_add_confirmed,
         broker_timestamp_ms, index_before) -> checksum of the records or -1, or None
     Make the run's own `data` the records that `stamp` gives for all its entries; `offsets` are theirs then. None, with
-    nothing changed, unless what stands before each entry takes exactly `gap` bytes; always None of the twin. For
-    bytes that nothing else has seen as a value. verified: each entry begins with its checksum, and it is right (then
-    the record's checksum follows from it, and long entries are not read again). -1: an entry would have to be read for
-    the checksum of all records together.
+    nothing changed, unless the bytes before each entry take exactly `gap` bytes; the twin always gives None.
+    Precondition: no other object has used these bytes as a value. verified: each entry begins with its checksum, and
+    the checksum is right (then the record's checksum follows from it, and long entries are not read again). -1: an
+    entry would have to be read for the checksum of all records together.
 scan_records(buffer, start, end, ledger_id or -1) -> (record_offsets, valid_end, reason or None)
     The valid records from `start` on; reason why it stopped early: short, crc, ledger, order.
 encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id, first_entry_id, step=1) -> bytes
@@ -31,7 +31,7 @@ encode_messages(consumer_id, slab, record_offsets, i, j, partition, mode, consum
     MESSAGE frames. mode 0: without broker entry metadata, 1: with it, 2: also without checksum. consumer_epoch -1:
     not set.
 entry_facts(slab, record_offsets, i, j, want_hash) -> Facts
-    What the metadata of each entry says; an unreadable one counts as one message. key_hashes are 31 bit Murmur hashes
+    The facts of each entry's metadata; an unreadable entry counts as one message. key_hashes are 31 bit Murmur hashes
     of the sticky keys: every selector reduces them to its own range.
 """
 

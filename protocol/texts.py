@@ -20,7 +20,9 @@ _plans: dict[type[Message], _Plan] = {}
 
 
 def repair_texts(message: Message) -> bool:
-    """Put U+FFFD in every text, also of messages within it, for each part that is not UTF-8; whether there was one."""
+    """Put U+FFFD in every text, also of messages within it, for each part that is not UTF-8; returns whether there was
+    such a part.
+    """
     plan = _plans.get(type(message))
     if plan is None:
         kind: Any = message.DESCRIPTOR

@@ -75,7 +75,7 @@ def check_length(text: str) -> None:
 
 
 def check_entity(text: str) -> None:
-    """Refuse what cannot be the name of a tenant, cluster or namespace."""
+    """Raise InvalidTopicNameError unless the text can name a tenant, cluster or namespace."""
     if not _ENTITY.match(text):
         raise InvalidTopicNameError(f"Invalid named entity: {text!r}")
 

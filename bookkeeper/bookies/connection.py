@@ -1,7 +1,7 @@
-"""One connection to one bookie: requests of all ledgers share it, pipelined; each answer goes to its caller. Loop only.
+"""A connection to a bookie: requests of all ledgers share it, pipelined; each answer goes to its caller. Loop only.
 
-Protocol V2 has no transaction ids. Answers to adds go to the ledger's one sink. Of reads with the same ledger and entry
-only one is under way at a time: a bookie answers reads of different priority in any order, and a fencing read must not
+Protocol V2 has no transaction ids. Answers to adds go to the ledger's only sink. Only one read of the same ledger and
+entry is under way at a time: a bookie answers reads of different priority in any order, and a fencing read must not
 take the answer of a plain read.
 """
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class AddSink(Protocol):
-    """The one ledger that adds entries under its id over this connection. Calls come from the connection's own."""
+    """The ledger that adds entries under its id over this connection. The connection calls these methods."""
 
     def on_added(self, connection: BookieConnection, first: int, last: int) -> None:
         """The bookie has entries ``first .. last`` on its disk."""

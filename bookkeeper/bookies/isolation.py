@@ -1,7 +1,7 @@
 """Groups of bookies that a ledger is kept on, and how a ledger remembers them. Pure.
 
-Apache Pulsar's rules (``IsolatedBookieEnsemblePlacementPolicy``): bookies of other groups are left out, bookies of no
-group are not; the secondary groups are taken as well when the primary ones have fewer bookies than the ensemble. A
+Apache Pulsar's rules (``IsolatedBookieEnsemblePlacementPolicy``): bookies of other groups are excluded, bookies without
+a group are not; the secondary groups are taken as well when the primary groups have fewer bookies than the ensemble. A
 ledger of a namespace with groups carries the groups in its custom metadata, for every later replacement of its bookies.
 """
 

@@ -54,7 +54,7 @@ class BookiePool:
         self._closed = False
 
     def connected(self, bookie_id: str) -> BookieConnection | None:
-        """The open connection, if there is one. Never waits."""
+        """The open connection; None without an open connection. Never waits."""
         return self._connections.get(bookie_id)
 
     async def get(self, bookie_id: str, *, at_once: bool = False) -> BookieConnection:

@@ -47,7 +47,7 @@ class SecureConnect:
         self._credentials = security.credentials
 
     async def __call__(self, make: Callable[[], BookieConnection], address: BookieAddress) -> BookieConnection:
-        """Raises OSError, with the reason when the bookie refuses or proves to be another one."""
+        """Raises OSError, with the reason when the bookie refuses or proves to be another bookie."""
         loop = asyncio.get_running_loop()
         transport, handshake = await loop.create_connection(_Handshake, address.host, address.port)
         try:
@@ -104,7 +104,7 @@ class _Handshake(asyncio.Protocol):
         return await self._waiting
 
     def hand_over(self, transport: asyncio.Transport, connection: BookieConnection) -> None:
-        """What the bookie sends from now on is the connection's."""
+        """Pass all further bytes of the bookie to the connection."""
         if self._lost is not None:
             raise self._lost
         if self._buffer:

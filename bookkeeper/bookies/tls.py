@@ -1,4 +1,4 @@
-"""TLS to bookies: which authorities are trusted, what this client shows, from PEM files or PKCS #12 key stores."""
+"""TLS to bookies: trusted authorities and the client's certificate, from PEM files or PKCS #12 key stores."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class BookieTls:
     verify_names: bool = False
     """Whether a bookie's certificate has to name its address; BookKeeper's client does not ask for that by default."""
     refresh_s: float = 300.0
-    """How often files are looked at for changes; connections made later use the new ones. 0: never."""
+    """How often files are looked at for changes; later connections use the new files. 0: never."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def _show(context: ssl.SSLContext, tls: BookieTls) -> None:
     )
     for each in (store.cert, *store.additional_certs):
         pem += each.certificate.public_bytes(serialization.Encoding.PEM)
-    with tempfile.NamedTemporaryFile() as file:  # ssl takes files only; a crash leaves one that no password opens
+    with tempfile.NamedTemporaryFile() as file:  # ssl takes files only; a crash leaves a file that no password opens
         file.write(pem)
         file.flush()
         context.load_cert_chain(file.name, password=passing)

@@ -27,7 +27,7 @@ class ReplicaAcks:
     def __init__(self, place: int, begin: int) -> None:
         self.place = place
         self.through = begin
-        """Every entry of this place from ``begin + 1`` to this one is acknowledged."""
+        """Every entry of this place from ``begin + 1`` to ``through`` is acknowledged."""
         self.ahead: set[int] = set()
         """Acknowledged out of order."""
         self.delivered = False

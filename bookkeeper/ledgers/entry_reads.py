@@ -100,7 +100,7 @@ class EntryReads:
 
     def _order(self, metadata: LedgerMetadata, entry_id: int) -> list[str]:
         """The entry's replicas, the best first: always the same replica of a ledger, whose read-ahead then serves,
-        unless its bookie has no connection or failed adds lately. With ``local_host`` near ones come before others.
+        unless its bookie has no connection or failed adds lately. With ``local_host`` near replicas come before others.
         """
         replicas = list(metadata.write_set(entry_id))
         if metadata.ensemble_size == metadata.write_quorum:

@@ -46,7 +46,7 @@ class LedgerContext(NamedTuple):
         write_quorum: int,
         custom: Mapping[str, bytes],
     ) -> str | None:
-        """A bookie for one place of the ensemble, none of `without`: one in quarantine when there are no others."""
+        """A bookie for a place of the ensemble, not in `without`; a bookie in quarantine when there are no others."""
         rules, rack_of = self.options.placement, self.registry.rack
         for quarantined in (False, True):
             bookies = set(self._bookies(custom, len(ensemble), quarantined=quarantined)).difference(without)

@@ -1,7 +1,7 @@
 """A watch on the metadata of a ledger that is written: its writer learns at once that another client recovered it.
 
 The watch proves nothing (``owned_metadata`` does): it saves a fenced writer that has nothing to add the time until its
-next add. A watch fires once; a short task looks at the metadata then and sets the next one.
+next add. A watch fires once; then a short task reads the metadata and sets the next watch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keep every place of an ensemble on a bookie that answers: connect, reconnect, or change the ensemble.
 
-Order of preference for a place that is down: its own bookie over a new connection, when the connection was merely lost
-(a bookie resets connections while it starts); another bookie, by a change of the ensemble; without another one, its own
-bookie again, a little later each time. Meanwhile the ledger goes on with the places that are left, if they are enough.
+Order of preference for a place that is down: its own bookie over a new connection, when only the connection was lost (a
+bookie resets connections while it starts); another bookie, by a change of the ensemble; without another bookie, its own
+bookie again, after growing pauses. Meanwhile the ledger continues with the remaining places, if they are enough.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Which bookies an entry goes to, and how many answers prove what. Pure arithmetic on places 0 .. E-1 of an ensemble.
+"""The bookies of an entry, and the numbers of answers that are proofs. Pure arithmetic on places 0 .. E-1 of an
+ensemble.
 
 Entry e is on the W places ``(e + i) mod E``. It is acknowledged once A of them have it.
 """

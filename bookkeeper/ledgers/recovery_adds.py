@@ -67,7 +67,7 @@ class RecoveryAdds:
         return {bookies[place]: reason for place, reason in attempt.failures.items()}
 
     def _replace(self, first: int) -> bool:
-        """Other bookies for the failed ones, from entry `first` on; False when there are not enough."""
+        """Replace the failed bookies from entry `first` on; False when there are not enough bookies."""
         metadata, context = self.metadata, self._context
         ensemble = list(metadata.last_segment.bookies)
         changed = False

@@ -1,4 +1,4 @@
-"""One place of a ledger's ensemble, as the writer sees it: its bookie, the connection, what was sent and when."""
+"""A place of a ledger's ensemble in its writer: the bookie, the connection, the sent entries and their times."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """The writer of one ledger: pipelined adds, acknowledged strictly in order.
 
 ``append_nowait`` makes add frames of a run of entries once and gives the same bytes to every bookie of their write
-sets. Answers go to the ``AddWindow``, which knows what has its quorum; ``_drain`` moves the last add confirmed and
-calls back.
+sets. Answers go to the ``AddWindow``, which determines the entries with a quorum; ``_drain`` moves the last add
+confirmed and calls back.
 
 Invariants (the histories in the tests check them):
 
 - Entries are confirmed in order, after their ack quorum answered over trusted connections (``owned_metadata``).
-- While the ensemble changes nothing is confirmed: the new segment begins right behind the last confirmed entry, and all
-  unconfirmed entries are sent to the bookies that are new in it.
+- While the ensemble changes no entry is confirmed: the new segment begins right behind the last confirmed entry, and
+  the writer sends all unconfirmed entries to its new bookies.
 - A place without a connection does not count. With enough other bookies adds continue; else they wait, up to a
   deadline.
 - After a fatal error every waiting add fails, in order, and the writer refuses later adds.
@@ -188,7 +188,7 @@ class LedgerWriter:
 
     def append_packed_nowait(self, data: bytes | memoryview, offsets: bytes, skip: int, done: AddDone) -> int:
         """The same for entries of one buffer: entry k is ``data[offsets[k] + skip : offsets[k + 1]]``. `offsets` are
-        native int64, one more than entries. No Python object per entry where the compiled helper is there.
+        native int64, one more offset than entries. No Python object per entry where the compiled helper is there.
         """
         at = memoryview(offsets).cast("q")
         size = at[-1] - at[0]
@@ -294,8 +294,8 @@ class LedgerWriter:
     # replicas (used by the mender too)
 
     def join(self, replica: Replica, connection: BookieConnection) -> None:
-        """The replica's bookie takes its place over this connection, with nothing acknowledged; it is sent what is
-        unconfirmed.
+        """The replica's bookie takes its place over this connection, without acknowledgements; the writer sends it all
+        unconfirmed entries.
         """
         replica.join(connection, self.window.join(replica.place))
         connection.register(self.ledger_id, self)
@@ -315,7 +315,7 @@ class LedgerWriter:
         self._mender.wake()
 
     def pump(self, replica: Replica) -> None:
-        """Send what the replica lacks, as long as its connection has room."""
+        """Send the entries that the replica lacks, as long as its connection has room."""
         connection = replica.connection
         if connection is None or not connection.has_room() or replica.sent >= self.window.pushed:
             return
@@ -338,14 +338,14 @@ class LedgerWriter:
         self._watch_time()
 
     def _flush(self) -> None:
-        """Send what was appended in this turn of the loop: one write per bookie, however many appends."""
+        """Send the entries appended in this turn of the loop: a single write per bookie for any number of appends."""
         self._flushing = False
         for replica in self.replicas:
             self.pump(replica)
         self._watch_time()
 
     def end_change(self) -> None:
-        """The ensemble has changed, or will not: confirm what has its quorum."""
+        """A change of the ensemble has succeeded or failed: confirm the entries with a quorum."""
         self.changing = False
         self._drain()
 

@@ -1,8 +1,8 @@
-"""Ledger ids the way BookKeeper draws them, so that clients of both kinds never draw the same.
+"""Draws ledger ids as BookKeeper does, so that clients of both kinds never draw the same id.
 
-An id is the number of an ephemeral sequential node below ``idgen``. When the 31 bits of those are used up, the
+An id is the number of an ephemeral sequential node below ``idgen``. When the 31 bits of these nodes are used up, the
 directory ``idgen-long`` appears: its children ``HOB-nnnnnnnnnn`` are the high 32 bits, sequential nodes in the newest
-one are the low bits.
+child are the low bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HIGH_PREFIX = "HOB-"
 
 
 class LedgerIds:
-    """``root`` is the ledgers' root; `later` runs what need not be waited for."""
+    """``root`` is the ledgers' root; `later` runs work without a waiting caller."""
 
     def __init__(
         self,

@@ -32,13 +32,13 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """``LedgerMetadataFormat`` without what is void: length and last entry count in a CLOSED ledger only."""
+    """``LedgerMetadataFormat`` without void fields: length and last entry count only in a CLOSED ledger."""
 
     ensemble_size: int
     write_quorum: int
     ack_quorum: int
     segments: tuple[Segment, ...]
-    """At least one; the first begins with entry 0; starts increase."""
+    """At least one segment; the first segment begins with entry 0; the starts increase."""
     state: LedgerState = LedgerState.OPEN
     last_entry_id: int = -1
     length: int = 0

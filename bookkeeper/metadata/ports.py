@@ -64,7 +64,7 @@ class BookieRegistry(Protocol):
         ...
 
     def rack(self, bookie_id: str) -> str:
-        """Where it stands; bookies without a known rack share one."""
+        """The rack of the bookie; bookies without a known rack share a rack."""
         ...
 
     @property

@@ -32,7 +32,7 @@ _NOT_LEDGERS = frozenset({"LAYOUT", "INSTANCEID", "cookies", "available", "idgen
 
 
 async def initialize_cluster(session: ZooKeeperSession, root: str = "/ledgers") -> bool:
-    """Write what a new BookKeeper cluster needs before its first bookie; False when `root` exists already.
+    """Write the nodes that a new BookKeeper cluster needs before its first bookie; False when `root` exists already.
 
     Source: ``ZKRegistrationManager.initNewCluster``.
     """
@@ -66,7 +66,7 @@ class ZooKeeperLedgerMetadata:
 
     @classmethod
     async def open(cls, session: ZooKeeperSession, root: str, background: Background) -> ZooKeeperLedgerMetadata:
-        """Raises MetadataRequestError when there is no BookKeeper cluster, or one of a layout that is not known."""
+        """Raises MetadataRequestError when there is no BookKeeper cluster, or a cluster with an unknown layout."""
         path = f"{root}/LAYOUT"
         try:
             node = await session.get(path)

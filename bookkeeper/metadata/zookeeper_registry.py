@@ -42,7 +42,7 @@ class ZooKeeperRegistry:
         self._listeners: list[Callable[[], None]] = []
         self._stale = asyncio.Event()
         self._watched: set[str] = set()
-        """Nodes with a watch that has not fired: a second one on the same node would stay for ever."""
+        """Nodes with a watch that has not fired: a second watch on the same node would stay for ever."""
 
     @classmethod
     async def open(cls, session: ZooKeeperSession, root: str, background: Background) -> ZooKeeperRegistry:

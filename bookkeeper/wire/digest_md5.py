@@ -1,7 +1,7 @@
-"""DIGEST-MD5 (RFC 2831) as a client, without a security layer: what bookies of BookKeeper authenticate by. Pure.
+"""DIGEST-MD5 (RFC 2831) as a client, without a security layer: the authentication of BookKeeper's bookies. Pure.
 
-The bookie sends a challenge, the client proves that it knows the password, the bookie proves the same: an impostor that
-does not know it is noticed. MD5 protects nothing by itself; use it over TLS.
+The bookie sends a challenge, the client proves that it knows the password, the bookie proves the same, so the client
+detects an impostor without the password. MD5 alone gives no protection; use it over TLS.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DigestMd5:
         self._expected = b""
 
     def respond(self, challenge: bytes) -> bytes:
-        """The answer to the challenge. Raises WireError for one that this client cannot answer."""
+        """The answer to the challenge. Raises WireError for a challenge that this client cannot answer."""
         given = _pairs(challenge)
         nonce, realm = given.get(b"nonce", b""), given.get(b"realm", b"")
         offered = [each.strip() for each in given.get(b"qop", b"auth").split(b",")]

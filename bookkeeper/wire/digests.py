@@ -39,7 +39,7 @@ class DigestType(enum.IntEnum):
 
 
 def master_key(password: bytes) -> bytes:
-    """Sent with every add and every fencing read; the bookie remembers that of the first one. 20 bytes."""
+    """Sent with every add and every fencing read; the bookie remembers the key of the first add. 20 bytes."""
     return hashlib.sha1(b"ledger" + password).digest()  # noqa: S324 - BookKeeper's protocol
 
 

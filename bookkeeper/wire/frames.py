@@ -1,6 +1,6 @@
 """Frames of the bookie protocol, version 2: requests to bytes, bytes to answers. Big-endian.
 
-Every frame is a u32 length (of what follows) and a u32 header ``version << 24 | opcode << 16 | flags``.
+Every frame is a u32 length (of the following bytes) and a u32 header ``version << 24 | opcode << 16 | flags``.
 
 ==================  ===================================================================================
 frame               behind the header
@@ -170,7 +170,7 @@ class AnswerDecoder:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Answer]:
-        """The answers complete with these bytes; consecutive acknowledgements of adds as one."""
+        """The answers complete with these bytes; consecutive acknowledgements of adds are joined."""
         if not self._buffer:
             answers, used, self._need = self._cut(data)
             if used < len(data):

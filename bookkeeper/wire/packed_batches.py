@@ -2,8 +2,8 @@
 
 records_of_batch(packed, ledger_id, first, most, digester)
     `packed` is ``{u32 length, entry}`` repeated, as a bookie sends it. Gives the records of the entries ``first`` and
-    following, `most` at most, and the native int64 offsets of each record and of the end. Every entry is verified; the
-    first one that is not what it should be ends the batch, and is a WireError when it is the first of all.
+    following, `most` at most, and the native int64 offsets of each record and of the end. Every entry is verified; a
+    wrong entry ends the batch, and raises WireError when it is the first entry.
 
 A record is ``u32 size | u32 crc32c | u64 ledger | u64 entry | i64 last add confirmed | payload``, little-endian; its
 checksum covers everything but itself. `MAGNETAR_PURE=1` in the environment takes the Python twin in any case, and so do

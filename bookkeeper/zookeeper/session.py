@@ -1,8 +1,8 @@
-"""One ZooKeeper session on the event loop, over kazoo.
+"""A ZooKeeper session on the event loop, over kazoo.
 
-kazoo has threads of its own: one for the connection, one for completions, one for watches. Nothing of this room runs on
-them but three small functions that post to the loop (``_post``); everything a caller sees happens on the loop, in the
-order in which the server answered. Operations are pipelined: issue many, await them together.
+kazoo has threads of its own: one for the connection, one for completions, one for watches. Of this room only three
+small functions run on them, which post to the loop (``_post``); all effects that a caller sees happen on the loop, in
+the order of the server's answers. Operations are pipelined: issue many, await them together.
 
 Outages. While the connection is lost the session is SUSPENDED: operations wait for it (up to their deadline), those in
 flight fail. A read that failed so is tried again here; a write is not, since its outcome is unknown.
@@ -97,7 +97,7 @@ _STATES = {
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's threads; what one of them raises is reported instead of printed."""
+    """kazoo's threads; errors that they raise are reported instead of printed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class ZooKeeperSession:
         return None if stat is None else _stat(stat)
 
     async def children(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> list[str]:
-        """Names of the node's children, in no order. With `watch`: called once, when one comes or goes, or the node
+        """Names of the node's children, in no order. With `watch`: called once, when a child comes or goes, or the node
         is deleted. Raises NoSuchNodeError.
         """
         names: list[str] = await self._read(
@@ -288,13 +288,15 @@ class ZooKeeperSession:
             raise MetadataRequestError(path, f"{size} bytes are more than one request of ZooKeeper may hold")
 
     def _stop(self) -> None:
-        with contextlib.suppress(Exception):  # kazoo may fail to close what is broken anyway; the threads end
+        with contextlib.suppress(Exception):  # kazoo may fail to close a broken connection; the threads end
             self._client.stop()
         with contextlib.suppress(Exception):
             self._client.close()
 
     async def _off_loop(self, work: Callable[[], Any], ended: asyncio.Future[None] | None = None) -> None:
-        """Run what blocks in a thread of its own: the loop's executor may be full of work that waits for us."""
+        """Run blocking work in a thread of its own: the loop's executor may be full of work that waits for this
+        session.
+        """
         done = ended or self._loop.create_future()
 
         def run() -> None:

@@ -45,7 +45,7 @@ class NodeStat(NamedTuple):
     """ZooKeeper's ``Stat``, the fields in use."""
 
     version: int
-    """Data version: 0 at creation, one more with each set."""
+    """Data version: 0 at creation, incremented with each set."""
     children_version: int
     ephemeral_owner: int
     """Session id of the owner; 0 for a persistent node."""

@@ -2,10 +2,10 @@
 
 | kind of entry | rows |
 |---|---|
-| single message | one; payload where it is stored, or in the arena of what was decompressed |
+| single message | one; payload where it is stored, or in the arena of decompressed payloads |
 | batch | one a message that is not compacted out |
 | `entry.format=kafka` | those of the converted entry |
-| chunk | none; the last one of a message: one, with the joined payload |
+| chunk | none; for the last chunk of a message one, with the joined payload |
 | encrypted, and not to be decrypted | one, for any number of messages |
 | marker | none |
 """
@@ -200,7 +200,7 @@ class BlockRows:
         return _Parts([rows], [_Batches(arena.entries[batched], number, arena.starts[batched], arena.ends[batched])])
 
     def _converted(self, scan: Scan, kinds: Kinds, block: slice, buffers: Buffers) -> _Parts:
-        """Entries with the property entry.format: those of Kafka as converted; others are taken for what they are."""
+        """Entries with the property entry.format: Kafka entries are converted; others are decoded unchanged."""
         entries, bodies, batched = [], [], []
         for entry in _numbers(kinds.foreign, block).tolist():
             try:

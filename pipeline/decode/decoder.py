@@ -45,8 +45,8 @@ class Decoder:
         style: `pulsar` or `kafka`.   include_headers: the column `headers` of the style kafka.
         value: decodes payloads; the style kafka always has bytes.
         batch_bytes, batch_rows: bounds of a record batch; a single larger message makes a batch of its own.
-        on_corrupt: `fail` raises CorruptEntryError at the first thing that can't be read, `quarantine` counts it in
-            `quarantine` and goes on.
+        on_corrupt: `fail` raises CorruptEntryError at the first unreadable entry or message; `quarantine` counts it in
+            `quarantine` and continues.
         decrypting: opens encrypted payloads; None: none of them.
         on_encrypted: `deliver` hands payloads that stay encrypted over as they are, one row an entry; `fail` and
             `quarantine` as above.

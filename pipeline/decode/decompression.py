@@ -29,10 +29,10 @@ class Arena(NamedTuple):
 
 
 def decompressed(data: memoryview, headers: Headers, entries: Int64s, max_bytes: int) -> Arena:
-    """The payloads of these compressed entries. Memory: what those that declare at most max_bytes declare together.
+    """The payloads of these compressed entries. Memory: the sum of the declared sizes up to max_bytes.
 
-    A payload that grows beyond its declared size, or stays below it, fails; so does one that declares more than
-    max_bytes, unread.
+    A payload that grows beyond its declared size, or stays below it, fails; a payload that declares more than max_bytes
+    fails unread.
     """
     sizes = headers[EntryColumn.UNCOMPRESSED_SIZE][entries]
     failures = {int(e): f"declares {n} bytes, {max_bytes} are allowed" for e, n in _pairs(entries, sizes, max_bytes)}

@@ -1,7 +1,7 @@
 """Decryption: the encrypted entries of a chunk, as they were before their producer encrypted them.
 
-A producer encrypts last: what it encrypts is a batch, a compressed payload, a chunk of a message. So the entries are
-opened first, before anything else looks at them; their metadata stays, without the flag that they are encrypted.
+A producer encrypts last: the plaintext is a batch, a compressed payload or a chunk of a message. So entries are
+decrypted before all other steps; their metadata stays, without the flag that they are encrypted.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Headers:
     def decrypted(self, chunk: EntryChunk, which: Bools) -> Headers:
         """The headers of `chunk`: the same entries, of which `which` have their payload decrypted.
 
-        Checksums are those of the stored entries, so what is known of them stays.
+        Checksums are those of the stored entries, so their results stay.
         """
         new = Headers(chunk, verify=False)
         table = new._table.copy()

@@ -25,7 +25,7 @@ class ConvertedEntry(NamedTuple):
 
 
 class KafkaEntries:
-    """Converts entries one by one, by the same rules as the broker's consumers see them."""
+    """Converts entries singly, by the rules of the broker's conversion for consumers."""
 
     def __init__(self) -> None:
         # A row shows the key itself, so it need not travel as base64.

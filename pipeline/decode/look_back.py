@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.entry_chunk import EntryChunk
 
     LookBack = Callable[[str, int, int], Iterator[EntryChunk]]
-    """(topic, ledger id, entry id) -> chunks of entries before that one, the newest chunk first."""
+    """(topic, ledger id, entry id) -> chunks of entries before that entry, the newest chunk first."""
 
 MAX_ENTRIES: Final = 200_000
 """How many entries are looked at for one message."""

@@ -1,4 +1,4 @@
-"""`__messageId`: MessageIdData of every row, byte for byte what `MessageId.serialize` of the official clients gives.
+"""`__messageId`: MessageIdData of every row, the same bytes as `MessageId.serialize` of the official clients.
 
     1 ledgerId | 2 entryId | [3 partition] | [4 batch_index] | [6 batch_size] | [7 first_chunk_message_id]
 

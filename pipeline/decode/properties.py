@@ -76,8 +76,8 @@ def _last_of_each(row: Int64s, keys: pa.Array) -> NDArray[np.bool_]:
 
 
 def property_headers(rows: Rows, buffers: Buffers) -> pa.Array:
-    """``list<struct<key: string, value: binary>>`` of Kafka's style, in order with repetitions; null when empty. Those
-    of Kafka-format entries are what the Kafka producer set.
+    """``list<struct<key: string, value: binary>>`` of Kafka's style, in order with repetitions; null when empty.
+    Kafka-format entries have the headers that the Kafka producer set.
     """
     n = len(rows)
     if not rows["properties"].any():

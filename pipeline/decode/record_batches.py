@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 ROW_OVERHEAD_BYTES: Final = 160
-"""About what the columns of fixed width take a row."""
+"""About the size of the columns of fixed width, per row."""
 
 
 def cut_rows(rows: Rows, max_bytes: int, max_rows: int) -> Iterator[Rows]:

@@ -1,7 +1,7 @@
-"""Rows: one a message, before they become Arrow columns. Rows are joined, ordered and cut as a
+"""Rows: a row for each message, before rows become Arrow columns. Rows are joined, ordered and cut as a
 whole; bytes are named by buffer, start and length (`byte_columns.Buffers`).
 
-What a message shares with its entry (publish time, producer, schema version, ...) stays in the Headers, found by
+Fields that a message shares with its entry (publish time, producer, schema version, ...) stay in the Headers, found by
 `entry`.
 """
 
@@ -167,7 +167,7 @@ def payloads(rows: Rows) -> Slices:
 
 
 def keys(rows: Rows) -> Slices:
-    """Keys as they travel; null without one."""
+    """Keys as in the metadata; null without a key."""
     null = (rows["flags"] & int(ColumnFlag.NULL_KEY)) != 0
     return Slices(rows["metadata_buffer"], rows["key_start"], np.where(null, NULL, rows["key_length"]))
 

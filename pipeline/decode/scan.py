@@ -1,4 +1,4 @@
-"""One chunk being decoded: which entries the range wants, what kind each is, and how damage is reported."""
+"""A chunk during decoding: the entries in the range, the kind of each, and the reports of damage."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Scan:
             self.quarantine.report(found)
 
     def report_broken_batch(self, entry: int, batch_index: int) -> None:
-        """The messages of the entry from this one on are lost."""
+        """Report that the messages of the entry from `batch_index` on are lost."""
         headers = self.headers
         index = int(headers.first_index[entry]) + batch_index if headers.last_index[entry] >= 0 else -1
         if self._has(index):

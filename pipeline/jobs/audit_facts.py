@@ -1,6 +1,6 @@
 """Integrity figures of one stretch of a log: one numpy pass over the headers of its entries. Pure.
 
-Entries at the border of two stretches are seen by both; `join` compares what stands on either side of a border.
+Both of two neighbouring stretches see the entries at their border; `join` compares their figures at the border.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class StretchAudit:
         """Check the entries of a chunk against each other and against those before.
 
         Only entries whose last message is in the half-open range of indexes count, so that each is in one stretch only;
-        one without an index is in every stretch it comes with.
+        an entry without an index counts in every stretch that contains it.
         """
         headers = Headers(chunk, verify=True)
         last = headers.last_index

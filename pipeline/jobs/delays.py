@@ -29,8 +29,8 @@ STEPS_S: Final = (1, 10, 60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_40
 class DelayFacts:
     """Of one stretch or one topic.
 
-    pending, delayed: classes of STEPS_S -> messages; of pending ones by the time left from now, of all delayed ones by
-        the delay that they were published with.
+    pending, delayed: classes of STEPS_S -> messages; pending messages by the time left from now, all delayed messages
+    by the delay of their publication.
     furthest_ms: the latest delivery time, 0 without any.
     """
 

@@ -1,6 +1,6 @@
 """Export of topics into a table, incremental and exactly once by index range; in one go or as a running stream.
 
-    plan   the table says up to which index it holds each topic partition; what the log has behind that is to be done
+    plan   the table names the index up to which it holds each topic partition; the log behind that index is the work
     write  tasks read, decode and write Parquet files (payloads never cross the JVM)
     commit the driver adds all files with the new positions in one commit; a commit that finds the table moved on is
            planned again
@@ -75,7 +75,7 @@ class ExportSplit:
 
 @dataclass(slots=True)
 class SplitResult:
-    """The files that one task has written, and the messages it left out."""
+    """The files that a task has written, and the messages that it left out."""
 
     files: list[DataFile] = field(default_factory=list)
     report: RowReport = field(default_factory=RowReport)
@@ -244,7 +244,7 @@ class ExportJob:
         return self._begun
 
     def _next_round(self, logs: Mapping[str, LogRange], firsts: Mapping[str, int], ends: Mapping[str, int]) -> _Work:
-        """The next indexes of each topic partition, and the lost ones among them. Raises: DataLossError."""
+        """The next indexes of each topic partition, and the lost indexes among them. Raises: DataLossError."""
         committed, ledgers = self.table.committed(logs), self.table.ledgers(logs)
         wanted, lost, anew = {}, [], {}
         for topic, log in logs.items():

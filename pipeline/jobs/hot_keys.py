@@ -2,7 +2,7 @@
 
 The sticky key of a message is its ordering key, else its key, as in the broker. Counts per slot of the hash ring are
 exact. Counts per key are exact while a task sees at most `MOST_KEYS` keys; beyond, the rarest are dropped in the way of
-Misra and Gries, and `undercount` bounds what a reported key may lack.
+Misra and Gries, and `undercount` bounds the missing count of a reported key.
 """
 
 from __future__ import annotations

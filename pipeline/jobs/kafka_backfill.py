@@ -3,7 +3,7 @@
     orders-0/*.log -> TARGET-partition-0     orders-1/*.log -> TARGET-partition-1     ...
 
 The entries, the producer names and the sequence ids are those of `magnetar kafka import` (`ImportPlan`), so either tool
-goes on where the other one stopped, and deduplication gives each record once. Records of aborted transactions are left
+continues where the other stopped, and deduplication stores each record once. Records of aborted transactions are left
 out; a task stops in front of the first transaction whose end the segments do not hold.
 """
 
@@ -185,7 +185,7 @@ def _ensure_partitions(admin: AdminApi, topic: TopicName, wanted: Sequence[Topic
 
 
 def _partitions(admin: AdminApi, path: str) -> int:
-    """0 for an absent topic. Raises: OSError (HTTPError is one), ValueError."""
+    """The number of partitions; 0 for an absent topic. Raises: OSError (also as HTTPError), ValueError."""
     try:
         return int((admin.call("GET", path) or {}).get("partitions", 0))
     except HTTPError as error:

@@ -105,7 +105,7 @@ def _keys_of(batch: pa.RecordBatch, *, keep_without_key: bool) -> pa.Table:
 
 
 def newest(table: pa.Table) -> pa.Table:
-    """One row per key: the one with the highest index."""
+    """The row with the highest index of each key."""
     if not table.num_rows:
         return table
     highest = table.group_by("key").aggregate([("index", "max")])

@@ -112,7 +112,7 @@ def plan_tasks(
 def readable(options: SourceOptions) -> ReadSettings:
     """For jobs that inspect messages: a message that stays encrypted ends them, unless they skip it.
 
-    The copy of a ciphertext would not carry what decrypts it, and an encrypted batch hides the keys of its messages.
+    The copy of a ciphertext would not carry its encryption keys, and an encrypted batch hides the keys of its messages.
     """
     settings = ReadSettings.of(options)
     return replace(settings, on_encrypted="fail") if settings.on_encrypted == "deliver" else settings
@@ -180,7 +180,7 @@ class RowReader:
         self._note(decoder)
 
     def decoder(self, topic: str = "") -> Decoder:
-        """One for a range of this topic; the schema is the same for all of them."""
+        """A decoder for a range of this topic; all decoders share the schema."""
         rows = self._rows
         return Decoder(
             rows.columns,

@@ -228,7 +228,7 @@ def replay_table(
 ) -> dict[str, Any]:
     """Replay the rows of a table, those of each topic partition in the order of their indexes.
 
-    With an id the files of the table are those of the first run: what is exported later is not sent, and a table whose
+    With an id the files of the table are those of the first run: later exports are not sent, and a table whose
     files were joined meanwhile is refused, because its rows have another order.
     Raises: PipelineError, ClientError, OptionError.
     """

@@ -30,7 +30,7 @@ _ERROR_LINE: Final = re.compile(r"[\w.]*(Error|Exception|Interrupt)\b")
 
 
 class TaskFailedError(PipelineError):
-    """A task failed as often as Spark tries one: a worker was lost, or an error that may pass. The text is Spark's."""
+    """A task failed in all of Spark's attempts: a worker was lost, or an error that may pass. The text is Spark's."""
 
     def __init__(self, text: str) -> None:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -74,8 +74,8 @@ class LocalRunner:
 
 
 class SparkRunner:
-    """One task per piece on a Spark session (classic, or Spark Connect). Progress comes from the status tracker where
-    the session has one, else only at the end.
+    """One task per piece on a Spark session (classic, or Spark Connect). Progress comes from the status tracker of the
+    session; without a status tracker only at the end.
     """
 
     def __init__(self, session: Any) -> None:

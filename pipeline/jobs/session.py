@@ -29,7 +29,7 @@ _SETTINGS: Final = {
 
 
 class SparkUnavailableError(PipelineError):
-    """Spark cannot run on this machine; the text names what to install."""
+    """Spark cannot run on this machine; the text names the package to install."""
 
 
 def ensure_spark() -> None:

@@ -40,7 +40,7 @@ class TypedValues:
 def choose_values(options: SourceOptions, topics: Iterable[str]) -> TypedValues:
     """The schema of these topics, unless valueMode is bytes.
 
-    Raises: OptionError when they have different ones, unless allowDifferentTopicSchemas (then it is bytes);
+    Raises: OptionError when their schemas differ, unless allowDifferentTopicSchemas (then values are bytes);
             CatalogError.
     """
     if options.value_mode == "bytes":

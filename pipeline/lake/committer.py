@@ -1,4 +1,4 @@
-"""The protocol of a table, and opening one by its format."""
+"""The protocol of a table; opens a table by its format."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FORMATS: Final = {
     "delta": ("magnetar.pipeline.lake.delta", "DeltaLakeTable", "delta"),
     "iceberg": ("magnetar.pipeline.lake.iceberg", "IcebergTable", "iceberg"),
 }
-"""Format -> module, class, and the extra that installs what it needs."""
+"""Format -> module, class, and the extra that installs its dependencies."""
 
 
 def open_table(table_format: str, uri: str, options: Mapping[str, str] | None = None) -> Committer:

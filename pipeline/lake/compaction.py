@@ -1,4 +1,4 @@
-"""Joining small files of a table into large ones. Rows, their order by index, and the table's position stay."""
+"""Joins small files of a table into large files. Rows, their order by index, and the table's position stay."""
 
 from __future__ import annotations
 

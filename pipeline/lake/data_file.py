@@ -59,13 +59,13 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One commit: `files` hold every message of `spans`, except for `lost` indexes, which the topic has no more.
+    """A commit: `files` hold every message of `spans`, except for `lost` indexes, which the topic has no more.
 
     schema:      of the rows, without the partition column.
     lost:        spans that the broker had trimmed before they were read; they end where a span of their topic begins.
     quarantined: entries in `spans` that could not be decoded and have no row.
     ledgers:     topic partition -> the newest ledger of its log when the commit was planned: later logs of that name
-                 begin with a later one.
+    begin with a later ledger.
     anew:        topic partition -> index at which the table ends for an earlier log of that name, now deleted.
     """
 

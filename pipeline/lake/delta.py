@@ -1,9 +1,9 @@
-"""A Delta table, through deltalake: no JVM, and every Delta reader takes it.
+"""A Delta table, through deltalake: without a JVM, readable for every Delta reader.
 
 The table is append-only and partitioned by `__date`. Each topic partition is an application of the transaction log
 (``txn`` action: app id ``magnetar:<topic partition>``, version = index up to which the table is complete), so the
-position and the files of a commit are one atomic action. Commits are not retried by deltalake: a commit that meets
-another one fails, and the caller compares its range with the new position first.
+position and the files of a commit are one atomic action. deltalake does not retry commits: a commit that meets another
+commit fails, and the caller compares its range with the new position first.
 """
 
 from __future__ import annotations

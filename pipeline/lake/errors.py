@@ -18,7 +18,7 @@ class LakeError(PipelineError):
 
 
 class CommitConflictError(LakeError):
-    """Another commit came first, or the range does not follow what the table holds. Nothing was committed."""
+    """Another commit came first, or the range does not continue the table. No change was committed."""
 
 
 class SchemaDriftError(LakeError):

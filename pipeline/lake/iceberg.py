@@ -3,10 +3,10 @@
 The table is partitioned by ``day(__brokerPublishTime)``. The position of each topic partition is a table property
 (``magnetar.committed-index.<topic partition>``) that changes in the same commit as the files; each snapshot's summary
 names the ranges that it added. A commit requires the snapshot that it started from, and pyiceberg's own retries are off
-(they would write an old position over a newer one).
+(they would write an old position over a newer position).
 
-Options are properties of the catalog. Without any, the catalog is an SQLite file beside the data (``catalog.db``), for
-one machine; ``{"type": "rest", "uri": ...}`` and pyiceberg's other catalogs serve several.
+Options are properties of the catalog. Without options the catalog is an SQLite file beside the data (``catalog.db``),
+for a single machine; ``{"type": "rest", "uri": ...}`` and pyiceberg's other catalogs serve several.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def _raising_full_catalog(uri: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _conflicts(uri: str) -> Iterator[None]:
-    """Turns what a lost race raises into CommitConflictError."""
+    """Turns the errors of a lost race into CommitConflictError."""
     try:
         with raising_full(uri), _raising_full_catalog(uri):
             yield

@@ -59,7 +59,7 @@ def _bytes(kind: pa.DataType) -> bool:
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly these columns: absent ones are null, narrower ones are cast.
+    """The batch with exactly these columns: absent columns are null, narrower columns are cast.
 
     Raises: SchemaDriftError for a column that cannot be cast, or that the schema does not have.
     """

@@ -1,4 +1,6 @@
-"""The files under a table: the one door of the room `lake` to a file system. Pickles, so tasks write through it too."""
+"""The files under a table: the only access of the package `lake` to a file system. Pickles, so that tasks can use it
+too.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class TableFiles:
         self.uri = os.path.abspath(_local_path(uri)) if self.is_local else uri.rstrip("/")  # noqa: PTH100 - a URI may be a path
 
     def without(self, characters: str, library: str) -> TableFiles:
-        """Itself. Raises: NotATableError for a local path with one of these characters, which a library mistakes."""
+        """Returns self. Raises: NotATableError for a local path with one of the characters that a library misreads."""
         found = sorted(set(characters) & set(self.uri)) if self.is_local else []
         if found:
             raise NotATableError(f"{self.uri}: {library} takes no local path with {' or '.join(found)}; rename it")
@@ -88,7 +90,7 @@ class TableFiles:
                 sync_path(full)  # the directory that holds the name of the table
 
     def early_sync(self, path: str) -> EarlySync:
-        """Brings what is written to a file to the disk while more is being written."""
+        """Syncs a file while more is being written to it."""
         return EarlySync(self.absolute(path) if self.is_local else None)
 
     def remove(self, path: str) -> None:
@@ -123,7 +125,7 @@ class TableFiles:
 
 
 class EarlySync:
-    """Syncs a file from a thread, one sync at a time: the one at the end finds little left to write."""
+    """Syncs a file from a thread, one sync at a time, so that the sync at the end has little left to write."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -131,7 +133,7 @@ class EarlySync:
         self._error: OSError | None = None
 
     def begin(self) -> None:
-        """Start a sync, unless one is under way. Raises: OSError of an earlier one."""
+        """Start a sync, unless a sync is under way. Raises: OSError of an earlier sync."""
         if self._path is None or (self._thread is not None and self._thread.is_alive()):
             return
         self.wait()
@@ -139,7 +141,7 @@ class EarlySync:
         self._thread.start()
 
     def wait(self) -> None:
-        """Return when no sync is under way. Raises: OSError of one; the kernel tells an error only once."""
+        """Return when no sync is under way. Raises: OSError of a sync; the kernel reports an error only once."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None

@@ -37,7 +37,9 @@ def remove_unreferenced(
 
 
 def remove_staging(place: TableFiles, older_than_s: float, *, dry_run: bool = False) -> list[str]:
-    """Remove what killed jobs left below `STAGING`, last changed `older_than_s` seconds ago or earlier; the paths."""
+    """Remove the remains of killed jobs below `STAGING`, last changed `older_than_s` seconds ago or earlier; returns
+    the paths.
+    """
     limit = time.time() - older_than_s
     found = [each.path for each in place.list(STAGING) if each.changed_s <= limit]
     if not dry_run:
@@ -47,6 +49,6 @@ def remove_staging(place: TableFiles, older_than_s: float, *, dry_run: bool = Fa
 
 
 def is_data_file(path: str) -> bool:
-    """Whether the name is one that `SplitWriter` gives: a Parquet file in `data/` or in a directory of a date."""
+    """Whether `SplitWriter` gives such a name: a Parquet file in `data/` or in a directory of a date."""
     directory, _, name = path.rpartition("/")
     return name.endswith(".parquet") and not name.startswith((".", "_")) and directory.startswith(("__date=", "data"))

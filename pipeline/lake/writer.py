@@ -43,7 +43,7 @@ class WriteOptions:
 
     compression, level: a codec of Parquet, and its level.
     row_group_bytes:    of record batches in memory; a writer holds about this much per open date.
-    file_bytes:         a file is closed, and the next one begun, once it has this size.
+    file_bytes:         a file is closed, and the next file begun, once it has this size.
     """
 
     compression: str = "zstd"
@@ -230,7 +230,7 @@ def _iso(day: int) -> str:
 
 
 def _note(each: _OpenFile, part: pa.RecordBatch, time: tuple[int, int] | None) -> None:
-    """Extend what is known of the file's rows."""
+    """Extend the statistics of the file's rows."""
     each.rows += part.num_rows
     index = _limits(part.column(_INDEX)) if _INDEX in part.schema.names else None
     if index is not None:

@@ -68,9 +68,9 @@ class _RangeReader:
         self._next: Place = piece.start
         """The next place, in the form of the range's places."""
         self._last: Position | None = None
-        """The last entry that was given, or the place before the first one to give."""
+        """The last delivered entry, or the place before the first entry to deliver."""
         self._last_wanted: Position | None = None
-        """Ranges of positions: the last entry there is to read."""
+        """Ranges of positions: the last existing entry of the range."""
         self._pushed: PushedEntries | None = None
         self._progress_s = time.monotonic()
         self._failures = 0
@@ -159,7 +159,7 @@ class _RangeReader:
         return self._catalog.range(self._piece.topic, ledgers=ledgers)
 
     def _checked(self, log: LogRange | None) -> LogRange | None:
-        """The log, with what of the range is not stored any more reported and passed over; None without a log."""
+        """The log; None without a log. Reports and skips the part of the range that is no longer stored."""
         gone = "they are not stored any more (retention, or the topic was truncated)"
         if log is None:
             self._lose(self._piece.end, "the topic does not exist any more")
@@ -180,10 +180,10 @@ class _RangeReader:
             self._on_loss(self._next, until, why)
             self._next = until
 
-    # --- what comes -------------------------------------------------------------------------------------------------
+    # --- received entries -------------------------------------------------------------------------------------------
 
     def _taken(self, chunks: list[EntryChunk]) -> list[EntryChunk]:
-        """Of what came, the entries that the range wants."""
+        """The received entries in the range."""
         kept: list[EntryChunk] = []
         messages = 0
         for came in chunks:
@@ -210,8 +210,8 @@ class _RangeReader:
         return kept
 
     def _cut(self, chunk: EntryChunk) -> tuple[Cut, int]:
-        """The part of the chunk in the range, and the number of examined messages. Goes on behind it, and reports
-        what is missing before it.
+        """The part of the chunk in the range, and the number of examined messages. Continues behind it, and reports
+        missing messages before it.
         """
         if isinstance(self._next, Position):
             cut, given = cut_by_position(chunk, self._next, self._end_position), chunk

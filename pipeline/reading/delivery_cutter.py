@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Block(NamedTuple):
-    """Pushed entries as they lie in what one read of the socket gave. columns: int64, one row a DeliveryColumn."""
+    """Pushed entries in the bytes of a read of the socket. columns: int64, a row for each DeliveryColumn."""
 
     data: bytes
     columns: NDArray[np.int64]
@@ -64,7 +64,7 @@ class DeliveryCutter:
         return answers
 
     def _keep(self, rest: bytes) -> None:
-        """A frame that is not whole yet waits; its parts are joined once, when the last one is there."""
+        """A frame that is not whole yet waits; its parts are joined once, when the last part has arrived."""
         self._parts = [rest] if rest else []
         self._have = len(rest)
         self._need = frame_end(rest, 0, self._max_frame_bytes) or 0

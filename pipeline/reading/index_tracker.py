@@ -55,10 +55,10 @@ class IndexTracker:
         self._before = self._index = None
 
     def track(self, chunk: EntryChunk) -> Indexed:
-        """The entries with their indexes, with broker entry metadata put before them where the broker left that out.
+        """The entries with their indexes, with broker entry metadata added where the broker omitted them.
 
         If the broker does not answer: the entries up to there, fewer than given. Raises: CatalogUnavailableError when
-        that is the first one.
+        there are no such entries.
         """
         headers = Headers(chunk, verify=False)
         messages = _declared(headers)
@@ -118,7 +118,7 @@ class IndexTracker:
 
 
 def messages_in(chunk: EntryChunk) -> int:
-    """How many messages the entries declare together; one that cannot be read counts as one."""
+    """How many messages the entries declare together; an unreadable entry counts as one message."""
     return int(_declared(Headers(chunk, verify=False)).sum()) if len(chunk) else 0
 
 

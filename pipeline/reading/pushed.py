@@ -54,7 +54,7 @@ class PushedEntries:
     async def open(
         options: ConnectOptions, topic: str, after: Position, *, read_compacted: bool = False
     ) -> PushedEntries:
-        """A reader whose first entry is the one behind `after`. Raises: RefusedError, RetryError, InputError."""
+        """A reader that begins at the entry behind `after`. Raises: RefusedError, RetryError, InputError."""
         connection = await open_at_owner(options.service, options.credentials, topic, entry_metadata=True)
         try:
             pushed = PushedEntries(connection, topic)

@@ -79,7 +79,7 @@ class RangeReader:
         self.lost.append((topic, first, end, why))
 
     def look_back(self, topic: str, ledger_id: int, entry_id: int) -> Iterator[EntryChunk]:
-        """Chunks of what lies before an entry of a topic partition, newest first: for a decoder whose message began
+        """Chunks of the entries before an entry of a topic partition, newest first: for a decoder whose message began
         before its range. Lost entries are omitted.
         """
         stored = Catalog(self.settings.connect.admin()).range(topic, ledgers=True)

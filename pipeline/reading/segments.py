@@ -77,8 +77,8 @@ def _entries(
 class SegmentMap:
     """The indexes of the ledger files of a data directory, for `stitch`. For one thread.
 
-    Of sealed ledgers the range is remembered. Others are kept open, so that a stream looks only at what has been
-    appended. A ledger whose file is not there, or that has no index, is not covered.
+    The map remembers the ranges of sealed ledgers. It keeps other ledgers open, so that a stream reads only appended
+    records. A ledger without a file, or without an index, is not covered.
     """
 
     def __init__(self, directory: DataDirectory) -> None:
@@ -109,7 +109,7 @@ class SegmentMap:
         return EntrySpan(first, last + 1, growing.walked(first))
 
     def close(self) -> None:
-        """Close what is open; it may be used again."""
+        """Close open ledgers; the map may be used again."""
         while self._growing:
             self._growing.popitem()[1].close()
 

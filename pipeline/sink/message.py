@@ -36,8 +36,8 @@ class Row(NamedTuple):
 class Entry(NamedTuple):
     """A unit of sending. `data`: headers and payload, as SEND carries them.
 
-    Sequence ids `first` to `last`, `messages` of them: of a chunked message its last chunk has one, the others none.
-    chunks: the message that this is a chunk of.
+    Sequence ids `first` to `last`, `messages` of them: the last chunk of a message counts as one message, its other
+    chunks as none. chunks: the chunked message of the entry.
     """
 
     first: int
@@ -62,8 +62,8 @@ class Chunks:
         """The chunks in order, under a uuid that was never used.
 
         Consumers give a message up when a chunk comes twice, and a producer that lost its connection cannot know which
-        chunks are stored: all of them are sent again, as another message with the same sequence id. Of two that are
-        whole deduplication drops the second one.
+        chunks are stored. So it sends all chunks again, as another message with the same sequence id. When both
+        messages are complete deduplication drops the second.
         """
         payload, sequence_id = self.payload, self.metadata.sequence_id
         starts = range(0, len(payload), self.room)

@@ -162,7 +162,9 @@ class SinkOptions:
 
 
 def _without_prefix(given: Mapping[str, str]) -> dict[str, str]:
-    """Options of pulsar-spark's producer by their names here; one that is given under both names counts as here."""
+    """Options of pulsar-spark's producer by their names here; an option given under both names has the value of the
+    name here.
+    """
     prefixed = {_PRODUCER + name.lower(): name.lower() for name in PRODUCER_OPTIONS}
     found = {prefixed[name]: value for name, value in given.items() if name in prefixed}
     return found | {name: value for name, value in given.items() if name not in prefixed}

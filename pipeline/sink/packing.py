@@ -1,15 +1,16 @@
 """Messages of one producer into entries, in order.
 
-Where an entry ends follows from the messages alone: neither clocks nor receipts decide. A repetition of the same
+The end of an entry follows from the messages alone: neither clocks nor receipts decide. A repetition of the same
 messages gives entries with the same sequence ids, which deduplication compares. Only the publish time differs.
 
 Entry, batched:   MessageMetadata{sequence_id = first, highest_sequence_id = last, num_messages_in_batch}
                   | (u32 size | SingleMessageMetadata | payload) for each message
 Entry, single:    MessageMetadata with key, properties and times | payload
 Entry, chunk:     as single, with uuid, chunk_id, num_chunks_from_msg, total_chunk_msg_size | a part of the payload
-Messages with a delivery time stand alone, since a broker delays entries; so do those that are too large for one entry.
-All chunks of a message have its sequence id; the uuid is new whenever they are sent, so that the chunks of an attempt
-that broke off are never joined with those of the next one. With encryption the payload of each entry is encrypted last.
+Messages with a delivery time stand alone, since a broker delays entries; so do messages that are too large for an
+entry. All chunks of a message have its sequence id; the uuid is new whenever they are sent, so that the chunks of an
+attempt that broke off are never joined with the chunks of the next attempt. With encryption the payload of each entry
+is encrypted last.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Packer:
             yield self._batch(waiting)
 
     def _differs(self, message: Message) -> bool:
-        """From the messages that wait, in what all messages of an entry share."""
+        """Whether the message differs from the waiting messages in a field that all messages of an entry share."""
         last = self._waiting[-1][1]
         if message.schema_version != last.schema_version:
             return True

@@ -1,4 +1,4 @@
-"""Types that the columns of a message's parts may have: a wrong one is refused before any row is sent."""
+"""Types that the columns of a message's parts may have: a wrong type is refused before any row is sent."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 The manifest decides which attempt of each task counts. From then on the batch's rows and their order are fixed, so
 sending may be interrupted and repeated. A batch that is computed again, even with other rows or another order, finds
 the manifest and leaves its own rows out. Executors and driver need the same folder: a local path on one machine,
-else a shared one (`s3://`, `hdfs://`, `gs://`, a mount).
+else a shared folder (`s3://`, `hdfs://`, `gs://`, a mount).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Staging:
             raise StagingError(f"{path} cannot be read: {error}") from error
 
     def forget_before(self, batch_id: int) -> None:
-        """Delete the files of sent batches before this one. Raises: OSError."""
+        """Delete the files of sent batches before `batch_id`. Raises: OSError."""
         selector = fs.FileSelector(self._root, allow_not_found=True)
         for info in self._files.get_file_info(selector):
             batch = int(info.base_name) if info.base_name.isdecimal() else batch_id

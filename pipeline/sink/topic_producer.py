@@ -1,8 +1,8 @@
-"""One producer of a task: sends entries ahead of their receipts, and goes on after a lost connection.
+"""A producer of a task: sends entries ahead of their receipts, and continues after a lost connection.
 
     open -> last sequence id of the name on this topic -> messages up to it are there already, and are left out
     send -> at most `maxPendingBytes` wait for receipts
-    connection lost, broker restarted, topic moved -> open again, send what has no receipt again, unchanged
+    connection lost, broker restarted, topic moved -> open again, send entries without receipt again, unchanged
 
 With a name of its own (exactly once) an entry that was stored in spite of its lost receipt is left out by that id, or
 dropped by the broker's deduplication.
@@ -39,7 +39,7 @@ _HEADROOM = 10 * 1024
 
 @dataclass(slots=True)
 class TopicReport:
-    """The report of a producer: messages `stored` now, and `known` ones that the topic had before."""
+    """The report of a producer: messages `stored` now, and `known` messages that the topic had before."""
 
     topic: str
     stored: int = 0
@@ -147,7 +147,7 @@ class TopicProducer:
         return self._opened
 
     async def _reopen(self) -> None:
-        """After a failure: attach again, leave out what the broker has, send the rest again.
+        """After a failure: attach again, leave out stored entries, send the others again.
 
         Of a chunked message all chunks are sent again, unless `_send_chunks` is about to do that.
         """
@@ -178,7 +178,7 @@ class TopicProducer:
             self._sending = None
 
     async def _sent_whole(self, chunks: Chunks) -> bool:
-        """Whether all chunks went over one connection; else consumers could get one of them twice."""
+        """Whether all chunks went over one connection; else consumers could get a chunk twice."""
         attached: OpenedProducer | None = None
         for entry in chunks.entries():
             await self._wait_room(entry)
@@ -238,7 +238,7 @@ class TopicProducer:
     def _progress(self) -> None:
         self._deadline = time.monotonic() + self._options.timeout_s
 
-    # --- what the broker says --------------------------------------------------------------------------------------
+    # --- answers of the broker -------------------------------------------------------------------------------------
 
     def _new_window(self) -> SendWindow[Entry]:
         return SendWindow(self._on_stored, max_entries=sys.maxsize, max_bytes=self._options.pending_bytes)

@@ -3,7 +3,7 @@
 | guarantee           | tasks                | commit on the driver         | a batch again                      |
 |---------------------|----------------------|------------------------------|------------------------------------|
 | at-least-once       | send                 | -                            | its rows are sent again            |
-| exactly-once        | send under own names | -                            | the broker drops what it has       |
+| exactly-once        | send under own names | -                            | the broker drops duplicates        |
 | exactly-once-staged | write rows to files  | publish the files, send them | files that were published are sent |
 """
 
@@ -91,7 +91,7 @@ class PulsarWriter(DataSourceArrowWriter):
         return Sent(task, reports=send_rows(iterator, self._options, Place(task, name, 0)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Logs what was stored."""
+        """Logs the numbers of stored messages."""
         log_reports(_reports(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

@@ -70,7 +70,8 @@ class _PushFilters:
     """The method `pushFilters` of a reader, in a form that does not count as overridden.
 
     Spark refuses every query of a reader whose class overrides that method, unless the session has
-    `spark.sql.python.filterPushdown.enabled`. A session that has it calls this; another one reads without filters.
+    `spark.sql.python.filterPushdown.enabled`. A session with this setting calls the method; other sessions read without
+    filters.
     """
 
     def __init__(self, reader: PulsarReader) -> None:

@@ -90,7 +90,7 @@ class NullTest:
 
 @dataclass(frozen=True)
 class TextTest:
-    """Whether text begins with, ends with or contains another one; unknown for null."""
+    """Whether text begins with, ends with or contains another text; unknown for null."""
 
     column: str
     function: str

@@ -1,7 +1,7 @@
 """The reading of a task: ranges in, record batches with the selected columns out.
 
-Spark plans each query in a Python process of its own. What only tasks need is imported there, which saves planning a
-quarter of a second of CPU time.
+Spark plans each query in a Python process of its own. Modules that only tasks need are imported in tasks, which saves
+planning a quarter of a second of CPU time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_BYTES: Final = 1 << 20
-"""This size takes the least CPU time on the way to the JVM: smaller ones cost calls, larger ones leave the cache."""
+"""This size takes the least CPU time on the way to the JVM: smaller batches cost calls, larger batches leave the cache.
+"""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed[topic] = place
 
     def _position(self, topic: str, index: int) -> Position | None:
-        """The entry of the next message; behind the last one when everything has been read."""
+        """The entry of the next message; behind the last entry when every message has been read."""
         stored = self._planner.catalog.range(topic)
         if stored is None:
             return None

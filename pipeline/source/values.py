@@ -45,7 +45,7 @@ class ValueChoice:
 def choose_values(options: SourceOptions) -> ValueChoice:
     """The schema that the selected topics share.
 
-    Raises OptionError when they have different ones, unless allowDifferentTopicSchemas is true: then it is bytes.
+    Raises OptionError when their schemas differ, unless allowDifferentTopicSchemas is true: then values are bytes.
     """
     connect = options.connect
     if options.value_mode == "bytes" or options.column_style == "kafka":

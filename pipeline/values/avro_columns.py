@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 MAX_ITEMS: Final = 200
-"""Longest list or map that is read in lock step: each item takes a pass over all rows that have one."""
+"""Longest list or map that is read in lock step: each item takes a pass over all rows with so many items."""
 _TIMES: Final[Mapping[str, tuple[int, pa.DataType]]] = {
     "timestamp-millis": (1000, TIMESTAMP),
     "timestamp-micros": (1, TIMESTAMP),
@@ -106,7 +106,7 @@ class ColumnReader:
         return self._text(True, self._varint(rows), rows) if plan is _KEY else self.read(plan, rows)
 
     def _block(self, rows: Int64s) -> Int64s:
-        """Items of the next block of each row; one with a negative number says its size in bytes too."""
+        """Items of the next block of each row; a block with a negative number states its size in bytes too."""
         counts = self._varint(rows)
         negative = counts < 0
         if negative.any():

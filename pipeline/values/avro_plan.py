@@ -107,9 +107,9 @@ def _full(name: str, namespace: str) -> str:
 
 
 def resolved_fields(writer: Plan, reader: Plan, definition: Any) -> list[int | None] | None:
-    """For each field of the reader's record the number of the writer's that it is, None for one that is always null.
+    """For each field of the reader's record the number of the writer's field; None for a field that is always null.
 
-    None instead of the list when resolving takes more than leaving fields out, ordering them and adding nulls
+    None instead of the list when resolution needs more than omitted fields, another order and added nulls
     (promotion, other defaults, aliases).
     """
     if any("aliases" in field for field in definition["fields"]):

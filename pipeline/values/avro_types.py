@@ -1,4 +1,4 @@
-"""Avro schemas as Arrow types; the mapping is that of Spark's own Avro source where it has one.
+"""Avro schemas as Arrow types; the mapping follows Spark's own Avro source where that has a mapping.
 
 | Avro | column |
 |---|---|
@@ -137,7 +137,7 @@ class AvroTypes:
             if len(names) == len(left) and names <= members:
                 return arrow
         for branch in left:
-            self.arrow(branch, namespace, depth + 1)  # what it defines may be named later
+            self.arrow(branch, namespace, depth + 1)  # later branches may name its definitions
         self.has_mixed_unions = True
         return pa.string()
 
@@ -155,7 +155,7 @@ def _decimal(schema: dict[str, Any]) -> pa.DataType:
 
 
 def with_text(value: Any, arrow: pa.DataType) -> Any:
-    """The value with what stands where a string is wanted made one: the branches of mixed unions."""
+    """The value with the branches of mixed unions, whose column is a string, converted to strings."""
     if value is None:
         return None
     if pa.types.is_string(arrow):

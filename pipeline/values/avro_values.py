@@ -2,7 +2,7 @@
 
 A row written under an older version is resolved to the reader's schema by Avro's rules (promotion, defaults, aliases).
 Records are read in lock step (`avro_columns.py`) where there is a plan for their schema, also when fields came or went
-between the versions; the others one by one.
+between the versions; other records are read singly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Writer(NamedTuple):
-    """A version to read: its plan, its definition for the library, and what it is resolved to (None: itself)."""
+    """A version to read: its plan, its definition for the library, and the version it is resolved to (None: itself)."""
 
     plan: Plan | None
     parsed: Any

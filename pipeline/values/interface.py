@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ValueBatch:
-    """Payloads of the rows of one record batch, with what else their decoding may need.
+    """Payloads of the rows of a record batch, with further inputs of their decoding.
 
     payload: binary; null for tombstones. key: binary, decoded from base64. schema_version: binary, null without.
     encrypted: bool of numpy, one a row: such payloads are ciphertext.
@@ -43,11 +43,11 @@ class ValueDecoder(Protocol):
         """The columns that `decode` gives arrays for, in this order."""
 
     def decode(self, batch: ValueBatch) -> DecodedValues:
-        """Never raises for what a payload holds: that is a failure of its row."""
+        """Decode the payloads. Bad content of a payload never raises: it is a failure of its row."""
 
 
 class BytesValues:
-    """Payloads as they are: the single column `value`. Encrypted ones are handed over as ciphertext."""
+    """Payloads as they are: the single column `value`. Encrypted payloads are handed over as ciphertext."""
 
     columns: tuple[Column, ...] = (VALUE,)
 

@@ -1,9 +1,9 @@
 """Payloads of JSON schemas: one JSON object each, typed by the topic's latest schema, an Avro definition.
 
-JSON names its fields, so a row written under an older version needs no other schema: what is missing becomes null (or
-the field's default), what the schema does not know is left out, a value of another type is a failure of its row.
-Numbers stay numbers where Avro has dates: JSON encoders do not agree on how to write those. Bytes are base64, as
-Java's encoder writes them.
+JSON names its fields, so a row written under an older version needs no other schema: a missing field becomes null (or
+the field's default), a field outside the schema is left out, a value of another type is a failure of its row. Numbers
+stay numbers where Avro has dates: JSON encoders do not agree on how to write those. Bytes are base64, as Java's encoder
+writes them.
 """
 
 from __future__ import annotations

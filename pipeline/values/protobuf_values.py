@@ -5,11 +5,11 @@
 | int32, sint32, sfixed32; int64, sint64, sfixed64 | int; bigint |
 | uint32, fixed32; uint64, fixed64 | bigint; decimal(20, 0) |
 | float, double, bool, string, bytes | float, double, boolean, string, binary |
-| enum | string: the name, or the number where it has none |
+| enum | string: the name, or the number of a value without a name |
 | message; repeated; map | struct; array; map |
 
-A field with presence that is not set is null; one without has its default. Protobuf itself resolves older versions:
-fields are matched by number. A message that contains itself has no form as columns.
+A field with presence that is not set is null; a field without presence has its default. Protobuf itself resolves older
+versions: fields are matched by number. A message that contains itself has no form as columns.
 """
 
 from __future__ import annotations

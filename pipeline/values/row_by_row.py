@@ -1,4 +1,4 @@
-"""Decoding payloads one by one in Python, and their values as Arrow columns: what has no faster way."""
+"""Decodes payloads singly in Python and makes Arrow columns of their values, for schemas without a faster way."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _why(error: Exception) -> str:
 
 
 def arrow_array(values: list[Any], arrow: pa.DataType, failures: dict[int, str]) -> pa.Array:
-    """Values as an array; one that the type cannot hold is a failure of its row."""
+    """Values as an array; a value that the type cannot hold is a failure of its row."""
     try:
         return pa.array(values, arrow)
     except _NOT_A_VALUE:
