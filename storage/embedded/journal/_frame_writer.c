@@ -39,7 +39,11 @@
 #define WATCHED_STEP 16
 #define SMALL (256u << 10)
 #define HUGE (2ul << 20)
-#define BLOCKED_MOST 16 /* submissions that slept, and a quarter of those watched: no more of them */
+#define WATCHED_MOST 256 /* then both counts are halved: the present decides, not all that went well before */
+#define BLOCKED_MOST 16 /* submissions that slept, and a quarter of those watched: none for a while */
+#define BLOCKED_PROBE 4 /* the same after a pause: a busy disk may be busy still */
+#define CALM 1024 /* submissions after a pause, and the next pause is a short one again */
+#define LONGEST_PAUSE 60 /* times the first; each is twice as long as the one before */
 
 enum { IDLE, SUBMITTED, WORKING, WRITTEN };
 
@@ -70,7 +74,8 @@ typedef struct {
     pthread_cond_t work;
     bool has_thread, stop, closed;
     /* counts: */
-    unsigned long long submitted, handed_over, watched, blocked;
+    unsigned long long submitted, handed_over, watched, blocked, since_pause;
+    double first_pause, pause, paused_until; /* seconds; pause 0: none of late */
 } Writer;
 
 static double now(void) {
@@ -248,6 +253,22 @@ static long slept(void) {
     return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw : 0;
 }
 
+/* A system that does the work within the call holds the event loop: the thread is for that, until a disk that was busy may
+ * be so no longer. */
+static void watch(Writer *w, bool blocked) {
+    w->watched++;
+    w->blocked += blocked;
+    if (w->blocked >= (w->pause > 0 ? BLOCKED_PROBE : BLOCKED_MOST) && w->blocked * 4 > w->watched) {
+        double longest = LONGEST_PAUSE * w->first_pause, next = w->pause > 0 ? 2 * w->pause : w->first_pause;
+        w->pause = next < longest ? next : longest;
+        w->paused_until = w->started + w->pause;
+        w->watched = w->blocked = w->since_pause = 0;
+    } else if (w->watched == WATCHED_MOST) {
+        w->watched /= 2;
+        w->blocked /= 2;
+    }
+}
+
 /* Give the frame to the system; false when it does not take it. */
 static bool submit_async(Writer *w) {
     struct iocb *item, request;
@@ -261,7 +282,7 @@ static bool submit_async(Writer *w) {
     request.aio_flags = IOCB_FLAG_RESFD;
     request.aio_resfd = (uint32_t)w->wake_fd;
     item = &request;
-    bool watched = w->submitted < WATCHED_FIRST || w->submitted % WATCHED_STEP == 0;
+    bool watched = w->since_pause < WATCHED_FIRST || w->since_pause % WATCHED_STEP == 0;
     long before = watched ? slept() : 0;
     long taken;
     do
@@ -273,12 +294,10 @@ static bool submit_async(Writer *w) {
         return false;
     }
     w->submitted++;
-    /* A system that does the work within the call holds the event loop: the thread is for that. */
-    if (watched) {
-        w->watched++;
-        if (slept() != before && ++w->blocked >= BLOCKED_MOST && w->blocked * 4 > w->watched)
-            w->aio_most = 0;
-    }
+    if (++w->since_pause == CALM)
+        w->pause = 0;
+    if (watched)
+        watch(w, slept() != before);
     w->state = SUBMITTED;
     return true;
 }
@@ -384,7 +403,7 @@ static PyObject *writer_write(Writer *w, PyObject *args) {
         release_views(w);
         return PyErr_NoMemory();
     }
-    if (w->aio != 0 && w->direct && direct_fd >= 0 && w->size <= w->aio_most) {
+    if (w->aio != 0 && w->direct && direct_fd >= 0 && w->size <= w->aio_most && w->started >= w->paused_until) {
         build(w);
         release_views(w);
         if (submit_async(w))
@@ -477,9 +496,10 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
 }
 
 static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"async_bytes", NULL};
+    static char *names[] = {"async_bytes", "pause_s", NULL};
     unsigned long long async_bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|K", names, &async_bytes))
+    double pause_s = 1;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Kd", names, &async_bytes, &pause_s))
         return NULL;
     Writer *w = (Writer *)type->tp_alloc(type, 0);
     if (w == NULL)
@@ -487,6 +507,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     w->closed = true; /* until it is whole */
     w->direct = true;
     w->aio_most = async_bytes;
+    w->first_pause = pause_s;
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (w->wake_fd < 0) {
         PyErr_SetFromErrno(PyExc_OSError);
@@ -577,7 +598,8 @@ static PyTypeObject writer_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "magnetar.storage.embedded.journal._frame_writer.Writer",
     .tp_basicsize = sizeof(Writer),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Writer(async_bytes=0): frames of at most so many bytes are written without a thread where that works",
+    .tp_doc = "Writer(async_bytes=0, pause_s=1.0): frames of at most so many bytes are written without a thread where that works;\n"
+              "where the system does the work within the call, the thread writes them all for pause_s, longer each time",
     .tp_new = writer_new,
     .tp_dealloc = (destructor)writer_dealloc,
     .tp_methods = writer_methods,

@@ -25,6 +25,8 @@ __all__ = ["CompiledFrameWriter", "Frame", "FrameWriter", "open_frame_writer"]
 _ASYNC_BYTES = 128 << 10
 """The loop puts frames up to this size together, which takes some 10 us; the helper's thread does so for larger frames.
 """
+_PAUSE_S = 1.0
+"""While the disk is so busy that submissions wait, the helper's thread writes all frames, this long at first."""
 
 
 class Frame(NamedTuple):
@@ -69,12 +71,12 @@ class FrameWriter(Protocol):
 class CompiledFrameWriter:
     """Over ``_frame_writer.c``: real files only, and an event loop that watches descriptors."""
 
-    def __init__(self, async_bytes: int = _ASYNC_BYTES) -> None:
+    def __init__(self, async_bytes: int = _ASYNC_BYTES, pause_s: float = _PAUSE_S) -> None:
         from magnetar.storage.embedded.journal._frame_writer import Writer  # noqa: PLC0415 - not built everywhere
 
         self.async_bytes = async_bytes
         """Frames up to this size are given to the system's asynchronous I/O; 0: none."""
-        self._writer = Writer(async_bytes)
+        self._writer = Writer(async_bytes, pause_s)
         self._done: Callable[[OSError | None, float], None] | None = None
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._writer.fileno(), self._on_wake)

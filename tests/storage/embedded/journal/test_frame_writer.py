@@ -188,3 +188,26 @@ async def test_with_a_preloaded_library_no_frame_passes_libc_by(tmp_path, monkey
     assert (plain.async_bytes > 0, seen.async_bytes) == (True, 0)
     plain.close()
     seen.close()
+
+
+async def test_submissions_come_back_after_a_disk_that_let_them_wait(folder: pathlib.Path):
+    """A write that extends its file is done within the call that submits it, as on a disk that is busy."""
+    writer = CompiledFrameWriter(1 << 20, pause_s=0.01)
+    files = RealFiles(direct=True)
+    growing, ready = (files.open(str(folder / name), create=True) for name in ("growing", "ready"))
+    for number in range(400):
+        assert await written(writer, frame_of(growing, [b"a"], PAGE_BYTES * number)) is None
+        if writer.counts()[1]:
+            break
+    else:
+        pytest.skip("this file system extends files in the background")
+    ready.allocate(1 << 20)
+    ready.write([bytes(1 << 20)], 0)
+    ready.sync()
+    before = writer.counts()[0]
+    async with asyncio.timeout(60):
+        while writer.counts()[0] < before + 3:
+            assert await written(writer, frame_of(ready, [b"a"])) is None
+    writer.close()
+    for file in (growing, ready):
+        file.close()
