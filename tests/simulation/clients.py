@@ -261,6 +261,7 @@ class SimConsumer(Client):
     def connected(self) -> None:
         self.note("subscribes")
         begins, epoch = self.topic.keeps_all and self.subscription.absent, self.subscription.epoch
+        self.subscription.requested += 1
         self._ask(
             Command.SUBSCRIBE,
             "subscribe",

@@ -159,11 +159,11 @@ class Faults:
         """Refused while consumers are connected. With any outcome, the subscription counts as new from now on."""
         self.world.note(f"delete {subscription.name}")
         subscription.deleted(surely=False)
-        done = False
+        done, requested = False, subscription.requested
         try:
             done = await admin.change(known, "delete", subscription.name)
-        finally:
-            subscription.deleted(surely=done)
+        finally:  # a late answer says nothing about a subscription that a consumer created meanwhile
+            subscription.deleted(surely=done and subscription.requested == requested)
 
     async def _move(self, kind: str, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
         """While it is under way, and for good when its outcome is unknown, earlier acks have an unknown state."""

@@ -56,6 +56,9 @@ class SubscriptionHistory:
     epoch: int = 0
     """How often its deletion was requested or ended: an answer to an earlier SUBSCRIBE has no meaning."""
 
+    requested: int = 0
+    """SUBSCRIBE commands that consumers sent."""
+
     def may_be_acked(self, position: Position) -> bool:
         return position <= self.acked_up_to or position in self.acked
 
