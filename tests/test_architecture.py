@@ -77,10 +77,10 @@ BROKER_FLOORS = (
     *("auth", "handlers", "network", "websocket", "prometheus", "admin", "admin_backend"),
     *("rebuilding", "clustering", "maintenance", "broker", "running", "cli"),
 )
-"""Packages and modules of the broker from the lowest up: each takes from lower ones only, types included."""
+"""Packages and modules of the broker from the lowest up: each imports only lower parts, types included."""
 STORAGE_SIBLINGS = ("embedded", "bookkeeper", "managed", "zookeeper")
-"""Packages of the storage room: each takes from the room's own modules and from itself only, so that an engine can be put
-beside another below the managed layer.
+"""Packages of the storage room: each imports only the room's own modules and itself, so that engines can stand side by
+side below the managed layer.
 """
 STORAGE_READERS = ("reading", "pulsar_layout", "joining")
 """Packages of the storage room that know engine and managed layer, neither of which knows them."""
@@ -344,7 +344,7 @@ def test_no_import_cycles():
 
 
 def test_types_make_no_circles_either():
-    """A module that is imported "just for a type" must be read to understand the one that imports it."""
+    """A module that is imported "just for a type" must be read to understand the importing module."""
     found = circles(import_graph(at_module_level))
     assert not found, told(found)
 
@@ -392,7 +392,7 @@ DOORS = {
 
 
 def starts(tree):
-    """Names of what is called that begins a task or a thread."""
+    """Names of called functions that begin a task or a thread."""
     for node in walked(tree):
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", None))

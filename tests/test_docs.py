@@ -1,4 +1,4 @@
-"""The documents name what exists, and the first page's program runs."""
+"""The documents name existing files and settings, and the first page's program runs."""
 
 import pathlib
 import re

@@ -1,7 +1,7 @@
-"""Each `magnetar` command in the documentation is one that the program takes, and each block of code is run by a test.
+"""The program accepts each `magnetar` command in the documentation, and a test runs each block of code.
 
-What the commands do is a matter of the tests in RUN_BY, which type the blocks as they stand. Commands elsewhere (in
-indented blocks and in sentences) are held against the program's own parsers: command, options, no more.
+The tests in RUN_BY run the blocks as they stand and check their effects. Commands elsewhere (in indented blocks and in
+sentences) are only parsed by the program's own parsers: command and options.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def commands_of(text):
 
 
 def parts_of(line):
-    """The magnetar commands of a line of shell, without what leads in and out of them."""
+    """The magnetar commands of a line of shell, without redirections and pipes."""
     line = re.sub(r"\$\([^)]*\)", "X", line)
     lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>")
     lexer.whitespace_split = True

@@ -1,4 +1,4 @@
-"""Each module has a test file of its name, or a line in modules.toml that says where it is tested."""
+"""Each module has a test file of its name, or a line in modules.toml that names its tests."""
 
 import functools
 import pathlib

@@ -1,4 +1,4 @@
-"""The one helper for waiting in tests that run against a process or a socket: for a condition, never for a time."""
+"""The helper for waiting in tests that run against a process or a socket: for a condition, never for a time."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ SECURED = {
 
 
 def connect(url, role=None, **more):
-    """A peer that has proved its role; without one, that has not."""
+    """A peer that has proved its role; without a role, a peer that has proved none."""
     peer = RawPeer(url, handshake=False, **more)
     if role is not None:
         proof = {"auth_method_name": "token", "auth_data": token(role).encode()}
@@ -122,7 +122,7 @@ class Watch:
 
 
 class Target:
-    """A broker, how long its loop lets a client wait when idle, and what an attack may cost at most."""
+    """A broker, the time that its idle loop lets a client wait, and the greatest allowed cost of an attack."""
 
     def __init__(self, broker, role="admin"):
         self.broker = broker

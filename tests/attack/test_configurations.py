@@ -1,4 +1,6 @@
-"""Configurations that must not leave a broker open, and what web pages and unproven clients may try with the rest."""
+"""Configurations that must not leave a broker open, and attempts of web pages and unauthenticated clients on other
+brokers.
+"""
 
 import http.client
 import json

@@ -75,7 +75,7 @@ def test_eleven_hundred_idle_connections_and_a_large_publish(few, topic):
 
 
 def test_connections_that_come_and_stay_for_ever(few, topic):
-    """Each newer one gets its place: the honest client has no more to wait than the others."""
+    """Each newer connection replaces an older connection: the honest client waits no longer than the others."""
     held = idle_sockets(few.broker.url, 700)
     for _ in range(10):
         publish(few.broker, topic, 100)

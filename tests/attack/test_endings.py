@@ -1,4 +1,4 @@
-"""Peers that stop: each connection ends, and what it held goes to others (docs/security.md)."""
+"""Peers that stop: each connection ends, and its unacknowledged messages go to others (docs/security.md)."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Roles that may do a little, against what they may not reach: the loop, the memory, the data of others."""
+"""Roles with few rights must not reach the loop, the memory and the data of others."""
 
 import itertools
 import json

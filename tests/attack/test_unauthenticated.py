@@ -154,7 +154,7 @@ class TestPasswords:
         target.unharmed(watch)
 
     def test_the_time_of_an_answer_does_not_tell_which_users_there_are(self, target):
-        """Both are checked: what is compared is the work, by the broker's own processor time."""
+        """The broker checks both passwords. The test compares the processor time of the broker."""
         costs = {}
         for user in (b"known", b"other"):
             before = target.broker.cpu_seconds
@@ -165,7 +165,7 @@ class TestPasswords:
 
 
 def test_a_role_is_what_a_token_proves(secured):
-    """The fixture's own door works: what the other tests show is no accident of a broken handshake."""
+    """The handshake of the fixture works, so refusals in the other tests do not come from a broken handshake."""
     peer = connect(secured.broker.url, "admin")
     peer.producer("persistent://public/default/t")
     peer.close()

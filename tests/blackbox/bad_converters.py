@@ -31,7 +31,7 @@ class Base:
 
 
 class Upper(Base):
-    """A good one: foreign code is not bad as such."""
+    """A good converter: foreign code is not bad as such."""
 
     name = "upper"
     entry_formats = frozenset(("upper",))

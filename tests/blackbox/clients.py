@@ -1,4 +1,4 @@
-"""Official clients that run by themselves in threads and record what they do in a `History`."""
+"""Official clients that run in threads and record their actions in a `History`."""
 
 import contextlib
 import os
@@ -113,7 +113,7 @@ class Sink(threading.Thread):
         assert not self.is_alive(), "the consumer is stuck"
 
     def leave(self):
-        """Close the consumer; what it did not acknowledge goes to others."""
+        """Close the consumer; its unacknowledged messages go to others."""
         self._halt()
         self.history.ended(self.session)
         with contextlib.suppress(pulsar.PulsarException):

@@ -25,7 +25,7 @@ MEMBER = {
 }
 READY = re.compile(r"magnetar ready (\S+) (\S+)")
 SLOW_CALLBACK = re.compile(r"loop\.slow_callback\W.*?\bcpu_ms\W+([0-9.]+).*")
-SLOWEST_CALLBACK_MS = 200  # of its own processor time: what else the machine does is no fault of the broker
+SLOWEST_CALLBACK_MS = 200  # of the broker's processor time, which other processes do not change
 
 
 class BrokerProcess:
@@ -146,8 +146,8 @@ class BrokerProcess:
 
 @pytest.fixture
 def new_broker(tmp_path):
-    """Start brokers with settings of the test's own; all are stopped at its end. A second client is answered all the
-    while, until the test ends the process; not where `pings` is false, because the test counts what clients cost.
+    """Start brokers with settings of the test; all brokers stop at its end. A second client gets answers all the while,
+    until the test ends the process; except with `pings` false, because the test counts the cost of clients.
     """
     started, honest = [], contextlib.ExitStack()
 

@@ -1,19 +1,19 @@
 """The history of clients, each in its own order, and the promises checked on it.
 
-Clients of a test record into one `History` (from any thread); `problems()` then says what no broker may do:
+Clients of a test record into one `History` (from any thread); `problems()` then lists the broken promises:
 
 lost        a message with a receipt was never delivered
-invented a message was delivered that no client sent
+invented    a message was delivered that no client sent
 reordered   the first deliveries of a key are not in the order of sending, or a session saw a key go backwards
 duplicated  a message came a second time without a cause: its session ended, it was given back (nack, redeliver), the
             subscription was moved (seek), or its broker or topic went away in between
-stored twice  one message has two ids though nothing made its producer send it again
+stored twice  a message has two ids although its producer had no cause to send it again
 ack lost    an acknowledged message came again, though its acknowledgement was confirmed by a receipt, or is older than the
             documented window (a kill may cost the acknowledgements of the last `ack_window_s` seconds, no others)
 
 A session is one life of a consumer: it ends when the consumer closes or its connection is gone. A client library that
-reconnects by itself goes on handing out what it had queued until it is connected again; for `settle_s` seconds after an
-interruption a session may therefore see old messages and their new copies mixed.
+reconnects by itself continues to deliver its queued messages until it is connected again; for `settle_s` seconds after
+an interruption a session may therefore see old messages and their new copies mixed.
 """
 
 import contextlib
@@ -51,14 +51,14 @@ class History:
         with self._lock:
             self.events.append(Event(what, self._clock(), session, key, number, message_id))
 
-    # what producers record
+    # records of producers
     def sent(self, key, number):
         self._add("sent", key=key, number=number)
 
     def receipted(self, key, number):
         self._add("receipted", key=key, number=number)
 
-    # what consumers record
+    # records of consumers
     def delivered(self, session, key, number, message_id):
         self._add("delivered", session, key, number, message_id)
 
@@ -77,7 +77,7 @@ class History:
     def ended(self, session):
         self._add("ended", session)
 
-    # what the test itself records
+    # records of the test itself
     @contextlib.contextmanager
     def interruption(self):
         """Within it the broker goes away or the topic is unloaded: every session starts again."""

@@ -1,4 +1,4 @@
-"""Kafka files for tests, and what a topic holds of them."""
+"""Kafka files for tests, and their records in a topic."""
 
 import random
 
@@ -93,7 +93,7 @@ def _some(peer):
 
 
 def stored_records(broker, topic):
-    """The records of all entries of a topic; every entry says how many it holds."""
+    """The records of all entries of a topic; the metadata of each entry must give the number of its records."""
     out = []
     for entry in stored_entries(broker, topic):
         held = list(RecordSet(bytes(entry.payload)))

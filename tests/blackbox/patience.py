@@ -8,7 +8,9 @@ TICK_MS = 1000  # delayedDeliveryTickTimeMillis: without the strict setting a me
 
 
 def longer_and_longer(topic, seconds):
-    """Topics and delays to try: on a machine that is too busy for the one, what should wait is due before it is looked at."""
+    """Topics and growing delays to try: on a busy machine a message with a short delay is due before the test looks for
+    it.
+    """
     for times in range(4):
         yield f"{topic}-{times}", seconds * 3**times
     pytest.fail("the machine is too slow for this test to say anything")

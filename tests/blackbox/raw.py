@@ -9,7 +9,7 @@ import crc32c
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 
-PATIENCE_SECONDS = 60  # for what comes for certain, on a machine that does much else
+PATIENCE_SECONDS = 60  # for frames that certainly come, on a busy machine
 
 
 def frame(command, entry=b""):
@@ -42,7 +42,7 @@ def entry(sequence_id, payload, **metadata):
 
 
 def send(producer_id, sequence_id, payload=b"x", **metadata):
-    """Bytes of a SEND frame; a chunk is announced as one, as clients do."""
+    """Bytes of a SEND frame; a chunk is marked as a chunk, as clients do."""
     fields = {"is_chunk": True} if "chunk_id" in metadata else {}
     base = command("SEND", "send", producer_id=producer_id, sequence_id=sequence_id, num_messages=1, **fields)
     return frame(base, entry(sequence_id, payload, **metadata))
@@ -112,7 +112,7 @@ class RawPeer:
         return data
 
     def is_closed(self, timeout=10):
-        """Whether the broker closes within the time; what it still sends is dropped."""
+        """Whether the broker closes within the time; frames before the close are dropped."""
         self.socket.settimeout(timeout)
         try:
             while self.socket.recv(1 << 20):
@@ -151,7 +151,7 @@ class RawPeer:
         self.write(frame(command("FLOW", "flow", consumer_id=consumer_id, messagePermits=permits)))
 
     def acknowledge(self, message_ids, consumer_id=1):
-        """Acknowledge one by one, and wait for the receipt."""
+        """Acknowledge the messages individually, and wait for the receipt."""
         found = self.ask(
             "ACK", "ack", consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=message_ids
         )

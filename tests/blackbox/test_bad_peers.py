@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class Neighbour:
-    """An official client that produces and consumes; `is_well` says that each message still makes the trip."""
+    """An official client that produces and consumes; `is_well` tells whether each message is still delivered."""
 
     def __init__(self, broker, topic):
         self.client = quiet_client(broker.url)

@@ -1,4 +1,6 @@
-"""The commands against a broker process: what docs/cli.md tells to type, and what must fail does so with its code."""
+"""The commands against a broker process: the commands of docs/cli.md succeed, and wrong commands fail with their exit
+codes.
+"""
 
 import json
 import os

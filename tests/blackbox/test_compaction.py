@@ -39,7 +39,7 @@ def compact(broker, topic):
 
 
 def contents(messages):
-    """Keys and values. This client shows what was removed from a batch as an empty message without a key, with Apache
+    """Keys and values. This client shows messages removed from a batch as empty messages without a key, with Apache
     Pulsar too.
     """
     pairs = [(message.partition_key(), message.data()) for message in messages]
@@ -192,7 +192,7 @@ def test_threshold(new_broker):
         producer.send(bytes(1000), partition_key="k")
     wait_for(lambda: compaction_status(broker, topic) == "SUCCESS", subject="the compaction", every=0.1)
     stats = http(broker, "GET", rest(topic, "/stats"))["compaction"]
-    removed = stats["lastCompactionRemovedEventCount"]  # of what was there when the threshold was passed
+    removed = stats["lastCompactionRemovedEventCount"]  # of the messages stored when the threshold was passed
     assert 9 <= removed <= 29
     assert len(read_all(compacted_reader(client, topic))) == 30 - removed
     client.close()

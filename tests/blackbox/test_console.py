@@ -24,7 +24,7 @@ SECURED = {
 
 
 class Browser:
-    """Keeps cookies, follows redirects, sends what a browser sends."""
+    """Keeps cookies, follows redirects, sends the headers of a browser."""
 
     def __init__(self, broker):
         self.http = broker.http

@@ -92,7 +92,7 @@ def test_every_magic_and_codec_with_redelivery_restart_and_seek(new_broker, topi
     if kind in ORDERED:
         assert [place(m) for m in first] == sorted(place(m) for m in first)
     assert all(m.properties()["entry.format.origin"] == "kafka" for m in first if m.message_id().batch_index() < 0)
-    # Batch indexes one by one: every other message; the rest comes again.
+    # Individual batch indexes: every other message is acknowledged; the others come again.
     left = {place(m): m.data() for m in first[1::2]}
     for message in first[::2]:
         consumer.acknowledge(message)
@@ -372,7 +372,7 @@ def test_no_request_waits_for_a_sleeping_converter(new_broker, topic):
         consumer = subscribe(client, f"{topic}-{kind.name}", kind=kind)
         publish(broker, f"{topic}-{kind.name}", [foreign_entry(b"bad", asleep), foreign_entry(b"upper", "upper")])
         if kind is ConsumerType.Shared:
-            assert_empty(consumer, 300)  # its topic's share of the workers sleeps, what needs none goes on
+            assert_empty(consumer, 300)  # the workers of its topic sleep; entries without conversion pass
             publish(broker, f"{topic}-{kind.name}", [foreign_entry(b"plain", "unheard-of")])
             assert consumer.receive(RECEIVE_MS).data() == b"plain"
     client.close()

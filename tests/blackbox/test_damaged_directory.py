@@ -42,7 +42,7 @@ def fill(broker):
 
 
 async def content(folder):
-    """(entries by ledger, None for one that cannot be read; metadata nodes; whether anything was reported)."""
+    """(entries by ledger, None for an unreadable entry; metadata nodes; whether the start reported damage)."""
     storage = await open_embedded(str(folder))
     report = storage.recovery
     noticed = bool(report.damaged_files or report.damaged_entries or report.missing_frames or report.torn_frame)
@@ -82,7 +82,7 @@ def test_one_flipped_bit_costs_at_most_one_entry_and_is_reported(new_broker, tmp
     with_confirmation = broker.data_dir / "journal"
     before = -1
     while before != (now := sum(path.stat().st_mtime_ns for path in with_confirmation.iterdir())):
-        before = now  # the frame that vouches for the last one comes a second after it
+        before = now  # the frame that vouches for the last frame follows a second later
         asyncio.run(asyncio.sleep(1.6))
     getattr(broker, how)()
     pristine = pathlib.Path(shutil.copytree(broker.data_dir, tmp_path / "pristine"))

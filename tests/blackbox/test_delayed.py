@@ -54,7 +54,8 @@ def test_delayed_among_immediate_messages(client, topic):
     for name, seconds in longer_and_longer(topic, 2):
         consumer, producer = shared(client, name), client.create_producer(name)
         sent = time.time()
-        # Two ticks and more apart: what falls due within one tick is delivered together, in the order of its positions.
+        # Two ticks and more apart: messages that fall due within one tick are delivered together, in the order of their
+        # positions.
         producer.send(b"late", deliver_after=timedelta(seconds=seconds + 3))
         producer.send(b"now 1")
         producer.send(b"at", deliver_at=int((sent + seconds) * 1000))

@@ -54,7 +54,7 @@ def test_programs_of_the_testing_page(tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", script], cwd=tmp_path, env=ENV, capture_output=True, timeout=60, check=True
         )
-        assert b"b'one'" in done.stdout.splitlines()  # between what the official client logs
+        assert b"b'one'" in done.stdout.splitlines()  # between log lines of the official client
 
 
 def test_the_line_that_the_testing_page_promises(tmp_path):

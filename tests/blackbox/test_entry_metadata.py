@@ -1,4 +1,4 @@
-"""A user's interceptor in a broker process: the example of the documentation, and what a bad one does."""
+"""A user's interceptor in a broker process: the example of the documentation, and the effects of a bad interceptor."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Figures of /metrics that come from what the broker really does."""
+"""Figures of /metrics that come from real activity of the broker."""
 
 import threading
 

@@ -287,7 +287,7 @@ def test_a_partitioned_topic_wants_one_partition(broker, file):
 
 
 def test_two_imports_of_one_file_at_once(new_broker, file):
-    """The name belongs to one of them at a time; the other waits for it and finds everything there."""
+    """The name belongs to one importer at a time; the other waits for the name and finds all records stored."""
     broker = deduplicating(new_broker)
     path = file(SMALL)
     both = [Importer(broker, path) for _ in range(2)]
@@ -410,7 +410,7 @@ def durable_subscriptions(broker, topic=TOPIC):
 
 
 def test_records_of_aborted_kafka_transactions_are_left_out(new_broker):
-    """The log of a real Kafka 4.1; expected is what Kafka's own consumers read."""
+    """The log of a real Kafka 4.1; the expected records are those that Kafka's own consumers read."""
     folder = pathlib.Path(__file__).parents[1] / "vectors" / "kafka_transactions"
     expected = json.loads((folder / "expected.json").read_text())
     broker = deduplicating(new_broker)

@@ -1,4 +1,4 @@
-"""kill -9 under live clients: what has a receipt is there, in order, once; what was promised to cursors holds.
+"""kill -9 under live clients: messages with a receipt are stored, in order, once; promises to cursors hold.
 
 `MAGNETAR_CRASH_LONG=1` runs 50 cycles instead of 4.
 """
@@ -221,7 +221,7 @@ def test_a_kill_never_skips_and_repeats_only_the_last_acknowledgements(new_broke
     source.start()
     sink.start()
     for _ in range(CYCLES):
-        sent = history.highest("sent")  # what is numbered higher cannot come from the queue of the client
+        sent = history.highest("sent")  # higher numbers cannot come from the queue of the client
         wait_for(lambda sent=sent: history.highest("delivered") > sent + 20, 60, "deliveries after the restart")
         history.reconnected()
         time.sleep(chance.uniform(0.2, 1.2))

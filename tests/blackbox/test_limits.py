@@ -18,7 +18,7 @@ def rest(broker, path):
 
 
 def published(client, topic, count, size=10, **producer):
-    """The seconds it took; a connection over its rate is held behind the receipts of what it has sent."""
+    """The seconds of publishing; a connection over its rate is held behind the receipts of its SENDs."""
     started = time.monotonic()
     producer = client.create_producer(topic, **{"batching_enabled": False, **producer})
     for _ in range(count):

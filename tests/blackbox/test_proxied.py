@@ -103,7 +103,7 @@ def test_the_header_comes_behind_the_tls_handshake(magnetar_broker_factory, tmp_
 
 
 class Forwarder:
-    """A proxy: writes the header in front of what each client sends."""
+    """A proxy: writes the header in front of each client's bytes."""
 
     def __init__(self, header):
         self.target = None

@@ -1,4 +1,4 @@
-"""The official client's everyday calls, one by one."""
+"""The official client's everyday calls, each in a test."""
 
 import pulsar
 import pytest
@@ -153,7 +153,7 @@ def test_seek_by_id_and_by_time(client, topic):
     assert consumer.receive(RECEIVE_MS).data() in (
         b"m3",
         b"m4",
-    )  # whether the named one is included is the client's setting
+    )  # whether the named message is included is the client's setting
     consumer.seek(MessageId.earliest)
     assert consumer.receive(RECEIVE_MS).data() == b"m0"
     consumer.seek(1)  # the first millisecond of 1970: everything is later

@@ -100,9 +100,8 @@ def test_a_moment_between_two_images_has_the_messages_up_to_it(new_broker, tmp_p
 
 
 def goes_on(client, kept, ids):
-    """Subscriptions stand as in the image before; what was cut may be sent again, what was kept is not taken twice.
-
-    The id of the first new message.
+    """Check that subscriptions stand as in the image before, that cut messages can be sent again, and that kept messages
+    are not stored twice. Returns the id of the first new message.
     """
     assert received(client, "numbers", "reads", kept) == list(range(kept))
     assert received(client, "fresh", "early", 1) == [0], "a subscription that is younger than the image before"

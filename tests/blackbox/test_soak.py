@@ -1,6 +1,6 @@
 """Everything at once for a while: surging producers, consumers that are stuck, slow, reconnecting or seeking.
 
-`MAGNETAR_SOAK_SECONDS` (20) says how long. Memory, files, threads must be flat after the first third.
+`MAGNETAR_SOAK_SECONDS` (20) sets the duration. Memory, files, threads must be flat after the first third.
 """
 
 import os

@@ -33,7 +33,7 @@ def shim(tmp_path_factory):
 
 @pytest.fixture
 def faulty(shim, tmp_path, new_broker):
-    """A broker, and a call that says what its disk does from now on: none, full, sync."""
+    """A broker, and a call that sets the fault of its disk: none, full, sync."""
     control = tmp_path / "control"
     environment = {"LD_PRELOAD": str(shim), "FAULT_CONTROL": str(control), "FAULT_ROOT": str(tmp_path / "data")}
     broker = new_broker(env=environment, **KEEP)
@@ -53,7 +53,7 @@ def stored(url):
     return [int(data) for _, data, _ in read_all(url, TOPIC)]
 
 
-# The log lies on the full disk too: what cannot be logged must not change what is done.
+# The log lies on the full disk too: a failed log line must not change the behaviour of the broker.
 def test_a_full_disk_is_reported_and_service_resumes_by_itself(faulty):
     broker, disk = faulty
     publish(broker.url, 0, 20)
@@ -144,7 +144,7 @@ def damaged_ledger(broker, change):
 
 
 def entries_readable(broker, ledger_count):
-    """Numbers that can be read one by one, each from its own position."""
+    """Numbers that can be read individually, each from its own position."""
     client = quiet_client(broker.url)
     found = set()
     for start in ledger_count:

@@ -1,4 +1,4 @@
-"""Spans of a broker process at a receiver of OTLP over HTTP, as a collector is one."""
+"""Spans of a broker process at a receiver of OTLP over HTTP, in place of a collector."""
 
 import contextlib
 import gzip
@@ -84,7 +84,7 @@ def test_each_trace_of_the_messages_has_its_publish_and_its_delivery(new_broker,
         producer.flush()
         for _ in range(3):
             consumer.acknowledge(consumer.receive(20_000))
-    assert broker.stop() == 0  # exports what is queued
+    assert broker.stop() == 0  # exports queued spans
     spans = receiver.wait_for(4)
     assert sorted((s.name, int.from_bytes(s.trace_id), int.from_bytes(s.parent_span_id)) for s in spans) == sorted(
         (f"{operation} {topic}", n, n + 100) for operation in ("publish", "deliver") for n in (1, 2)

@@ -1,6 +1,6 @@
-"""Sessions at /ws/v2 by a real WebSocket client: peers that do not keep to the rules, and what a page may do.
+"""Sessions at /ws/v2 by a real WebSocket client: peers that break the rules, and the rights of web pages.
 
-The recorded scenarios (tests/conformance) have what honest clients see.
+The recorded scenarios (tests/conformance) cover correct clients.
 """
 
 import base64
@@ -208,7 +208,7 @@ def test_an_expired_token_ends_the_session(magnetar_broker_factory, opened, refu
         authenticationRefreshCheckSeconds=1,
     )
     ws = None
-    for seconds in (2, 6, 18):  # on a busy machine the shorter ones expire before the session is open
+    for seconds in (2, 6, 18):  # on a busy machine the shorter tokens expire before the session is open
         token = create_token(key_text, "admin", f"{seconds}s")
         with contextlib.suppress(InvalidStatus):
             ws = opened(broker, f"consumer/persistent/public/default/token/sub?token={token}")

@@ -1,11 +1,11 @@
-"""Random histories of one log with two would-be owners on simulated bookies, and what must hold of each.
+"""Random histories of a log with two would-be owners on simulated bookies, and the invariants of each history.
 
-Each owner does what a broker does with a topic: read the list of ledgers, recover the last one, create a new ledger, put
-it on the list by compare-and-set, append to it; and begin again when it fails. Nothing tells an owner of another one.
-Meanwhile bookies crash, hang, refuse and come back, owners are suspended, cut off from bookies, killed and replaced, and
-the metadata service is slow, away, or loses answers. All chance comes from the seed.
+Each owner acts as a broker does with a topic: read the list of ledgers, recover the last ledger, create a new ledger,
+put it on the list by compare-and-set, append to it; and begin again when it fails. An owner gets no notice of another
+owner. Meanwhile bookies crash, hang, refuse and come back, owners are suspended, cut off from bookies, killed and
+replaced, and the metadata service is slow, away, or loses answers. All chance comes from the seed.
 
-What is checked (reference: the invariants of a BookKeeper ledger):
+The checks (reference: the invariants of a BookKeeper ledger):
 
 - every acknowledged entry is found at its position at the end, with its own payload, and no position has two;
 - acknowledgements of a ledger come in order and only once;

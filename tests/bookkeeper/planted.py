@@ -27,7 +27,7 @@ def trust_without_confirmation(patch):
 
 
 def keep_acknowledgements_of_the_place(patch):
-    """A bookie that takes a place inherits what its predecessor acknowledged."""
+    """A bookie that takes a place inherits the acknowledgements of its predecessor."""
     join = AddWindow.join
     left = {}
 
@@ -77,7 +77,7 @@ def confirm_while_the_ensemble_changes(patch):
 
 
 def silence_is_absence(patch):
-    """A recovery takes a bookie that does not answer for one that lacks the entry."""
+    """A recovery takes a silent bookie for a bookie that lacks the entry."""
     ask = recovery._Recovery._ask
 
     async def deaf(self, bookie, entry_id):
@@ -105,7 +105,9 @@ PLANTED = {
     silence_is_absence: 3,
     recover_without_fencing: 0,
 }
-"""With the seed of a history that finds it; where the histories changed since, another one does."""
+"""Each defect with the seed of a history that finds it; when the histories have changed since, another history finds
+it.
+"""
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Random histories (``histories``): a sample here, 10,000 with MAGNETAR_CLUSTER_LONG=1 (``make cluster``).
 
-MAGNETAR_HISTORY_SEED=N plays one of them. A seed that failed once stays in REGRESSIONS, with what it showed.
+MAGNETAR_HISTORY_SEED=N plays a single history. A seed that failed once stays in REGRESSIONS, with its finding.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def batch(*pairs, codec=pb.NONE, **fields):
 
 
 def messages_of(body):
-    """(batch index or -1, key or None, value) of what a client takes out of an entry."""
+    """(batch index or -1, key or None, value) of each message that a client takes out of an entry."""
     metadata, payload = split_entry(body)
     if metadata.HasField("num_messages_in_batch") and not metadata.encryption_keys:
         return [
@@ -110,7 +110,7 @@ class Bench:
         return await self.open()
 
     async def crash(self):
-        """Go on with what a new process finds."""
+        """Continue with the state that a new process finds."""
         await self.compaction.close()
         self.ground = self.ground.after_crash()
         return await self.open()
@@ -125,14 +125,16 @@ class Bench:
         self.log.set_config(self.config)
 
     def reader(self, start=EARLIEST):
-        """A non-durable one, as TableView has."""
+        """A non-durable reader, as TableView uses."""
         cursor = self.log.new_read_cursor(start)
         reader = self.compaction.new_reader(cursor)
         reader.begin(start)
         return reader
 
     async def subscription(self, name="sub"):
-        """Reader and cursor of a durable read_compacted subscription, new ones from the earliest message."""
+        """Reader and cursor of a durable read_compacted subscription, a new subscription begins at the earliest
+        message.
+        """
         known = name in self.log.cursors
         cursor = await self.log.open_cursor(name, "earliest")
         reader = self.compaction.new_reader(cursor)

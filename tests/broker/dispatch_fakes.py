@@ -1,4 +1,4 @@
-"""Fakes for dispatch tests: a hand-driven scheduler, a connection that decodes what it is sent, a naive cursor over a
+"""Fakes for dispatch tests: a hand-driven scheduler, a connection that decodes its frames, a naive cursor over a
 log.
 """
 
@@ -55,7 +55,7 @@ class Scheduler:
         return int(self.now * 1000)
 
     def run(self) -> None:
-        """Everything that is due now, and what that makes due."""
+        """Run all calls that are due now, and the calls that they make due."""
         for _ in range(100_000):
             if not self._queue or self._queue[0][0] > self.now:
                 return

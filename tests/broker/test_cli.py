@@ -1,4 +1,4 @@
-"""The command line: what it accepts, what it says, and its exit codes."""
+"""The command line: its arguments, its output, and its exit codes."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Bounds of what peers attach to things."""
+"""Bounds on the data that peers attach to producers, subscriptions, topics and namespaces."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The watch over the loop: what it counts, and where it says it was."""
+"""The watch over the loop: its counts, and the place in the code that it reports."""
 
 import asyncio
 import sys

@@ -60,7 +60,7 @@ def test_generated_files_are_fresh(file, text):
     assert file.read_text(encoding="utf-8") == text, "run: python -m magnetar.broker.settings_docs"
 
 
-# Declared for what is being built; a setting leaves this list when the code that follows it arrives.
+# Settings of features under construction; a setting leaves this list when the code that reads it arrives.
 AWAITED = {
     "delayed_delivery_tracker_factory_class_name",
     "delayed_delivery_min_index_count_per_bucket",

@@ -1,6 +1,6 @@
 """The budget of a turn in calls of the broker's Python functions, which the load of the machine does not change.
 
-An allowance is some percent above what was counted (`bench/turn_bench.py` prints it). A change that needs more calls
+An allowance is some percent above the counted figure (`bench/turn_bench.py` prints it). A change that needs more calls
 states its reason here; a change that makes a turn cheaper lowers the allowance.
 """
 

@@ -14,7 +14,7 @@ SWITCH = "POST /admin/v2/persistent/t/n/a%20b/deduplicationEnabled"
 
 
 class Api(AdminApi):
-    """Answers stats with the given states in turn, the last one again and again."""
+    """Answers stats with the given states in turn, then always with the last state."""
 
     def script(self, *states):
         object.__setattr__(self, "_states", list(states))

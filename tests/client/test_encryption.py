@@ -1,4 +1,4 @@
-"""Encrypted payloads: what one side encrypts the other reads; wrong keys and changed payloads are errors."""
+"""Encrypted payloads: each side reads the payloads of the other; wrong keys and changed payloads are errors."""
 
 import base64
 

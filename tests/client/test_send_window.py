@@ -1,4 +1,4 @@
-"""Entries without a receipt: order, bounds, and what ends them."""
+"""Entries without a receipt: order, bounds, and outcomes."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""`magnetar broker` processes on a real cluster, and clients that write down what was acknowledged."""
+"""`magnetar broker` processes on a real cluster, and clients that record acknowledged messages."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def free_port():
 
 
 def initialize(cluster, name="c1"):
-    """What the first broker finds; what the command printed, of two calls: a repetition changes nothing."""
+    """Initialize the metadata for the first broker, twice: a repetition changes nothing. Returns the output of both
+    calls.
+    """
     arguments = [
         *(sys.executable, "-m", "magnetar", "initialize-cluster-metadata", "--cluster", name),
         *("--metadata-store", f"zk:{cluster.zookeeper}", "--configuration-metadata-store", f"zk:{cluster.zookeeper}"),
@@ -103,8 +105,9 @@ def initialize(cluster, name="c1"):
 
 
 def wait_until_alone(*members):
-    """Until the cluster knows no other brokers: those of an earlier test stay listed, one of them as the leader, for
-    as long as the session of a killed process lasts."""
+    """Until the cluster knows no other brokers: brokers of an earlier test stay listed, one as the leader, for the rest
+    of the session of a killed process.
+    """
     ours = {each.http.removeprefix("http://") for each in members}
 
     def alone():
@@ -122,7 +125,7 @@ def connect(*members):
 
 
 class Publisher(threading.Thread):
-    """Publishes numbers to one topic, each once it is known that the one before is stored."""
+    """Publishes numbers to one topic, each after the receipt of the previous number."""
 
     def __init__(self, client, topic):
         super().__init__(daemon=True)
@@ -160,7 +163,7 @@ def read_numbers(consumer, last):
 
 
 def check_complete(found, acknowledged):
-    """Everything acknowledged came, in order; what was sent again may have come twice."""
+    """Every acknowledged message came, in order; messages sent again may have come twice."""
     firsts = list(dict.fromkeys(found))
     assert firsts == list(range(firsts[0], firsts[0] + len(firsts)))
     assert firsts[-1] >= acknowledged - 1

@@ -14,7 +14,7 @@ __all__ = ["issued", "pem"]
 
 
 def issued(name, issuer=None, issuer_key=None, *, unit=None, hosts=("localhost", "127.0.0.1")):
-    """(certificate, key): self-signed, or issued by another one; `unit` is the organisational unit."""
+    """(certificate, key): self-signed, or issued by another certificate; `unit` is the organisational unit."""
     key = ec.generate_private_key(ec.SECP256R1())
     parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
     if unit is not None:

@@ -1,5 +1,5 @@
-"""Fixtures of real services. Without Java and Maven all of these tests are skipped with one line; with CI=true that is
-a failure. MAGNETAR_CLUSTER_LONG=1 (``make cluster``) adds what takes minutes.
+"""Fixtures of real services. Without Java and Maven all of these tests are skipped with one line; with CI=true their
+absence is a failure. MAGNETAR_CLUSTER_LONG=1 (``make cluster``) adds tests that take minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARED = pytest.StashKey[RealCluster]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    """A test that failed between a fault and its end leaves the shared services whole for the next one."""
+    """A test that fails between a fault and its end leaves the shared services intact for the next test."""
     report = yield
     shared = item.session.stash.get(SHARED, None)
     if report.failed and shared is not None:

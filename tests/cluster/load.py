@@ -1,11 +1,12 @@
-"""Producers and consumers through the official client, with a ledger of what was sent, acknowledged and received.
+"""Producers and consumers through the official client, with a record of sent, acknowledged and received messages.
 
 Each lane is one topic: a producer without batches, an exclusive subscription that follows it, and a shared subscription
 ``half`` that has acknowledged every second message of the first part. ``Load.check`` compares:
 
 - lost: a message whose receipt came is at the position of its receipt, read from the beginning;
 - moved: no message stands at another message's receipt;
-- reordered: first occurrences come in the order in which they were sent (what had no receipt may be stored twice);
+- reordered: first occurrences come in the order in which they were sent (a message without a receipt may be stored
+  twice);
 - received: the following subscription has got every message with a receipt, in that order;
 - half: exactly the messages that were not acknowledged come again.
 """
@@ -101,7 +102,7 @@ class Lane:
         return found
 
     def half_again(self):
-        """What the half-acknowledged subscription delivers of its first part."""
+        """The messages that the half-acknowledged subscription delivers of its first part."""
         consumer = self._half(self.client)
         found = set()
         with contextlib.suppress(pulsar.Timeout):

@@ -1,8 +1,8 @@
 """A network between processes of one machine whose links can be cut: a small TCP proxy.
 
 Each service is reached at 127.0.0.2 on its own port; a connection belongs to the process whose socket it is. A link
-between a client process and a service can be cut (connections are reset, new ones refused), or made silent (they stay
-open, nothing passes: a lost cable).
+between a client process and a service can be cut (connections are reset, new connections refused), or made silent
+(connections stay open and no byte passes: a lost cable).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     python -m tests.cluster.on_bookkeeper sample
 
 The broker is a member of a cluster of one: a real ZooKeeper, three real bookies, every entry on all of them (E3 W3 A2).
-Tests of what only a data directory has (damage, backup, files, its start) are left out.
+Tests of features that only a data directory has (damage, backup, files, its start) are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ELSEWHERE = {
     "test_storage_faults": "a disk that fails",
     "test_turn_counts": "turns of the embedded engine",
 }
-"""Black-box tests that are about the embedded engine, and what they are about."""
+"""Black-box tests of the embedded engine, and their subjects."""
 OTHERWISE = {
     "topic_policy_persistence": "three copies of an entry are this cluster's default",
     "topic_policy_persistence_for_all_clusters": "the same",

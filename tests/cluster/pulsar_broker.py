@@ -70,7 +70,7 @@ class PulsarBroker(Member):
 
 
 def initialize_by_pulsar(cluster):
-    """What the first broker finds, as Pulsar's own command writes it."""
+    """Initialize the metadata for the first broker with Pulsar's own command."""
     store = f"zk:{cluster.zookeeper}"
     setup = java(
         *("org.apache.pulsar.PulsarClusterMetadataSetup", "--cluster", "c1"),

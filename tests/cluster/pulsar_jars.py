@@ -24,7 +24,7 @@ def cached() -> pathlib.Path:
 
 
 def find() -> str:
-    """The directory of the jars: that of MAGNETAR_PULSAR_LIB, or the one in the cache; empty where there are none."""
+    """The directory of the jars: that of MAGNETAR_PULSAR_LIB, or that in the cache; empty without jars."""
     directory = pathlib.Path(os.environ.get("MAGNETAR_PULSAR_LIB") or cached())
     there = shutil.which("java") is not None and any(directory.glob("*pulsar-broker-*.jar"))
     return str(directory) if there else ""

@@ -64,7 +64,9 @@ class RealCluster:
         self._run("cont", name)
 
     def mend(self) -> None:
-        """Start what was killed, continue what was suspended; what does not start shows in the tests that need it."""
+        """Start killed services and continue suspended services; a service that does not start fails the tests that
+        need it.
+        """
         for line in self._run("status").splitlines():
             name, _, _, state = line.split()
             with contextlib.suppress(AssertionError):

@@ -1,10 +1,11 @@
-"""Record what an Apache Pulsar cluster stores: metadata nodes and ledger entries, as golden vectors for the layout's codecs.
+"""Record the stored data of an Apache Pulsar cluster: metadata nodes and ledger entries, as golden vectors for the
+layout's codecs.
 
     python tests/cluster/record_layout.py --zk 127.0.0.1:12181 --web http://127.0.0.1:9081 --service pulsar://127.0.0.1:9651 OUT.json
 
-One broker of Apache Pulsar on ZooKeeper and bookies must run, on an empty cluster. The file is an object of stages; each
-maps a path to ``[value in hex, node version, is ephemeral]``. ``ledgers`` maps a ledger id to the hex of its entries'
-payloads, digest removed.
+Precondition: a broker of Apache Pulsar runs on ZooKeeper and bookies, on an empty cluster. The file is an object of
+stages; each maps a path to ``[value in hex, node version, is ephemeral]``. ``ledgers`` maps a ledger id to the hex of
+its entries' payloads, digest removed.
 """
 
 import argparse

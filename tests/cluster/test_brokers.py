@@ -58,7 +58,7 @@ def client(members):
 
 
 def owner_of(members, topic):
-    """(the broker that serves the topic, the other one)."""
+    """(the broker that serves the topic, the other broker)."""
     path = topic.replace("://", "/")
     url = requests.get(f"{members[0].http}/lookup/v2/topic/{path}", timeout=30).json()["brokerUrl"]
     return tuple(sorted(members, key=lambda each: each.url != url))
@@ -123,7 +123,7 @@ def test_policies_of_topics_reach_every_broker_and_stay(members, client):
     owner.kill()
     try:
         other_url = f"{other.http}/admin/v2/{path}"
-        assert requests.get(f"{other_url}/maxProducers", timeout=60).text == "1"  # what was read stays in force
+        assert requests.get(f"{other_url}/maxProducers", timeout=60).text == "1"  # known policies stay in force
         wait_for(lambda: requests.post(f"{other_url}/maxProducers", json=5, timeout=60).status_code == 204, 60)
     finally:
         owner.start()

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def listeners(name):
-    """Listeners that both brokers have, and one that this broker alone has."""
+    """Listeners that both brokers have, and a listener of this broker alone."""
     port, web_port = free_port(), free_port()
     urls = [f"inside:pulsar://127.0.0.1:{port}", f"inside:http://127.0.0.1:{web_port}"]
     urls += [f"outside:pulsar://{name}.example:6650"]

@@ -1,6 +1,6 @@
 """Bookies that come back read-only, empty or with damaged entries, and metadata that a stranger writes, under load.
 
-On services of their own: what is done to these bookies cannot be undone.
+The tests use services of their own, because the damage to these bookies cannot be undone.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_a_replica_with_damaged_entries(services, members):
     client.close()
     for name in ("b1", "b3"):  # one after the other: each entry keeps a replica that is whole
         damage(services, name)
-        for each in members:  # forget what is cached
+        for each in members:  # forget cached entries
             each.terminate()
             each.start()
         client = connect(*members)

@@ -34,7 +34,7 @@ async def test_a_writer_with_nothing_to_add_learns_of_a_recovery(cluster):
 
 
 async def take_over(cluster, topic, ledger_id):
-    """What another owner does first: it recovers the last ledger, then it changes the list of ledgers."""
+    """The first steps of another owner: recover the last ledger, then change the list of ledgers."""
     async with await BookKeeper.connect(uri(cluster)) as client:
         await client.recover(ledger_id)
     session = await ZooKeeperSession.connect(ZooKeeperOptions(cluster.zookeeper))

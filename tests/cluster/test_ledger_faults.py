@@ -22,7 +22,7 @@ def uri(cluster):
 
 
 class Adding:
-    """Adds one entry after the other, some at the same time, until it is stopped; remembers what was acknowledged."""
+    """Adds entries, `at_once` at the same time, until it is stopped; remembers the acknowledged entries."""
 
     def __init__(self, writer, at_once=50):
         self.writer, self.acknowledged, self.longest_s = writer, {}, 0.0

@@ -137,7 +137,7 @@ async def test_an_open_ledger_is_read_without_fencing(cluster, client):
     async with await BookKeeper.connect(uri(cluster)) as other:
         reader = await other.open(writer.ledger_id, recover_first=False)
         assert not reader.is_closed
-        assert reader.last_add_confirmed >= 9  # the header of an entry names the one before it
+        assert reader.last_add_confirmed >= 9  # the header of an entry names its predecessor
     assert await writer.append(b"more") == 11
     assert await contents(client.reader_of(writer)) == [*payloads(10), b"the last", b"more"]
 

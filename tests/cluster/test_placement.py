@@ -1,4 +1,4 @@
-"""Racks and groups of real bookies: what tools set decides which bookies a ledger gets."""
+"""Racks and groups of real bookies: the settings of tools decide which bookies a ledger gets."""
 
 from __future__ import annotations
 

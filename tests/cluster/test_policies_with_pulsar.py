@@ -109,7 +109,7 @@ def compacted(broker, topic):
 
 
 def newest(broker, topic):
-    """Key -> value of what a reader of the compacted topic gets; fails for a key that comes twice."""
+    """Key -> value of the messages that a reader of the compacted topic gets; fails for a key that comes twice."""
     client = connect(broker)
     reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=True)
     found = {}

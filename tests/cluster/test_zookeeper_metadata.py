@@ -1,4 +1,4 @@
-"""The MetadataStore on a real ZooKeeper: the contract of all stores, and what only several brokers meet."""
+"""The MetadataStore on a real ZooKeeper: the contract of all stores, and cases that need several brokers."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
     roams.py --oracle pulsar://127.0.0.1:6650 http://127.0.0.1:8080 [--ours URL HTTP] [--first SEED] [--walks N]
 
-What walks.py does to one subscription in depth, this does in breadth: three connections make and close producers of all
+walks.py tests a single subscription in depth; roams test in breadth: three connections make and close producers of all
 access modes, names, epochs and schemas, publish, subscribe with several names, ask for schemas, lists, partitions and
 lookups, watch the namespace, while REST makes, deletes, unloads, terminates and truncates topics and changes policies.
 The verdicts are those of walks.py.

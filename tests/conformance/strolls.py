@@ -3,7 +3,7 @@
 
     strolls.py --oracle pulsar://127.0.0.1:6650 http://127.0.0.1:8080 [--ours URL HTTP] [--first SEED] [--walks N]
 
-What walks.py does to one subscription and roams.py to commands, this does to REST: tenants, namespaces, topics,
+walks.py tests a subscription and roams.py commands; strolls test REST: tenants, namespaces, topics,
 partitions, subscriptions, schemas, permissions and policies of every level are made, read, changed and removed in
 random order, with odd values among the usual ones, while messages come in and consumers come and go. The verdicts are
 those of walks.py.
@@ -191,7 +191,7 @@ class Plan:
             ("POST", "/permissions/subscription/s1", ["r1"]), ("DELETE", "/permissions/s1/r1", None),
         ])  # fmt: skip
         at = self._namespace()
-        if more == "?force=true" and self.r.random() < 0.9:  # what follows would be about nothing
+        if more == "?force=true" and self.r.random() < 0.9:  # later steps would have no namespace
             at = at.replace("$a", "$b")
         self._call(method, at + more, body)
 
@@ -409,7 +409,7 @@ def _lines(value, key=""):
 
 
 def _calm(value, key="", tag=""):
-    """Without what may differ between two honest brokers."""
+    """The value without the parts that may differ between two correct brokers."""
     if isinstance(value, dict):
         value = {k: v for k, v in value.items() if k != "version" or "creationDate" not in value}
         told = {k.replace(tag, "$"): v for k, v in value.items() if KEPT.search(k) or not VOLATILE.search(k)}

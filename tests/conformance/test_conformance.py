@@ -4,9 +4,9 @@ All scenarios of a profile run against one broker, several at a time, in the ord
 MAGNETAR_CONFORMANCE_JOBS sets how many (default 32); MAGNETAR_CONFORMANCE_DEFAULT and ..._AUTH name a running broker
 ("pulsar://HOST:PORT http://HOST:PORT") to use instead of starting one.
 
-What is waited for is measured by a clock that stands still while the broker does not answer (harness/clock.py), so a busy
-machine makes no silence. But a message that becomes due in half a second, or a token that ends in one, goes by real time.
-So the few scenarios that differ are run once more when all others have ended, and must be equal then; a run in which the
+Waits go by a clock that stands still while the broker does not answer (harness/clock.py), so a busy machine causes no
+false silence. But a message that becomes due in half a second, or a token with so short a life, goes by real time. So
+the few scenarios that differ run once more when all others have ended, and must be equal then; a run in which the
 broker could not answer at once is no evidence, and is repeated some times.
 """
 
@@ -35,8 +35,8 @@ FEW = 20  # scenarios that are run again though nothing disturbed them
 IN_CLUSTER = "MAGNETAR_CONFORMANCE_CLUSTER" in os.environ
 """The broker is a member of a cluster: clients connect to the owner of a topic, not through their service address."""
 RUNS = 5  # alone, of one scenario, as long as each is disturbed
-LOST_SECONDS = 0.1  # of no answers in one run, which disturb what goes by real time
-WAIT_SECONDS = 1800  # for the log of a scenario, on a machine that does much else
+LOST_SECONDS = 0.1  # without answers in a run, which disturb steps that go by real time
+WAIT_SECONDS = 1800  # for the log of a scenario, on a busy machine
 DIFFERENCES = tomllib.loads((HERE / "differences.toml").read_text())
 
 
@@ -59,7 +59,7 @@ def expected(stem, name):
 
 
 class Logs:
-    """Of all wanted scenarios, run at the same time; of one, run alone."""
+    """The logs of all selected scenarios, run at the same time; of a single scenario, run alone."""
 
     def __init__(self, pool, runners, wanted):
         self._pool, self._runners = pool, runners

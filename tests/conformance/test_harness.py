@@ -1,4 +1,4 @@
-"""The judge is judged: its bytes against known vectors, what it makes neutral and what it does not."""
+"""Tests of the harness: its bytes against known vectors, the values that it makes neutral and those that it keeps."""
 
 import contextlib
 import pathlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Same commands to two brokers, compare what each answers, frame by frame.
+"""Sends the same commands to two brokers and compares their answers frame by frame.
 
     transcript.py record FILE.py...     against Apache Pulsar: every scenario three times, the stable ones are kept
     transcript.py check  FILE.py...     against any broker: the recordings must come out again
@@ -14,7 +14,7 @@ A scenario is a function of a session, marked with @scenario:
         c = s.connect()
         c.subscribe("persistent://public/nope/t", "s")
 
-What it sends and receives is logged, with what may differ between two honest brokers made neutral: ledger ids
+Its sent and received frames are logged. Values that may differ between two correct brokers are made neutral: ledger ids
 become L1, L2, ... in order of appearance, times T, generated names 'generated', addresses and error texts are dropped,
 error codes stay. Where the order of two answers is free, use recv_sorted; where nothing may come, none(). A scenario
 has 30 seconds. Files named security* need the broker of auth.conf, all others that of default.conf.
@@ -59,7 +59,7 @@ def recorded(path):
 
 
 def compact(logs):
-    """A file of recordings: one line for each scenario, so that a change of one is a change of one line."""
+    """A file of recordings: a line for each scenario, so that a change of a scenario changes a single line."""
     return "{\n" + ",\n".join(f"{json.dumps(n)}: {json.dumps(log)}" for n, log in logs.items()) + "\n}\n"
 
 

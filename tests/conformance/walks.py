@@ -12,9 +12,9 @@ frames on one connection counts and the order between connections does not.
 
 A walk that comes out differently is played twice more on both. It is reported as "differs" when no log of Magnetar is
 among the oracle's, as "unsteady" when the oracle does not agree with itself either, as "broken" (fewer --jobs help)
-when the oracle did not get to the end in time. --show prints both logs. What is found becomes a scenario or a unit test
-before it is repaired; the walk itself is not kept. Limits: one topic, one subscription; what docs/differences.md lists
-is left out as far as a plan can know; reads that outlive their consumer depend on timing.
+when the oracle did not get to the end in time. --show prints both logs. A finding becomes a scenario or a unit test
+before its repair; the walk itself is not kept. Limits: one topic, one subscription; differences listed in
+docs/differences.md are left out as far as a plan can know them; reads that outlive their consumer depend on timing.
 """
 
 import argparse
@@ -40,7 +40,7 @@ TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 KEYS = (None, "k1", "k2", "key1", "key2", "key01")
 MEMBERS = 6  # consumers that join in one walk
 QUIET_SECONDS = 0.3  # silence that ends a step
-ELECTION_SECONDS = 1.5  # silence after what makes Failover choose, which waits a second
+ELECTION_SECONDS = 1.5  # silence after steps that make Failover choose, which waits a second
 DELAY_MS = 500
 WALK_SECONDS = 60
 TIMES = 3  # runs of a walk that came out differently
@@ -191,7 +191,7 @@ class Plan:
     def _seek(self, member):
         target = self.r.choice(["earliest", "latest", *range(len(self.sizes))])
         self._add("seek", member, target, None if isinstance(target, str) else self._bits(target, 0.5))
-        self._return(1 if self.type == "Failover" else 0.7)  # who stays away: see docs/differences.md
+        self._return(1 if self.type == "Failover" else 0.7)  # consumers that stay away: see docs/differences.md
 
     def _last(self, member):
         self._add("last", member)
@@ -289,7 +289,7 @@ class Player:
     def unsubscribe(self, member, force):
         self._ask(member, "UNSUBSCRIBE", force=force)
 
-    # what happens on the topic
+    # operations on the topic
     def publish(self, size, key, **metadata):
         metadata |= {"partition_key": key} if key else {}
         if size == 1:
@@ -356,7 +356,7 @@ class Player:
         self.members[member].send(command, quietly=True, consumer_id=1, **fields)
 
     def _ask(self, member, command, **fields):
-        """Sends a request and waits for its answer; what came before it is kept for the log."""
+        """Sends a request and waits for its answer; frames before the answer are kept for the log."""
         request, c = self.s.next_request(), self.members[member]
         self._send(member, command, request_id=request, **fields)
         held = self.held.setdefault(member, [])

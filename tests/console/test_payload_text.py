@@ -71,7 +71,7 @@ def record_of(*types):
 
 
 def doubling(levels):
-    """Each record holds the next one twice: 2^levels values without a byte."""
+    """Each record contains the next record twice: 2^levels values without a byte."""
     inner = record_of("null")
     for level in range(levels):
         name = inner["name"]

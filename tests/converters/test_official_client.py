@@ -22,7 +22,7 @@ FOLDER = pathlib.Path(__file__).parents[1] / "vectors" / "kafka"
 
 
 class Peer(socketserver.StreamRequestHandler):
-    """Answers what one consumer asks and pushes the server's entries to it after its first FLOW."""
+    """Answers the requests of a consumer and pushes the server's entries to it after its first FLOW."""
 
     def handle(self):
         while head := self.rfile.read(8):

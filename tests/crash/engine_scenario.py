@@ -1,6 +1,4 @@
-"""One run of everything the engine does to its files, with a record of what it promised, and the check of that
-promise.
-"""
+"""A run of all operations of the engine on its files, with a record of its promises and their check."""
 
 from __future__ import annotations
 

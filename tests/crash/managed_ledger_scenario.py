@@ -1,4 +1,4 @@
-"""Random work on a managed ledger over the embedded engine, with a record of what was promised, and its check."""
+"""Random work on a managed ledger over the embedded engine, with a record of its promises and their check."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CURSORS = ("a", "b")
 
 
 class CursorPromise:
-    """Bounds of what a cursor may have acknowledged when it comes back."""
+    """Bounds of a cursor's acknowledgements after a restart."""
 
     def __init__(self) -> None:
         self.at_least: set[Position] = set()
@@ -197,7 +197,7 @@ class Work:
 
 
 async def check(world: World, promise: Promise) -> None:
-    """Open what is left and compare it with what was promised; then it must still work."""
+    """Open the remaining files and compare the store with the promises; then the store must still work."""
     work = Work(world, promise, 0)
     await work.open()
     ledger = work.ledger

@@ -1,4 +1,4 @@
-"""A run of everything the metadata log does, with a record of what was promised: changes, groups, logs that fill up,
+"""A run of all operations of the metadata log, with a record of its promises: changes, groups, logs that fill up,
 snapshots, a clean end.
 """
 
@@ -66,7 +66,7 @@ class Told:
 
     @property
     def allowed(self) -> list[dict[str, bytes]]:
-        """States a start may find: the last one answered, or one that was under way."""
+        """States a start may find: the last answered state, or a state that was under way."""
         return self.states[self.durable :]
 
 
@@ -79,7 +79,7 @@ class MetadataRun:
         self.store: LoggedMetadataStore | None = None
         self.full = 0
         self.atomic = True
-        """Threads take what is there: the requests of one turn of the loop may become two groups."""
+        """A thread takes the requests that have arrived: the requests of one turn of the loop may become two groups."""
 
     async def run(self) -> None:
         self.store = self.world.open()

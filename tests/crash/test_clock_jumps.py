@@ -80,7 +80,7 @@ async def test_no_ledger_is_rolled_for_it(seconds: int) -> None:
 
 
 async def test_seek_by_time_ends_at_a_place_where_the_stamps_pass_the_time() -> None:
-    """Stamps in disorder have no single answer; what is found has an older one before it and none older at it."""
+    """Stamps in disorder have no single answer; the entry before the result is older, the entry at the result is not."""
     chance = random.Random(5)
     for _ in range(60):
         ground = Ground()

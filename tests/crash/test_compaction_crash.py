@@ -118,7 +118,9 @@ class Work:
 
 
 async def check(world, promise):
-    """Open what is left: the newest value of every key is there, nothing older comes back, all of it still works."""
+    """Open the remaining files: the newest value of every key exists, no older value comes back, compaction still
+    works.
+    """
     work = Work(world, promise, 0)
     await work.open()
     await sweep(work)

@@ -71,7 +71,7 @@ def test_crash_in_life(operation: int, has_frame_writer: bool):
 
 @pytest.mark.parametrize(("operation", "has_frame_writer"), POINTS if LONG else POINTS[::6])
 def test_crash_in_recovery(operation: int, has_frame_writer: bool):
-    """Recovery itself is interrupted at each of its operations, and what it leaves is recovered again."""
+    """Recovery itself is interrupted at each of its operations, and the files that it leaves are recovered again."""
     world, promise = crashed_at(operation, has_frame_writer)
     chance = random.Random(operation)
     for mode, seed in LOSSES if LONG else LOSSES[:3]:

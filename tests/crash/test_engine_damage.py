@@ -50,7 +50,7 @@ def small_store(*, checkpoint: bool, settings: EngineSettings = ONE_SEGMENT) -> 
 
 
 async def survivors(world: World) -> tuple[dict[int, list[bytes | None]], bool]:
-    """Entries per ledger, None for a damaged one; and whether anything was reported."""
+    """Entries per ledger, None for a damaged entry; and whether the start reported damage."""
     storage = await world.open()
     report = storage.recovery
     noticed = bool(report.damaged_files or report.damaged_entries or report.missing_frames or report.torn_frame)
@@ -63,7 +63,7 @@ async def survivors(world: World) -> tuple[dict[int, list[bytes | None]], bool]:
                 slabs = await storage.ledgers.read(ledger_id, len(entries), info.last_entry_id, 1)
                 entries.append(bytes(slabs[0].span(len(entries), len(entries)).body(0)))
             except CorruptEntryError as error:
-                # A wrong position would shift what follows, which the comparison with the originals shows.
+                # A wrong position would shift the following entries, which the comparison with the originals shows.
                 entries += [None] * (error.position.entry_id + 1 - len(entries))
                 noticed = True
         found[ledger_id] = entries
@@ -144,9 +144,7 @@ def test_every_flipped_bit_costs_at_most_the_entry_it_hit(name: str, settings: E
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_tail_of_the_journal_cut_at_every_byte(checkpoint: bool):
-    """A torn end: what was acknowledged before the last frame is all there, the torn frame counts as far as it is
-    whole.
-    """
+    """A torn end: all entries acknowledged before the last frame exist; the torn frame counts as far as it is whole."""
     world = World()
 
     async def run() -> None:
@@ -173,7 +171,7 @@ def test_tail_of_the_journal_cut_at_every_byte(checkpoint: bool):
 
 
 def test_ledger_file_cut_at_every_byte_after_its_checkpoint():
-    """Entries that are gone are reported one by one; those before the cut are read."""
+    """Each lost entry is reported; entries before the cut are read."""
     pristine = small_store(checkpoint=True)
     path = f"{ROOT}/ledgers/000000000000.ledger"
     data = pristine.disk.content(path)

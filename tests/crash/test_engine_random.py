@@ -98,7 +98,7 @@ class History:
             self.open.pop(ledger_id, None)
 
     async def give_up(self, writer) -> None:
-        """Like a managed ledger: after a failed append the ledger is closed, the rest goes to another one."""
+        """Like a managed ledger: after a failed append the ledger is closed; further entries go to another ledger."""
         self.open.pop(writer.ledger_id, None)
 
     async def read(self) -> None:

@@ -1,6 +1,6 @@
-"""A device that loses writes of the journal: pages of a frame are zeros, or hold what an earlier use left there.
+"""A device that loses writes of the journal: pages of a frame are zeros, or hold bytes of an earlier use.
 
-What is lost is limited to the records on these pages, and to those of them that no ledger file holds.
+Only records on these pages are lost, and of these only records that no ledger file holds.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ONE_SEGMENT = replace(
 SEGMENT_PER_FRAME = replace(
     ONE_SEGMENT, journal_first_segment_bytes=24 << 10, journal_segment_bytes=24 << 10, journal_zeroed_bytes=24 << 10
 )
-"""A frame of four pages and its successor do not fit into one."""
+"""A frame of four pages and its successor do not fit into one segment."""
 
 SEALED = [b"one", b"two", b"three", b"four", b"five"]
 BEFORE = [b"before"]
@@ -71,7 +71,7 @@ def overwrite(world: World, page: int, data: bytes) -> None:
 
 
 def outcome(world: World) -> dict[int, list[bytes | None]]:
-    """Entries of each ledger, None for a damaged one. The start has reported the damage."""
+    """Entries of each ledger, None for a damaged entry. The start has reported the damage."""
     found: dict[int, list[bytes | None]] = {}
 
     async def main() -> None:
@@ -151,7 +151,9 @@ def test_entries_of_a_ledger_of_which_no_whole_frame_tells_are_taken_from_its_fi
 
 
 def test_records_of_an_earlier_use_do_not_excuse_a_short_file():
-    """``verify`` takes what is in the journal for safe; these are of the use before, their frames were checkpointed."""
+    """``verify`` regards entries in the journal as safe; these records are of the former use, their frames were
+    checkpointed.
+    """
     world = stopped()
     path = f"{ROOT}/ledgers/000000000000.ledger"
     world.disk.put(path, world.disk.content(path)[: 4096 + 40])

@@ -1,6 +1,6 @@
 """A device that loses the header page of a journal segment, or tears it: acknowledged frames stay, a crash raises no alarm.
 
-A recycled segment then begins with the header of its former use, and what that use left follows the frames of the new.
+A recycled segment then begins with the header of its former use, and frames of that use follow the new frames.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LosesHeader:
 
 
 class Run:
-    """A life that recycles its segments, and what it acknowledged."""
+    """A life that recycles its segments, and its acknowledged entries."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -80,7 +80,7 @@ def played(number: int, lost_bytes: int, frames: int) -> tuple[Run, LosesHeader]
 
 
 def started(world: World) -> tuple[list[bytes], list[str]]:
-    """Entries of the ledger after the next start, and what that start reported."""
+    """Entries of the ledger after the next start, and the reports of that start."""
     found: list[bytes] = []
     told: list[str] = []
 

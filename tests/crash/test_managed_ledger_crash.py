@@ -34,7 +34,7 @@ def operations_of(seed: int) -> int:
 
 
 def crash_and_check(seed: int, crash_at: int, mode: str, second_at: int = -1) -> None:
-    """Crash at one operation, perhaps again at one of the recovery, then check."""
+    """Crash at an operation, perhaps again at an operation of the recovery, then check."""
     world, promise = World(), Promise()
     world.disk.crash_at = crash_at
     run_until_crash(world.disk, Work(world, promise, seed).run(STEPS))

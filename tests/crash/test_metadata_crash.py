@@ -84,7 +84,7 @@ SYNCS = [number for number, kind in enumerate(whole_run().disk.log) if kind in {
 
 @pytest.mark.parametrize("operation", WRITES if LONG else WRITES[::3])
 def test_no_space_at_one_write(operation: int):
-    """The group fails as a whole with a typed error; the next one is taken."""
+    """The group fails as a whole with a typed error; the next group succeeds."""
     world, told = MetadataWorld(), Told()
     world.disk.full_at = operation
     run = MetadataRun(world, told)
@@ -121,7 +121,7 @@ def test_a_full_disk_leaves_room_for_deletions():
 
 
 def test_reads_are_answered_beside_writes_that_find_no_space():
-    """Consumers go on while the disk is full, and what they read begins with a look into the metadata."""
+    """Consumers continue while the disk is full, and their reads begin with a read of the metadata."""
     world = MetadataWorld()
 
     async def main() -> None:

@@ -108,7 +108,9 @@ def test_verify_sees_every_flipped_bit(clean: bool):
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_files_cut_at_every_byte(clean: bool):
-    """A log that was cut is not taken for one that ends: refused, unless its end is still to be seen."""
+    """A log that was cut is not taken for a complete log: the start is refused, unless the end of the log is still
+    visible.
+    """
     pristine, expected = stored(clean=clean)
     refused = 0
     for path in pristine.files():
@@ -127,7 +129,7 @@ def test_files_cut_at_every_byte(clean: bool):
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 @pytest.mark.parametrize("unit", [SECTOR_BYTES, PAGE])
 def test_a_lost_sector_or_page_costs_nothing(clean: bool, unit: int):
-    """Zeros, or what another place of the same file holds, instead of a sector."""
+    """Zeros, or bytes of another place of the same file, instead of a sector."""
     pristine, expected = stored(clean=clean)
     chance = random.Random(unit)
     for path in pristine.files():
@@ -145,7 +147,7 @@ def test_a_lost_sector_or_page_costs_nothing(clean: bool, unit: int):
 
 
 def test_a_misdirected_sector_of_another_log_is_never_taken():
-    """A page of an older log lands in a newer one, and the other way round."""
+    """A page of an older log lands in a newer log, and the other way round."""
     pristine, expected = stored(clean=False)
     logs = [path for path in pristine.files() if path.endswith(".log")]
     chance = random.Random(3)

@@ -19,7 +19,9 @@ CLOSED = [("nothing", 0), ("everything", 0), ("some", 1), ("some", 2)]
 
 
 def old_store() -> tuple[World, Promise]:
-    """Its metadata are what a reader of the database would find; the database itself is a name."""
+    """A store of format 1. Its metadata are those that a reader of the database would find; the database itself is only
+    a name.
+    """
     before, promise = World(given=MemoryMetadataStore()), Promise()
     assert run_until_crash(before.disk, Scenario(before, promise).run()) is None
     assert before.given is not None
@@ -77,7 +79,7 @@ def test_two_crashes():
 
 @pytest.mark.parametrize("operation", range(0, OPERATIONS, 2))
 def test_a_full_disk_meanwhile(operation: int):
-    """The start is refused with what to do; the old metadata are as they were."""
+    """The start is refused with the remedy; the old metadata are unchanged."""
     world, promise = old_store()
     world.disk.full_at = world.disk.operations + operation
     try:

@@ -83,7 +83,7 @@ def journal_pages(world: World) -> list[tuple[str, int]]:
 
 
 def found_in(world: World) -> dict[int, list[bytes | None]]:
-    """Entries of each ledger, None for a damaged one."""
+    """Entries of each ledger, None for a damaged entry."""
     found: dict[int, list[bytes | None]] = {}
 
     async def main() -> None:

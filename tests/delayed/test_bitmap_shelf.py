@@ -122,7 +122,7 @@ def test_what_cannot_be_read_again_fires_all_the_same(shelf, damage):
         shelf._file.flush()
     else:
         shelf._file.truncate(0)
-    assert pending.of(1) is None  # so cursors read these entries, and nothing says that they wait
+    assert pending.of(1) is None  # so cursors read these entries, which no longer count as pending
     batch = Columns.of((5, 1, k) for k in range(4))
     assert pending.take(batch).keys() == batch.keys()
     pending.add(1, 50)

@@ -39,7 +39,7 @@ def rebuild(world):
 
 
 def thin_out(world):
-    """More than half of two buckets fires: one is made of what is left."""
+    """More than half of two buckets fires: the remaining entries become a single bucket."""
     for _ in range(2):
         world.publish(*range(5_000, 5_005), *range(60_000, 60_003))
         world.settle()
@@ -71,7 +71,9 @@ STEPS = [(name, k, when) for name in PROCEDURES for k in range(len(calls_of(name
 
 
 def finish(world):
-    """Heal, wait, and see that all came, once, and that the stores hold what the catalogue names."""
+    """Heal, wait, and check that all entries came once, and that the stores contain exactly the ledgers of the
+    catalogue.
+    """
     world.faults.script.clear()
     subscription = world.subscriptions["sub"]
     world.advance(70_000)

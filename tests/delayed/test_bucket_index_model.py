@@ -1,4 +1,4 @@
-"""Anything may happen in any order: what is published is delivered to every subscription, once, never early."""
+"""Operations in any order: every published message is delivered to every subscription, once, never early."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ OUTCOMES = st.lists(st.sampled_from(["ok", "ok", "before", "after"]), max_size=6
 
 
 class DelayedIndexMachine(RuleBasedStateMachine):
-    """The model: the log lists all entries; each subscription knows what it has got, holds and has acknowledged."""
+    """The model: the log lists all entries; each subscription knows its delivered, held and acknowledged entries."""
 
     def __init__(self):
         super().__init__()
@@ -194,7 +194,7 @@ class DelayedIndexMachine(RuleBasedStateMachine):
             self.world.metadata._nodes[path] = (flipped, node[1])
             self.clean = False
 
-    # --- what always holds ---
+    # --- invariants ---
 
     @invariant()
     def nothing_early_nothing_twice(self):
@@ -246,7 +246,7 @@ class DelayedIndexMachine(RuleBasedStateMachine):
                 assert position in subscription.outstanding, f"{subscription.name} never got {position}"
         for position in list(world.firing.pending.positions()):
             assert world.log.time(position) > now
-        # Everything acknowledged, nothing far away: the stores hold what the catalogue names and nothing else.
+        # All entries acknowledged, none due far ahead: the stores contain exactly the ledgers of the catalogue.
         for subscription in world.subscriptions.values():
             subscription.ack(list(world.log.positions()))
         world.log.roll()

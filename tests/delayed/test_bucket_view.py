@@ -61,7 +61,7 @@ def test_the_round_begins_anew_at_the_end_of_the_log():
     many.now = 5
     many.fire_all()
     many.view.take_due(10)
-    many.view.fired(Columns.of([(5, 0, 3)]))  # one more of those that were passed
+    many.view.fired(Columns.of([(5, 0, 3)]))  # another entry before the read position
     assert [p.entry_id for p in many.view.take_due(100)] == list(range(10, 40))
     assert many.view.take_due(100) == [(0, 3)]
 

@@ -1,4 +1,4 @@
-"""A snapshot is what was put in; any other bytes are a SnapshotError."""
+"""A decoded snapshot equals its input; any other bytes are a SnapshotError."""
 
 import struct
 from array import array

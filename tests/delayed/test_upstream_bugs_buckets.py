@@ -212,7 +212,7 @@ def test_24603_long_work_is_done_in_small_pieces(monkeypatch):
 
 
 def test_entries_of_a_snapshot_are_bounded(monkeypatch):
-    """Reading: with all bitmaps in one entry a large bucket exceeds what an entry may hold."""
+    """Reading: with all bitmaps in one entry a large bucket exceeds the limit of an entry."""
     monkeypatch.setattr(snapshot_format, "_MAX_BITMAPS_BYTES", 500)
     encoder = snapshot_format.SnapshotEncoder(100, 1000)
     encoder.add(Columns.of((5, ledger_id, 0) for ledger_id in range(300)))

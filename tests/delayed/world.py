@@ -68,7 +68,7 @@ class Clock:
 
 
 class Subscription:
-    """A subscription with one consumer, which may be away; a small dispatcher that does what the real one does."""
+    """A subscription with one consumer, which may be away; a small dispatcher that acts as the real dispatcher."""
 
     def __init__(self, world, name, mark_delete):
         self.world, self.name = world, name
@@ -108,7 +108,7 @@ class Subscription:
         self.connected = True
 
     def poll(self, limit=1000):
-        """Deliver what can be delivered."""
+        """Deliver all deliverable entries."""
         if not self.connected:
             return []
         out = []
@@ -268,7 +268,7 @@ class World:
             self.problems.append(task.exception())
 
     def crash(self):
-        """Everything in memory is gone; what had reached the stores stays."""
+        """Lose all memory; the content of the stores stays."""
         self.clock.forget()
         for task in list(self.tasks):
             task.cancel()

@@ -1,6 +1,6 @@
 """``MAGNETAR_PURE=1 python tests/fuzz/guided.py TARGET [FOLDER] [libFuzzer's arguments]``: fuzzing guided by coverage.
 
-Needs atheris. Inputs of ``corpus/guided/TARGET`` and those of ``targets.py`` come first; what is found goes to FOLDER.
+Needs atheris. Inputs of ``corpus/guided/TARGET`` and those of ``targets.py`` come first; findings go to FOLDER.
 An input that takes more than ``CPU_SECONDS`` or 1 GiB counts as a crash.
 """
 

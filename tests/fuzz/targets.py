@@ -4,7 +4,8 @@ A target takes any bytes: it returns, or raises an error that its reader documen
 exception is a finding, and so is more than ``CPU_SECONDS`` for one input. ``guided.py`` drives them by coverage,
 ``test_fuzz_targets.py`` takes a quick sample.
 
-Readers of files check sums first; with ``without_checksums`` all sums are 0, so that damaged bytes reach what is behind.
+Readers of files check sums first; with ``without_checksums`` all sums are 0, so that damaged bytes reach the code
+behind the check.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Target(NamedTuple):
 
 @contextlib.contextmanager
 def without_checksums() -> Iterator[None]:
-    """Every checksum is 0 in what is written and expected."""
+    """Every written and expected checksum is 0."""
     real = checksum.crc32c
 
     def zero(*_: object, **__: object) -> int:
@@ -300,7 +301,7 @@ def _bucket_seeds() -> list[bytes]:
 
 
 def backups(data: bytes) -> None:
-    """The manifest of an image; the data directory in it is read by what reads any."""
+    """The manifest of an image; other targets read its data directory."""
     found = parse_manifest(data)
     assert found is None or isinstance(found["moment_ms"], int)
 

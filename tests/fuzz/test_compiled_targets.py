@@ -1,4 +1,4 @@
-"""A quick sample of what ``tests/fuzz/compiled/run.sh`` does with guidance and sanitizers, on the helpers as installed."""
+"""A quick sample of ``tests/fuzz/compiled/run.sh``, without guidance and sanitizers, on the installed helpers."""
 
 from __future__ import annotations
 

@@ -40,14 +40,14 @@ _TYPES = {row.field: kind for kind, row in HANDLERS.items()} | {"send": Command.
 
 
 class Attacker:
-    """Makes what a peer sends; the same seed, the same bytes."""
+    """Makes the bytes of a peer; the same seed gives the same bytes."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.commands = [f for f in Command.DESCRIPTOR.fields if f.name != "type"]
 
     def command(self) -> bytes:
-        """A command of a random type, its fields filled at random; required ones nearly always."""
+        """A command of a random type, its fields filled at random; required fields nearly always."""
         field = self.rng.choice(self.commands)
         base = Command(type=_TYPES.get(field.name, Command.PING))
         if self.rng.random() < 0.03:
@@ -158,7 +158,7 @@ async def _connected(sim: Simulation) -> Peer:
 
 
 async def _attack(sim: Simulation, attacker: Attacker) -> None:
-    """One or two peers at a time, their bytes in pieces of any size."""
+    """Attack with one or two peers at a time, their bytes in pieces of any size."""
     peers = [Peer(sim.broker, sim.network) for _ in range(attacker.rng.choice([1, 1, 2]))]
     for _ in range(attacker.rng.randrange(1, 8)):
         peer = attacker.rng.choice(peers)

@@ -1,7 +1,8 @@
-"""Fuzzing of what reads Kafka bytes: recorded sets cut and flipped, and whole files with damage in some of their batches.
+"""Fuzzing of the readers of Kafka bytes: recorded sets cut and flipped, and whole files with damage in some of their
+batches.
 
-Any bytes give records or a documented error, an entry or a failure of its own; and damage takes nothing with it: every
-batch of a file that was not touched is imported once and in order.
+Any bytes give records or a documented error, an entry or a failure of its own; and damage stays local: every undamaged
+batch of a file is imported once and in order.
 
 MAGNETAR_FUZZ_SECONDS sets how long; MAGNETAR_FUZZ_SEED repeats a failed run.
 """
@@ -95,7 +96,7 @@ def test_damage_takes_nothing_with_it():
         log = LogFile(lambda at, size, data=data: data[at : at + size], len(data), on_damage=damage.append)
         plan = ImportPlan("n", SequenceMode.POSITION, 1, on_damage=damage.append)
         steps = [step for step in plan.steps(log) if step.entry is not None]
-        # A batch that lost its last zeros may be made whole by those of the next one: then the next one is damaged.
+        # Zeros of the next batch may complete a batch that lost its last zeros: then the next batch is damaged.
         whole = [part for n, part in enumerate(parts) if n not in touched and not borrowed(pieces, n, steps)]
         stored = [bytes(Entry(step.entry.data).payload) for step in steps]
         assert [part for part in stored if part in whole] == whole, (SEED, runs, sorted(touched))

@@ -1,4 +1,4 @@
-"""A quick sample of what ``make fuzz`` does with guidance by coverage: kept inputs, and mutations of those to begin with.
+"""A quick sample of ``make fuzz``, without guidance by coverage: kept inputs, and mutations of the first inputs.
 
 MAGNETAR_FUZZ_SEED repeats a failed run.
 """

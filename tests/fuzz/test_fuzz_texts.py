@@ -1,7 +1,7 @@
 """Fuzzing of texts that a peer chooses and the broker walks: patterns, schemas, bodies of produce requests.
 
 The broker accepts all of them or refuses them with a typed error, and cost bounded processor time: more than
-CPU_SECONDS for one input counts as a crash. The inputs of `corpus/` are tried first; a failure prints what belongs
+CPU_SECONDS for one input counts as a crash. The inputs of `corpus/` are tried first; a failure prints the input to add
 there.
 
 MAGNETAR_FUZZ_SECONDS sets how long; MAGNETAR_FUZZ_SEED repeats a failed run.

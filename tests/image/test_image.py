@@ -61,7 +61,7 @@ def docker_api(tmp_path_factory):
 
 
 class Container:
-    """One with published ports that this machine has chosen."""
+    """A container with published ports that this machine has chosen."""
 
     def __init__(self, started):
         self._started = started
@@ -128,7 +128,7 @@ def exchange(url, **options):
 
 
 def test_as_the_testcontainers_modules_start_it(start):
-    """Java's and Go's command, on ports that are not those inside; what their wait strategies poll."""
+    """Java's and Go's command, on other ports than those inside, with the requests of their wait strategies."""
     container = start(["/bin/bash", "-c", CONF + " --no-functions-worker -nss"], brokerDeduplicationEnabled="true")
     assert container.get("/admin/v2/clusters") == '["standalone"]'
     assert container.port(6650) != 6650
@@ -192,7 +192,7 @@ def test_with_tls(start, tmp_path):
 
 
 def certificate(folder):
-    """One for localhost, readable for the container's user."""
+    """A certificate for localhost, readable for the container's user."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,4 +1,4 @@
-"""A broker that says what a test wants it to say."""
+"""A broker with the answers that a test scripts."""
 
 import asyncio
 

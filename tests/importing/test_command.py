@@ -1,4 +1,4 @@
-"""The command in this process: what it prints and returns where no broker is needed."""
+"""The command in this process: its output and exit codes where no broker is needed."""
 
 import json
 import pathlib

@@ -20,7 +20,7 @@ BIG = 5 << 20
 
 
 class Run:
-    """One planning of a file, with what it said."""
+    """A planning of a file, with its output."""
 
     def __init__(self, path, data, *, skip=True, check_records=False):
         path.write_bytes(data)
@@ -122,7 +122,7 @@ def test_plain_messages_in_front_of_damage_are_stored_before_it_stops(run):
 
 
 def test_a_size_that_swallows_what_follows(run):
-    """The frame of the damaged batch covers good ones: they are found inside it."""
+    """The frame of the damaged batch covers good batches: they are found inside it."""
     data = bytearray(b"".join(PARTS))
     at = len(PARTS[0])
     data[at + 8 : at + 12] = (len(PARTS[1] + PARTS[2]) + 20).to_bytes(4, "big")

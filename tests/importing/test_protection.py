@@ -20,7 +20,7 @@ NO_LIMITS = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
 class Api(AdminApi):
-    """Answers GET from a table; notes what is posted."""
+    """Answers GET from a table; records POST bodies."""
 
     def script(self, answers):
         object.__setattr__(self, "_answers", answers)
@@ -54,7 +54,7 @@ def closed(broker, command):
 
 
 async def protect(admin, wish=Protect.SUBSCRIPTION, times=1, **script):
-    """(what keeps the entries, what was printed, subscriptions that were made)."""
+    """(the protection of the entries, the output, the created subscriptions)."""
     said = io.StringIO()
     script = {"SUBSCRIBE": subscribed, "CLOSE_CONSUMER": closed} | script
     async with ScriptedBroker(**script) as broker:

@@ -1,4 +1,4 @@
-"""Reading a topic for what earlier imports have stored."""
+"""Reads of a topic for the records of earlier imports."""
 
 import pytest
 

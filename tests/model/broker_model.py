@@ -1,7 +1,7 @@
 """The model of a topic with its subscriptions, as plain lists and sets: no protocol, no I/O, no cleverness.
 
-A log is a list of entries; a subscription knows of each entry which of its messages are not acknowledged. What a
-consumer is sent is checked against this as it comes, what it should have been sent by now when all is quiet.
+A log is a list of entries; a subscription knows the unacknowledged messages of each entry. The model checks each
+message of a consumer as it comes, and missing messages when all is quiet.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ModelSubscription:
         for index in range(start, len(log)):
             self.appended(index)
 
-    # --- what happens ---------------------------------------------------------------------------------------------
+    # --- events ---------------------------------------------------------------------------------------------------
 
     def appended(self, index: int) -> None:
         self.left[index] = set(range(self.log[index].count))
@@ -78,7 +78,7 @@ class ModelSubscription:
             self.active = None
 
     def activate(self, consumer: ModelConsumer) -> None:
-        """The one consumer that is sent to; it begins with what is not acknowledged."""
+        """Make the consumer active; it begins with the unacknowledged messages."""
         if self.active is not consumer:
             self.active = consumer
             self.rewind()
@@ -138,7 +138,7 @@ class ModelSubscription:
         consumer.permits += permits
         consumer.may_get = consumer.permits > 0
 
-    # --- what is checked ------------------------------------------------------------------------------------------
+    # --- checks ---------------------------------------------------------------------------------------------------
 
     @property
     def single(self) -> bool:

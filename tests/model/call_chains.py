@@ -126,7 +126,7 @@ class Bench:
 def chains() -> dict[str, Chain]:
     """By the name of the command; each is traced the second time it is used, when everything is loaded."""
     bench = Bench()
-    for _ in range(2):  # without a consumer that has permits: what is published waits
+    for _ in range(2):  # without a consumer with permits: published messages wait
         bench.publish()
     send = bench.traced(bench.publish)
     bench.flow()

@@ -1,7 +1,7 @@
 """A whole broker without sockets, threads or a real disk: clients hand bytes to its connections and get bytes back.
 
-The broker, its connections and its storage are the real ones. Simulated are the disk (`SimDisk`: what was not synced is
-lost in a crash), the metadata store, the clock, and the transport under a connection.
+The broker, its connections and its storage are real. Simulated are the disk (`SimDisk`: a crash loses unsynced bytes),
+the metadata store, the clock, and the transport under a connection.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Network:
 
 
 class _Pipe(FakeTransport):
-    """The transport of a connection: an unbounded one, whose other end is a `Peer`."""
+    """The transport of a connection: unbounded, with a `Peer` at its other end."""
 
     def __init__(self, peer: Peer) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class Peer:
         self.deliver()
 
     def deliver(self) -> None:
-        """Hand over what the broker is willing to read."""
+        """Hand over the bytes that the broker is willing to read."""
         while self._out and self.alive and self._pipe.is_reading():
             room = self.connection.get_buffer(-1)
             count = min(len(room), len(self._out))
@@ -189,7 +189,7 @@ class Simulation:
         self.start()
 
     def crash(self, mode: str, seed: int) -> None:
-        """The process is gone now; the next one finds what `mode` says of what was not synced."""
+        """End the process now; the next process finds unsynced bytes as `mode` decides."""
         disk, metadata = self.disk.after_crash(mode, seed), self.metadata.snapshot()
         self.stop()  # alone, on a disk that the test no longer reads
         self.network.take()

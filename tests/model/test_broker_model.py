@@ -370,8 +370,8 @@ class BrokerMachine(RuleBasedStateMachine):
         seed=st.integers(0, 1000),
     )
     def crash(self, under_way: list[int], acks: bool, turns: int, mode: str, seed: int) -> None:
-        """In the middle of publishing and acknowledging: what has a receipt is there afterwards, the rest perhaps, in
-        order; of the last acknowledgements some.
+        """Crash amid publishes and acknowledgements: afterwards messages with a receipt exist, others perhaps, in
+        order, and some of the last acknowledgements.
         """
 
         async def some_turns() -> None:
@@ -403,7 +403,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.connect_producer()
 
     def read_all(self) -> None:
-        """A reader sees the log, and of what was under way the first few."""
+        """A reader gets the log, and perhaps the first of the messages that were under way."""
         peer, consumer_id = self.peer(), self.sim.next_id()
         command = pb.CommandSubscribe(
             topic=TOPIC,
@@ -435,7 +435,7 @@ class BrokerMachine(RuleBasedStateMachine):
         assert len(seen) >= len(self.log), f"{len(self.log) - len(seen)} messages with a receipt are lost"
         self.do(peer.close)
 
-    # --- what always holds ----------------------------------------------------------------------------------------
+    # --- invariants -----------------------------------------------------------------------------------------------
 
     @invariant()
     def unacked_messages_are_counted_once(self) -> None:

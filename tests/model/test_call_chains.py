@@ -13,7 +13,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text()
 BESIDE = re.compile(
     r"broker/(meters/\w+|limits|consumers/(permits|pending_acks)|topics/deduplication\w*|dispatchers/[a-z_]+|handlers/\w+)"
 )
-"""Modules of the broker on the way that no picture shows: counters, books, and what a dispatcher is made of."""
+"""Modules of the broker on the path that no picture shows: counters, books, and the parts of a dispatcher."""
 
 
 @pytest.fixture(scope="module")

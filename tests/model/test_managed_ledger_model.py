@@ -297,7 +297,7 @@ class ManagedLedgerMachine(RuleBasedStateMachine):
         self.reopen()
 
     def reopen(self) -> None:
-        """Nothing lost, nothing skipped; what was flushed stays acknowledged."""
+        """No entry is lost or skipped; flushed acknowledgements stay."""
         self.ledger = self.do(self.ground.open(self.config))
         assert set(self.ledger.cursors) == set(self.models)
         self.forget_trimmed()
@@ -317,7 +317,7 @@ class ManagedLedgerMachine(RuleBasedStateMachine):
             }
             model.flushed()
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
     def books_agree(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Time stands still while there is work; what would go to a thread is done on the spot. There are no sockets.
+    """Time stands still while there is work; work for threads runs at once. There are no sockets.
 
     Calls that are due at one time happen in the order of their making.
     """
@@ -49,7 +49,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
             raise RuntimeError("everything waits and nothing is left that could happen")
         self.now_s = max(self.now_s, due_s)
 
-    # --- what asyncio.BaseEventLoop leaves to its subclasses, and its turn without sockets and tolerance of clocks ---
+    # --- parts that asyncio.BaseEventLoop leaves to subclasses, and its turn without sockets and tolerance of clocks
+    # ---
 
     def call_at(self, when, callback, *args, context=None):
         timer = asyncio.TimerHandle(when, callback, args, self, context)

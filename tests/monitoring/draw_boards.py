@@ -2,8 +2,8 @@
 
     python -m tests.monitoring.draw_boards [--seconds 100]
 
-Grafana itself is not needed: each panel's queries go to Prometheus as Grafana sends them, and matplotlib draws what
-comes back at the panel's place. So the pictures prove the queries; the look is not Grafana's.
+Grafana itself is not needed: each panel's queries go to Prometheus as Grafana sends them, and matplotlib draws the
+answers at the panel's place. So the pictures prove the queries; the look is not Grafana's.
 """
 
 import argparse
@@ -33,7 +33,7 @@ FACTORS = {"bytes": (1 << 20, "MiB"), "Bps": (1 << 20, "MiB/s"), "binBps": (1 <<
 
 
 def load(url, seconds):
-    """Producers, consumers that keep up and one that does not, and delayed messages, until the time is over."""
+    """Run producers, consumers that keep up, a consumer that does not, and delayed messages, until the time is over."""
     client = pulsar.Client(url, logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull))
     end = time.monotonic() + seconds
     producers = {name: client.create_producer(name) for name in ("orders", "deliveries", "reminders")}

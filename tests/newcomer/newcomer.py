@@ -1,6 +1,6 @@
 """The steps of a new user with the README alone, each with the time since the begin; the programs are the README's.
 
-Runs in a bare container (newcomer.sh). Ends with an error where a step does not do what the README says.
+Runs in a bare container (newcomer.sh). Ends with an error when a step contradicts the README.
 """
 
 import os
@@ -25,7 +25,7 @@ def say(text):
 
 
 def typed(command, where=HOME):
-    """Run a line of shell; what it prints last."""
+    """Run a line of shell; returns its output."""
     say(f"$ {command}")
     done = subprocess.run(["bash", "-c", command], cwd=where, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -113,7 +113,7 @@ def chunk_of(bodies, *, topic=TOPIC, partition=2, ledger_id=9, first=0):
     return EntryChunk.of_bodies(topic, bodies, partition=partition, ledger_id=ledger_id, first=first)
 
 
-# --- random ones -------------------------------------------------------------------------------------------------------
+# --- random entries ----------------------------------------------------------------------------------------------------
 
 
 def _maybe(rng: random.Random, values: dict, share: float = 0.3) -> dict:

@@ -37,7 +37,7 @@ def client():
 
 @pytest.fixture
 def topic(client):
-    """A topic whose subscription keeps what is published."""
+    """A topic whose subscription keeps all messages."""
     name = f"persistent://public/default/t-{uuid.uuid4().hex[:12]}"
     client.subscribe(name, "keep").close()
     return name

@@ -1,4 +1,4 @@
-"""The command line of the jobs: what it takes, what it says, how it ends."""
+"""The command line of the jobs: its arguments, its output, its exit codes."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from magnetar.pipeline.option_table import OptionError
 
 @pytest.fixture
 def command(monkeypatch):
-    """A job that does what a test wants: command(function)."""
+    """A job that calls a function of the test: command(function)."""
 
     def make(function):
         fake = Command("a job", lambda _: None, lambda *_: function(), lambda report: f"text {report}")

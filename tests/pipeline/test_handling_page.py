@@ -1,4 +1,4 @@
-"""docs/pipeline/handling.md says what the tables in the code say."""
+"""docs/pipeline/handling.md agrees with the tables in the code."""
 
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Rows out of a broker process's log are what the official client reads from it."""
+"""Rows out of a broker process's log equal the messages that the official client reads from it."""
 
 import json
 import random

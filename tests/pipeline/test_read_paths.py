@@ -56,7 +56,7 @@ def messages_of(chunks, start, end):
 
 
 def covered_of(broker, log, end):
-    """The ranges in ledger files, once write-behind has come to the first ones."""
+    """The ranges in ledger files, once write-behind has written the first entries."""
     return wait_for(
         lambda: SegmentMap(DataDirectory(str(broker.data_dir))).covered(log, 0, end),
         subject="the first entries in ledger files",

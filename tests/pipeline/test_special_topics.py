@@ -63,14 +63,14 @@ def test_read_compacted_gives_the_newest_message_of_each_key(log_broker, client,
     by_index = {row["__index"]: row for row in whole}
     for row in found:
         assert row["value"] == by_index[row["__index"]]["value"]
-    # Ledger files hold the log, not what compaction made of it.
+    # Ledger files contain the log, not its compacted form.
     storage = {"storage.url": str(log_broker.data_dir)}
     assert rows_of(log_broker, fresh_topic, readCompacted="true", **storage) == found
 
 
 @pytest.fixture
 def half_encrypted(client, fresh_topic, tmp_path):
-    """Two plain messages, three encrypted ones, a plain one."""
+    """Two plain messages, three encrypted messages, a plain message."""
     plain = client.create_producer(fresh_topic, batching_enabled=False)
     secret = client.create_producer(
         fresh_topic, encryption_key="app", crypto_key_reader=Keys(tmp_path), batching_enabled=False

@@ -1,6 +1,6 @@
 """One topic of mixed messages, read through the broker, out of its ledger files, and by the official client: equal rows.
 
-MAGNETAR_PIPELINE_MESSAGES says how many; a million take some minutes.
+MAGNETAR_PIPELINE_MESSAGES sets the number of messages; a million take some minutes.
 """
 
 import base64

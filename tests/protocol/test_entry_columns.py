@@ -66,7 +66,7 @@ def test_an_entry_says_what_the_protobuf_library_reads(seed):
     if sound:
         assert row[EntryColumn.STATUS] == EntryStatus.FINE
     if row[EntryColumn.STATUS] != EntryStatus.FINE:
-        return  # groups are the one thing that the library reads and the tables do not
+        return  # only groups are read by the library and not by the tables
     assert metadata is not None
     assert data[row[EntryColumn.METADATA_END] :] == payload
     assert cut(data, row, EntryColumn.PRODUCER_START) == as_bytes(metadata.producer_name)

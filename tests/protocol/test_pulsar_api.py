@@ -1,4 +1,4 @@
-"""The generated module is what the .proto beside it says."""
+"""The generated module agrees with the .proto beside it."""
 
 import pathlib
 import re

@@ -40,7 +40,7 @@ def repeat(check, helper):
 
 
 def _commands(items):
-    """The entries of a cut, one by one, in every grouping into runs."""
+    """The single entries of a cut, whatever its grouping into runs."""
     out = []
     for item in items:
         if len(item) == 2:
@@ -73,7 +73,7 @@ def test_frames_that_look_like_one_run_and_end_one_each_are_cut_alike():
     head = bytes([8, 6, 0x32, 8, 8, 1, 16, 1])
     frames = []
     for k in range(12_000):
-        command = head + bytes([8, 1 + k % 2, 16, 5])  # the producer id again: the last one counts
+        command = head + bytes([8, 1 + k % 2, 16, 5])  # the producer id again: the last value counts
         frames.append((len(command) + 8).to_bytes(4, "big") + len(command).to_bytes(4, "big") + command + b"body")
     data = b"".join(frames)
     _, items, error = _speedups.cut(data, 0, len(data), twins.LIMIT, 45)

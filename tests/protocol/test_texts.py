@@ -10,7 +10,7 @@ from magnetar.protocol.texts import repair_texts
 
 
 def swapped(message):
-    """The message with each text `swap` replaced by what is no text, as a peer may send it."""
+    """The message with each text `swap` replaced by bytes that are no text, as a peer may send them."""
     return type(message).FromString(message.SerializeToString().replace(b"swap", b"\xff\xfe\xfd\xfc"))
 
 

@@ -41,7 +41,7 @@ def check_cut(compiled, rng: random.Random) -> None:
 
 
 def check_like_frames(compiled, rng: random.Random) -> None:
-    """SENDs as one client writes them one after the other, some changed: what the twin recognises by the one before."""
+    """Consecutive SENDs of a client, some changed: the twin recognizes each by its predecessor."""
     base, meta = pb.BaseCommand(type=pb.BaseCommand.SEND), metadata(rng)
     base.send.producer_id = rng.choice((0, 7, 300, U64))
     first = rng.choice((0, 120, 16_380, 2**63 - 4, u64(rng)))
@@ -57,7 +57,7 @@ def check_like_frames(compiled, rng: random.Random) -> None:
         meta.publish_time = 1_700_000_000_000 + i * rng.choice((0, 1, 200))
         frames.append(changed(rng, base, meta, rng.randbytes(rng.choice((0, 10, 10, 300)))))
     data = b"".join(frames)
-    end = len(data) - rng.choice((0, 0, 1, 9, 20))  # what lies behind it is of an earlier read
+    end = len(data) - rng.choice((0, 0, 1, 9, 20))  # the bytes behind it are of an earlier read
     for buffer, gap in ((data, 0), (bytearray(data), rng.choice(GAPS))):
         assert compiled.cut(buffer, 0, end, LIMIT, gap) == _pure.cut(buffer, 0, end, LIMIT, gap)
     assert compiled.cut(data, 0, end, 200) == _pure.cut(data, 0, end, 200)

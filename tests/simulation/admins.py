@@ -50,7 +50,7 @@ class Admin(Protocol):
 
 
 class DirectAdmin:
-    """Calls what every door of the broker calls."""
+    """Calls the methods that every entrance of the broker calls."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -150,7 +150,7 @@ class HttpAdmin:
         return answer.status, bytes(answer.body)
 
     async def _wait(self, answer: _Answer, link: Link, what: str) -> None:
-        """A half-open link or one that is not read is given up; an open one must be answered."""
+        """Wait for the answer. A half-open or unread link is given up; an open link must get an answer."""
         loop = asyncio.get_running_loop()
         begin_s = loop.time()
         while not answer.done.done():
@@ -158,7 +158,7 @@ class HttpAdmin:
                 if not (link.half_open or link.stuck or link.is_over):
                     raise ViolationError(f"{what}: no answer in {MOST_S} seconds")
                 link.cut()
-                answer.on_end()  # what came of it is a part at most
+                answer.on_end()  # at most a part of the answer has arrived
                 return
             await asyncio.wait({answer.done}, timeout=10)
 

@@ -139,7 +139,7 @@ def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, i
         if not known.keeps_all and place != (before[0], before[1] + 1):
             last = None  # entries between them were acknowledged and dropped while the reader read
         if damage.told() and place != (before[0], before[1] + 1):
-            last = None  # an entry without receipt may be among the damaged ones
+            last = None  # an entry without receipt may be among the damaged entries
         before = place
         if index is None:
             continue
@@ -155,8 +155,8 @@ def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, i
 
 
 def _check_order(known: TopicHistory, found: list[Sent], damage: Damage) -> None:
-    """Of each producer: entries in the order of their SENDs; with deduplication each of them once. Of one that was sent
-    twice the first copy may be damaged.
+    """Check the entries of each producer: in the order of their SENDs; with deduplication each once. The first copy of
+    an entry that was sent twice may be damaged.
     """
     highest: dict[str, int] = {}
     stored: set[int] = set()
@@ -176,7 +176,9 @@ def _check_order(known: TopicHistory, found: list[Sent], damage: Damage) -> None
 def check_drained(
     known: TopicHistory, subscription: SubscriptionHistory, taken: set[tuple[int, int]], damage: Damage
 ) -> None:
-    """Consumers took the rest: everything owed was acknowledged or came; ``taken`` is what the last ones got."""
+    """Check a drained subscription: every owed entry was acknowledged or came; ``taken`` are the entries of the last
+    consumers.
+    """
     if not subscription.exists or subscription.moved:
         return
     for place, entry in known.receipts.items():

@@ -1,5 +1,5 @@
-"""Simulated producers and consumers. They speak the protocol as official clients do: they connect again after an end,
-send again in order what has no receipt, answer PING, and give permits for what they took.
+"""Simulated producers and consumers. They speak the protocol as official clients do: they reconnect after an end, send
+entries without receipt again in order, answer PING, and grant permits for taken messages.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Client:
         elif command.type != Command.PONG:
             self.on(command, payload)
 
-    # --- what kinds of clients do
+    # --- for kinds of clients
 
     def connected(self) -> None:
         raise NotImplementedError
@@ -168,7 +168,7 @@ class SimProducer(Client):
         self._unsent = 0
 
     def finish(self) -> None:
-        """Nothing new; what is pending still gets its receipt."""
+        """Publish no new messages; pending messages still get their receipts."""
         self._publishing = False
 
     def connected(self) -> None:
@@ -252,7 +252,7 @@ class SimConsumer(Client):
         self.gives_back = True
         self.permits = self.chance.choice([1, 5, 50])
         self.taken: dict[tuple[int, int], bytes] = {}
-        """Everything it ever got: what the end compares with what was owed."""
+        """All entries it ever got; the final check compares them with the owed entries."""
         self._last = (-1, -1)
         self._owed = 0
         self._requests = 0
@@ -313,7 +313,7 @@ class SimConsumer(Client):
         elif command.type == Command.CLOSE_CONSUMER:
             self.drop()
         elif command.type == Command.ACTIVE_CONSUMER_CHANGE:
-            self._last = (-1, -1)  # who becomes active begins with what is not acknowledged
+            self._last = (-1, -1)  # the new active consumer begins with unacknowledged entries
 
     def _on_message(self, message: pb.CommandMessage, payload: bytes) -> None:
         position = Position(message.message_id.ledgerId, message.message_id.entryId)
@@ -380,7 +380,9 @@ class SimConsumer(Client):
 
 
 class WanderingReader(Client):
-    """A non-durable subscription that reads a little, seeks, stays away, and perhaps has the name of a durable one."""
+    """A non-durable subscription that reads a little, seeks, stays away, and perhaps has the name of a durable
+    subscription.
+    """
 
     def connected(self) -> None:
         self.note("reads")
@@ -412,7 +414,7 @@ class WanderingReader(Client):
 
     def _over(self) -> None:
         super()._over()
-        self._life += 1  # the reconnection planned there is replaced by one that may be long in coming
+        self._life += 1  # a later reconnection replaces the planned reconnection
         if not self.stopped:
             self.later(self.chance.choice([0.1, 0.5, 4.0]), self.connect)
 

@@ -1,8 +1,8 @@
-"""One piece of damage on the disk per history: a flipped bit, a write that the device loses, or makes at a wrong place.
+"""A single damage of the disk in a history: a flipped bit, a write that the device loses, or makes at a wrong place.
 
-Each must be harmless, or reported and limited to what it hit: ``Damage`` knows which entries those are, by looking for
-their bytes around the damaged place. What only a later frame could tell from a write that never happened is documented:
-so for some seconds after the damage nothing else goes wrong, and then the process is killed.
+Each must be harmless, or reported and limited to the damaged entries, which ``Damage`` finds by their bytes around the
+damaged place. Damage that only a later frame distinguishes from a write that never happened is documented: so for some
+seconds after the damage nothing else goes wrong, and then the process is killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGE_BYTES = 4096
 _AROUND_BYTES = 20_000
 """More than the largest entry."""
 _HEAD_BYTES = 128
-"""More than what stands before an entry's own bytes: record header, entry metadata."""
+"""More than the bytes before an entry's own bytes: record header, entry metadata."""
 REPORTS = frozenset(
     {
         events.DAMAGE_FOUND,
@@ -71,7 +71,7 @@ class Damage:
     # --- doing ------------------------------------------------------------------------------------------------------
 
     def happen(self) -> None:
-        """Flip a bit that was written long ago; or wait for the next write, and damage that one."""
+        """Flip a bit that was written long ago; or wait for the next write, and damage that write."""
         disk = self.world.disk
         if self.kind != "flipped_bit" or self.chance.random() < 0.6:
             disk.bad_writes = self
@@ -90,8 +90,8 @@ class Damage:
         self._happened(f"{path} byte {at}")
 
     def on_write(self, disk: SimDisk, path: str, data: bytes, offset: int) -> Callable[[], None]:
-        """A device loses what it is given as a whole or, in half of the histories, a page of it; of metadata always a
-        page, for their two copies do not go out as one. What it stores elsewhere is a page.
+        """The device loses a whole write or, in half of the histories, a page of it; of metadata always a page, because
+        their two copies are separate writes. A write at a wrong place is a page.
         """
         if self.done or self.folder not in path or not any(data) or self.chance.random() < 0.5:
             return lambda: None
@@ -167,7 +167,7 @@ class Damage:
         self.world.faults.keep_quiet(QUIET_S)
         self.world.timers.after(self.chance.uniform(CONFIRMED_S, QUIET_S), lambda: self.world.end_life("crash"))
 
-    # --- what it excuses --------------------------------------------------------------------------------------------
+    # --- effects that it excuses ------------------------------------------------------------------------------------
 
     def look_for_reports(self, logs: Iterable[Any]) -> None:
         self.reported = self.reported or (self.done and any(entry["event"] in REPORTS for entry in logs))

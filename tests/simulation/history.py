@@ -70,7 +70,7 @@ class SubscriptionHistory:
         return self.since_s < float("inf")
 
     def deleted(self, *, surely: bool) -> None:
-        """Nothing is known of it until a SUBSCRIBE is answered; ``surely``: that one creates it."""
+        """The subscription is unknown until the answer to a SUBSCRIBE; ``surely``: that SUBSCRIBE creates it."""
         self.epoch += 1
         self.absent = surely
         self.since_s, self.begins_at_start, self.moved = float("inf"), False, False

@@ -1,8 +1,8 @@
-"""A connection between a simulated client and a broker's `Connection`, byte by byte, with what real networks do.
+"""A connection between a simulated client and a broker's `Connection`, byte by byte, with the faults of real networks.
 
-Bytes take time, arrive in pieces, wait while the receiver does not read. A link may be *cut* (what is under way is
-lost, both ends learn of it), *half-open* (no bytes arrive any more and neither end notices) or *stuck* (the client does
-not read, so the broker's output waits).
+Bytes take time, arrive in pieces, wait while the receiver does not read. A link may be *cut* (bytes under way are lost,
+both ends notice), *half-open* (no bytes arrive any more and neither end notices) or *stuck* (the client does not read,
+so the broker's output waits).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Link(asyncio.Transport):
             self._move_in()
 
     def hang_up(self) -> None:
-        """The client closes its socket: what it sent arrives before."""
+        """The client closes its socket: bytes that it sent arrive before the end."""
         self._after(self._end)
 
     def cut(self) -> None:

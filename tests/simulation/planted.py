@@ -1,6 +1,6 @@
 """Bugs planted into the broker, each of which the simulation must find: ``python -m tests.simulation.planted NAME``.
 
-Names are those of the functions below. Printed is what broke, behind the seed that shows it.
+Names are those of the functions below. The output is the seed that shows the bug, and the broken promise.
 """
 
 from __future__ import annotations

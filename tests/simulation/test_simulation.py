@@ -1,6 +1,6 @@
 """Histories of a whole broker on a simulated disk and network: `README.md` in this folder.
 
-`make simulate` plays many more. A seed that ever failed stays in REGRESSIONS, with what it showed.
+`make simulate` plays many more. A seed that ever failed stays in REGRESSIONS, with its finding.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The world's own clock: what clients and faults have planned survives the broker's process and its event loop."""
+"""The world's own clock: plans of clients and faults survive the broker's process and its event loop."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Timers:
 
 
 class SimLoop(VirtualLoop):
-    """The loop of one life of the broker; the world's timers fire with its time. What they raise ends the run."""
+    """The loop of one life of the broker; the world's timers fire with its time. An error that they raise ends the run."""
 
     def __init__(self, timers: Timers) -> None:
         super().__init__()
@@ -66,7 +66,9 @@ class SimLoop(VirtualLoop):
 
 
 class WallClock:
-    """The broker's clocks: what passes runs with the loop, and the wall clock beside it may be set. Clients' are right."""
+    """The broker's clocks: elapsed time runs with the loop, and the wall clock beside it may be set. Clients' clocks
+    are right.
+    """
 
     def __init__(self, epoch_ms: int) -> None:
         self._epoch_ms = epoch_ms

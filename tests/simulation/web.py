@@ -28,7 +28,9 @@ logging.getLogger("uvicorn.error").disabled = True  # it tells of requests that 
 
 
 class _Current:
-    """Stands for the broker of now, so that one application serves all brokers of a process: it takes long to build."""
+    """Stands for the present broker, so that one application, which takes long to build, serves all brokers of a
+    process.
+    """
 
     broker: Broker
 
@@ -73,7 +75,7 @@ class WebPort:
         return HttpConnection(self._config, self._state, {}, self._seats.take())
 
     def spawn(self, act: Coroutine[Any, Any, Any]) -> None:
-        """An administrator's act; what it raises ends the history."""
+        """Start an administrator's act; an error that it raises ends the history."""
         task = asyncio.get_running_loop().create_task(act, name="world")
         self._acts.add(task)
         task.add_done_callback(self._done)

@@ -1,4 +1,4 @@
-"""One simulated world: brokers that live one after another on one disk, their clients, and what happens to them.
+"""A simulated world: brokers that live one after another on the same disk, their clients, and their faults.
 
 Everything runs in one process on a virtual clock. All chance comes from the seed, so a seed gives the same history each
 time (with the same PYTHONHASHSEED): ``python -m tests.simulation SEED`` replays it.
@@ -82,7 +82,7 @@ class World:
         self.consumers: list[SimConsumer] = []
         self.wanderers: list[WanderingReader] = []
 
-    # --- what clients and faults use -------------------------------------------------------------------------------
+    # --- for clients and faults ------------------------------------------------------------------------------------
 
     @property
     def now_s(self) -> float:
@@ -93,7 +93,7 @@ class World:
         return WALL_EPOCH_MS + round(self.now_s * 1000)
 
     def chance_for(self, what: str) -> Random:
-        """Chance of its own for each part, so that one more draw in one does not change all others."""
+        """A random generator for each part, so that an additional draw in a part does not change all others."""
         return Random(f"{self.plan.seed} {what}")
 
     def note(self, what: str) -> None:
@@ -170,7 +170,7 @@ class World:
         self.threads = SimThreads(self.chance_for(f"threads {self.now_s}"), self.plan.pace_s, loop.stop)
         try:
             loop.run_until_complete(self._life(loop))
-        except SimulatedCrash:  # of what the start does on the loop
+        except SimulatedCrash:  # in the start's work on the loop
             crashed = True
         except RuntimeError:
             if not self.threads.dead:
@@ -218,7 +218,7 @@ class World:
         over.cancel()
         await asyncio.sleep(
             PATIENCE_S / 10 if self._next_life in ("over", "restart") else 0
-        )  # what is left ends by itself
+        )  # remaining work ends by itself
         await self.web.give_up()
         await asyncio.wait({over})
         if self._next_life in ("over", "restart"):
@@ -228,7 +228,7 @@ class World:
                 link.process_gone()
 
     def _bury(self, loop: SimLoop, logs: list[Any]) -> None:
-        """The process is gone in the middle of everything: the next finds what survives on the disk."""
+        """The process ends at any point: the next process finds the surviving bytes of the disk."""
         count = len(logs)
         self.broker = None
         self.threads.dead = True
@@ -307,7 +307,7 @@ class World:
             self.timers.after(0.25, lambda: self._when(condition, then, what))
 
     def _drain(self) -> None:
-        """New consumers take what the subscriptions still have, and readers everything."""
+        """New consumers take the remaining messages of the subscriptions, and readers read all messages."""
         self.note("drain")
         for client in self._clients():
             client.stop()

@@ -131,7 +131,7 @@ def _no_format_1(path: str) -> NodeTree:
 
 
 async def settle(turns: int = 20) -> None:
-    """Let the loop work off what is ready."""
+    """Let the loop run all ready callbacks."""
     for _ in range(turns):
         await asyncio.sleep(0)
 
@@ -162,8 +162,8 @@ async def read_all(ledgers: LedgerStore, ledger_id: int, last: int) -> list[byte
 
 
 def run_until_crash(disk: SimDisk, main: Coroutine[Any, Any, Any]) -> BaseException | None:
-    """Run ``main`` on a loop of its own until it ends or the disk crashes. Returns what ended it, None when it
-    finished.
+    """Run ``main`` on a loop of its own until it ends or the disk crashes. Returns the crash that ended it, None when
+    it finished.
 
     Errors other than the crash are raised.
     """

@@ -92,7 +92,7 @@ class Ground:
         return await self.factory.open(name, config)
 
     def after_crash(self) -> Ground:
-        """The state that the next process finds: confirmed entries and metadata, no pending ones."""
+        """The state that the next process finds: confirmed entries and metadata, without pending entries."""
         ledgers = MemoryLedgerStore(cached=self.ledgers.cached)
         ledgers._next_id = self.ledgers._next_id
         for ledger_id, writer in self.ledgers._ledgers.items():
@@ -129,7 +129,7 @@ async def append(ledger: ManagedLedger, bodies: Sequence[bytes], counts: Sequenc
 
 
 async def given(answer: Any) -> Any:
-    """The value itself, or what awaiting it gives."""
+    """The value itself, or the result of awaiting it."""
     return await answer if inspect.isawaitable(answer) else answer
 
 

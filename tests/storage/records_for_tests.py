@@ -34,7 +34,7 @@ def slab_of(ledger_id: int, first_entry_id: int, bodies: Sequence[bytes], last_a
 
 
 def bodies_of(slabs: Sequence[Slab], first: int, last: int) -> list[bytes]:
-    """Entry bodies first..last out of what ``LedgerStore.read`` gave."""
+    """Entry bodies first..last out of the slabs of ``LedgerStore.read``."""
     found = []
     for slab in slabs:
         span = slab.span(first, last)

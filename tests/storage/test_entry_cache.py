@@ -111,7 +111,7 @@ def test_it_does_what_a_plain_one_does(steps, max_bytes):
         else:
             cache.drop_ledger(ledger_id)
             plain.drop_ledger(ledger_id)
-            cache._graves.clear()  # freed at once in the plain one
+            cache._graves.clear()  # freed at once in the plain cache
             cache._buried_bytes = 0
         for at in {first, first + count - 1, first + count, first - 1, 0, 1023, 1024}:
             assert cache.peek(ledger_id, at) is plain.peek(ledger_id, at)

@@ -1,5 +1,5 @@
-"""The contract of every LedgerStore; the in-memory one, the embedded engine and the one on BookKeeper pass the same tests
-(on simulated bookies here, on real ones in ``tests/cluster``, beside the ledgers of others).
+"""The contract of every LedgerStore; the in-memory store, the embedded engine and the store on BookKeeper pass the same
+tests (on simulated bookies here, on real bookies in ``tests/cluster``, beside the ledgers of others).
 """
 
 from __future__ import annotations

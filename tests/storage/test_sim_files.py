@@ -1,4 +1,4 @@
-"""The simulated disk loses what a real one may lose, and nothing that was synced."""
+"""The simulated disk loses the writes that a real disk may lose, and no synced write."""
 
 from __future__ import annotations
 

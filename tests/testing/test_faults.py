@@ -1,4 +1,4 @@
-"""The fault kit against the official client: what tests of other programs see."""
+"""The fault kit against the official client, as in tests of other programs."""
 
 import json
 import pathlib
@@ -56,7 +56,7 @@ def test_cut_connections_come_back_and_lose_nothing(magnetar_faults, client, top
 
 
 def test_a_lost_receipt_makes_the_client_send_again(magnetar_faults, client, topic):
-    """Without deduplication the message is stored twice: what a program has to bear."""
+    """Without deduplication the message is stored twice, which a program has to tolerate."""
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
     publisher = producer(client, topic, send_timeout_millis=10_000)
     lost = magnetar_faults.lose_receipt(topic=topic)
@@ -180,7 +180,7 @@ def test_a_snapshot_brings_everything_back(magnetar_broker_factory):
     publisher.send(b"acknowledged")
     publisher.send(b"kept")
     consumer.acknowledge(consumer.receive(10_000))
-    consumer.close()  # sends what it has acknowledged
+    consumer.close()  # sends its acknowledgements
     consumer = client.subscribe("state", "sub")
     snapshot = broker.faults.snapshot("before")
     url, http_url = broker.url, broker.http_url

@@ -1,4 +1,4 @@
-"""The disk with switches, over a real one."""
+"""The disk with switches, over a real disk."""
 
 import errno
 

@@ -1,6 +1,6 @@
-"""The one fake connection: `FakeConnection` in place of a client's connection, `FakeTransport` in place of its socket.
+"""Fake connections: `FakeConnection` in place of a client's connection, `FakeTransport` in place of its socket.
 
-Nothing moves by itself: the test says when the peer reads, and finds all that was written, decoded, in its order.
+Bytes move only on demand: the test decides when the peer reads, and finds all written frames, decoded, in order.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class FakeConnection:
 
 
 class FakeTransport(asyncio.Transport):
-    """A socket that keeps what is written.
+    """A socket that keeps the written bytes.
 
     Its peer reads at once; after `reads_at_once = False` only by `read()`, and the writer is paused and resumed at its
     limits by `on_pause` and `on_resume`, as by asyncio's transports.

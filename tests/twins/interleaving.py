@@ -1,10 +1,10 @@
-"""Threads that take turns at file operations, in an order a seed decides: every run of a seed is the same.
+"""Threads that take turns at file operations, in an order that a seed decides: every run of a seed is the same.
 
 Each piece of work runs in a thread of its own, but only one thread runs at a time: a worker stops before each operation of
-the simulated disk, and the loop lets one of those that wait go on to its next. So two lanes meet at every place where
-the system could switch between them, and a crash comes at an exact operation.
+the simulated disk, and the loop lets a waiting worker continue to its next operation. So two lanes meet at every place
+where the system could switch between them, and a crash comes at an exact operation.
 
-Creating a file is not such a place: the engine holds a lock meanwhile.
+The creation of a file is no such place: the engine holds a lock meanwhile.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Worker:
         self._go.acquire()
 
     def tell(self) -> None:
-        """Loop side: what came out. A crash ends everything without a report."""
+        """Loop side: report the result. A crash ends the run without a report."""
         if isinstance(self._error, SimulatedCrash):
             raise self._error
         self._done(self._result, self._error)

@@ -45,7 +45,7 @@ class MemorySession:
         self._callbacks: list[Callable[[Session], None]] = []
         self._state = Session.CONNECTED
 
-    # -- what tests do ---
+    # -- controls of tests ---
 
     def suspend(self) -> None:
         """The connection is lost; the session lives."""

@@ -112,7 +112,7 @@ class MemoryLedgerWriter:
 
 
 class MemoryLedgerStore:
-    """LedgerStore whose entries live as long as the object. ``cached=False`` makes every read an awaited one."""
+    """LedgerStore whose entries live as long as the object. With ``cached=False`` every read has to be awaited."""
 
     def __init__(self, *, max_record_bytes: int = 16 << 20, cached: bool = True, first_ledger_id: int = 0) -> None:
         self.max_record_bytes = max_record_bytes
@@ -134,7 +134,7 @@ class MemoryLedgerStore:
         self._held = True
 
     def release(self) -> None:
-        """Complete what waits, and later appends at once again."""
+        """Complete the waiting appends, and later appends at once again."""
         self._held = False
         self._schedule()
 

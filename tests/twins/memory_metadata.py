@@ -74,7 +74,7 @@ class MemoryMetadataStore:
         self._end_session()
 
     def snapshot(self) -> MemoryMetadataStore:
-        """The nodes that a new process would find now: all but the ephemeral ones."""
+        """The nodes that a new process would find now: all nodes except ephemeral nodes."""
         copy = MemoryMetadataStore()
         copy._nodes = {path: node for path, node in self._nodes.items() if path not in self._ephemeral}
         copy._sequences = dict(self._sequences)

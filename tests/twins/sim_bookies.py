@@ -1,8 +1,8 @@
 """Bookies that live in the test's process, reached over a network that the test breaks. They speak the real protocol:
 the client's own connections are under test.
 
-A bookie keeps what it acknowledged through crashes. What a real one forgets in a crash, this one forgets too: the fence
-(and the master key) of a ledger of which it holds no entry, and entries it has not acknowledged yet.
+A bookie keeps acknowledged entries through crashes. As a real bookie it forgets in a crash the fence (and the master
+key) of a ledger of which it holds no entry, and entries it has not acknowledged yet.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class Link(asyncio.Transport):
         return self.is_cut
 
     def cut(self) -> None:
-        """Both ends learn of it; what is under way is lost."""
+        """Both ends learn of it; bytes under way are lost."""
         if not self.is_cut:
             self.is_cut = True
             self.bookie.links.discard(self)
@@ -289,7 +289,7 @@ class SimNetwork:
         self.parted.add((party.name, bookie.bookie_id))
 
     def heal(self) -> None:
-        """Connections that lost bytes end: TCP would have given up, or goes on with what it resends."""
+        """Connections that lost bytes end: TCP would have given up, or continues with resent bytes."""
         for bookie in self.bookies.values():
             for link in list(bookie.links):
                 if self.is_parted(link.party, bookie):

@@ -1,11 +1,12 @@
 """A disk for tests that behaves as badly as a real one may: ``FileSystem`` in memory, deterministic.
 
-* Every operation has a number; ``crash_at`` stops the world at one (SimulatedCrash, from then on for every operation).
-* ``after_crash`` is the disk the next process finds: what was synced, and of the rest nothing, everything, or a seeded
+* Every operation has a number; ``crash_at`` stops the world at that operation (SimulatedCrash, from then on for every
+  operation).
+* ``after_crash`` is the disk that the next process finds: all synced bytes, and of the others none, all, or a seeded
   choice per sector of 512 bytes, with sectors torn in the middle. Names not followed by ``sync_dir`` may be missing.
 * ``full_at`` makes the write with that number run out of space half-way, ``capacity_bytes`` does so by size;
   ``no_descriptors`` lets no file be opened;
-  ``fail_sync_at`` makes that sync fail and forget the pages, as Linux does; ``flip_bit`` damages what is stored,
+  ``fail_sync_at`` makes that sync fail and forget the pages, as Linux does; ``flip_bit`` damages stored bytes,
   ``bad_writes`` loses writes or makes them at a wrong place.
 """
 
@@ -39,7 +40,7 @@ class BadWrites(Protocol):
     """A device that loses writes, or makes them elsewhere."""
 
     def on_write(self, disk: SimDisk, path: str, data: bytes, offset: int) -> Callable[[], None]:
-        """Called before each write; what it returns is called when the write is done."""
+        """Called before each write; the returned function is called when the write is done."""
         ...
 
 
@@ -172,7 +173,7 @@ class SimDisk:
         self._locked: set[str] = set()
 
     def step(self, kind: str) -> None:
-        """Count one operation; the one numbered ``crash_at`` has had its unsynced effect when it crashes."""
+        """Count an operation; operation ``crash_at`` has had its unsynced effect when it crashes."""
         self.before_step(kind)
         self.check_alive()
         number = self.operations
@@ -205,7 +206,7 @@ class SimDisk:
         return self.bad_writes.on_write(self, self.path_of(inode), data, offset)
 
     def sync_fails(self) -> bool:
-        """Whether the sync about to happen is the one to fail."""
+        """Whether the next sync is the sync to fail."""
         self.check_alive()
         if self.operations != self.fail_sync_at:
             return False
@@ -288,12 +289,10 @@ class SimDisk:
         self._locked.add(path)
         return lambda: self._locked.discard(path)
 
-    # --- what tests do with it
+    # --- controls of tests
 
     def after_crash(self, mode: str, seed: int = 0) -> SimDisk:
-        """The disk as the next process finds it. ``mode``: "nothing" of what was not synced, "everything", or
-        "some".
-        """
+        """The disk as the next process finds it. ``mode``: "nothing", "everything" or "some" of the unsynced bytes."""
         chance = random.Random(seed)
         names = dict(self._durable_names)
         by_folder: dict[str, list[_Name]] = {}

@@ -20,7 +20,7 @@ TIMEOUT_S = 3.0
 
 
 class SimMetadataService:
-    """The one copy of everything."""
+    """The only copy of all ledger metadata."""
 
     def __init__(self, network) -> None:
         self.network = network
@@ -36,7 +36,7 @@ class SimMetadataService:
         self.closed_seen: dict[int, bytes] = {}
         self.watches: dict[int, list] = {}
         self.reports_changes = True
-        """Whether watches fire: what is correct only with them is not correct."""
+        """Whether watches fire: the client must be correct without them."""
         self.violations: list[str] = []
 
     def newest(self, ledger_id):

@@ -1,4 +1,4 @@
-"""Runs of entries in one buffer: the compiled encoder and its twin give the same frames, and refuse what is no run."""
+"""Runs of entries in one buffer: the compiled encoder and its twin give the same frames and refuse invalid runs."""
 
 from __future__ import annotations
 

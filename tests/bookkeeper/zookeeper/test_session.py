@@ -1,4 +1,4 @@
-"""What a session says of kazoo's threads, without a service."""
+"""Reports of a session on kazoo's threads, without a service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Kazoo:
 
 @pytest.fixture
 async def failing():
-    """A session, and a way to let one of kazoo's threads fail."""
+    """A session, and a call that makes one of kazoo's threads fail."""
     session = ZooKeeperSession(Kazoo(), ZooKeeperOptions("127.0.0.1:1"))
     handler = _Handler()
     handler.on_failure = session._on_kazoo_failure

@@ -1,4 +1,4 @@
-"""docs/admin.md names what is there."""
+"""docs/admin.md names the existing routes."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Policies of namespaces and topics over REST, and what applies after all."""
+"""Policies of namespaces and topics over REST, and the values in force."""
 
 import pytest
 

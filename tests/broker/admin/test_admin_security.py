@@ -44,7 +44,7 @@ def secured(**more):
 
 
 def filled(path, **change):
-    """The path of a route with its parameters filled in: those of what exists, but for `change`."""
+    """The path of a route with the names of existing objects as parameters, except for `change`."""
     names = {"domain": "persistent", "tenant": "t", "namespace": "n", "topic": "a", "subscription": "s"} | change
     return re.sub(r"\{(\w+)(?::\w+)?\}", lambda m: names.get(m[1], "0"), path)
 
@@ -147,8 +147,8 @@ async def test_nothing_but_probes_is_open_to_clients_without_credentials(authori
 
 
 async def test_a_role_without_rights_cannot_tell_what_exists(call):
-    """Over every route: the same answer for a namespace, topic or subscription that is there and one that is not. Of
-    a tenant alone it hears that there is none, as from Apache Pulsar.
+    """Over every route: the same answer for an existing and a missing namespace, topic or subscription. Only the
+    absence of a tenant shows, as in Apache Pulsar.
     """
     await call("PUT", "persistent/t/n/a/subscription/s", **as_role("boss"))
     compared = 0

@@ -1,4 +1,4 @@
-"""The listeners: real sockets, TLS with client certificates, and what happens when they cannot be had."""
+"""The listeners: real sockets, TLS with client certificates, and the errors of unavailable ports and files."""
 
 import asyncio
 import dataclasses

@@ -114,7 +114,7 @@ async def test_a_bundle_is_transferred_by_the_leader(client, cluster):
     expected = f"http://other:8080{URL}/{LOW}/unload?destinationBroker=other%3A8080&authoritative=false"
     assert answer.headers["location"] == expected
     cluster.calls.clear()
-    # what a leader sends to the owner
+    # the request of a leader to the owner
     assert (await client("PUT", f"{URL}/{LOW}/unload?destinationBroker=other:8080&authoritative=true")).status == 204
     assert cluster.calls == [("release", LOW)]
 

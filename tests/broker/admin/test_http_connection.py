@@ -27,7 +27,7 @@ class Web:
         return reader, writer
 
     async def get(self, path, pair=None):
-        """(status, connection) of a request on a connection of its own or a given one."""
+        """(status, connection) of a request on a new or a given connection."""
         reader, writer = pair or await self.connect()
         writer.write(REQUEST % path)
         head = await reader.readuntil(b"\r\n\r\n")

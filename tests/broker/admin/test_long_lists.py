@@ -1,4 +1,4 @@
-"""Lists of the topics of a namespace, however many: what one turn of the loop does for them, and the answers."""
+"""Lists of many topics of a namespace: the work of a turn of the loop, and the answers."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ class Turns:
 
 @pytest.fixture
 async def listed(monkeypatch):
-    """(a client of a broker with 3,000 topics and one of the broker's own, the count of names looked at)"""
+    """(a client of a broker with 3,000 topics and a topic of the broker's own, the count of parsed names)"""
     call, turns = await open_client(), Turns()
     topics = call.broker.admin_topics
     topics.plain.update(dict.fromkeys([*TOPICS, PREFIX + "__change_events"]))

@@ -1,4 +1,4 @@
-"""Texts in the bytes of their schema; what is no value of it is refused."""
+"""Texts in the bytes of their schema; texts that are no value of the schema are refused."""
 
 import pytest
 

@@ -21,7 +21,7 @@ PATH = "/admin/v2/persistent/t/n/a%20b"
 
 
 class Owner(http.server.BaseHTTPRequestHandler):
-    """Answers by the path; what came is kept with the server."""
+    """Answers by the path; the server keeps the requests."""
 
     def answer(self):
         size = int(self.headers.get("content-length") or 0)

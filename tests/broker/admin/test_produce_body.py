@@ -1,4 +1,4 @@
-"""Bodies of produce requests, small and large, and what they may be made of."""
+"""Bodies of produce requests, small and large, and their allowed contents."""
 
 import json
 

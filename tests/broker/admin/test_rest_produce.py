@@ -1,4 +1,4 @@
-"""Produce over REST: entries, results per message, what stores nothing."""
+"""Produce over REST: entries, results per message, requests that store no message."""
 
 import json
 
@@ -32,7 +32,7 @@ async def test_each_message_is_an_entry(call):
 
 
 async def test_a_payload_that_is_no_value_is_the_error_of_its_message(call):
-    """Apache Pulsar stores an empty message and says that all is well."""
+    """Apache Pulsar stores an empty message and reports success."""
     body = {"valueSchema": json.dumps({"type": "INT32"}), "messages": [{"payload": p} for p in ("1", "x", "2")]}
     assert results(await call("POST", T, body)) == [("7:0:-1", 0), ("-1", 2), ("7:1:-1", 0)]
     assert [bytes(split_entry(e)[1])[-1] for _, e in call.broker.publishing.entries] == [1, 2]

@@ -1,4 +1,4 @@
-"""`magnetar tokens`: what it makes, the broker takes."""
+"""`magnetar tokens`: the broker accepts its keys and tokens."""
 
 import asyncio
 import base64

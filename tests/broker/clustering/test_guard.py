@@ -1,4 +1,4 @@
-"""A broker that stands still is ended from outside, one that turns is left alone."""
+"""The guard ends a broker that stands still, and leaves a running broker alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of topic policies: every one that Apache Pulsar wrote is understood, and written again byte for byte."""
+"""Events of topic policies: every event that Apache Pulsar wrote is read, and written again with the same bytes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_policies_set_here_come_back():
     assert [everywhere for everywhere, _ in changed] == [False, True]
     found = []
     for everywhere, each in changed:
-        assert not each.is_empty  # a limit of 0 is one that lifts another
+        assert not each.is_empty  # a limit of 0 lifts another limit
         event = read(event_key(TOPIC, all_clusters=everywhere), encode_event(TOPIC, each, "c1"))
         assert (event.topic, event.all_clusters) == (TOPIC, everywhere)
         found.append(event.policies)

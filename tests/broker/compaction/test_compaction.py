@@ -1,4 +1,4 @@
-"""Compaction of one topic: what survives, what readers see, what stays after restarts."""
+"""Compaction of a topic: its survivors, the messages of readers, the state after restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key table against a dict, spilling and cutting its parts again; what is read from entries."""
+"""The key table against a dict, spilling and cutting its parts again; the keys read from entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handing out whole reads gives each consumer what deciding one entry after the other gives it."""
+"""A dispatch of whole reads gives each consumer the same messages as a decision for each entry."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPERATIONS = st.one_of(
 
 
 async def play(script: list[Any], careful: bool, out_of_order: bool) -> list[Any]:
-    """The messages of every consumer after each operation, and the waiting ones."""
+    """The messages of every consumer after each operation, and the waiting messages."""
     bench = Bench()
     policy = KeySharedPolicy(allow_out_of_order=out_of_order)
     members: list[Any] = [await bench.join(KEY_SHARED, f"c{number}", key_shared=policy) for number in range(3)]

@@ -1,4 +1,4 @@
-"""The replay queue against a sorted set, and the shortcuts for many positions against single ones."""
+"""The replay queue against a sorted set, and the shortcuts for many positions against calls for single positions."""
 
 from hypothesis import given
 from hypothesis import strategies as st

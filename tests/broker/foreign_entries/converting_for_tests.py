@@ -34,7 +34,7 @@ def remote(name, formats=None):
 
 
 class Pool:
-    """Keeps what is submitted; tests answer."""
+    """Keeps submitted jobs; tests answer them."""
 
     def __init__(self):
         self.jobs = []
@@ -55,7 +55,7 @@ class Pool:
 
 
 class Letters:
-    """Dead letters as they are sent; `stored` is what becomes of them."""
+    """Sent dead letters; `stored` is their outcome."""
 
     def __init__(self):
         self.sent = []
@@ -73,7 +73,7 @@ async def rounds(count=10):
 
 
 class World:
-    """A service with a chain of the bytes converter and remote ones."""
+    """A service with a chain of the bytes converter and remote converters."""
 
     def __init__(self, *remotes, properties=None, **config):
         self.now_ms = 1_000_000

@@ -11,7 +11,7 @@ from tests.broker.foreign_entries.converting_for_tests import TOPIC, World, fore
 
 
 def workers():
-    """Worker processes of this one."""
+    """Worker processes of this process."""
     pids = [pid for each in Path("/proc/self/task").glob("*/children") for pid in each.read_text().split()]
     return [pid for pid in pids if "foreign_entries.worker" in Path(f"/proc/{pid}/cmdline").read_text()]
 

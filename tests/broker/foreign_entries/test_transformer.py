@@ -21,7 +21,7 @@ FAILURE = ConversionFailure(FailureReason.EXCEPTION, "far", "no")
 
 
 class Sub(Bench):
-    """A subscription with converters; the clocks of dispatch and converters are one."""
+    """A subscription with converters; dispatch and converters share a clock."""
 
     def __init__(self, *remotes, policy="park", park_ordered="block", **config):
         super().__init__(failover_delay_ms=0)
@@ -167,7 +167,7 @@ async def test_park_holds_what_follows_and_goes_on_when_it_can(kind):
 
 
 class Tolerant:
-    """Takes what the bytes converter refuses."""
+    """Converts entries that the bytes converter refuses."""
 
     name = "bytes"
     version = "2"

@@ -1,4 +1,4 @@
-"""Distributions and rates: what is shown is the last full period, fed with what really happened."""
+"""Distributions and rates: they show the last full period of real activity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real sockets of the loopback; what the system refuses is played by a socket of the test's own."""
+"""Real sockets of the loopback; a fake socket plays the refusals of the system."""
 
 import asyncio
 import errno

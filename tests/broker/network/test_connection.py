@@ -1,4 +1,4 @@
-"""The order of commands that arrive in one read, where one of them is handled in slices."""
+"""The order of commands that arrive in one read, where a command is handled in slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Web ports that are open before they are served, and what happens when one cannot be opened."""
+"""Web ports that are open before they are served, and the errors of a port that cannot be opened."""
 
 import socket
 

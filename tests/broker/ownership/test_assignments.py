@@ -1,4 +1,4 @@
-"""The leader's choice: what was given before, local policies of the namespace, and moves that make sense."""
+"""The leader's choice: former assignments, local policies of the namespace, and moves that make sense."""
 
 from __future__ import annotations
 

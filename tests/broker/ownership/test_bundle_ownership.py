@@ -29,7 +29,7 @@ TOPIC = TopicName.parse(f"persistent://{NAMESPACE}/a")
 
 
 class World:
-    """One broker: its session and what it unloaded."""
+    """A broker: its session and the bundles that it unloaded."""
 
     def __init__(self, cluster, number):
         self.session = cluster.connect()

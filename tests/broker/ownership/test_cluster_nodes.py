@@ -1,4 +1,4 @@
-"""Nodes of brokers and owners, against what Apache Pulsar 4.2.4 wrote."""
+"""Nodes of brokers and owners, compared with those that Apache Pulsar 4.2.4 wrote."""
 
 import dataclasses
 import json

@@ -44,7 +44,7 @@ async def test_a_node_is_read_once_until_it_changes():
     await reported()
     assert await world.nodes.get(PATH) is None
     assert await world.nodes.get(PATH) is None
-    assert world.reads == 3  # what does not exist is read each time
+    assert world.reads == 3  # a missing node is read each time
     await world.owner.create_ephemeral(PATH, b"two")
     await reported()
     assert [await world.nodes.get(PATH) for _ in range(3)] == [b"two"] * 3

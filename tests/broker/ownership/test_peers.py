@@ -1,4 +1,4 @@
-"""Whether other brokers answer, and lookups that wait for the end of one that does not."""
+"""Whether other brokers answer, and lookups that wait for the end of a silent broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One read for all who want it in the same moment."""
+"""Callers at the same moment share a read."""
 
 from __future__ import annotations
 

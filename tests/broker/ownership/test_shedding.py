@@ -57,7 +57,7 @@ def test_a_peak_does_not_move_bundles():
     assert shedder.plan(calm, 0.0) == []
     assert shedder.plan(peak, 60.0) == []
     moved = [shedder.plan(peak, 120.0 + number) for number in range(20)]
-    assert next(each for each in moved if each) == [("a", "t/n/0")]  # one that lasts does
+    assert next(each for each in moved if each) == [("a", "t/n/0")]  # a lasting peak moves a bundle
 
 
 def test_excluded_namespaces_stay():

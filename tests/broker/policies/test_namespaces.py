@@ -1,4 +1,4 @@
-"""The store of tenants, namespaces and policies: durable, consistent with what is stored, told to listeners."""
+"""The store of tenants, namespaces and policies: durable, consistent with the stored records, reported to listeners."""
 
 import asyncio
 import contextlib
@@ -167,7 +167,7 @@ async def test_deleting_a_namespace_forgets_its_topics(store, metadata):
     assert store.topics.names() == [str(T)]
 
 
-# --- what applies -------------------------------------------------------------------------------------------------
+# --- policies in force --------------------------------------------------------------------------------------------
 
 
 async def test_topic_beats_namespace_beats_broker(store):

@@ -1,4 +1,4 @@
-"""Avro's binary form: what is encoded is what a library reads, and bytes of a peer cost a bounded amount."""
+"""Avro's binary form: a library reads the encoded values, and bytes of a peer have a bounded cost."""
 
 from __future__ import annotations
 

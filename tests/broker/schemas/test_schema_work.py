@@ -22,7 +22,7 @@ AVRO, JSON = pb.Schema.Avro, pb.Schema.Json
 
 
 def nested_twice(levels, leaf="int", defaults=True):
-    """Each record holds the next one twice: 2^levels paths in a text of linear size."""
+    """Each record contains the next record twice: 2^levels paths in a text of linear size."""
     schema = {"type": "record", "name": "R0", "fields": [{"name": "x", "type": leaf}]}
     for level in range(1, levels):
         fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{level - 1}"}]

@@ -32,7 +32,7 @@ def cumulative(ledger_id, entry_id):
 
 @pytest.mark.parametrize("first", [True, False])
 async def test_the_entry_before_the_first_of_a_ledger_takes_nothing_of_it(first):
-    """The C++ client acknowledges a message within a batch by the entry before it: entry -1 for a ledger's first one.
+    """The C++ client acknowledges a message within a batch by the entry before it: entry -1 for a ledger's first entry.
 
     Read as a huge entry id it would acknowledge the whole ledger, unread.
     """

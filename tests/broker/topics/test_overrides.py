@@ -18,9 +18,9 @@ NOTHING = RetentionPolicies(0, 0)
 
 
 async def bench_at(level, *, broker, namespace, topic, others):
-    """A loaded topic to which the policy applies at that level; `others` is what the levels below it say.
+    """A loaded topic to which the policy applies at that level; `others` are the values of the levels below.
 
-    Each is (settings or policies as keyword arguments).
+    Each value is settings or policies as keyword arguments.
     """
     bench = TopicBench(**(broker if level == "broker" else others[0]))
     await bench.open()
@@ -36,7 +36,7 @@ def retention(minutes, megabytes):
 
 
 def at_levels(level, setting, policy, own, wanted, unwanted):
-    """The three ways to say it."""
+    """The policy set at the given level of three."""
     return bench_at(
         level,
         broker={setting: wanted},

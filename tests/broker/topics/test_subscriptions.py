@@ -1,4 +1,4 @@
-"""Subscriptions of a topic: what is done to them from outside."""
+"""Subscriptions of a topic: operations from outside."""
 
 import asyncio
 import contextlib

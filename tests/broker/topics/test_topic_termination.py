@@ -12,7 +12,7 @@ from tests.broker.topic_for_tests import TopicBench
 
 
 class ConnectedProducer:
-    """Notes in order what its client hears."""
+    """Records in order the answers to its client."""
 
     producer_id = 1
 

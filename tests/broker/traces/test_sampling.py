@@ -47,5 +47,5 @@ def test_no_more_spans_than_the_rate_allows(clock):
     assert (sampling.recorded, sampling.left_out) == (10, 6)
     clock.now += 0.5
     assert len(parents(sampling, burst)) == 4
-    clock.now += 3600  # what was not used is not saved up for longer than a second
+    clock.now += 3600  # unused samples are saved for at most a second
     assert sum(len(parents(sampling, burst)) for _ in range(10)) == 10

@@ -25,7 +25,7 @@ QUERIES = st.dictionaries(
 
 
 def status_of(parse, value):
-    """That of the refusal, None without one."""
+    """The status of the refusal, None without a refusal."""
     try:
         parse(value)
     except SessionRefusedError as e:

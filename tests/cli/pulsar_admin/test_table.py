@@ -1,5 +1,5 @@
 """The table of verbs against pulsar-admin itself: its verbs and flags, the requests it sends and what it prints were
-recorded (vectors beside this directory) by running the original against a web server that keeps what comes in.
+recorded (vectors beside this directory) by running the original against a web server that keeps the requests.
 """
 
 import functools
@@ -33,7 +33,7 @@ LEFT_OUT_FLAGS = {
 
 
 class Recorder:
-    """Answers as the vectors say and keeps what was sent."""
+    """Answers from the vectors and keeps the requests."""
 
     def __init__(self, answers=None):
         self.sent = []
@@ -107,7 +107,7 @@ def test_every_verb_of_pulsar_admin_is_accepted_or_refused_with_a_reason():
 
 
 def test_newer_verbs_are_none_of_the_recorded_ones():
-    """They are those that the admin interface of 4.2.4 has beyond the one of 4.0.6."""
+    """The verbs that the admin interface of 4.2.4 has and that of 4.0.6 lacks."""
     for verb in newer.VERBS:
         assert verb.name not in THEIRS[verb.group], verb
 

@@ -1,4 +1,4 @@
-"""Keys and values as pulsar-client encodes them: what its version 4.0.6 sent, byte for byte."""
+"""Keys and values as pulsar-client encodes them: the same bytes as its version 4.0.6."""
 
 import pytest
 

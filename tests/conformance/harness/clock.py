@@ -10,7 +10,7 @@ import urllib.parse
 from harness.wire import Frame, encode
 
 EVERY_SECONDS = 0.01  # between a PONG and the next PING
-ROUND_SECONDS = 0.06  # what a PING, its PONG and the time between count at most
+ROUND_SECONDS = 0.06  # the most that a PING, its PONG and the time between count
 SLICE_SECONDS = 1
 PATIENCE = 20  # slices without a PONG after which the broker is silent for good, and time passes again
 _PING = encode("PING")
@@ -26,12 +26,13 @@ class WallClock:
 
 
 class BrokerClock:
-    """Sends one broker PING after PING on a connection of its own; what an answer takes beyond a round is lost time.
+    """Sends one broker PING after PING on a connection of its own; the time of an answer beyond a round is lost time.
 
     "Nothing came for half a second" is evidence only if the broker could have sent it. While the broker or this process
     gets no processor (a busy machine, a stopped process) this clock stands still; half a second of it are at least
-    eight turns of the broker's loop. now() is time.monotonic() less what was lost, so it never runs faster than that.
-    No handshake is made, so that no token is needed; the clock reconnects when the broker closes such a connection.
+    eight turns of the broker's loop. now() is time.monotonic() less the lost time, so it never runs faster than real
+    time. No handshake is made, so that no token is needed; the clock reconnects when the broker closes such a
+    connection.
     """
 
     def __init__(self, url):
@@ -94,7 +95,7 @@ class BrokerClock:
         return False
 
     def _has_pong(self, sock):
-        """Reads one frame; what else than PONG comes is a PING of the broker, which asks for no answer of a stranger."""
+        """Reads a frame: a PONG, or a PING of the broker, which needs no answer before the handshake."""
         (size,) = struct.unpack(">I", _exactly(sock, 4))
         return Frame(_exactly(sock, size)).type == "PONG"
 

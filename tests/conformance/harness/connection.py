@@ -1,4 +1,4 @@
-"""One client connection of a scenario: what it sends and receives goes to the session's log."""
+"""A client connection of a scenario: its sent and received frames go to the session's log."""
 
 import contextlib
 import queue
@@ -84,10 +84,10 @@ class Connection:
             self.frames.put(frame)
 
     def _read(self, timeout):
-        """The next frame, None when nothing came, False when the peer closed.
+        """The next frame, None when no frame came, False when the peer closed.
 
-        The timeout is time of the session's clock. What that clock lost since the last silence (while a scenario slept,
-        say) is waited for as well, before nothing is believed to have come.
+        The timeout is time of the session's clock. The read also waits for the time that the clock lost since the last
+        silence (while a scenario slept), before it reports silence.
         """
         session = self.session
         timeout = session.within_deadline(timeout)
@@ -109,8 +109,8 @@ class Connection:
         """Whether all that has arrived is among the frames.
 
         The thread that reads may have had no processor. It is marked as reading before it takes bytes from the socket,
-        so the check of the socket comes first: when it is empty and nothing is being read, what it held is in the
-        queue.
+        so the check of the socket comes first: when the socket is empty and no read is under way, all its bytes are in
+        the queue.
         """
         try:
             waiting = _poll(self.sock).poll(0)
@@ -135,7 +135,7 @@ class Connection:
         return [f for f in frames if f]
 
     def none(self, seconds=0.5):
-        """Nothing may come for so long; what comes is logged."""
+        """Expect no frame for so long; a frame that comes is logged."""
         return self.recv(seconds)
 
     def until_closed(self, timeout=10):

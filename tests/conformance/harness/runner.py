@@ -43,7 +43,7 @@ class Runner:
         self.clock = clock or WallClock()
 
     def run_one(self, name):
-        """The scenario's log; what went wrong in the scenario itself is its last line."""
+        """The scenario's log; an error of the scenario itself is its last line."""
         return self.run_measured(name)[0]
 
     def run_measured(self, name):

@@ -120,7 +120,8 @@ class Session:
     def http(self, method, path, body=None, keep=None, headers=None, quietly=False, raw=None, token=None):
         """A REST call, with the session's token or another ("" for none); returns (status, parsed body or text).
 
-        Logs method, path, status and of a JSON body what `keep` asks: None nothing, True everything, or a list of keys.
+        Logs method, path, status and the parts of a JSON body that `keep` selects: None no part, True all, or a list of
+        keys.
         """
         status, parsed = self._request(method, path, body, headers, raw, token)
         if not quietly:
@@ -171,9 +172,9 @@ class Session:
         self.log("http", "<", "done" if status in (200, 204) and parsed is None else str(status), detail)
         return status, parsed
 
-    # what a scenario works out itself
+    # values that a scenario computes
     def note(self, what, value):
-        """Logs a value that the scenario worked out (a relation, a count)."""
+        """Logs a value that the scenario computed (a relation, a count)."""
         self.log("note", "=", what, value)
 
     def eventually(self, what, check, timeout=10):

@@ -1,4 +1,4 @@
-"""Steps that many scenarios share: messages put on a topic, batches, namespaces with policies, what was read."""
+"""Steps that many scenarios share: messages put on a topic, batches, namespaces with policies, reads."""
 
 import json
 import struct
@@ -17,7 +17,7 @@ def rest(topic, more=""):
 
 
 def namespace(s, name="ns", **policies):
-    """A new namespace; policies are REST paths below it and what is posted there."""
+    """A new namespace; policies are REST paths below it and the bodies to post there."""
     ns = s.namespace(name)
     s.http("PUT", f"/admin/v2/namespaces/{ns}", {}, quietly=True)
     for path, body in policies.items():
@@ -41,7 +41,7 @@ def published(s, topic, payloads=3, first=0, producer="p", **metadata):
 
 
 def batch(*payloads, **each):
-    """The payload of a batch; `each` gives lists of a field's values, one for each message."""
+    """The payload of a batch; `each` gives lists of a field's values, a value for each message."""
     out = b""
     for i, payload in enumerate(payloads):
         m = pb.SingleMessageMetadata()
@@ -67,7 +67,7 @@ def published_batches(s, topic, *batches, **metadata):
 
 
 def read(c, n, timeout=10):
-    """n messages, unlogged: what a scenario needs of them is in what it notes."""
+    """n messages, unlogged: a scenario notes the facts that it needs."""
     frames = [c.recv_quietly(timeout) for _ in range(n)]
     return [f for f in frames if f and f.type == "MESSAGE"]
 

@@ -14,7 +14,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)"
 
 
 class WebSocket:
-    """One session at /ws; a refused one has no socket, and its status is logged."""
+    """A session at /ws; a refused session has no socket, and its status is logged."""
 
     def __init__(self, session, name, path, shown, token=None, headers=None):
         self._session, self.name = session, name

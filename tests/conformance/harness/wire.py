@@ -32,7 +32,7 @@ def field_of(type_name):
 
 
 def fill(message, values):
-    """Set fields from plain values: enums by name or number, nested messages as dicts, repeated ones as lists."""
+    """Set fields from plain values: enums by name or number, nested messages as dicts, repeated fields as lists."""
     for name, value in values.items():
         f = message.DESCRIPTOR.fields_by_name[name]
         repeated = isinstance(value, (list, tuple))
@@ -122,7 +122,7 @@ def encode_send(producer_id, sequence_id, payload=b"x", **metadata):
 
 
 def jwt(sub=None, key=TEST_KEY, alg="HS256", **claims):
-    """A signed token; with the default key one that the broker of auth.conf accepts. alg "none" has no signature."""
+    """A signed token; the broker of auth.conf accepts the default key. alg "none" has no signature."""
 
     def part(data):
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -81,7 +81,7 @@ def admin_namespace_from_creation_to_deletion(s):
 
 @scenario
 def admin_policies_of_a_new_namespace(s):
-    """The policies object that every tool starts from: what is unset is absent, empty or -1."""
+    """The policies object that every tool starts from: unset policies are absent, empty or -1."""
     s.call(
         "GET",
         namespace(s),
@@ -200,7 +200,7 @@ def admin_delete_of_a_topic_in_use_needs_force(s):
 
 @scenario
 def admin_subscription_created_at_each_position(s):
-    """A message id says which message comes first."""
+    """A message id selects the first message."""
     topic, path, c, ids = filled(s)
     s.call("PUT", path + "/subscription/first", "earliest")
     s.call("PUT", path + "/subscription/last", "latest")

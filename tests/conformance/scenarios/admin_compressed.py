@@ -50,7 +50,7 @@ def delayed_message_over_rest(s):
 
 @scenario
 def damaged_compression_over_rest(s):
-    """A payload that is not what its metadata say."""
+    """A payload that contradicts its metadata."""
     topic = s.topic()
     c = setup_connection(s)
     c.subscribe(topic, "sub", 1, quietly=True)

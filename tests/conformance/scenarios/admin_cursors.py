@@ -1,4 +1,4 @@
-"""Where cursors stand: moved by REST to times, messages and beyond what is there; their state in internal stats."""
+"""Where cursors stand: moved by REST to times, messages and beyond the end; their state in internal stats."""
 
 from harness.steps import rest
 from transcript import scenario
@@ -44,7 +44,7 @@ def cursor_reset_of_a_non_persistent_partitioned_topic(s):
 
 @scenario
 def message_ids_at_the_beginning_of_time(s):
-    """Of an empty topic, of one with messages, of a partition; before 1970 there is nothing."""
+    """Of an empty topic, of a topic with messages, of a partition; before 1970 there are no messages."""
     empty = rest(s.topic("empty"))
     s.call("PUT", empty)
     path, _ = filled(s)
@@ -127,7 +127,7 @@ def cursor_states_of_a_consumer(s):
 
 
 def affinity(s, *steps):
-    """A new namespace, what is done with it, and its bookie affinity then."""
+    """A new namespace, the steps on it, and its bookie affinity after each step."""
     ns = s.namespace()
     s.call("PUT", "/admin/v2/namespaces/" + ns)
     for method, path, *body in steps:

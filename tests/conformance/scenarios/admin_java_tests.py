@@ -89,7 +89,7 @@ def failover(**parameters):
 
 @scenario
 def isolation_policies_that_are_none(s):
-    """Patterns have to be some, a limit has to be a number; of what is kept, only what is known."""
+    """Patterns have to be valid, a limit has to be a number; only known fields are kept."""
     c = "/admin/v2/clusters/" + s.tag
     s.call("PUT", c, {"serviceUrl": "http://h:1"})
     p = c + "/namespaceIsolationPolicies"

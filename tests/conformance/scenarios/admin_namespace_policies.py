@@ -139,7 +139,7 @@ def in_order(value):
 
 
 def round_of_a_policy(s, base, path, verb, value, others, removable, nullable):
-    """Unset, set, nonsense, removed; what is read after each step."""
+    """Unset, set, nonsense, removed, with a read after each step."""
     policy = f"{base}/{path}"
     s.call("GET", policy, keep=True)
     s.call(verb, policy, value)

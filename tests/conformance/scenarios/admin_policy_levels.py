@@ -1,4 +1,4 @@
-"""Policies set on the broker, the namespace and the topic at once: what applies, and what clients feel of it."""
+"""Policies set on the broker, the namespace and the topic at once: the value in force, and its effect on clients."""
 
 import time
 
@@ -129,7 +129,7 @@ def levels_of_backlog_quotas(s):
 
 @scenario
 def limits_of_both_levels_felt_by_clients(s):
-    """What the topic says wins over the namespace; 0 of the topic is no limit at all."""
+    """The policy of the topic wins over the namespace; 0 on the topic is no limit."""
     ns = namespace(s)
     topic = s.topic("t", ns)
     s.http("PUT", rest(topic), quietly=True)
@@ -209,7 +209,7 @@ def schema_strategies_of_both_levels(s):
 
 @scenario
 def expiry_of_both_levels(s):
-    """A topic's own lifetime of messages; what is old is gone after the next look."""
+    """A topic's own lifetime of messages; old messages are gone after the next check."""
     ns = namespace(s)
     topic = s.topic("t", ns)
     c = s.connect()

@@ -1,4 +1,4 @@
-"""Tenants, clusters, bundles and brokers over REST: names and bodies at the edge of what is valid."""
+"""Tenants, clusters, bundles and brokers over REST: names and bodies at the edge of validity."""
 
 from harness.steps import namespace
 from transcript import scenario

@@ -71,7 +71,7 @@ def _declare(path, verb, value, others):
     name, _, query = path.partition("?")
 
     def one_scope(s):
-        """Set, what applies, nonsense, removed."""
+        """Set, the value in force, nonsense, removed."""
         policy = f"{new_topic(s)}/{name}"
         setting = f"{policy}?{query}" if query else policy
         s.call("GET", policy, keep=True)
@@ -98,7 +98,7 @@ def _declare(path, verb, value, others):
             s.call("GET", policy + "?applied=true", keep=True)
 
     def both_scopes(s):
-        """A policy of all clusters does not show as one of this cluster, and the reverse."""
+        """A policy of all clusters does not show as a policy of this cluster, and the reverse."""
         policy = f"{new_topic(s)}/{name}"
         s.call(verb, f"{policy}?isGlobal=true&{query}", value)
         for asked in ("", "?applied=true", "?isGlobal=true", "?isGlobal=true&applied=true"):

@@ -13,7 +13,7 @@ def schema(data):
 
 @scenario
 def versions_before_a_deletion_are_gone(s):
-    """A message of a deleted schema cannot be decoded: its version is not found, also when a new one has come."""
+    """A message of a deleted schema cannot be decoded: its version is not found, also when a new version exists."""
     c, topic = s.connect(), s.topic()
     path = rest(topic, "/schema").replace("/persistent/", "/schemas/")
 

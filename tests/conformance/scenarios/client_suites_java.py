@@ -62,7 +62,7 @@ def administrators_with_white_space(s):
 
 @scenario
 def load_manager_that_is_none(s):
-    """The one setting whose text is looked at before it is taken."""
+    """The only setting whose text is checked before the change."""
     path = "/admin/v2/brokers/configuration/loadManagerClassName"
     s.call("POST", path + "/org.apache.pulsar.invalid.loadmanager")
     s.call("POST", path + "/org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerImpl")

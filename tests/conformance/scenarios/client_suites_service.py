@@ -6,7 +6,7 @@ from transcript import scenario
 
 @scenario
 def reset_to_a_message_of_a_batch(s):
-    """A batch index, and `excluded` after it, say which message of the batch is the next."""
+    """A batch index, with `excluded` behind it, selects the next message of the batch."""
     topic = s.topic()
     ids = published_batches(s, topic, [b"a0", b"a1", b"a2"], [b"b0", b"b1"])
     s.http("PUT", rest(topic, "/subscription/sub"), "latest", quietly=True)
@@ -28,7 +28,7 @@ def reset_to_a_message_of_a_batch(s):
 
 
 def up_to_the_last(c):
-    """Entry and ack set of what comes, which ends with the second batch."""
+    """Entry and ack set of each message up to the second batch."""
     entry = None
     while entry != 1 and (frame := c.recv_quietly(5)) is not None:
         entry = frame.command.message_id.entryId
@@ -56,5 +56,5 @@ def words_of_a_refused_schema(s):
 
 
 def said(frame):
-    """The text without what says where it arose."""
+    """The text without the place of its origin."""
     return getattr(frame.command, "message", "")

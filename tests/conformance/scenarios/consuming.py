@@ -1,4 +1,4 @@
-"""Subscriptions, flow, acknowledgement, redelivery, seek: what a consumer sees."""
+"""Subscriptions, flow, acknowledgement, redelivery, seek in the view of a consumer."""
 
 import struct
 import time
@@ -18,7 +18,7 @@ def published(s, topic, payloads=3, first=0, producer="p", **metadata):
 
 
 def batch(*payloads, **each):
-    """The payload of a batch; `each` gives lists of a field's values, one for each message."""
+    """The payload of a batch; `each` gives lists of a field's values, a value for each message."""
     out = b""
     for i, payload in enumerate(payloads):
         m = pb.SingleMessageMetadata()
@@ -48,7 +48,7 @@ def admin(topic):
 
 
 def read(c, n, timeout=10):
-    """n messages, unlogged: what a scenario needs of them is in what it notes."""
+    """n messages, unlogged: a scenario notes the facts that it needs."""
     frames = [c.recv_quietly(timeout) for _ in range(n)]
     return [f for f in frames if f and f.type == "MESSAGE"]
 

@@ -1,4 +1,4 @@
-"""How a scenario is written; one of each kind."""
+"""How to write a scenario, with an example of each kind."""
 
 from transcript import scenario
 

@@ -1,4 +1,4 @@
-"""Compaction as subscriptions and REST see it: what a compacted read leaves behind, and the cursor `__compaction`."""
+"""Compaction in the view of subscriptions and REST: the state after a compacted read, and the cursor `__compaction`."""
 
 import time
 

@@ -17,7 +17,7 @@ def rest(topic):
 
 
 def namespace(s, name="ns", **policies):
-    """A new namespace; policies are REST paths below it and what is posted there."""
+    """A new namespace; policies are REST paths below it and the bodies to post there."""
     ns = s.namespace(name)
     s.http("PUT", f"/admin/v2/namespaces/{ns}", {}, quietly=True)
     for path, body in policies.items():

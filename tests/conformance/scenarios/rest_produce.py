@@ -1,4 +1,4 @@
-"""Produce over REST: bodies, what is stored of them, schemas, partitions, what is refused."""
+"""Produce over REST: bodies, stored entries, schemas, partitions, refusals."""
 
 import base64
 import json

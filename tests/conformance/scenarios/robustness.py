@@ -25,7 +25,7 @@ def neighbour(s):
 
 
 def closed_by(s, name, data, **connect):
-    """Sends the bytes on a connection of its own and logs what comes until it is closed."""
+    """Sends the bytes on a connection of its own and logs all frames until it is closed."""
     c = s.connect(name, **connect)
     c.raw(data, name, tolerant=True)
     c.recv()

@@ -183,7 +183,7 @@ def namespace_permissions_are_granted_replaced_listed_and_revoked(s):
 
 @scenario
 def rest_without_rights_is_401_or_403_by_kind(s):
-    """Topic, tenant, cluster and broker calls answer 401, namespace calls 403; what is public answers 200."""
+    """Topic, tenant, cluster and broker calls answer 401, namespace calls 403; public calls answer 200."""
     tenant, namespace, topic = world(s)
     for path in [
         rest(topic, "/stats"),

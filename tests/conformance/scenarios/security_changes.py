@@ -1,4 +1,4 @@
-"""Rights given and taken between commands, and what the clients they belong to see of it."""
+"""Rights granted and revoked between commands, and their effect on the clients of the role."""
 
 import time
 
@@ -116,7 +116,7 @@ def grants_on_a_non_persistent_topic(s):
 
 @scenario
 def revoked_producer_and_consumer_by_kind_of_grant(s):
-    """A role with two grants keeps the rights of the other one."""
+    """A role with two grants keeps the rights of the other grant."""
     namespace, topic = world(s)
     grant(s, namespace, "user", "produce", "consume")
     grant_topic(s, topic, "user", "produce")

@@ -1,4 +1,4 @@
-"""Every command of the wire asked by every kind of role, on what is there and what is not."""
+"""Every wire command from every kind of role, on existing and missing objects."""
 
 from transcript import jwt, scenario
 

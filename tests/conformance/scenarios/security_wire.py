@@ -1,4 +1,6 @@
-"""The answers that each role gets on the wire: the error code of every command it has no right to, and what follows."""
+"""The answers that each role gets on the wire: the error code of every command without a right, and the frames behind
+it.
+"""
 
 import time
 

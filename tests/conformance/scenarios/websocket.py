@@ -149,7 +149,7 @@ def ws_sessions_outlive_an_unload(s):
     got = p.recv(20, quietly=True)
     s.note("result", got["result"])
     while (got := c.recv(20, quietly=True)) and got["payload"] != b64(b"b"):
-        pass  # what was acknowledged just before may come again
+        pass  # messages acknowledged just before may come again
     s.note("payload", got["payload"])
 
 

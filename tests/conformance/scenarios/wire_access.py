@@ -1,4 +1,4 @@
-"""Producers: every access mode after every other, repeats, limits, epochs; what a refused claim leaves behind."""
+"""Producers: every access mode after every other, repeats, limits, epochs; the state after a refused claim."""
 
 import time
 

@@ -7,7 +7,7 @@ MOST = 2**31 - 1
 
 
 def sent(s, topic, *claims, payload=b"x", producer="p"):
-    """One SEND for each claim (num_messages of the command, of the metadata or None); what was answered."""
+    """A SEND for each claim (num_messages of the command, of the metadata or None); returns the answers."""
     c = s.connect("producer")
     c.producer(topic, 1, quietly=True, producer_name=producer)
     keep, s.lines = s.lines, []

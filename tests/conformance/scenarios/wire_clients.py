@@ -225,7 +225,7 @@ def client_of_long_ago(s):
 
 @scenario
 def client_that_reconnects_everything(s):
-    """After its connection broke: same producer with the next epoch, same consumer, what was not acked comes again."""
+    """After a lost connection: same producer with the next epoch, same consumer; unacknowledged messages come again."""
     topic = s.topic()
     a = s.connect(**JAVA)
     a.subscribe(topic, "sub", 0, quietly=True, **(JAVA_SUBSCRIBE | {"subType": "Shared", "permits": 10}))

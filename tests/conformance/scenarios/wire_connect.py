@@ -1,4 +1,4 @@
-"""Handshake, versions, feature flags, keep-alive, and what an old peer is spared."""
+"""Handshake, versions, feature flags, keep-alive, and frames that an old peer does not get."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Acknowledgements of every form on every subscription type: what they change, what they are answered, what comes back."""
+"""Acknowledgements of every form on every subscription type: their effects, their answers, and redelivered messages."""
 
 import time
 

@@ -421,7 +421,7 @@ def readers_from_places_that_are_not(s):
 
 @scenario
 def readers_of_one_name_and_different_places(s):
-    """The first one's place counts while it is there."""
+    """The position of the first reader counts while it is connected."""
     topic = s.topic()
     ids = published(s, topic, 4)
     a, b = s.connect("a"), s.connect("b")

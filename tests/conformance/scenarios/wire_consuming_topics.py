@@ -241,7 +241,9 @@ def batches_larger_than_the_permits(s, kind):
 
 @by_type
 def without_broker_entry_metadata(s, kind):
-    """A client that does not know of it sees none, on the same subscription one that does sees it."""
+    """A client without the feature gets no broker entry metadata; a client with the feature gets them on the same
+    subscription.
+    """
     topic = s.topic()
     old = s.connect("old", feature_flags=dict(supports_broker_entry_metadata=False))
     old.subscribe(topic, permits=10, quietly=True, subType=kind)

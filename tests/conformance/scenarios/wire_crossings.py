@@ -1,4 +1,4 @@
-"""Commands that cross what happens to a topic over REST, and odd requests for features that are off."""
+"""Commands that cross REST operations on their topic, and odd requests for features that are off."""
 
 from harness.steps import namespace, rest
 from transcript import encode, scenario

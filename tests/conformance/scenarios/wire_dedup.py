@@ -1,4 +1,4 @@
-"""Deduplication: what counts as a chunk, ranges of sequence ids that overlap, names in metadata, coming back."""
+"""Deduplication: chunks, ranges of sequence ids that overlap, names in metadata, coming back."""
 
 from harness.steps import batch, namespace, rest, stats, texts
 from transcript import scenario

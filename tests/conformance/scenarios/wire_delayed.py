@@ -259,7 +259,7 @@ def delayed_delivery_switched_off_for_the_topic(s):
 
 @scenario
 def delayed_keys_of_key_shared(s):
-    """A key's later message may overtake a delayed one of the same key."""
+    """A key's later message may overtake a delayed message of the same key."""
     topic = s.topic()
     c = s.connect()
     c.subscribe(topic, subType="Key_Shared", permits=100, quietly=True, consumer_name="n")
@@ -291,7 +291,7 @@ def delayed_messages_are_shared_out(s):
 
 @scenario
 def cumulative_position_with_delayed_ones_before_it(s):
-    """Acknowledged messages behind a waiting one stay acknowledged; the waiting one still comes."""
+    """Acknowledged messages behind a waiting message stay acknowledged; the waiting message still comes."""
     topic = s.topic()
     c = shared(s, topic)
     later(s, topic, "later", 1.8)

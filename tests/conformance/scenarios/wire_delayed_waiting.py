@@ -65,7 +65,7 @@ def delayed_message_of_a_negative_time(s):
 
 @scenario
 def new_subscription_on_waiting_messages(s):
-    """Earliest finds them waiting; Latest never sees what was published before."""
+    """A subscription at Earliest finds the messages waiting; a subscription at Latest never gets earlier messages."""
     topic = s.topic()
     later(s, topic, "later", 1.8)
     a, b = shared(s, topic, "a", initialPosition="Earliest"), shared(s, topic, "b")
@@ -136,7 +136,7 @@ def due_message_of_a_consumer_that_leaves_is_not_delayed_again(s):
 def delay_longer_than_the_policy_allows(s):
     """maxDeliveryDelayInMillis of the topic: refused with an error of that message.
 
-    What counts is deliver_at_time less the publish time that the client wrote.
+    The delay is deliver_at_time less the publish time that the client wrote.
     """
     topic = s.topic()
     c, d = s.connect(), shared(s, topic)

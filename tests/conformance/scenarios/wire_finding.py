@@ -1,4 +1,4 @@
-"""LOOKUP, PARTITIONED_METADATA, lists and watchers: what each says of the same place, before and after it is used."""
+"""LOOKUP, PARTITIONED_METADATA, lists and watchers: their answers for the same name, before and after its first use."""
 
 import time
 

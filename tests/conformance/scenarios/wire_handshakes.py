@@ -1,4 +1,4 @@
-"""CONNECT in all its fields, what comes before and behind it, frames that are not whole and commands of no type."""
+"""CONNECT in all its fields, frames before and behind it, incomplete frames and commands of no type."""
 
 import struct
 

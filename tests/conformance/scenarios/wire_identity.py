@@ -79,7 +79,7 @@ def each_kind_refuses_the_name_of_the_other(s):
 
 @scenario
 def subscriptions_with_names_of_scans(s):
-    """A subscription may be called what the broker calls its own cursors."""
+    """A subscription may have the name of one of the broker's own cursors."""
     topic = s.topic()
     c = s.connect()
     names = ["x", "__analyze-x", "__bytes_after", "__compaction_read", "__delayed_index_rebuild"]

@@ -1,4 +1,4 @@
-"""SUBSCRIBE in every combination of its fields, and what of it counts."""
+"""SUBSCRIBE in every combination of its fields, and the fields that count."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Frames and commands that are wrong in some way, and what the connection survives."""
+"""Frames and commands that are wrong in some way, and errors that the connection survives."""
 
 import struct
 
@@ -144,7 +144,7 @@ def send_without_checksum_is_accepted(s):
 
 @scenario
 def send_that_brings_its_own_entry_metadata(s):
-    """A 0x0e02 part before the checksum: only a broker may write one."""
+    """A 0x0e02 part before the checksum: only a broker may write it."""
     topic = s.topic()
     c, d = s.connect(), s.connect()
     d.subscribe(topic, permits=10, quietly=True)
@@ -159,7 +159,7 @@ def send_that_brings_its_own_entry_metadata(s):
 
 @scenario
 def bad_checksum_between_good_ones(s):
-    """The error comes in its place, the others are stored; a bad one leaves no gap in entries and index."""
+    """The error comes in its place, the other entries are stored; a bad entry leaves no gap in entries and index."""
     topic = s.topic()
     c, d = s.connect(), s.connect()
     d.subscribe(topic, permits=10, quietly=True)

@@ -1,4 +1,4 @@
-"""Topic and namespace names, as odd as they come, in every command that carries one."""
+"""Odd names of topics and namespaces, in every command that carries such a name."""
 
 from harness.steps import namespace, published, rest
 from transcript import scenario

@@ -189,7 +189,7 @@ def deep_properties_and_long_keys(s):
 
 @scenario
 def unknown_metadata_fields_and_enums_pass(s):
-    """Metadata of a newer client: what the broker does not know goes through."""
+    """Metadata of a newer client: unknown fields pass."""
     topic = s.topic()
     c = s.connect()
     c.subscribe(topic, permits=10, quietly=True)

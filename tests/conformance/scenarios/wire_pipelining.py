@@ -1,4 +1,4 @@
-"""Commands that do not wait for answers: many in one write, creation and use at once, closing what is being made."""
+"""Commands that do not wait for answers: many in one write, creation and use at once, close during creation."""
 
 import time
 

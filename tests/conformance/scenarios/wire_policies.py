@@ -83,7 +83,7 @@ def backlog_quota_that_evicts(s):
 
 @scenario
 def expiry_by_rest_skips_for_consumers(s):
-    """expireMessages drops what is older than so many seconds from the backlog."""
+    """expireMessages drops messages older than so many seconds from the backlog."""
     topic = s.topic()
     c = s.connect()
     c.subscribe(topic, quietly=True)

@@ -1,4 +1,4 @@
-"""PRODUCER and CLOSE_PRODUCER: names, epochs, access modes, what a namespace demands of producers."""
+"""PRODUCER and CLOSE_PRODUCER: names, epochs, access modes, rules of a namespace for producers."""
 
 import time
 
@@ -221,7 +221,7 @@ def waiting_producer_repeats_itself(s):
 
 @scenario
 def fencing_producer_takes_over(s):
-    """The fenced one is not told; what it sends closes its connection."""
+    """The fenced producer gets no notice; its next SEND closes its connection."""
     a, b, topic = s.connect(), s.connect(), s.topic()
     a.producer(topic, 1, producer_name="a", producer_access_mode="Exclusive")
     b.producer(topic, 1, producer_name="b", producer_access_mode="ExclusiveWithFencing")

@@ -1,4 +1,4 @@
-"""SEND: what is stored, counted and answered; chunks, sizes, deduplication, topics without storage."""
+"""SEND: entries, counts and answers; chunks, sizes, deduplication, topics without storage."""
 
 import time
 
@@ -219,7 +219,7 @@ def deduplication_checks_the_last_chunk_only(s):
 
 @scenario
 def deduplication_is_by_producer_name(s):
-    """By that of PRODUCER; what the metadata says does not matter."""
+    """The name in PRODUCER counts; the name in the metadata has no effect."""
     c, topic = s.connect(), deduplicated(s)
     c.producer(topic, 1, quietly=True, producer_name="a")
     c.producer(topic, 2, quietly=True, producer_name="b")

@@ -26,7 +26,7 @@ class Round:
         self.members[name].ask("CONSUMER_STATS", quietly=True, consumer_id=1)  # permits count when this is answered
 
     def deal(self, n):
-        """n messages, each read before the next is published; the names of those who got them."""
+        """n messages, each read before the next is published; notes the names of their consumers."""
         got = []
         for _ in range(n):
             self.c.publish_all(99, [b"m%d" % self.n], self.n)

@@ -82,7 +82,7 @@ def enforced_schemas_and_everybody(s):
 
 @scenario
 def bytes_schemas_and_none(s):
-    """A schema of type None and none at all, on topics with and without one."""
+    """A schema of type None and no schema, on topics with and without a schema."""
     c = s.connect()
     for i, first in enumerate(((), ("None",), ("None", b"x"), ("String",))):
         topic = s.topic(f"t{i}")

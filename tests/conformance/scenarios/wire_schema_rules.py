@@ -43,7 +43,7 @@ def key_value(key, value):
 
 @scenario
 def producers_of_every_type_on_a_new_topic(s):
-    for kind in (k for k in TYPES if k != "KeyValue"):  # one that is none is never answered
+    for kind in (k for k in TYPES if k != "KeyValue"):  # an invalid KeyValue schema is never answered
         for data in (b"", b"x"):
             c = s.connect()
             c.send(

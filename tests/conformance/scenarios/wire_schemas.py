@@ -1,4 +1,4 @@
-"""Schemas on the wire: registered by producers and consumers, versions, what is incompatible with what."""
+"""Schemas on the wire: registered by producers and consumers, versions, incompatibilities."""
 
 import json
 
@@ -193,7 +193,7 @@ def consumer_registers_the_first_schema(s):
 
 @scenario
 def consumer_schema_on_a_topic_that_has_one(s):
-    """A consumer's schema must read the stored ones; an older or newer compatible schema passes and is not stored."""
+    """A consumer's schema must read the stored schemas; an older or newer compatible schema passes, unstored."""
     c, topic = s.connect(), s.topic()
     c.producer(topic, 1, producer_name="a", schema=schema(INT))
     c.subscribe(topic, "same", 1, schema=schema(INT))
@@ -246,7 +246,9 @@ def schema_version_in_messages_is_the_producers_own(s):
 
 @scenario
 def schema_strategies_of_a_namespace(s):
-    """The decision of each strategy about an added field without default, one with default and a removed field."""
+    """The decision of each strategy about an added field without default, an added field with default, and a removed
+    field.
+    """
     for strategy in "ALWAYS_COMPATIBLE", "ALWAYS_INCOMPATIBLE", "BACKWARD", "FORWARD", "FULL":
         ns = namespace(s, strategy)
         path = f"/admin/v2/namespaces/{ns}/schemaCompatibilityStrategy"
@@ -269,7 +271,7 @@ def schema_strategies_of_a_namespace(s):
 
 @scenario
 def schemas_may_not_be_added_by_producers(s):
-    """isAllowAutoUpdateSchema off before the topic is loaded: only what is known already passes."""
+    """isAllowAutoUpdateSchema off before the topic is loaded: only known schemas pass."""
     ns = namespace(s)
     s.http("POST", f"/admin/v2/namespaces/{ns}/isAllowAutoUpdateSchema", False, quietly=True)
     c, topic = s.connect(), s.topic("t", ns)

@@ -21,7 +21,7 @@ from transcript import scenario
 
 
 def again(s, c, topic, what, subscription="sub", consumer_id=1, **more):
-    """Subscribes anew and notes what comes."""
+    """Subscribes anew and notes the messages."""
     c.subscribe(topic, subscription, consumer_id, permits=100, quietly=True, **more)
     s.note(what, told(drained(c)))
 
@@ -37,7 +37,7 @@ def consuming(s, n=4, **more):
 
 
 def ended(c):
-    """The consumers that hear of the end at least once: one that is waiting to read may hear it again."""
+    """The consumers that get the end of the topic at least once: a consumer that waits to read may get it again."""
     frames = list(iter(lambda: c.recv_quietly(1), None))
     return sorted({f.command.consumer_id for f in frames if f.type == "REACHED_END_OF_TOPIC"})
 
@@ -131,7 +131,7 @@ def seek_of_a_shared_subscription_closes_all(s):
 
 @scenario
 def seek_inside_a_batch(s):
-    """By an ack set: bits say what is to come; a batch index alone means the whole entry."""
+    """By an ack set: its bits are the messages to come; a batch index alone means the whole entry."""
     topic = s.topic()
     c = s.connect()
     c.subscribe(topic, permits=100, quietly=True)

@@ -1,4 +1,4 @@
-"""SEND in all its fields: what the broker answers and what a consumer gets of it."""
+"""SEND in all its fields: the broker's answer and the consumer's message."""
 
 from harness.steps import ack, backlog, batch, namespace, read, rest, setup_connection
 from transcript import encode, encode_send, scenario
@@ -17,7 +17,7 @@ def sender(s, topic, permits=100, **more):
 
 
 def sent(c, d, seconds=0.5, **how):
-    """One SEND, its answer and what the consumer gets."""
+    """A SEND, its answer and the consumer's message."""
     how = {"producer_id": 1, "sequence_id": 0} | how
     c.publish(**how)
     c.recv(2)
@@ -26,7 +26,7 @@ def sent(c, d, seconds=0.5, **how):
 
 @scenario
 def counts_of_messages_that_differ(s):
-    """num_messages of the command against num_messages_in_batch and what is in the batch."""
+    """num_messages of the command against num_messages_in_batch and the messages in the batch."""
     c, d = sender(s, s.topic())
     for i, (command, metadata, payloads) in enumerate(
         (

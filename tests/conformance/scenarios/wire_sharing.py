@@ -1,4 +1,4 @@
-"""Shared subscriptions: how batches and messages are divided, what consumers that come, go or stall change."""
+"""Shared subscriptions: how batches and messages are divided, and the effect of consumers that come, go or stall."""
 
 import time
 

@@ -306,7 +306,7 @@ def replicated_subscription_flag(s):
 
 @scenario
 def close_consumer_and_come_back(s):
-    """Messages without acknowledgement come again, acknowledged ones do not."""
+    """Messages without acknowledgement come again, acknowledged messages do not."""
     topic = s.topic()
     c = s.connect()
     c.subscribe(topic, quietly=True, permits=10)

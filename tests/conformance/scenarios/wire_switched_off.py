@@ -112,7 +112,7 @@ def commands_after_a_transaction_refusal_go_on(s):
 
 @scenario
 def ends_of_transactions_on_topics_that_exist(s):
-    """Unknown topics and subscriptions have nothing to end and succeed; what exists refuses."""
+    """Requests for unknown topics and subscriptions succeed; existing topics and subscriptions refuse."""
     topic = s.topic()
     c = s.connect()
     c.subscribe(topic, quietly=True)

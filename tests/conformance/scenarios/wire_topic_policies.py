@@ -157,7 +157,7 @@ def batches(s, topic, *many):
 
 @scenario
 def compacted_batches(s):
-    """The rest of a batch whose messages were replaced by later ones."""
+    """The rest of a batch, some of whose messages were replaced by later messages."""
     topic = s.topic()
     batches(
         s,

@@ -202,7 +202,7 @@ def topics_filtered_by_a_pattern(s):
 
 @scenario
 def topics_with_a_short_pattern(s):
-    """Patterns up to 50 characters are evaluated by the broker, longer ones are left to the client."""
+    """The broker evaluates patterns up to 50 characters and leaves longer patterns to the client."""
     ns, c = namespace(s), s.connect()
     make(s, ns, "a", "b")
     for pattern in ".*/a", ".*/a" + "|x" * 23, ".*/a" + "|x" * 24, ".*partition.*":
@@ -231,7 +231,8 @@ def topics_unchanged_by_hash(s):
 @scenario
 def topics_hash_in_capitals(s):
     ns, c = namespace(s), s.connect()
-    # A hash of digits alone has no capitals, and one namespace in forty gets one: take a name that gives a letter.
+    # A hash of digits alone has no capitals, and one namespace in forty gets such a hash: take a name that gives a
+    # letter.
     names = (f"t{number}" for number in range(1000))
     make(s, ns, next(name for name in names if not hash_of([f"persistent://{ns}/{name}"]).isdigit()))
     first = c.ask("GET_TOPICS_OF_NAMESPACE", quietly=True, namespace=ns).command

@@ -1,5 +1,5 @@
-"""A subscription whose consumers together hold more unacknowledged messages than it may: when it stops, when it goes
-on, and for whom.
+"""A subscription whose consumers together hold more unacknowledged messages than it may: when it stops, when it
+continues, and for which consumers.
 """
 
 from harness.steps import ack, drained, namespace, published, stats, texts
@@ -37,8 +37,8 @@ def ids_of(frames):
 
 
 def rounds(s, topic, consumers, acks_of, later=0, most=12):
-    """Until nothing is left: what all consumers got together, then one of them acknowledges as much of it as
-    `acks_of` says. After the first round `later` more messages wait.
+    """Until no message is left: notes the messages of all consumers, then one consumer acknowledges as many of them as
+    `acks_of` computes. After the first round `later` more messages wait.
     """
     held, got = [], []
     for turn in range(most):
@@ -57,7 +57,7 @@ def rounds(s, topic, consumers, acks_of, later=0, most=12):
 
 @scenario
 def one_of_two_acknowledges_what_both_hold(s):
-    """All at once; then what waited comes at once."""
+    """All at once; then the waiting messages come at once."""
     topic = s.topic("t", namespace(s, maxUnackedMessagesPerSubscription=4))
     consumers = members(s, topic, 2)
     burst(s, topic, 10)

@@ -121,7 +121,7 @@ def test_a_broker_takes_what_producers_send(vector):
 
 
 def rebuilt(batch):
-    """The same batch or message written anew from what reading it gave."""
+    """The same batch or message written anew from its decoded form."""
     if isinstance(batch, Message):
         return encode_message(
             batch.magic, batch.offset, batch.max_timestamp, *batch.key_and_value(), attributes=batch.attributes
@@ -161,7 +161,7 @@ def test_uncompressed_entries_round_trip_byte_for_byte(vector):
 
 @parametrized([v for v in READABLE if v["name"] not in NOT_CANONICAL])
 def test_what_is_inside_compressed_entries_round_trips_byte_for_byte(vector):
-    """The compressed bytes are the compressor's own; what they hold is not."""
+    """The compressed bytes depend on the compressor; the bytes inside do not."""
     for batch in RecordSet(load(vector)).batches():
         if batch.codec is Codec.NONE:
             continue
@@ -181,7 +181,7 @@ def test_what_is_inside_compressed_entries_round_trips_byte_for_byte(vector):
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
 def test_assignment_gives_the_recorded_bytes(codec):
-    """What aiokafka produced with an offset put in: nothing else may change but the wrapper's newest timestamp, which
+    """A set of aiokafka with an assigned offset: the only other changes are the wrapper's newest timestamp, which
     aiokafka does not set, and the checksum over it.
     """
     produced, assigned = (

@@ -33,7 +33,7 @@ def opened(data):
 
 
 class Topic:
-    """Deduplication as the broker has it: what begins at or below the persisted sequence id is dropped."""
+    """Deduplication as in the broker: entries that begin at or below the persisted sequence id are dropped."""
 
     def __init__(self):
         self.persisted, self.entries = {}, []

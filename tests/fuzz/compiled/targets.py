@@ -1,4 +1,4 @@
-"""The compiled helpers on bytes that libFuzzer chose: each must do what its Python twin does, or refuse.
+"""The compiled helpers on bytes that libFuzzer chose: each must act as its Python twin, or refuse.
 
 ``run.sh`` builds the helpers with coverage and sanitizers into the folder ``MAGNETAR_FUZZ_BUILT``. Two kinds of targets:
 some give the bytes to a function as they are; ``drawn`` makes the random decisions of the twins' checks
@@ -99,7 +99,7 @@ def _resealed(data: bytes) -> bytes:
 
 
 def records(helper: Any, data: bytes) -> None:
-    """Records of a file; then what is intact of them as a slab, and the rest as a slab that lies."""
+    """Records of a file; then the intact records as a slab, and the other bytes as a slab with false offsets."""
     _same(helper.scan_records, _pure.scan_records, data, 0, len(data), -1)
     offsets, _, _ = helper.scan_records(data, 0, len(data), -1)
     n = len(offsets) // 8 - 1
@@ -169,7 +169,7 @@ def add_frames(helper: Any, data: bytes) -> None:
 
 
 def batches(helper: Any, data: bytes) -> None:
-    """Batches of entries from a bookie: good ones with something behind them, and arbitrary bytes."""
+    """Batches of entries from a bookie: good batches with bytes behind them, and arbitrary bytes."""
     digester = Digester(DigestType.CRC32C, b"")
     cut = len(data) // 3
     run = encode_run(7, 3, 2, 0, [data[:cut], data[cut : 2 * cut]], digester, KEY)
@@ -183,7 +183,7 @@ def batches(helper: Any, data: bytes) -> None:
 
 
 def drawn(helpers: list[Any], data: bytes) -> None:
-    """The first byte says which check."""
+    """The first byte selects the check."""
     if not data:
         return
     checks = [

@@ -1,4 +1,4 @@
-"""One broker process for the tests of jobs that need one, and no Spark: the jobs run in this process."""
+"""A broker process for the tests of jobs that need a broker, without Spark: the jobs run in this process."""
 
 import io
 import uuid

@@ -1,4 +1,4 @@
-"""The audit finds what is wrong, says where, and nothing else."""
+"""The audit reports each defect with its place, and no false defects."""
 
 import html.parser
 import json

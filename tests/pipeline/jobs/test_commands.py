@@ -154,7 +154,7 @@ def wait_rows(table, rows):
 
 @pytest.mark.timeout(180)
 def test_a_stream_that_is_killed_and_ended(jobs_broker, topic, publish, tmp_path):
-    """kill -9 of the stream, another one at once, SIGTERM: each message stands in the table once."""
+    """kill -9 of the stream, another stream at once, SIGTERM: the table contains each message once."""
     table = str(tmp_path / "orders")
     command = [sys.executable, "-m", "magnetar", "pipeline", "export", "--topic", topic, "--table", table, "--follow"]
     command += ["--trigger", "0.2", "--master", "none", "--service-url", jobs_broker.url]

@@ -26,7 +26,7 @@ EXPECTED = json.loads((FOLDER / "expected.json").read_text())
 
 @pytest.fixture
 def kafka(tmp_path):
-    """A Kafka data directory with two partitions: the recorded log, and one of every magic and codec."""
+    """A Kafka data directory with two partitions: the recorded log, and a log of every magic and codec."""
     (tmp_path / "log" / "orders-0").mkdir(parents=True)
     (tmp_path / "log" / "orders-1").mkdir()
     for path in FOLDER.glob("*.log"):

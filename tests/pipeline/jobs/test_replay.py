@@ -91,7 +91,7 @@ def test_repeated_and_killed_it_is_exactly_once(
     with pytest.raises(ConnectionResetError):
         run()
     monkeypatch.undo()
-    publish(topic, SENT[:10])  # what comes later is not part of this replay
+    publish(topic, SENT[:10])  # later messages are not part of this replay
     report = run()
     assert report["stored"] + report["known"] == 300
     assert run()["stored"] == 0

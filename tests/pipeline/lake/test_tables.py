@@ -164,7 +164,7 @@ def test_a_range_without_rows_moves_on(opened, format_name):
 
 
 def test_two_commits_from_one_version(opened):
-    """The second one loses even when it looked at the table before the first one was there."""
+    """The second commit fails even when its table was read before the first commit."""
     append(opened(), 0, 5)
     first, second = opened(), opened()
     schema = first.prepare(SCHEMA)

@@ -1,4 +1,4 @@
-"""Files of one split: dates, sizes, what is known of them, and what is left when writing fails."""
+"""Files of a split: dates, sizes, statistics, and the remains of a failed write."""
 
 import errno
 

@@ -24,7 +24,7 @@ def sent(messages, payload=b"x"):
 
 @st.composite
 def logs(draw):
-    """(ledger, entry, messages, index of the last one) of a log; some entries are not delivered."""
+    """(ledger, entry, messages, index of the last message) of a log; some entries are not delivered."""
     index, found = draw(st.integers(0, 100)) - 1, []
     for ledger in range(draw(st.integers(1, 4))):
         for entry in range(draw(st.integers(1, 12))):

@@ -17,7 +17,7 @@ def reader(**options):
 
 
 def counts_as_overridden(made):
-    """What makes Spark refuse every query of a session that does not push filters down."""
+    """Whether Spark would refuse every query of a session that does not push filters down."""
     return getattr(made.pushFilters, "__func__", None) is not DataSourceReader.pushFilters
 
 

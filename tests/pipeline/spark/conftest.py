@@ -1,6 +1,6 @@
-"""One Spark session for all tests of the room that need Spark; they are skipped with one line where it cannot run.
+"""A Spark session for all tests of the room that need Spark; they are skipped with one line where Spark cannot run.
 
-All of them run in one process (`make spark`): the session costs seconds, a test in it tenths of one.
+All these tests run in one process (`make spark`): the session costs seconds, a test in it tenths of a second.
 """
 
 import importlib.util

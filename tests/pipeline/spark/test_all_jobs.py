@@ -1,4 +1,4 @@
-"""Every job with tasks, in a real session: what it finds is what it finds without Spark (tests/pipeline/jobs)."""
+"""Every job with tasks, in a real session: its results equal those without Spark (tests/pipeline/jobs)."""
 
 import datetime as dt
 import io

@@ -18,7 +18,7 @@ PROGRAM = pathlib.Path(__file__).with_name("cluster_program.py")
 
 
 class Daemon:
-    """A master or a worker. `wait_for` gives what a pattern finds in its log."""
+    """A master or a worker. `wait_for` returns the match of a pattern in its log."""
 
     def __init__(self, folder, name, *arguments):
         self.log = folder / f"{name}.log"

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(660 + 90 * KILLS)
 @pytest.fixture
 def broker(tmp_path):
     settings = {"brokerDeduplicationEnabled": True}
-    # Topics without subscriptions lose closed ledgers otherwise, and every restart of the broker closes one.
+    # Topics without subscriptions lose closed ledgers otherwise, and every restart of the broker closes a ledger.
     settings |= {"defaultRetentionTimeInMinutes": -1, "defaultRetentionSizeInMB": -1}
     process = BrokerProcess(tmp_path / "broker" / "data", settings)
     yield process
@@ -36,7 +36,7 @@ def connect(broker):
 
 
 class Publisher(threading.Thread):
-    """Sends numbers in order, as fast as `allowed` grows; the broker drops what a reconnect repeats."""
+    """Sends numbers in order, as fast as `allowed` grows; the broker drops messages repeated after a reconnect."""
 
     def __init__(self, broker, topic):
         super().__init__()

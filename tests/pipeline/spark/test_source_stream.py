@@ -1,4 +1,4 @@
-"""`spark.readStream.format("pulsar")`: micro-batches that replay exactly, and what changes while a stream runs."""
+"""`spark.readStream.format("pulsar")`: micro-batches that replay exactly, and changes while a stream runs."""
 
 import json
 import pathlib
@@ -23,7 +23,7 @@ class Stream:
         self.progress = []
 
     def run(self, **more):
-        """Read what there is; returns how many micro-batches that took."""
+        """Read all stored messages; returns the number of micro-batches."""
         frame = self.spark.readStream.format("pulsar").options(**self.given, **more).load()
         writer = frame.writeStream.format("parquet").option("checkpointLocation", str(self.checkpoint))
         query = writer.trigger(availableNow=True).start(str(self.table))

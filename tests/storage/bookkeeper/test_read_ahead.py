@@ -1,4 +1,4 @@
-"""Chunks are read for a reader that goes through a ledger, the next one before it asks for it, and for no other."""
+"""Chunks are read only for a reader that goes through a ledger, the next chunk before its request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a topic as of a moment: what is kept, what is cut, and that nothing stands beyond its end."""
+"""The log of a topic as of a moment: kept entries, cut entries, and no acknowledgements beyond its end."""
 
 import itertools
 

@@ -16,7 +16,7 @@ from tests.storage.managed_for_tests import KEEP, Ground, append, entries_of, gi
 
 
 class Source:
-    """Puts timestamp, index and one more field before each entry."""
+    """Puts timestamp, index and another field before each entry."""
 
     def __init__(self, extra=b"", max_bytes=256):
         self.extra, self.max_bytes = extra, max_bytes

@@ -1,4 +1,4 @@
-"""Ledger lists and cursors from what ledgers say of themselves."""
+"""Ledger lists and cursors from the properties of ledgers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locators and entries of schemas, against what Apache Pulsar 4.2.4 wrote."""
+"""Locators and entries of schemas, compared with those that Apache Pulsar 4.2.4 wrote."""
 
 import pytest
 

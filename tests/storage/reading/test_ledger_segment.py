@@ -132,7 +132,7 @@ async def test_a_deleted_ledger_is_gone_but_an_open_one_stays_readable():
 
 
 async def _work(world, confirmed):
-    """Appends to two ledgers, closes one; notes what is confirmed."""
+    """Appends to two ledgers, closes one ledger; records the confirmed entries."""
     storage = await world.open()
     writers = [await storage.ledgers.create() for _ in range(2)]
     for turn in range(6):
@@ -146,7 +146,7 @@ async def _work(world, confirmed):
 @pytest.mark.parametrize("crash_at", [*range(20, 130, 9), None])
 @pytest.mark.parametrize("mode", ["nothing", "some"])
 def test_what_a_reader_saw_before_a_crash_is_a_prefix_of_the_ledger_after_it(crash_at, mode):
-    """A reader never gives what a recovery could take back, wherever the process dies."""
+    """A reader never gives entries that a recovery could take back, wherever the process dies."""
     world, confirmed = World(), {}
     world.disk.crash_at = crash_at
     run_until_crash(world.disk, _work(world, confirmed))

@@ -15,7 +15,7 @@ PAGE = 4096
 
 
 def misdirected() -> bytes:
-    """A page of a later frame lies on the middle of a large record; a small one follows."""
+    """A page of a later frame lies on the middle of a large record; a small record follows."""
     large, small = record(7, 0, b"x" * 3 * PAGE), record(7, 1, b"small")
     page = record(7, 5, b"of a later frame").ljust(PAGE, b"\0")
     return large[:PAGE] + page + large[2 * PAGE :] + small

@@ -1,4 +1,4 @@
-"""Making segments: what is on the device when one is ready, and what is left when there is no room."""
+"""Making segments: the bytes on the device when a segment is ready, and the remains when there is no room."""
 
 from __future__ import annotations
 

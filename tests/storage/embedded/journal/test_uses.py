@@ -1,6 +1,4 @@
-"""The last use of each segment, where a device lost the header that tells: bound salts, and random ones of stores of
-before.
-"""
+"""The last use of each segment, where a device lost the header: bound salts, and random salts of older stores."""
 
 from __future__ import annotations
 
@@ -44,7 +42,7 @@ def test_a_salt_is_bound_to_store_segment_and_generation():
 
 
 def test_the_newest_bound_frame_tells_the_use_under_a_header_of_an_earlier_one():
-    """The frames of the earlier use, checkpointed, follow those of the new one."""
+    """The frames of the earlier use, checkpointed, follow those of the new use."""
     old, new = salt(5), salt(7)
     data = segment((7, new, 30, PAYLOAD), (7, new, 31, PAYLOAD), (5, old, 12, PAYLOAD), header=(5, old))
     scan = scanned(data, 20, bound=True)

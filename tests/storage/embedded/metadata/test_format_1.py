@@ -1,7 +1,8 @@
-"""Stores that the version before wrote: read once, kept aside, nothing is lost; damaged ones are refused.
+"""Stores of format 1: read once and kept aside, without loss; damaged stores are refused.
 
-``tests/vectors/stores`` holds two of them, made by that version: one stopped, one killed with everything in SQLite's
-write-ahead log; ``expected.json`` says what was published and what the subscription ``reader`` has still to get.
+``tests/vectors/stores`` holds two such stores: one of a stopped broker, one of a killed broker with all changes in
+SQLite's write-ahead log; ``expected.json`` lists the published messages and those that the subscription ``reader`` has
+still to get.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KINDS = ["stopped", "killed"]
 
 
 def unpack(kind: str, folder: pathlib.Path) -> dict[str, dict[str, list[str]]]:
-    """The store in ``folder``; returns what is expected of it."""
+    """Unpack the store into ``folder``; returns its expected messages."""
     with zipfile.ZipFile(STORES / f"store-format-1-{kind}.zip") as store:
         store.extractall(folder)
     expected = folder / "expected.json"
@@ -99,7 +100,7 @@ def test_a_flipped_bit_in_the_write_ahead_log_is_refused_or_harmless(tmp_path):
         path.write_bytes(data)
         at = bit // 8
         found = write_ahead_problem(path)
-        # Only the last transaction may be torn, and of what an earlier use of the file left nothing counts.
+        # Only the last transaction may be torn, and bytes of an earlier use of the file do not count.
         refused += found is not None
         assert found is not None or at > len(log) * 3 // 4, f"bit {bit} of {len(log) * 8}"
     assert refused > 30

@@ -1,4 +1,4 @@
-"""Going on in a new log when a step of it fails for a while: a start finds what was answered."""
+"""The change to a new log when a step fails for a while: a start finds all answered changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 LOG_BYTES = 256 << 10
-"""A snapshot is due, and with it the next log, while the one in use has room for some frames yet."""
+"""A snapshot is due, and with it the next log, while the log in use still has room for some frames."""
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ async def found_again(world: MetadataWorld, expected: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("mode", ["nothing", "everything"])
 def test_no_descriptor_to_sync_the_name_of_the_next_log(mode: str):
-    """The next log says which frame it follows: nothing but the end may go into the one before."""
+    """The next log names the frame that it follows: only the end frame may go into its predecessor."""
     world, expected = MetadataWorld(), dict[str, bytes]()
     crashed: list[tuple[MetadataWorld, dict[str, bytes]]] = []
 
@@ -124,7 +124,7 @@ def test_a_name_whose_sync_failed_is_not_synced_again():
 
 
 def test_a_frame_larger_than_the_next_log_was_made_for():
-    """The next log is there, there was no space to go on with it; then comes a frame that needs a larger one."""
+    """The next log exists, but there was no space to continue in it; then comes a frame that needs a larger log."""
     world, expected = MetadataWorld(), dict[str, bytes]()
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The tree against a plain dict; what is rolled back was never there."""
+"""The tree against a plain dict; rolled back changes leave no trace."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.storage.managed_for_tests import append, given, payload
 
 NAMES = [f"t/n/persistent/topic-{k}" for k in range(3)] + ["t/n/persistent/many-partition-4"]
 CONFIG = ManagedLedgerConfig(max_entries_per_ledger=3, min_rollover_ms=0)
-"""Without retention: what no subscription keeps is trimmed."""
+"""Without retention: ledgers that no subscription keeps are trimmed."""
 
 BODIES = [b"entry %d" % k for k in range(8)]
 

@@ -134,7 +134,7 @@ async def test_waiting_callers_share_one_save():
     assert not any(future.done() for future in waiting)
     ground.ledgers.release()
     await asyncio.gather(*waiting)
-    assert saves(cursor) == 3  # the first, the one running, one for all others
+    assert saves(cursor) == 3  # the first save, the running save, one save for all others
     _, _, cursor = await after_crash(ground)
     assert cursor.backlog_entries == 34
 
