@@ -1,7 +1,11 @@
-"""Requests about topics that another broker of the cluster serves: sent there, with a redirect (HTTP 307)."""
+"""Requests about topics that another broker of the cluster serves. A request about one topic is sent there, with a
+redirect (HTTP 307). For a request about a partitioned topic this broker calls the brokers of the partitions.
+"""
 
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlencode
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import quote, urlencode
 
 from starlette.responses import RedirectResponse
 
@@ -10,13 +14,22 @@ from magnetar.broker.admin.routes import ADMIN
 from magnetar.broker.ownership.ownership import Here, ServedAt
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
     from starlette.responses import Response
 
     from magnetar.broker.admin.call import Call
     from magnetar.broker.ownership.ownership import BrokerAddresses
+    from magnetar.protocol.topic_name import TopicName
 
-__all__ = ["redirect_to", "sent_elsewhere"]
+__all__ = ["called_elsewhere", "is_elsewhere", "of_each", "redirect_to", "sent_elsewhere", "together"]
 
+_AT_ONCE: Final = 8
+"""Partitions of one request that this broker works on at the same time."""
+_SEGMENTS_BEFORE_OPERATION: Final = 7
+"""Parts of a path ``/admin/v2/domain/tenant/namespace/topic/...`` before the operation."""
+
+T = TypeVar("T")
 _OF_ALL_PARTITIONS: Final = (
     "/partitions",
     "/createMissedPartitions",
@@ -55,3 +68,57 @@ def redirect_to(call: "Call", broker: "BrokerAddresses", *, authoritative: bool,
     raw = call.request.scope.get("raw_path") or url.path.encode()
     path = raw.decode("latin-1").partition("?")[0]
     return RedirectResponse(f"{web}{path}?{urlencode(query)}", 307)
+
+
+def is_elsewhere(call: "Call", part: "TopicName") -> bool:
+    """Whether this broker calls another broker for a partition of the topic of the request."""
+    return call.api.peers is not None and part != call.topic() and not call.api.ownership.serves(part)
+
+
+async def called_elsewhere(call: "Call", part: "TopicName", operation: str | None = None) -> Any:
+    """The answer of the partition's broker to the same request, or to another operation. Raises RestError.
+
+    The call has the rights of this broker: check those of the caller before.
+    """
+    raw = (call.request.scope.get("raw_path") or call.request.url.path.encode()).decode("latin-1")
+    if operation is None:
+        operation = "/".join(raw.partition("?")[0].split("/")[_SEGMENTS_BEFORE_OPERATION:])
+    path = f"{ADMIN}/{part.domain}/{part.namespace}/{quote(part.local_name, safe='')}/{operation}".rstrip("/")
+    query = [(key, value) for key, value in call.request.query_params.multi_items() if key != "authoritative"]
+    body = await call.raw_body()
+    return await call.peers.call(
+        call.request.method,
+        f"{path}?{urlencode(query)}" if query else path,
+        json.loads(body) if body.strip() else None,
+    )
+
+
+async def together(call: "Call", parts: "Sequence[TopicName]", do: "Callable[[TopicName], Awaitable[T]]") -> list[T]:
+    """The results for the parts, in order. In a cluster a failure for one part does not keep the others from their
+    turn, as in Apache Pulsar; the first failure is raised.
+    """
+    if call.api.peers is None:
+        return [await do(part) for part in parts]
+    results: list[T | BaseException] = []
+    for start in range(0, len(parts), _AT_ONCE):
+        results += await asyncio.gather(*(do(part) for part in parts[start : start + _AT_ONCE]), return_exceptions=True)
+    done = []
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+        done.append(result)
+    return done
+
+
+async def of_each(
+    call: "Call",
+    parts: "Sequence[TopicName]",
+    here: "Callable[[TopicName], Awaitable[Any]]",
+    operation: str | None = None,
+) -> list[Any]:
+    """`here` of each part that this broker serves, and of each other part the answer of its broker."""
+
+    async def one(part: "TopicName") -> Any:
+        return await (called_elsewhere(call, part, operation) if is_elsewhere(call, part) else here(part))
+
+    return await together(call, parts, one)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.elsewhere import of_each
 from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
@@ -43,14 +44,18 @@ async def terminate_partitions(call: Call) -> Response:
     name = call.topic()
     if call.topics.partition_count(name) is None:
         raise rest_refusals.NO_TERMINATION_OF_NON_PARTITIONED.error()
-    ended = {p.partition: await call.logs.terminate(_persistent(p)) for p in topic_parts(call)}
-    return json_response({str(n): shown_position(dataclasses.replace(m, partition=-1)) for n, m in ended.items()})
+    parts = topic_parts(call)
+
+    async def end(part: TopicName) -> dict[str, int]:
+        return shown_position(dataclasses.replace(await call.logs.terminate(_persistent(part)), partition=-1))
+
+    ended = await of_each(call, parts, end, "terminate")
+    return json_response({str(part.partition): each for part, each in zip(parts, ended, strict=True)})
 
 
 @routes.put(TOPIC + "/compaction", TOPIC_ADMIN)
 async def compact(call: Call) -> Response:
-    for part in existing_parts(call):
-        await call.logs.compact(_persistent(part))
+    await of_each(call, existing_parts(call), lambda part: call.logs.compact(_persistent(part)))
     return done()
 
 
@@ -142,8 +147,7 @@ async def message_by_index(call: Call) -> Response:
 async def trim(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise rest_refusals.NO_TRIM_OF_NON_PERSISTENT.error()
-    for part in existing_parts(call):
-        await call.logs.trim(part)
+    await of_each(call, existing_parts(call), call.logs.trim)
     return done(200)
 
 

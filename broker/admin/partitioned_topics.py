@@ -7,6 +7,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.elsewhere import together
 from magnetar.broker.admin.namespaces import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import conflict, done, json_response, precondition
@@ -153,7 +154,8 @@ async def get_partitioned_stats(call: Call) -> Response:
             raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
         raise rest_refusals.PARTITIONED_TOPIC_MISSING.error(topic=name)
     parts = await _parts(call)
-    each = {str(part): await _stats_of(call, part) for part in parts}
+    found = await together(call, parts, lambda part: _stats_of(call, part))
+    each = dict(zip(map(str, parts), found, strict=True))
     per_partition = call.flag("perPartition", default=True)
     metadata = await _metadata(call, name, count)
     return json_response(
@@ -167,8 +169,10 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     count = call.topics.partition_count(name)
     if count is None:
         raise rest_refusals.PARTITIONED_TOPIC_UNKNOWN.error(topic=name)
-    parts = {str(part): await _internal_stats_of(call, part) for part in await _parts(call)}
-    return json_response({"metadata": await _metadata(call, name, count), "partitions": parts})
+    parts = await _parts(call)
+    found = await together(call, parts, lambda part: _internal_stats_of(call, part))
+    each = dict(zip(map(str, parts), found, strict=True))
+    return json_response({"metadata": await _metadata(call, name, count), "partitions": each})
 
 
 async def _stats_of(call: Call, part: TopicName) -> Json:

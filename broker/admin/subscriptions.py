@@ -1,21 +1,22 @@
 """Subscriptions: created, deleted, moved, expired, described."""
 
-import json
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
+from itertools import chain
 from typing import Any
-from urllib.parse import quote
 
 from starlette.responses import Response
 
 from magnetar.broker.admin.api import MessagePosition, Start
 from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.elsewhere import called_elsewhere, is_elsewhere, of_each, together
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import conflict, done, json_response, precondition
-from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
+from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
     bounded,
+    check_all_subscriptions,
     check_subscriptions,
     existing_parts,
     load_partition,
@@ -37,9 +38,8 @@ _LATEST_ID, _EARLIEST_ID = 2**63 - 1, -1
 
 @routes.get(TOPIC + "/subscriptions", TOPIC_CONSUME)
 async def list_subscriptions(call: Call) -> Response:
-    names: list[str] = []
-    for part in existing_parts(call):
-        names += await call.subscriptions.subscriptions(part)
+    found = await of_each(call, existing_parts(call), call.subscriptions.subscriptions)
+    names: list[str] = list(chain.from_iterable(found))
     return json_response(java_order(names, concurrent=True))
 
 
@@ -63,11 +63,11 @@ async def create(call: Call) -> Response:
         await _create_topic(call, name)
 
     async def create_on(part: TopicName) -> None:
-        if part == name or call.api.peers is None or call.api.ownership.serves(part):
+        if is_elsewhere(call, part):
+            await _create_elsewhere(call, part)
+        else:
             replicated = call.flag("replicated")
             await call.subscriptions.create_subscription(part, subscription, start, properties, replicated=replicated)
-        else:
-            await _create_elsewhere(call, part)
 
     await _create_on_each(topic_parts(call), create_on)
     return done()
@@ -75,12 +75,8 @@ async def create(call: Call) -> Response:
 
 async def _create_elsewhere(call: Call, part: TopicName) -> None:
     """The same request about a partition that another broker serves or is to serve. Raises ConflictError, RestError."""
-    twice = quote(quote(call.param("subscription"), safe=""), safe="")  # as Java's admin client
-    path = f"{ADMIN}/{part.domain}/{part.namespace}/{quote(part.local_name, safe='')}/subscription/{twice}"
-    query = f"?replicated={str(call.flag('replicated')).lower()}"
-    body = await call.raw_body()
     try:
-        await call.peers.call("PUT", path + query, json.loads(body) if body.strip() else None)
+        await called_elsewhere(call, part)
     except RestError as error:
         if error.status == HTTPStatus.CONFLICT:
             raise ConflictError(error.reason) from error
@@ -131,9 +127,7 @@ def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition
 async def delete(call: Call) -> Response:
     """?force=true closes its consumers; without it they are 412, on a persistent topic."""
     subscription, force = call.param("subscription"), call.flag("force")
-    await _each(
-        call, lambda part: call.subscriptions.delete_subscription(part, subscription, force=force), everywhere=True
-    )
+    await _each(call, lambda part: call.subscriptions.delete_subscription(part, subscription, force=force))
     return done()
 
 
@@ -141,7 +135,7 @@ async def delete(call: Call) -> Response:
 async def skip_all(call: Call) -> Response:
     subscription = call.param("subscription")
     _refuse_skipping(call, call.topic())
-    await _each(call, lambda part: call.subscriptions.skip(part, subscription, None), everywhere=True)
+    await _each(call, lambda part: call.subscriptions.skip(part, subscription, None))
     return done()
 
 
@@ -207,9 +201,12 @@ async def reset_to_message(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/expireMessages/{seconds}", TOPIC_CONSUME)
 async def expire_older(call: Call) -> Response:
     subscription, seconds = call.param("subscription"), call.number("seconds", bits=32)
-    for part in _persistent_parts(call):
+
+    async def expire(part: TopicName) -> None:
         if not await call.subscriptions.expire(part, subscription, seconds):
             raise _nothing_to_expire(part, subscription)
+
+    await of_each(call, _persistent_parts(call), expire)
     return done()
 
 
@@ -234,13 +231,19 @@ async def expire_up_to(call: Call) -> Response:
 @routes.post(TOPIC + "/all_subscription/expireMessages/{seconds}", TOPIC_CONSUME)
 async def expire_all_older(call: Call) -> Response:
     seconds = call.number("seconds", bits=32)
-    parts = [(part, await call.subscriptions.subscriptions(part)) for part in _persistent_parts(call)]
-    for part, names in parts:
+    parts = _persistent_parts(call)
+    by_part = {part: await call.subscriptions.subscriptions(part) for part in parts if not is_elsewhere(call, part)}
+    for part, names in by_part.items():
         check_subscriptions(call, part, names, TOPIC_CONSUME)
-    for part, names in parts:
-        refused = [name for name in names if not await call.subscriptions.expire(part, name, seconds)]
+    if len(by_part) < len(parts):
+        check_all_subscriptions(call)
+
+    async def expire(part: TopicName) -> None:
+        refused = [name for name in by_part[part] if not await call.subscriptions.expire(part, name, seconds)]
         if refused:
             raise _nothing_to_expire(part, ", ".join(refused))
+
+    await of_each(call, parts, expire)
     return done()
 
 
@@ -249,11 +252,12 @@ async def get_properties(call: Call) -> Response:
     found: dict[str, str] = {}
     subscription = call.param("subscription")
 
-    async def look(part: TopicName) -> None:
+    async def look(part: TopicName) -> dict[str, str]:
         await _refuse_unknown(call, part)
-        found.update(await call.subscriptions.subscription_properties(part, subscription))
+        return await call.subscriptions.subscription_properties(part, subscription)
 
-    await _each_for_properties(call, look, everywhere=True)
+    for each in await _each_for_properties(call, look):
+        found |= each
     return json_response(found)
 
 
@@ -264,10 +268,10 @@ async def _refuse_unknown(call: Call, name: TopicName) -> None:
         raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
 
 
-async def _each_for_properties(call: Call, do: Any, *, everywhere: bool = False) -> None:
+async def _each_for_properties(call: Call, do: Any) -> list[Any]:
     """`_each`, but 500 for a partition that its topic does not have, as Apache Pulsar has it."""
     try:
-        await _each(call, do, everywhere=everywhere)
+        return await _each(call, do)
     except RestError as e:
         raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
 
@@ -302,9 +306,14 @@ async def replicated(call: Call) -> Response:
     """Whether the subscription is marked as replicated, by topic; for a partitioned topic by partition."""
     subscription = call.param("subscription")
     _refuse_replicated(call)
-    return json_response(
-        {str(part): await call.subscriptions.replicated(part, subscription) for part in existing_parts(call)}
-    )
+
+    async def look(part: TopicName) -> dict[str, bool]:
+        return {str(part): await call.subscriptions.replicated(part, subscription)}
+
+    found: dict[str, bool] = {}
+    for each in await of_each(call, existing_parts(call), look):
+        found |= each
+    return json_response(found)
 
 
 @routes.post(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
@@ -315,8 +324,7 @@ async def set_replicated(call: Call) -> Response:
         raise RestError(400, EMPTY_BODY)
     on = bool(await call.body(bool))
     _refuse_replicated(call)
-    for part in existing_parts(call):
-        await call.subscriptions.set_replicated(part, subscription, on=on)
+    await of_each(call, existing_parts(call), lambda part: call.subscriptions.set_replicated(part, subscription, on=on))
     return done()
 
 
@@ -325,18 +333,26 @@ def _refuse_replicated(call: Call) -> None:
         raise rest_refusals.NO_REPLICATED_SUBSCRIPTION.error()
 
 
-async def _each(call: Call, do: Any, *, everywhere: bool = False) -> None:
-    """`do` on every part that has the subscription; raises 404 when no part has it or, with `everywhere`, when a part
-    lacks it.
+async def _each(call: Call, do: Any) -> list[Any]:
+    """What `do` returns for every part, or the part's broker answers; raises 404 when a part lacks the subscription.
+    The other parts have their turn before.
     """
-    parts, missing = existing_parts(call), 0
-    for part in parts:
+    parts = existing_parts(call)
+
+    async def one(part: TopicName) -> tuple[Any, ...]:
         try:
-            await do(part)
+            return (await (called_elsewhere(call, part) if is_elsewhere(call, part) else do(part)),)
         except SubscriptionNotFoundError:
-            missing += 1
-    if missing == len(parts) or (missing and everywhere):
+            return ()
+        except RestError as error:
+            if error.status != HTTPStatus.NOT_FOUND or not is_elsewhere(call, part):
+                raise
+            return ()
+
+    found = [each[0] for each in await together(call, parts, one) if each]
+    if not found or len(found) < len(parts):
         raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=call.param("subscription"), topic=call.topic())
+    return found
 
 
 def _persistent_parts(call: Call) -> list[TopicName]:

@@ -8,6 +8,7 @@ import msgspec
 
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.admin.call import Call, target_of
+from magnetar.broker.admin.elsewhere import is_elsewhere
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_CONSUME, TOPIC_CONSUME, Need
 from magnetar.broker.compat import rest_refusals
@@ -106,8 +107,12 @@ def topic_parts(call: Call) -> list[TopicName]:
 
 
 def existing_parts(call: Call) -> list[TopicName]:
-    """Like `topic_parts`, without partitions that do not exist yet."""
-    return [part for part in topic_parts(call) if call.topics.exists(part)]
+    """Like `topic_parts`, without partitions that do not exist yet; non-persistent ones are known to their broker."""
+    return [
+        part
+        for part in topic_parts(call)
+        if call.topics.exists(part) or (not part.persistent and is_elsewhere(call, part))
+    ]
 
 
 def policy_topic(call: Call) -> TopicName:

@@ -7,6 +7,7 @@ from typing import Final
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.elsewhere import of_each
 from magnetar.broker.admin.responses import conflict, done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, topic_stats
@@ -87,8 +88,9 @@ async def get_internal_info(call: Call) -> Response:
         if not call.topics.exists(name):
             raise RestError(500, f"{name} has no ledgers")
         return json_response(await call.logs.internal_info(name))
-    parts = {str(part): await call.logs.internal_info(part) for part in existing_parts(call)}
-    return json_response({"version": 0, "partitions": parts})
+    parts = existing_parts(call)
+    found = await of_each(call, parts, call.logs.internal_info)
+    return json_response({"version": 0, "partitions": dict(zip(map(str, parts), found, strict=True))})
 
 
 @routes.get(TOPIC + "/properties", TOPIC_USE)
@@ -131,8 +133,7 @@ async def unload(call: Call) -> Response:
 async def truncate(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise precondition("non-persistent topics have nothing to truncate")
-    for part in existing_parts(call):
-        await call.logs.truncate(part)
+    await of_each(call, existing_parts(call), call.logs.truncate)
     return done()
 
 

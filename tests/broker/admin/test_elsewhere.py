@@ -1,0 +1,139 @@
+"""Requests about a partitioned topic of which other brokers serve partitions."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.broker.errors import RestError
+from tests.broker.admin.test_admin_security import as_role, call, secured  # noqa: F401 - the fixture
+from tests.broker.admin.test_bundles_in_cluster import Cluster
+from tests.broker.admin_fakes import open_client
+
+BASE = "/admin/v2/persistent/public/default/parts"
+TOPIC = "persistent://public/default/parts"
+REMOTE = f"{BASE}-partition-1"
+
+
+class Partitions(Cluster):
+    """Partition 1 is elsewhere. ``there`` has the answer to each call, or the refusal; other calls return nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.elsewhere.add(f"{TOPIC}-partition-1")
+        self.there = {}
+        self.bodies = []
+
+    async def call(self, method, path, body=None):
+        self.calls.append((method, path))
+        self.bodies.append(body)
+        answer = self.there.get((method, path))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def opened(client):
+    """Three partitions, each of those here with the subscription `s`."""
+    client.broker.ownership.current = client.broker.peers = cluster = Partitions()
+    await client.topics.create_partitioned(TOPIC_NAME, 3, {})
+    for number in (0, 2):
+        client.topics.plain[f"{TOPIC}-partition-{number}"]["subscriptions"]["s"] = {"properties": {"k": "v"}}
+    return cluster
+
+
+class TopicNameOf:
+    def __str__(self):
+        return TOPIC
+
+    def partition_name(self, index):
+        return f"{TOPIC}-partition-{index}"
+
+
+TOPIC_NAME = TopicNameOf()
+
+
+@pytest.fixture
+async def client():
+    return await open_client()
+
+
+@pytest.fixture
+async def cluster(client):
+    return await opened(client)
+
+
+def here(client, key):
+    parts = (client.topics.plain[f"{TOPIC}-partition-{number}"]["subscriptions"]["s"] for number in (0, 2))
+    return [each.get(key) for each in parts]
+
+
+async def test_a_list_has_the_subscriptions_of_all_partitions(client, cluster):
+    cluster.there["GET", f"{REMOTE}/subscriptions"] = ["s", "there"]
+    assert sorted((await client("GET", f"{BASE}/subscriptions")).json) == ["s", "there"]
+
+
+@pytest.mark.parametrize(
+    ("method", "operation", "body"),
+    [
+        ("POST", "subscription/s/skip_all", None),
+        ("POST", "subscription/s/resetcursor/5", None),
+        ("POST", "subscription/s/expireMessages/5", None),
+        ("PUT", "subscription/s/properties", {"k": "w"}),
+        ("DELETE", "subscription/s?force=true", None),
+        ("DELETE", "truncate", None),
+        ("PUT", "compaction", None),
+    ],
+)
+async def test_the_request_goes_to_the_broker_of_each_partition(client, cluster, method, operation, body):
+    answer = await client(method, f"{BASE}/{operation}", body)
+    assert answer.status == 204, answer.raw
+    assert cluster.calls == [(method, f"{REMOTE}/{operation}")]
+    assert cluster.bodies == [body]
+
+
+async def test_a_subscription_missing_elsewhere_is_not_found(client, cluster):
+    path = "subscription/s/skip_all"
+    cluster.there["POST", f"{REMOTE}/{path}"] = RestError(404, "Subscription not found")
+    assert (await client("POST", f"{BASE}/{path}")).status == 404
+    assert here(client, "skipped") == [None, None]  # skipped here: `None` messages mean all
+    assert [each for each in client.topics.calls if each[0] == "skip"]
+
+
+async def test_a_refusal_elsewhere_is_the_answer_and_the_other_partitions_have_their_turn(client, cluster):
+    path = "subscription/s/expireMessages/5"
+    cluster.there["POST", f"{REMOTE}/{path}"] = RestError(409, "nothing to expire")
+    assert (await client("POST", f"{BASE}/{path}")).status == 409
+    assert here(client, "expired") == [5, 5]
+
+
+async def test_properties_of_a_subscription_are_those_of_all_partitions(client, cluster):
+    cluster.there["GET", f"{REMOTE}/subscription/s/properties"] = {"there": "x"}
+    assert (await client("GET", f"{BASE}/subscription/s/properties")).json == {"k": "v", "there": "x"}
+
+
+async def test_all_partitions_are_terminated_where_they_are(client, cluster):
+    ended = {"ledgerId": 9, "entryId": 1, "partitionIndex": -1, "batchSize": 0, "batchIndex": -1}
+    cluster.there["POST", f"{REMOTE}/terminate"] = ended
+    answer = (await client("POST", f"{BASE}/terminate/partitions")).json
+    assert [answer[number]["ledgerId"] for number in "012"] == [7, 9, 7]
+
+
+async def test_all_subscriptions_elsewhere_need_the_right_to_each_that_may_be_there(call):  # noqa: F811
+    cluster = await opened_for_roles(call)
+    boss, reader = as_role("boss"), as_role("reader")
+    path = "persistent/t/n/parts/all_subscription/expireMessages/5"
+    assert (await call("POST", path, **reader)).status == 204
+    assert cluster.calls
+    cluster.calls.clear()
+    assert (await call("POST", "namespaces/t/n/permissions/subscription/theirs", ["other"], **boss)).status == 204
+    assert (await call("POST", path, **reader)).status == 403
+    assert cluster.calls == []
+
+
+async def opened_for_roles(call):  # noqa: F811
+    boss = as_role("boss")
+    assert (await call("POST", "namespaces/t/n/permissions/reader", ["consume"], **boss)).status == 204
+    assert (await call("PUT", "persistent/t/n/parts/partitions", 2, **boss)).status == 204
+    cluster = call.broker.peers = call.broker.ownership.current = Cluster()
+    cluster.elsewhere.add("persistent://t/n/parts-partition-1")
+    return cluster
