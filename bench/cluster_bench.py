@@ -1,4 +1,5 @@
-"""A broker of this project and one of Apache Pulsar in one cluster, in turn: the same ZooKeeper and bookies (E3 W3 A2).
+"""A broker of this project and a broker of Apache Pulsar in one cluster, in turn: the same ZooKeeper and bookies (E3 W3
+A2).
 
 ``python -m bench.cluster_bench [ROUNDS [WORD OF A CASE]]``; needs Java 17 and Maven, and the jars of Apache Pulsar 4.2 in the directory
 that MAGNETAR_PULSAR_LIB names (without them this project's broker is measured alone). The load generator is that of the

@@ -1,7 +1,7 @@
 """The cost of many topics in a cluster: a real ZooKeeper, three real bookies, two brokers.
 
 ``python -m bench.cluster_scale_bench [TOPICS]``; needs Java 17 and Maven. Printed: the start of a broker beside so many
-topics (100,000), lookups, and what the share of topics of one of sixteen brokers costs its successors when it is killed,
+topics (100,000), lookups, and the cost of the topics of one of sixteen brokers for its successors when it is killed,
 with the transactions and requests that ZooKeeper counted.
 """
 
@@ -122,7 +122,7 @@ def memory_mb(broker):
 
 
 def serve(client, topics):
-    """Look up, taking what has no owner, and open a producer on each; seconds and failures."""
+    """Look up topics, taking those without an owner, and open a producer on each; returns seconds and failures."""
     _, looked_s = client.ask([lookup(number, topic, authoritative=True) for number, topic in enumerate(topics)])
     answers, opened_s = client.ask([producer(number, topic) for number, topic in enumerate(topics)])
     failed = [answer for answer in answers.values() if not isinstance(answer, pb.CommandProducerSuccess)]

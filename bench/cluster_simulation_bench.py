@@ -1,8 +1,8 @@
 """Sixteen brokers and 100,000 topics in virtual time: the brokers' own ownership code over a metadata service that serves
 so many reads and writes a second and no more.
 
-``python -m bench.cluster_simulation_bench [TOPICS]``. Printed: how evenly bundles are spread, what lookups cost, and how
-long clients wait when one broker is killed. Rates of the service as measured of one ZooKeeper on loopback.
+``python -m bench.cluster_simulation_bench [TOPICS]``. Printed: how evenly bundles are spread, the cost of lookups, and
+the wait of clients when a broker is killed. Rates of the service as measured of one ZooKeeper on loopback.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Case:
-    """`figure` of what `run` gives is printed, and `more`; `by_limit`: the limit server can do it."""
+    """A measured case. `figure` of the result of `run` is printed, and `more`; `by_limit`: the limit server can do it."""
 
     run: Callable[..., dict[str, float]]
     arguments: dict[str, object]

@@ -2,10 +2,10 @@
 
     python bench/converting_bench.py [reject stretch neighbour] [--rounds 9] [--seconds 6] [--entries 20000]
 
-reject     CPU of dispatch (see dispatch_bench.py) with converters that take nothing beside CPU without converters, on the
-           same entries, one after the other in turns
-stretch    CPU of a broker's event loop between two of its rounds, in the situations of `neighbour`: what a neighbour has to
-           wait for on a machine that is not busy
+reject     CPU of dispatch (see dispatch_bench.py) with converters that accept no entry beside CPU without converters,
+           on the same entries, one after the other in turns
+stretch    CPU of a broker's event loop between two of its rounds, in the situations of `neighbour`: the wait of a
+neighbour on a quiet machine
 neighbour  a broker process: latency of messages of 1 KiB on one topic, 250 a second, from before the publish to the
            receipt by the consumer, while on another topic entries of 1 MB (1000 Kafka records, zstd) are converted and
            dispatched, 10 a second; and, to compare, while the same entries, converted beforehand, are just dispatched.

@@ -9,8 +9,8 @@ run of the benchmark. The bucket index learns of them at publish, the in-memory 
 Then `--due` more are published that all fall due within one second, ten seconds later, and that second is waited for:
 lateness is from the message's time to the moment a subscription is given it.
 
-Memory is that of the process (resident set) less what it was before the index was opened, with what the allocator keeps of
-freed memory; and without. The peak is the largest resident set seen while publishing.
+Memory is that of the process (resident set) less that before the index was opened, with freed memory that the allocator
+keeps; and without. The peak is the largest resident set seen while publishing.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def rss_bytes():
 
 
 def trimmed_rss_bytes():
-    """Without what the allocator keeps of memory that was freed."""
+    """Resident bytes without freed memory that the allocator keeps."""
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
@@ -191,7 +191,7 @@ class Bench:
 
 
 def delays(bench, kind):
-    """Makes the times of one run after the other; random ones are drawn once and used again, moved."""
+    """Makes the times of one run after the other; random times are drawn once and used again, moved."""
     chance = random.Random(7)
     drawn = [array("q", (chance.randrange(DAY_MS) for _ in range(RUN))) for _ in range(500 if kind == "random" else 0)]
     fixed = array("q", [DAY_MS]) * RUN

@@ -3,7 +3,7 @@ many due messages.
 
     python bench/delayed_broker_bench.py [publish restart due] [--messages 10000000] [--due 500000] [--tracker bucket|memory]
 
-publish  300,000 messages of 100 bytes to a topic with a Shared consumer: immediate ones, and ones that are due in a day
+publish  300,000 messages of 100 bytes to a topic with a Shared consumer: immediate messages, and messages due in a day
 restart  `--messages` pending, random within a day. The process is stopped, and killed, and started again, and an immediate
          message is published: seconds from the start of the process until a client has it; resident memory
 due      `--due` messages that fall due within one second: how late each is when a client has it
@@ -67,7 +67,7 @@ class Producer(load.Producer):
 
 
 class Shared(load.Connection):
-    """A Shared consumer that acknowledges what it gets; (due, got) in ms of each message."""
+    """A Shared consumer that acknowledges its messages; (due, got) in ms of each message."""
 
     def __init__(self, port: int, permits: int = 20_000):
         super().__init__(port)
@@ -87,7 +87,7 @@ class Shared(load.Connection):
             self.credit = self.permits
 
     def pull(self, wait_s: float) -> None:
-        """Take what comes within the time."""
+        """Take the messages that come within the time."""
         if not select.select([self], [], [], wait_s)[0]:
             return
         ack = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual)

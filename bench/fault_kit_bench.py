@@ -3,7 +3,7 @@
     python bench/fault_kit_bench.py [--times 20]
 
 Wall time, and the processor time of the broker in it. Where other work runs on the machine, `chrt -r 10` before the
-command gives the figures of a quiet one.
+command gives the figures of a quiet machine.
 """
 
 import argparse

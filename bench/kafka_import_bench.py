@@ -24,7 +24,7 @@ MAGNETAR = [sys.executable, "-m", "magnetar"]
 
 
 def write_segment(path, megabytes, batch_records, codec):
-    """One batch again and again, each at the offsets behind the one before."""
+    """Write the same batch repeatedly, each copy at the next offsets."""
     chance = random.Random(7)
     words = [chance.randbytes(3).hex() for _ in range(1000)]
     records = [

@@ -1,6 +1,6 @@
 """The log end to end: python bench/log_bench.py [publish] [reopen] [seek] [topics]
 
-publish  what entry metadata and deduplication cost the broker per message, features off and on in turn
+publish  the cost of entry metadata and deduplication per message, features off and on in turn
 reopen   a log of GIGABYTES (10) in TOPICS (1,000) topics: opened after a clean stop and after a kill -9
 seek     seek by time over ENTRIES (10 million) in hundreds of ledgers on disk, producers' clocks in disorder
 topics   10,000 topics with a subscription each: created, closed, loaded again by a broker over one connection

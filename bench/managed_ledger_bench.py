@@ -74,7 +74,7 @@ async def bench_append() -> None:
             for _ in range(100):
                 ledger.append(run, on_done)
             await asyncio.sleep(0)
-        while done < rounds:  # noqa: ASYNC110 - the loop is what is measured
+        while done < rounds:  # noqa: ASYNC110 - the loop is measured
             await asyncio.sleep(0)
         whole = (time.perf_counter() - start) / rounds
         alone = await bare_store(run, rounds)
@@ -140,7 +140,7 @@ async def one_message_each(opened: list[ManagedLedger], body: bytes) -> None:
 
         for ledger in part:
             ledger.append_entry(body, on_done)
-        while left:  # noqa: ASYNC110 - the loop is what is measured
+        while left:  # noqa: ASYNC110 - the loop is measured
             await asyncio.sleep(0.001)
         for ledger in part:
             ledger.cursors["s"].ack(ledger.last_confirmed)
@@ -159,7 +159,7 @@ async def filled(entries: int, per_ledger: int, body: bytes = b"x") -> tuple[Man
     for _ in range(entries // 1000):
         ledger.append(run, lambda _result: None)
         await asyncio.sleep(0)
-    while ledger.entries < entries:  # noqa: ASYNC110 - the loop is what is measured
+    while ledger.entries < entries:  # noqa: ASYNC110 - the loop is measured
         await asyncio.sleep(0)
     return ledger, ledgers
 
@@ -219,7 +219,7 @@ async def bench_seek(entries: int = int(os.environ.get("ENTRIES", "10_000_000"))
         ledger.append(chance.choice(runs), lambda _result: None)
         clock.ms += 10
         await asyncio.sleep(0)
-    while ledger.entries < entries:  # noqa: ASYNC110 - the loop is what is measured
+    while ledger.entries < entries:  # noqa: ASYNC110 - the loop is measured
         await asyncio.sleep(0)
     probes, took, right = 0, 0.0, 0
     for _ in range(50):

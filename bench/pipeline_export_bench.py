@@ -121,7 +121,7 @@ def main():
                 "pyarrow alone": cases.pyarrow_alone,
                 "Spark's reader": cases.sparks_reader,
             }
-            for _ in range(options.warm_up):  # the JVM compiles what runs often: its first rounds say little
+            for _ in range(options.warm_up):  # the JVM compiles frequent code: its first rounds are not representative
                 cases.on_spark(), cases.sparks_reader()
             rates, cpu = {name: [] for name in named}, {name: [] for name in named}
             for number in range(options.rounds):

@@ -9,11 +9,11 @@ which the first few only warm the JVM up:
 * `broker`    the source through the broker -> noop (half of the messages)
 * `parquet`   Spark's Parquet reader over the same columns -> noop
 * `prebuilt`  a Python data source that reads and decodes nothing: it gives one record batch of the same columns and
-              bytes again and again. No Python source can be faster: what it takes is Spark's own transfer
+              bytes again and again. No Python source can be faster: its time is Spark's own transfer
 * `pyarrow`   pyarrow reads that Parquet in one process
 
-Beside the rate stands the CPU time a message takes in all processes together, the broker's left out: that is hardly
-touched by what else the machine does.
+Beside the rate stands the CPU time a message takes in all processes together, the broker's left out: other work of the
+machine hardly changes that time.
 
 Then planning of 10,000 partitions, the latency of a stream at a trigger of one second, and the memory of the driver while
 a stream goes through a million offsets (`--only memory`).
@@ -158,7 +158,7 @@ def throughput(spark, broker, count, rounds, warm_up, wanted):
     assert frames[0].count() == count, "every message is in a ledger file or comes from the broker"
     cases = {name: case for name, case in cases.items() if name in wanted}
     rates, cpu = {name: [] for name in cases}, {name: [] for name in cases}
-    for _ in range(warm_up):  # the JVM compiles what runs often: its first rounds say little
+    for _ in range(warm_up):  # the JVM compiles frequent code: its first rounds are not representative
         for _, work in cases.values():
             timed(work)
     for k in range(rounds):

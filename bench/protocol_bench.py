@@ -4,7 +4,7 @@
 
 Prints thousands of entries a second and the ratio of the two helpers, for entries of 100 bytes and of 1 KiB in one
 socket read
-of a megabyte; and what one parse of a small command costs.
+of a megabyte; and the cost of a parse of a small command.
 """
 
 from __future__ import annotations

@@ -30,7 +30,9 @@ def quantile(values: list[float], q: float) -> float:
 
 
 def beside(work: Callable, *arguments: object) -> Callable[[], object]:
-    """Run ``work`` in a forked process, so that it does not slow the caller; returns what waits for its result."""
+    """Run ``work`` in a forked process, so that it does not slow the caller; returns a function that waits for its
+    result.
+    """
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(target=lambda: theirs.send(work(*arguments)), daemon=True)

@@ -2,9 +2,9 @@
 
     python bench/turn_bench.py [--messages 3000] [--run 1] [--bytes 1024] [--consumers 0]
 
-Sockets and disk are left out: the transport takes bytes, a frame counts as written one turn later. So what is left is
-the broker's own work; it is printed as CPU a turn (the least of some rounds) and as calls of its Python functions a turn,
-which nothing else that runs on the machine changes.
+Sockets and disk are left out: the transport takes bytes, a frame counts as written one turn later. The remaining cost
+is the broker's own work, printed as CPU a turn (the least of some rounds) and as calls of its Python functions a turn,
+which other work of the machine does not change.
 """
 
 import argparse
@@ -97,7 +97,7 @@ class Peer:
             setattr(getattr(command, field), key, value)
         before = len(self.wire.frames)
         self.give(framed(command.SerializeToString()))
-        while len(self.wire.frames) == before:  # noqa: ASYNC110 - the broker's turns are what is waited for
+        while len(self.wire.frames) == before:  # noqa: ASYNC110 - the test waits for turns of the broker
             await asyncio.sleep(0.001)
 
 

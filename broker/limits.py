@@ -1,7 +1,7 @@
 """Bounds on the data that a peer attaches to its producers, subscriptions, topics and namespaces.
 
 Apache Pulsar bounds the metadata of consumers alone (`maxConsumerMetadataSize`); all else ends in statistics, records
-and /metrics as large as a frame can carry it. The bounds are far above what applications use.
+and /metrics as large as a frame can carry it. The bounds are far above the needs of applications.
 """
 
 from __future__ import annotations

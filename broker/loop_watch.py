@@ -167,7 +167,7 @@ class LoopWatch:
                 continue
             if stall is None:
                 stall = self._stall = Stall(self._base)
-            stall.saw(sys._current_frames().get(self._loop_thread), now_s)  # noqa: SLF001 - what it is for
+            stall.saw(sys._current_frames().get(self._loop_thread), now_s)  # noqa: SLF001 - its purpose
 
 
 def outermost(stack: FrameType | None, base: FrameType | None) -> FrameType | None:

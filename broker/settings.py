@@ -1,4 +1,4 @@
-"""The one table of settings: Apache Pulsar's own key names, units and defaults, as a frozen, typed object.
+"""The table of settings: Apache Pulsar's own key names, units and defaults, as a frozen, typed object.
 
 Every field of `Settings` is a row of `SETTINGS`; `settings_loader` reads values, `settings_docs` writes
 conf/standalone.conf and docs/settings.md. A key is in the table only if it has an effect here;

@@ -98,7 +98,7 @@ class ContextFile:
         return found
 
     def put(self, name: str, context: Context) -> None:
-        """Add or replace one; the first becomes the current one. Raises: CommandLineError."""
+        """Add or replace a context; the first becomes the current context. Raises: CommandLineError."""
         if not _NAME.fullmatch(name):
             raise CommandLineError(f"{name!r} is no name of a context: letters, digits, dots, dashes, underscores")
         self.contexts[name] = context
@@ -113,7 +113,7 @@ class ContextFile:
             self.current = None
 
     def select(self, name: str) -> None:
-        """Make it the current one. Raises: NotFoundError."""
+        """Make the context the current context. Raises: NotFoundError."""
         self.get(name)
         self.current = name
 

@@ -1,4 +1,5 @@
-"""Why a command ends without success. Each class carries its exit code; `exit_codes` lists all; texts say what to do.
+"""Why a command ends without success. Each class carries its exit code; `exit_codes` lists all; each text names the
+remedy.
 
 CliError
 ├── CommandLineError    2   the command line is invalid

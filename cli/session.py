@@ -40,7 +40,7 @@ class Session:
         self.web = Web(target)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run what speaks the binary protocol. Raises: CliError."""
+        """Run work that uses the binary protocol. Raises: CliError."""
         try:
             return asyncio.run(work)
         except ClientError as error:
@@ -48,7 +48,7 @@ class Session:
 
 
 def cli_error(error: ClientError) -> CliError:
-    """The error of this room for one of the client."""
+    """The error of this room for an error of the client."""
     text = str(error)
     if isinstance(error, InputError):
         return ConfigurationError(text)

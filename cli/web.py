@@ -62,7 +62,7 @@ class Web:
         return answer, dict(headers.items())
 
     def call(self, method: str, path: str, value: Any = None) -> Any:
-        """The parsed answer, None for an empty one. Raises: CliError."""
+        """The parsed answer, None for an empty answer. Raises: CliError."""
         body = None if value is None else json.dumps(value).encode()
         answer, _ = self.fetch(method, path, body)
         if not answer.strip():

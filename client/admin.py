@@ -28,14 +28,14 @@ class AdminApi:
     timeout_s: float = _TIMEOUT_S
 
     def call(self, method: str, path: str, body: bytes | None = None) -> Any:
-        """The parsed answer, None for an empty one. Raises: OSError (HTTPError is one), ValueError, InputError."""
+        """The parsed answer, None for an empty answer. Raises: OSError (also as HTTPError), ValueError, InputError."""
         data, _ = self.fetch(method, path, body)
         return json.loads(data) if data else None
 
     def fetch(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, Message]:
         """The answer as it came, and its headers; follows redirects to the broker that serves a topic.
 
-        Raises: OSError (HTTPError is one), InputError.
+        Raises: OSError (also as HTTPError), InputError.
         """
         url = f"{self.url.rstrip('/')}{path}"
         for _ in range(_MAX_REDIRECTS):

@@ -53,7 +53,7 @@ class Cutter(Protocol):
 
 
 class BrokerConnection(asyncio.Protocol):
-    """Open one with `open_connection`. All methods belong to the loop's thread.
+    """A connection to a broker, made by `open_connection`. Loop only.
 
     subscribers: command type -> function that is called with each such Answer (SEND_RECEIPT, MESSAGE, ...).
     on_lost: called once when the connection ends, with the reason.

@@ -104,9 +104,9 @@ def _encrypted_key(name: str, public_key: bytes, data_key: bytes) -> bytes:
 
 
 class Decryption:
-    """Decrypts payloads with private keys: one for every name, or one for each name of a reader.
+    """Decrypts payloads with private keys: a key for all names, or a key for each name of a reader.
 
-    A data key that was looked at is remembered, also one for other readers: a producer uses a data key for hours, and
+    Examined data keys are remembered, also data keys for other readers: a producer uses a data key for hours, and
     RSA takes half a millisecond.
     """
 

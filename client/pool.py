@@ -1,4 +1,6 @@
-"""Connections by the address of their broker: one to each, shared by many producers, or one at all."""
+"""Connections by the address of their broker: a connection to each broker, shared by many producers, or a single
+connection.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _MOST_DIGITS: Final = 20
 
 
 class BadFormError(ValueError):
-    """A field is missing or holds no value of its kind; the message says which."""
+    """A field is missing or has an invalid value; the message names the field."""
 
 
 class RestCall(NamedTuple):
@@ -186,4 +186,4 @@ ACTIONS: Final[Mapping[str, Action]] = {
         _settings_page,
     ),
 }
-"""Name of a form -> what it does."""
+"""Name of a form -> its action."""

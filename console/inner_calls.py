@@ -27,11 +27,11 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether the call did what it should."""
+        """Whether the call succeeded."""
         return 200 <= self.status < 300
 
     def json(self, default: Any = None) -> Any:
-        """The value of a successful answer; `default` for another answer or one that is not JSON."""
+        """The value of a successful answer; `default` for any other answer."""
         if not self.ok:
             return default
         try:

@@ -59,7 +59,7 @@ class Visit:
 
 
 async def value_of(answer: Answer, default: Any = None) -> Any:
-    """The JSON of an answer; a large one is parsed beside the event loop."""
+    """The JSON of an answer; a large answer is parsed beside the event loop."""
     if len(answer.body) <= _LARGE_BYTES:
         return answer.json(default)
     return await asyncio.to_thread(answer.json, default)

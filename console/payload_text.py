@@ -39,7 +39,7 @@ MOST_MESSAGES: Final = 100
 
 
 def payload_text(payload: bytes, schema_type: str = "NONE", definition: str = "") -> tuple[str, str]:
-    """(what the text is, the text).
+    """(kind of the text, text).
 
     The first part is the schema type for a value decoded by it, ``text`` for printable UTF-8, else ``hex``; a payload
     that does not fit its schema is shown as text or hex. definition: the schema's JSON, for AVRO.

@@ -59,7 +59,7 @@ class Breaker:
         return 0 if self._opened_at_ms is None else max(0, self._opened_at_ms + self._settings.open_ms - now_ms)
 
     def allows(self, now_ms: int) -> bool:
-        """Whether the converter may be called now. In half-open, True takes the one probe: `record` must follow."""
+        """Whether the converter may be called now. In half-open, True takes the only probe: `record` must follow."""
         match self.state(now_ms):
             case BreakerState.CLOSED:
                 return True

@@ -48,8 +48,8 @@ class ConversionCache:
         return found
 
     def put(self, ledger_id: int, entry_id: int, tag: str, converted: Converted) -> bool:
-        """Keep a result; whether it is kept. Identities are not (they are the stored bytes), nor what is larger than
-        the cache.
+        """Keep a result; returns whether it is kept. Identities (the stored bytes) and results larger than the cache
+        are not kept.
         """
         weight = _weight(converted)
         if converted.identity or weight > self._max_bytes:

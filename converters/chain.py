@@ -2,10 +2,10 @@
 
     select(entry)            once per entry on the dispatch path; nanoseconds for entries without `entry.format`
     convert(entry, chosen)   pure and thread-safe: call it on the loop for small entries, in a worker pool for large
-    ones
+    entries
 
     stored bytes -> checksum -> metadata -> outer decompression -> converter -> output check -> frame with new checksum
-                    |           (select refuses what it must)     |            |
+                    |           (select refuses bad entries)     |            |
                     ConversionFailure: checksum                   exception,   invalid, oversize
 
 The chain holds no mutable state; a reload builds a new chain, and the old chain closes after its last conversion.
@@ -111,7 +111,7 @@ class ConverterChain:
         for candidate in candidates:
             try:
                 accepted = candidate.converter.accepts(metadata, head)
-            except Exception:  # noqa: BLE001 - a converter may be foreign code; convert() reports what is wrong
+            except Exception:  # noqa: BLE001 - a converter may be foreign code; convert() reports the problem
                 accepted = True
             if accepted:
                 return candidate if outer_compression.is_known(metadata) else None

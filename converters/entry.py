@@ -86,7 +86,7 @@ def build_entry(metadata: bytes, payload: bytes | bytearray | memoryview) -> byt
 
 
 def entry_format(metadata: MessageMetadata) -> str | None:
-    """The value of the property, lower-cased as upstream compares it without case; the last one wins, as in clients."""
+    """The last value of the property, as in clients; lower-cased, because upstream compares it without case."""
     value = None
     for pair in metadata.properties:
         if pair.key == ENTRY_FORMAT:

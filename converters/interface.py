@@ -46,7 +46,7 @@ DEFAULT_LIMITS = ExpansionLimits()
 class Conversion(NamedTuple):
     """The result of `convert`.
 
-    metadata, payload: the new ones. Returning the very objects that were passed in means "leave the entry as it is".
+    metadata, payload: the new values. The same objects as those passed in mean "leave the entry as it is".
     holes: batch indexes without a message, which the payload fills with compacted_out placeholders; ascending.
     compress: let the frame be compressed with LZ4 when that pays (stored bytes were compressed, output is large).
     """

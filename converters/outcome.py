@@ -17,7 +17,7 @@ class FailureReason(enum.StrEnum):
     EXCEPTION = "exception"
     """The converter raised."""
     INVALID = "invalid"
-    """The output is no valid Pulsar entry, has another message count, or changed what must be kept."""
+    """The output is no valid Pulsar entry, has another message count, or changed fields that must be kept."""
     OVERSIZE = "oversize"
     """The output would pass an expansion limit."""
     TIMEOUT = "timeout"

@@ -50,7 +50,7 @@ def load_chain(
     """Build, check and initialize the chain in the configured order.
 
     Args:    specs: items of `messageConverters`.   settings: `<name>.<key>` to value, for all converters together.
-             optional: `messageConvertersOptional`: leave out what cannot be loaded instead of refusing to start.
+             optional: `messageConvertersOptional`: leave unloadable converters out instead of refusing to start.
     Raises:  ConverterSettingsError; converters already initialized are closed again first.
     """
     settings = settings or {}

@@ -65,7 +65,9 @@ class FilePolicy:
             self._report.aborted_messages += step.aborted_messages
 
     def waits(self, position: int) -> None:
-        """The batch there belongs to an open transaction, or stands behind one. Raises: OpenTransactionError."""
+        """The batch there belongs to an open transaction, or stands behind an open transaction. Raises:
+        OpenTransactionError.
+        """
         self._report.waits_at = position
         raise OpenTransactionError(
             f"{self._report.file}: a transaction is open at position {position}: the files hold neither its commit nor "

@@ -24,9 +24,9 @@ class FileReport:
     resumed_after: sequence id this run went on behind, -1 for a first run.
     aborted_messages: records of aborted transactions, left out.
     doubtful_transactions: of the file's partition, those whose end may be lost in damage.
-    waits_at: position of the first batch that waits for the end of an open transaction; None when none does.
-    kept_by: what keeps the entries in the topic (a subscription, a retention policy); None when nothing does.
-    damage: what was left out, each with position, next position and reason.
+    waits_at: position of the first batch that waits for the end of an open transaction; None when no batch waits.
+    kept_by: the subscription or retention policy that keeps the entries in the topic; None without protection.
+    damage: skipped stretches, each with position, next position and reason.
     torn_at: where the file ends inside a batch; None when it does not.
     """
 

@@ -36,9 +36,9 @@ class Protect(enum.StrEnum):
 
 
 class Protection:
-    """Protects one topic, once. Prints what keeps the entries, or warns that nothing does.
+    """Protects a topic, once. Prints the protection of the entries, or warns that there is none.
 
-    kept_by: in words, for the report; None until `ensure` has returned, or when nothing keeps the entries.
+    kept_by: the protection in words, for the report; None before `ensure` returns, or without protection.
     """
 
     def __init__(self, topic: TopicName, admin: AdminApi, wish: Protect, subscription: str, progress: Progress) -> None:

@@ -78,7 +78,7 @@ class Source:
             raise InputError(f"{self.path}: cannot be read at position {position}: {error.strerror}") from error
 
     def _first_batch(self) -> bytes:
-        # Damage in front of it is judged by the import itself; here it must not change what the file is called.
+        # Damage in front of it is judged by the import itself; here it must not change the name of the file.
         for item in self.log(lambda _damage: None).batches():
             return bytes(item.batch.buffer)
         raise InputError(

@@ -52,7 +52,7 @@ async def read_stored_sequence_ids(session: TopicSession, on_entries: Callable[[
 
 
 class _Scan:
-    """Counts what is pushed until the entry at `end`, or one behind it, has come."""
+    """Counts pushed entries until the entry at `end`, or a later entry, has come."""
 
     def __init__(
         self, connection: wire.BrokerConnection, end: tuple[int, int], on_entries: Callable[[int], None]

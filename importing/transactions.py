@@ -1,8 +1,8 @@
 """The transactions of the files to import: read once, before the first record of a partition is stored.
 
-A transaction may begin in one segment and end in a later one. For a segment of a partition's directory the survey
-therefore covers the segments from the first one given on, and, behind the last one given, as many of the directory's
-further segments as it takes to see every open transaction end. Any other file is a separate log.
+A transaction may begin in one segment and end in a later segment. For a segment of a partition's directory the survey
+therefore covers the segments from the first given segment on, and, behind the last given segment, further segments of
+the directory until every open transaction has ended. Any other file is a separate log.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Transfer:
                     await producer.wait_receipts()
                     producer = await self._proven(session, producer, step, report)
         except (DamageError, OpenTransactionError):
-            await producer.wait_receipts()  # the error says that everything before it is stored
+            await producer.wait_receipts()  # the error states that all earlier entries are stored
             raise
         await producer.wait_receipts()
         await producer.close()

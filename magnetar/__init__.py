@@ -22,7 +22,7 @@ def start(data_dir: pathlib.Path | str | None = None, *, faults: bool = False, *
 
     Args:    data_dir: directory of all its data; None for a temporary directory, removed at the end of the block.
              faults: with `broker.faults`, which lets tests cause faults (docs/fault-kit.md).
-             settings: by Pulsar's key names, in Python's types; ports are free ones unless given.
+             settings: by Pulsar's key names, in Python's types; free ports are chosen unless given.
     Raises:  magnetar.process.BrokerStartError with the broker's log.
     """
     from magnetar.process import BrokerProcess  # noqa: PLC0415 - the broker itself starts without it

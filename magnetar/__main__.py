@@ -1,4 +1,4 @@
-"""`python -m magnetar` is the `magnetar` command. Each group of commands loads what it needs and nothing else."""
+"""`python -m magnetar` is the `magnetar` command. Each group of commands loads only its own modules."""
 
 import os
 import sys

@@ -39,12 +39,12 @@ class BrokerProcess:
 
     url        for clients; it stays the same over `stop`, `kill` and `start`, and so does the data
     http_url   of the admin API
-    data_dir   where the broker keeps everything
-    log_path   what it logs
-    faults     what can go wrong on demand; only with `faults=True` (docs/fault-kit.md)
+    data_dir   the data directory of the broker
+    log_path   its log
+    faults     faults on demand; only with `faults=True` (docs/fault-kit.md)
 
-    A context manager: the broker stops at the end of the block. Without one call `stop`; a broker that nothing refers
-    to any more, or that is left when the interpreter ends, is killed.
+    A context manager: the broker stops at the end of the block. Without a `with` block call `stop`; a broker without
+    references, or that is left when the interpreter ends, is killed.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BrokerProcess:
         """Start the broker, and return when it takes clients. Raises: BrokerStartError.
 
         Args:    data_dir: kept after the end; None for a temporary directory that is removed with the last `stop`.
-                 settings: by Pulsar's key names, in Python's types. Ports are free ones unless given.
+                 settings: by Pulsar's key names, in Python's types. Free ports are chosen unless given.
                  faults: with the fault kit, on a separate port.
         """
         _check_names(settings or {})

@@ -31,7 +31,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """One position: an entry, or from batch_index on (Reason.BATCH), or that one message of a batch.
+    """One position: an entry, or from batch_index on (Reason.BATCH), or a single message of a batch.
 
     index: broker entry index of the message, or of the entry's last message; None without.
     messages: how many messages are missing for it, as far as is known.

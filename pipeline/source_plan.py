@@ -147,7 +147,7 @@ class SourcePlan:
         return place
 
     def _allowed(self, waiting: dict[str, float], logs: Logs) -> dict[str, float]:
-        """The number of waiting messages that one trigger may take: each limit is shared in proportion, the least
+        """The number of waiting messages that a trigger may take: each limit is shared in proportion, the least
         counts.
         """
         limits, allowed = self.options.limits, waiting

@@ -79,7 +79,7 @@ def encode_batch(messages: list[tuple[pb.SingleMessageMetadata, bytes | memoryvi
 def keep_messages(body: bytes | memoryview, keep: Container[int]) -> bytes | None:
     """A batch entry that keeps only the messages whose index is in `keep`; None when no message is kept.
 
-    Indexes and count stay what they were: a removed message stays as metadata with compacted_out and no payload, so a
+    Indexes and count stay the same: a removed message stays as metadata with compacted_out and no payload, so a
     consumer's batch indexes still fit; compacted_batch_indexes names the kept messages (the same bytes as Apache Pulsar
     4.2.4 makes of a batch). Broker entry metadata in front is kept. Raises MalformedEntryError, CompressionError.
     """

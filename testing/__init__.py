@@ -1,4 +1,4 @@
-"""The fault kit: what goes wrong between a program and its broker, on demand (docs/fault-kit.md).
+"""The fault kit: faults between a program and its broker, on demand (docs/fault-kit.md).
 
     with magnetar.start(faults=True) as broker:
         broker.faults.lose_receipt()

@@ -204,7 +204,7 @@ class Faults:
         return Namespace(self.ask("POST", "/faults/namespaces", {"tenant": tenant})["namespace"])
 
     def snapshot(self, name: str = "snapshot") -> Snapshot:
-        """Keep what the broker has now; one of the same name is replaced. Every connection is cut."""
+        """Keep the present data of the broker; a snapshot of the same name is replaced. Every connection is cut."""
         self.ask("POST", f"/faults/snapshots/{quote(name, safe='')}")
         return Snapshot(self, name)
 

@@ -1,7 +1,7 @@
 """Between a socket and its `Connection`: frames pass, wait, vanish, come twice or are answered here.
 
 Both directions are lanes: frames keep their order, so a frame that is delayed holds up those behind it, as a slow
-network does. The broker's own back-pressure goes through: what waits in a lane counts as unsent, and a socket is not
+network does. The broker's own back-pressure works on: frames that wait in a lane count as unsent, and a socket is not
 read while a lane is full.
 """
 
@@ -63,7 +63,7 @@ class Lane:
         self._look()
 
     def go_on(self) -> None:
-        """Deliver what need not wait."""
+        """Deliver the frames that need not wait."""
         while self._waiting and self._timer is None and not self._switches.paused:
             frame, seconds = self._waiting[0]
             if seconds:
@@ -93,7 +93,7 @@ class Lane:
 
 
 class Turns:
-    """Answers to SENDs keep the order of the SENDs: one that is refused here waits for those before it."""
+    """Answers to SENDs keep the order of the SENDs: a SEND that is refused here waits for the answers before it."""
 
     def __init__(self) -> None:
         self._sent: Counter[int] = Counter()
@@ -104,7 +104,7 @@ class Turns:
         self._sent[producer_id] += copies
 
     def answered(self, producer_id: int) -> None:
-        """One more SEND of a producer was answered."""
+        """A SEND of a producer was answered."""
         self._answered[producer_id] += 1
         self._go_on(producer_id)
 

@@ -1,4 +1,4 @@
-"""Whole frames of a stream of bytes, and what a frame is about. Pure."""
+"""Whole frames of a stream of bytes, and the subject of a frame. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 30
 
 
 class FrameStream:
-    """Feed it bytes as they come; it gives frames that are whole. What is no frame comes as it is."""
+    """Takes bytes as they come and gives whole frames. Bytes that are no frame come unchanged."""
 
     def __init__(self) -> None:
         self._left = bytearray()

@@ -35,7 +35,7 @@ class FaultyClock:
 
 
 class FaultKit:
-    """The faults outlive the broker: a restored one has the same."""
+    """The faults of a broker process. They outlive the broker: a restored broker has the same faults."""
 
     def __init__(self) -> None:
         self.rules = Rules()
@@ -65,7 +65,7 @@ class FaultKit:
         self.switches.resume()
 
     def set_clock(self, seconds: float) -> None:
-        """Be so far ahead of the real clock; what became due by that is delivered."""
+        """Set the clock so many seconds ahead of the real clock; messages that become due are delivered."""
         if self.clock.ahead_ms != round(seconds * 1000):
             self.clock.ahead_ms = round(seconds * 1000)
             for topic in list(self.broker.topics.loaded.values()):

@@ -1,4 +1,4 @@
-"""Rules: what happens to which frame between clients and broker. Pure.
+"""Rules: faults of frames between clients and broker. Pure.
 
 A rule applies to frames of one command, of one topic or all: to the nth that fits and the `times - 1` behind it, or to
 all from the nth on. The first rule that applies to a frame decides; every rule that fits counts.
@@ -29,12 +29,12 @@ MOST_SECONDS: Final = 3600.0
 
 
 class RuleError(ValueError):
-    """A rule that makes no sense; the text says what would."""
+    """A rule that makes no sense; the text names valid values."""
 
 
 @dataclass(slots=True)
 class Rule:
-    """See above. seconds: of a delay; error, message: what a rejected request is answered."""
+    """See above. seconds: of a delay; error, message: the answer to a rejected request."""
 
     action: str
     command: str
@@ -147,7 +147,7 @@ class Rules:
         return list(self._rules.items())
 
     def decide(self, command: int, topic: str | None) -> Rule | None:
-        """The rule that applies to this frame, if one does."""
+        """The rule that applies to this frame; None without such a rule."""
         decided = None
         for rule in self._rules.values():
             if rule.applies(command, topic) and decided is None:

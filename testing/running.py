@@ -1,4 +1,4 @@
-"""A broker process with the fault kit: what `magnetar standalone` runs when faultKitPort is set.
+"""A broker process with the fault kit; `magnetar standalone` runs it when faultKitPort is set.
 
 The broker may be replaced while the process runs (snapshots); its ports stay. The kit's own port is printed before the
 ready line: `magnetar faults http://127.0.0.1:PORT`.
@@ -73,7 +73,9 @@ class RunningBroker:
             await self._start_again()
 
     async def restore(self, name: str) -> float:
-        """Leave the broker as it is and start one on a copy of the snapshot; milliseconds until it takes clients."""
+        """Leave the broker as it is and start a broker on a copy of the snapshot; returns the milliseconds until it
+        takes clients.
+        """
         async with self._changing:
             started = time.perf_counter()
             before, left = self.snapshots.restore(name), self._broker
@@ -127,5 +129,5 @@ class _Server(uvicorn.Server):
         """Called by older uvicorn versions; signals are the broker's."""
 
     def capture_signals(self) -> Any:
-        """Called by newer ones."""
+        """Called by newer versions of uvicorn."""
         return contextlib.nullcontext()

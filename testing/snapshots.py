@@ -1,7 +1,8 @@
-"""Copies of a data directory, to which a broker can go back.
+"""Copies of a data directory, to which a broker can return.
 
-The broker's data directory is a link to one of several beside it: `data -> data.live-3`. A restore gives the next
-broker a copy of the snapshot under a new name, so that the old one, which still closes its files, has its own.
+The broker's data directory is a link to one of several directories beside it: `data -> data.live-3`. A restore gives
+the next broker a copy of the snapshot under a new name, so that the old broker, which still closes its files, keeps its
+own directory.
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ class Snapshots:
         return sorted(p.name.removeprefix(prefix) for p in self._link.parent.glob(prefix + "*"))
 
     def take(self, name: str) -> None:
-        """Copy what is there now; the broker must be closed. One of the same name is replaced."""
+        """Copy the data directory; the broker must be closed. A snapshot of the same name is replaced."""
         path = self._path(name)
         shutil.rmtree(path, ignore_errors=True)
         _copy(self.live, path)
 
     def restore(self, name: str) -> pathlib.Path:
-        """Make a copy of the snapshot the live directory; the path of the one before, which may be removed once closed.
+        """Make a copy of the snapshot the live directory; returns the former one, which may be removed once closed.
 
-        Raises SnapshotError when there is none.
+        Raises SnapshotError when there is no such snapshot.
         """
         path = self._path(name)
         if not path.is_dir():

@@ -209,8 +209,8 @@ class SubscriptionsApi(Protocol):
     """The subscriptions of a plain topic or a partition. Each call loads the topic."""
 
     async def subscriptions(self, name: "TopicName") -> list[str]:
-        """Names of the durable subscriptions (with that of compaction, once the topic was compacted) and the connected
-        ones.
+        """Names of the durable subscriptions (with that of compaction, once the topic was compacted) and of connected
+        subscriptions.
         """
         ...
 

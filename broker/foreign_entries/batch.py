@@ -70,7 +70,7 @@ class Batch:
         self._settled += 1
 
     def stop_at(self, item: Item) -> None:
-        """Order stays: the broker sends neither this entry nor later ones."""
+        """Order stays: the broker sends neither this entry nor later entries."""
         self._stopped = item
 
     def converted(self, item: Item, converted: Converted) -> None:

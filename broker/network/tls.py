@@ -111,7 +111,7 @@ class CertificateWatch:
         self._seen = stamps
         settings = self._settings
         try:
-            self._current = tls_context(settings, web=self._web)  # or, from a half-written pair, the old one stays
+            self._current = tls_context(settings, web=self._web)  # a half-written pair leaves the old context
         except OSError as e:
             log.warning("certificate.refused", reason=str(e))
             return False

@@ -19,7 +19,7 @@ class Setting:
     kind     the Python type: bool, int, float, str, tuple (comma-separated text), int | None (empty = off)
     unit     of numbers: "ms", "s", "min", "bytes", "MiB", "entries", ...
     minimum, maximum   allowed range of numbers, both ends included
-    choices  allowed texts (of every part, for comma-separated ones)
+    choices  allowed texts (of every part, for comma-separated texts)
     source   the origin of key and default
     secret   the value is never printed (configuration listings, error messages)
     """

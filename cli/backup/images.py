@@ -3,8 +3,9 @@
     DIR/20261122T030405.678Z/data/...      a complete data directory
     DIR/20261122T030405.678Z/manifest.json time of the broker's clock, and of each ledger file inode, size, times
 
-An image appears under its name when it is complete and verified. A ledger file that is as it was in the image before is
-a hard link to that copy, so an image costs what is new; each can be restored, or deleted, by itself.
+An image appears under its name when it is complete and verified. A ledger file unchanged since the previous image is a
+hard link to its copy there, so an image costs only the space of new data; each image can be restored, or deleted, by
+itself.
 """
 
 from __future__ import annotations
@@ -295,7 +296,7 @@ def restore_image(image: Path, target: Path, progress: Callable[[int], None]) ->
 
 
 def publish_directory(made: Path, target: Path) -> None:
-    """Give a complete, synced directory its name, in the place of an empty one; durable on return."""
+    """Give a complete, synced directory its name, in the place of an empty directory; durable on return."""
     if target.exists():
         target.rmdir()
     made.rename(target)

@@ -53,7 +53,7 @@ def covered(found: Sequence[Image]) -> list[int]:
 
 
 def span_of(folder: Path, until_ms: int) -> tuple[Image, Image]:
-    """The image at or before the moment and the one at or after it; twice the same one at its own moment.
+    """The image at or before the moment and the image at or after it; the same image twice at its own moment.
 
     Raises: NotFoundError that names the covered moments, ConflictError when the two are of different stores.
     """

@@ -52,7 +52,7 @@ def add_context(name: str, use: bool, as_json: bool, **given: Any) -> None:
     if not given["service_url"] and not given["admin_url"]:
         raise CommandLineError("give --url, --admin-url or both")
     made = Context(**given)
-    chosen_target(made, None, {"HOME": "/nonexistent"})  # refuses what is no address
+    chosen_target(made, None, {"HOME": "/nonexistent"})  # refuses invalid addresses
     file = ContextFile.load(os.environ)
     file.put(name, made)
     if use:

@@ -322,7 +322,7 @@ def _isolation(values: Values) -> Any:
 
 
 def _wrong_isolation(values: Values) -> str | None:
-    """What pulsar-admin refuses, too."""
+    """The refusal of an empty list, as in pulsar-admin; None without an empty list."""
     for key in ("namespaces", "primary"):
         if not _texts(values, key):
             return f"unable to parse {key} parameter list: []"

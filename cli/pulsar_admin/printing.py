@@ -1,7 +1,7 @@
 """How pulsar-admin prints an answer. Pure: values of the verb, body of the answer -> text.
 
 JSON is indented as Jackson does it (`"key" : value`, short arrays on one line) unless a verb of pulsar-admin prints
-with Gson (`"key": value`); lists of names stand one on a line; maps as `key    value`.
+with Gson (`"key": value`); lists have a name on each line; maps are printed as `key    value`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def parsed(answer: bytes) -> Any:
-    """The JSON of an answer, None for an empty one. Raises: BrokerFailedError."""
+    """The JSON of an answer, None for an empty answer. Raises: BrokerFailedError."""
     if not answer.strip():
         return None
     try:

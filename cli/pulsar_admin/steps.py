@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """An answer whose status is one of success."""
+    """An answer with a status of success."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -55,7 +55,7 @@ def _both_domains(verb: Verb, values: dict[str, Any], around: Surroundings) -> I
 
 
 def _stats(verb: Verb, values: dict[str, Any], around: Surroundings) -> Iterator[str]:
-    """The flag takes away what is there without it, as in pulsar-admin."""
+    """The flag removes the backlog size from the answer, as in pulsar-admin."""
     yield _asked(verb, {**values, "backlog_size": not values["get_subscription_backlog_size"]}, around)
 
 

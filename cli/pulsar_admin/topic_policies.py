@@ -58,7 +58,7 @@ def _row(
 
 
 def _with_subscription(verb: Verb) -> Verb:
-    """The dispatch rate of a topic's subscriptions, or of one of them."""
+    """The dispatch rate of a topic's subscriptions, or of a single subscription."""
     return _row(
         verb.name,
         verb.method,

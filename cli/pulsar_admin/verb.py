@@ -47,7 +47,7 @@ def flag(names: str, kind: str = "text", default: Any = None, text: str = "") ->
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One HTTP request. `body` None: without one."""
+    """An HTTP request. `body` None: without a body."""
 
     method: str
     target: str
@@ -58,9 +58,9 @@ class Request:
 class Verb:
     """One verb.
 
-    argument  what stands behind the flags: topic, namespace, tenant, cluster, ... ; several with blanks between
+    argument  the argument behind the flags: topic, namespace, tenant, cluster, ... ; several with blanks between
     body      makes the JSON of the request from the values; None: no body
-    check     says what is wrong with the values, or None
+    check     the problem of the values, or None
     show      how the answer is printed: a key of `printing.PRINTERS`
     steps     the name of a function of `steps.STEPS` for verbs that are more than one request
     """

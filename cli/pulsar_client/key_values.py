@@ -18,7 +18,7 @@ _NAMES: Final = {"BYTES": "Bytes", "STRING": "String", "JSON": "client", "AVRO":
 class KeyValueSchema:
     """A schema of keys and values, and messages in it, as pulsar-client makes them.
 
-    inline       payload: i32 bytes of the key (-1 without one), key, i32 bytes of the value, value
+    inline       payload: i32 bytes of the key (-1 without a key), key, i32 bytes of the value, value
     separated    the payload is the value, the key stands in the metadata in base64
     schema data  i32 bytes, definition of the key, i32 bytes, definition of the value; their types and the encoding are
                  properties of the schema

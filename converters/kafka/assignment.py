@@ -1,6 +1,6 @@
 """Giving a validated record set its place in the log.
 
-| entry                                    | what changes                                             |
+| entry                                    | change                                                   |
 |------------------------------------------|----------------------------------------------------------|
 | magic 2, any codec                       | base offset (and leader epoch) patched                   |
 | magic 0, 1 uncompressed                  | each message's offset patched                            |

@@ -26,7 +26,7 @@ class BatchOptions:
     append_time: LogAppendTime in ms; None = CreateTime. The records' own timestamps stay in their deltas, readers
         ignore them.
     delete_horizon: sets attribute bit 6 and takes the place of the base timestamp (stored logs only, KIP-534).
-    last_offset_delta, max_timestamp: None = those of the records; compaction keeps the old ones.
+    last_offset_delta, max_timestamp: None = those of the records; compaction keeps the old values.
     """
 
     codec: Codec = Codec.NONE

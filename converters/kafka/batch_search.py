@@ -26,8 +26,8 @@ _MAX_ATTRIBUTES = (0x07, 0x0F, 0x7F)
 class SearchBounds:
     """The bounds of an entry: an offset near 0 or not far above one of `offsets`, and at most so many bytes.
 
-    offsets: where offsets are expected to go on. More than one, because no checksum covers an offset: the last one seen
-    may itself be damaged.
+    offsets: the expected next offsets. There are several, because no checksum covers an offset: the last seen offset
+    may be damaged.
     """
 
     offsets: tuple[int, ...]

@@ -23,12 +23,12 @@ from magnetar.converters.kafka import lz4_frame, snappy_blocks, zstd_frame
 from magnetar.converters.kafka.errors import CorruptRecordError, DecompressedTooLargeError, UnsupportedCompressionError
 
 MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
-"""Default of every `max_decompressed_bytes` in this library; the broker passes a smaller one."""
+"""Default of every `max_decompressed_bytes` in this library; the broker passes a smaller limit."""
 
 _GZIP_WBITS = 31
 _GZIP_LEVEL = 6
 _ZSTD_LEVEL = 3
-_MAX_GZIP_MEMBERS = 256  # each member copies what follows it: without a limit, tiny ones cost quadratic time
+_MAX_GZIP_MEMBERS = 256  # each member copies the bytes behind it: without a limit, tiny members cost quadratic time
 
 
 class Codec(enum.IntEnum):
@@ -104,7 +104,7 @@ def decompress(codec: Codec, data: bytes | memoryview, *, max_bytes: int, magic:
 
 
 def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
-    """Inflate every member: a one-shot call would silently return the first one only."""
+    """Inflate every member: a one-shot call would silently return only the first member."""
     parts: list[bytes] = []
     rest: bytes | memoryview = data
     room = max_bytes

@@ -35,7 +35,7 @@ class CorruptRecordError(KafkaFormatError):
 
 
 class CrcMismatchError(CorruptRecordError):
-    """A stored checksum differs from the computed one."""
+    """A stored checksum differs from the computed checksum."""
 
     def __init__(self, *, offset: int, stored: int, computed: int) -> None:
         super().__init__(f"record set entry at offset {offset}: stored crc {stored:#010x}, computed {computed:#010x}")

@@ -1,13 +1,13 @@
 """Reading record batches out of a Kafka log segment, or any file of batches, without touching the file.
 
-The caller hands in `read(position, length)`; this module decides what to read. Every batch comes with its position and
-the position after it, so reading resumes anywhere.
+The caller hands in `read(position, length)`; this module decides which bytes to read. Every batch comes with its
+position and the position after it, so reading resumes anywhere.
 
     segment = { entry }* | [torn tail: an entry cut by a crash, or the zeros of a preallocated file]
 
-A torn tail ends the iteration and is reported by `LogEnd`. Damage in front of it names its position: nothing behind it
-can be trusted to be a batch boundary. It raises, or, when the caller takes note of damage, reading goes on at the next
-place where an entry with a right checksum stands (`batch_search`).
+A torn tail ends the iteration and is reported by `LogEnd`. Damage in front of it names its position: no place behind it
+is a reliable batch boundary. Damage raises; or, with `on_damage`, reading continues at the next entry with a right
+checksum (`batch_search`).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class LogDamage:
 class LogFile:
     """Iterates the entries of a file from a position on; afterwards `end` and `valid_bytes` say how that ended.
 
-    Args: on_damage: told of every stretch that is skipped because no entry can be cut there, or because the checksum of
-              the entry is wrong; it may raise. Without it the former raises, the latter is left to the caller.
+    Args: on_damage: called for every skipped stretch, where no entry can be cut or the checksum of an entry is wrong;
+    it may raise. Without it the former raises, and the caller has to check the latter.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class LogFile:
     def batches(self, position: int = 0) -> Iterator[LogBatch]:
         """Yield the entries from `position`, which must be 0 or the `next_position` of a batch.
 
-        With `on_damage` the checksums are verified and wrong ones reported to it; without it, call `ensure_valid()` of
-        each batch.
+        With `on_damage` the checksums are verified and wrong checksums reported to it; without it, call
+        `ensure_valid()` of each batch.
         Raises: DamagedLogError (with the position) for sizes and magics that cannot be, unless `on_damage` takes it.
         """
         self.end, self.valid_bytes = None, position

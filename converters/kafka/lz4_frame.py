@@ -47,7 +47,7 @@ def compress(data: bytes, *, legacy_checksum: bool) -> bytes:
 
 
 def decompress(data: bytes | memoryview, max_bytes: int, *, ignore_checksum: bool) -> bytes:
-    """Decompress the one frame in `data`.
+    """Decompress the only frame in `data`.
 
     Raises: DecompressedTooLargeError, CorruptRecordError, cramjam.DecompressionError (mapped by the caller).
     """

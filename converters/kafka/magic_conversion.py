@@ -66,7 +66,7 @@ def convert_magic(
 
 
 def _groups(record_set: RecordSet, magic: int) -> Iterator[list[Batch]]:
-    """Entries one by one, except that plain messages which may share a batch come together."""
+    """Single entries; plain messages that may share a batch come together."""
     group: list[Batch] = []
     for batch in record_set.batches():
         if group and not (magic == 2 and _joinable(group[-1], batch)):

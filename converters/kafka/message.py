@@ -153,7 +153,7 @@ class Message:
     def inner_offsets(self, data: bytes) -> array[int]:
         """The stored (relative or absolute) offsets of the complete messages in `data`, the inner set of this wrapper.
 
-        Raises: InvalidRecordError when there is none, or when one is compressed again or of magic 2.
+        Raises: InvalidRecordError when there is no message, or when a message is compressed again or of magic 2.
         """
         offsets = array("q")
         pos, total = 0, len(data)
@@ -166,7 +166,7 @@ class Message:
                 raise InvalidRecordError("a compressed message inside a compressed message")
             offsets.append(offset)
             pos = end
-        for start, _end, offset, magic in frames(data, pos):  # the rest: what is small, cut or wrong
+        for start, _end, offset, magic in frames(data, pos):  # the rest: small, cut or wrong messages
             if magic > 1:
                 raise InvalidRecordError(f"magic {magic} inside a magic {self.magic} message")
             if data[start + _ATTRIBUTES_FIELD] & CODEC_BITS:
@@ -196,7 +196,7 @@ class Message:
     def inner_base(self, last_inner: int) -> int:
         """The number that makes an inner offset absolute when added.
 
-        Raises: InvalidRecordError for a wrapper offset below the last inner one, unless it is 0.
+        Raises: InvalidRecordError for a wrapper offset below the last inner offset, unless it is 0.
         """
         if self.magic == 0 or self.offset == 0:
             return 0
@@ -242,6 +242,6 @@ def read_messages(data: bytes, *, check_crcs: bool = False) -> Iterator[tuple[in
 
 
 def inner_messages(data: bytes) -> Iterator[Message]:
-    """The complete messages of an inner set, one at a time: many tiny ones never stand in memory as objects."""
+    """The complete messages of an inner set, one at a time, so that many tiny messages never become objects at once."""
     for start, end, _offset, _magic in frames(data):
         yield Message(data[start:end])

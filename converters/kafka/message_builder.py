@@ -51,7 +51,7 @@ def build_message_set(
     attributes = 0 if append_time is None else message.LOG_APPEND_TIME_BIT
     if codec is Codec.NONE:
         return _plain(records, magic, 0, attributes, append_time)
-    # KIP-31: magic 1 stores offsets relative to the first; the wrapper carries the absolute one of the last.
+    # KIP-31: magic 1 stores offsets relative to the first; the wrapper carries the absolute offset of the last.
     inner = _plain(records, magic, records[0].offset if magic else 0, 0, None)
     timestamp = max(record.timestamp for record in records) if append_time is None else append_time
     value = compress(codec, inner, magic=magic)

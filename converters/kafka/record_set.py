@@ -1,10 +1,10 @@
-"""A record set: what Produce and Fetch carry, entries with entry.format=kafka store, log segments hold.
+"""A record set: the form of records in Produce and Fetch, in entries with entry.format=kafka, and in log segments.
 
     set = { message of magic 0 or 1 | record batch of magic 2 }* | [cut-off tail]
 
-`batches()` is the shallow iteration (one item per stored entry, nothing decompressed), iterating the set itself the
-deep one (records with absolute offsets). Both are lazy, and every iterator has its own position. A wrong entry raises
-at its place; earlier entries have been delivered.
+`batches()` is the shallow iteration (an item per stored entry, without decompression); iterating the set itself is the
+deep iteration (records with absolute offsets). Both are lazy, and every iterator has its own position. A wrong entry
+raises at its place; earlier entries have been delivered.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
              | varint key length (-1 null) | key | varint value length (-1 null) | value
              | varint header count | { varint key length | key | varint value length (-1 null) | value }*
 
-`read_records` is the hot loop of the room: one pass, local names, the one- and two-byte varints decoded in line, keys
+`read_records` is the hot loop of the room: one pass, local names, varints of one and two bytes decoded in line, keys
 and values sliced out of `bytes` once. Source: Apache Kafka, "Record" in the message format chapter.
 """
 
@@ -21,8 +21,9 @@ NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 NO_PRODUCER_ID = -1
 MAX_HEADERS = 1 << 16
-"""Headers of one record. An object weighs fifty times what the two bytes of an empty header do: without a limit, one
-compressed record of a few hundred bytes would take a gigabyte."""
+"""Headers of one record. An object takes fifty times the two bytes of an empty header: without a limit, a compressed
+record of a few hundred bytes would take a gigabyte.
+"""
 _INT64 = 1 << 63
 
 
@@ -55,7 +56,7 @@ RawHeaders = Sequence[tuple[bytes, bytes | None]]
 RawRecord = tuple[int, int, bytes | None, bytes | None, RawHeaders | None]
 """A record as it stands in a magic 2 batch: (timestamp delta, offset delta, key, value, headers or None).
 
-A plain tuple, because one is made for every record converted.
+A plain tuple, because every converted record needs one tuple.
 """
 
 

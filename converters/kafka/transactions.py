@@ -71,8 +71,8 @@ class Transactions:
 
     aborted:  producer id -> [(place of the first batch, place of the marker)], ascending.
     open:     producer id -> place of the first batch; no marker follows.
-    doubtful: how many transactions have damage between their first batch and their marker: the marker may be the one
-              of a later transaction of the same producer id.
+    doubtful: how many transactions have damage between their first batch and their marker: the marker may belong to a
+    later transaction of the same producer id.
     """
 
     aborted: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Transactions:
 
 
 class TransactionSurvey:
-    """Collects the transactions of a log, batch after batch in log order. Keeps one pair of ints per aborted one."""
+    """Collects the transactions of a log, batch after batch. Keeps a pair of ints per aborted transaction."""
 
     def __init__(self) -> None:
         self._aborted: dict[int, list[tuple[int, int]]] = {}

@@ -56,9 +56,9 @@ DEFAULT_RULES = ProduceRules()
 
 @dataclass(frozen=True, slots=True)
 class ValidatedEntry:
-    """One entry that passed.
+    """A valid entry.
 
-    max_timestamp: the newest of its records.   restamp: the entry itself says another one (some producers write 0).
+    max_timestamp: the newest of its records.   restamp: the entry has another timestamp (some producers write 0).
     rebuild: its inner offsets must be rewritten before it can be stored.
     """
 

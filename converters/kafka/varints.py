@@ -1,9 +1,9 @@
-"""Zigzag varints of Kafka's magic 2 records (signed; not the unsigned ones of the flexible API versions).
+"""Zigzag varints of Kafka's magic 2 records (signed; not the unsigned varints of the flexible API versions).
 
     encoded = (n << 1) ^ (n >> 63), then LEB128: seven bits a byte, low group first, high bit = more follows.
 
-A varint holds an int32 in at most 5 bytes, a varlong an int64 in at most 10. `records.py` decodes the one- and two-byte
-forms in line, because they are nearly all there is, and comes here for the rest.
+A varint holds an int32 in at most 5 bytes, a varlong an int64 in at most 10. `records.py` decodes forms of one and two
+bytes in line, because nearly all varints are so short, and longer forms here.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ To resume, pass the producer's last persisted sequence id: everything up to it i
 messages of magic 0 and 1 are packed together; because packing starts behind the resume point, entries never straddle
 it.
 
-A broker that names a last sequence id may have accepted it without having it on the disk yet. `confirm` plans the batch
-that ends there once more, under that very id: a receipt for it says that everything up to it is stored.
+A broker that names a last sequence id may have accepted it before the entry is on the disk. `confirm` plans the batch
+that ends there once more, under the same id: its receipt proves that all entries up to it are stored.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def place_of(item: LogBatch, mode: SequenceMode) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The contents of a file, from its entry headers alone (compressed messages of magic 0 and 1 count as one)."""
+    """The contents of a file, from its entry headers alone (a compressed message of magic 0 or 1 counts as one
+    message).
+    """
 
     entries: int
     valid_bytes: int
@@ -80,8 +82,8 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class ImportStep:
-    """One entry to append (None for control, aborted and empty batches and for damage), and how far the file is done
-    once it is persisted.
+    """One entry to append (None for control, aborted and empty batches and for damage), and the position up to which
+    the file is done once the entry is persisted.
 
     confirms: the entry is there already, its receipt confirms it.
     aborted_messages: records of an aborted transaction that are left out here.

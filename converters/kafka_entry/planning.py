@@ -1,9 +1,9 @@
-"""From Kafka record sets to Pulsar entries: the door for protocol handlers and for imports.
+"""From Kafka record sets to Pulsar entries, for protocol handlers and for imports.
 
     plan_entry(record_set, ...) -> PlannedEntry(data, messages, sequence ids)   the bytes to append as they are
 
 The record set is stored byte for byte behind MessageMetadata{entry.format=kafka, num_messages_in_batch=span}; nothing
-is decompressed for magic 2. `messages` must be what the append counts, so that indexes and Kafka offsets agree.
+is decompressed for magic 2. The append must count `messages`, so that indexes and Kafka offsets agree.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class SingleMessageEncoder:
         return b"".join(parts)
 
     def _companion(self, name: str, indexes: str) -> bytes:
-        """The property that lists header indexes; the records of a batch mostly have the same ones."""
+        """The property that lists header indexes; the records of a batch mostly share it."""
         found = self._companions.get((name, indexes))
         if found is None:
             found = encode_property(name.encode(), indexes[1:].encode())

@@ -1,9 +1,9 @@
 """Placing the records of a record set at the batch indexes of a Pulsar entry.
 
-The index of a record is its offset relative to the first batch; a later batch continues where the span of the one
-before it ends. Offsets without a record (removed by compaction, control records) become holes, so the count of messages
-stays what num_messages_in_batch declared (guarantee G4), and index arithmetic on the broker entry metadata gives Kafka
-offsets.
+The index of a record is its offset relative to the first batch; a later batch continues where the span of its
+predecessor ends. Offsets without a record (removed by compaction, control records) become holes, so the count of
+messages still equals num_messages_in_batch (guarantee G4), and index arithmetic on the broker entry metadata gives
+Kafka offsets.
 
 An entry may also declare the number of its records instead of the span of their offsets: then the records stand side by
 side (`dense`) and there are no holes. That is how files are imported, because clients treat holes unequally.

@@ -32,7 +32,7 @@ _MOST_WAITING_BYTES = 16 << 20
 _MOST_TAKEN_BYTES = 4 << 20
 _WANTED_BYTES = 1 << 20
 _GATHER_S = 0.003
-"""How long entries wait for others, so that few large chunks are decoded instead of many small ones."""
+"""How long entries wait for others, so that few large chunks are decoded instead of many small chunks."""
 
 
 class PushedEntries:

@@ -25,7 +25,7 @@ def decode_each(
         if payload is not None and row not in failures:
             try:
                 value = decode(payload)
-            except Exception as e:  # noqa: BLE001 - decoders of foreign bytes raise what they like; it is the row's failure
+            except Exception as e:  # noqa: BLE001 - decoders of foreign bytes raise any error: a failure of the row
                 failures[row] = _why(e)
         out.append(value)
     return out

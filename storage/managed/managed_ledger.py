@@ -207,9 +207,9 @@ class ManagedLedger:
         """Append the run's entries; ``done(result)`` is called on the loop, never from within this call.
 
         Calls of ``done`` come in the order of the appends. Without ``result.error`` all entries are on disk. With it
-        every append that was still pending fails too and later ones are refused, until
-        ``ready_to_create_new_ledger()`` (except EntryTooLargeError, which concerns its run only). The run is split only
-        where a ledger is full. Must not raise: ``done``.
+        every pending append fails too and later appends are refused, until ``ready_to_create_new_ledger()`` (except
+        EntryTooLargeError, which concerns its run only). The run is split only where a ledger is full. Must not raise:
+        ``done``.
 
         Source: Pulsar ManagedLedger.asyncAddEntry; docs/adr/0002-managed-ledger.md.
         """

@@ -5,7 +5,7 @@
 
 walks.py tests a subscription and roams.py commands; strolls test REST: tenants, namespaces, topics,
 partitions, subscriptions, schemas, permissions and policies of every level are made, read, changed and removed in
-random order, with odd values among the usual ones, while messages come in and consumers come and go. The verdicts are
+random order, with odd values among usual values, while messages come in and consumers come and go. The verdicts are
 those of walks.py.
 """
 

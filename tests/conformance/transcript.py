@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sends the same commands to two brokers and compares their answers frame by frame.
 
-    transcript.py record FILE.py...     against Apache Pulsar: every scenario three times, the stable ones are kept
+    transcript.py record FILE.py...     against Apache Pulsar: every scenario three times; stable logs are kept
     transcript.py check  FILE.py...     against any broker: the recordings must come out again
     transcript.py show   FILE.py...     prints the logs
 

@@ -28,7 +28,7 @@ logging.getLogger("uvicorn.error").disabled = True  # it tells of requests that 
 
 
 class _Current:
-    """Stands for the present broker, so that one application, which takes long to build, serves all brokers of a
+    """Stands for the present broker, so that a single application, which takes long to build, serves all brokers of a
     process.
     """
 

@@ -1,4 +1,4 @@
-"""A ``FrameWriter`` over any files and threads: the simulated disk has one like the real one's."""
+"""A ``FrameWriter`` over any files and threads: the simulated disk has a frame writer like the real disk."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A frame that needs only its write is planned on the loop (``Journal.plan``) and given to a ``FrameWriter``, which
 reports on the loop: a turn of the loop from the socket to the disk, and a turn back. ``CompiledFrameWriter`` is made of
-``_frame_writer.c``; where that was not built, or the file system is not the real one, the journal's lane does all the
+``_frame_writer.c``; where that was not built, or the file system is not real, the journal's lane does all the
 work in its thread.
 """
 

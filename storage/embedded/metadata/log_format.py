@@ -14,7 +14,7 @@ Frame: a copy is this header, the payload (``changes.py``) and zeros up to a mul
 
      0  u32 magic
      4  u32 crc32c           of the whole copy with this field zero, padding included
-     8  u64 log number       \ of the file: a page of another log, or of another place of this one,
+     8  u64 log number       \ of the file: a page of another log, or of another place here,
     16  u64 salt             | can never be taken for a frame expected here
     24  u64 sequence         / grows by one with each frame, across logs and restarts
     32  u32 payload bytes

@@ -2,8 +2,8 @@
 
 Operations that are pending at the same time share one frame and one sync, and take effect together or not at all. From
 time to time the state is written as a snapshot, so that a start reads little. Formats: ``log_format.py``,
-``snapshot_format.py``; what a start
-accepts: ``load.py``; why not a database: ``docs/adr/0004-metadata-log.md``.
+``snapshot_format.py``; conditions of a start: ``load.py``; reasons against a database:
+``docs/adr/0004-metadata-log.md``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Operation(NamedTuple):
 
 
 class _Confirm(NamedTuple):
-    """Write a frame that vouches for the last one."""
+    """Write a frame that vouches for the last frame."""
 
 
 class _Batch(NamedTuple):
@@ -280,7 +280,7 @@ class LoggedMetadataStore:
             self._confirm_timer = self._scheduler.call_later(_CONFIRM_AFTER_S, self._confirm)
 
     def _confirm(self) -> None:
-        """A while without changes: let a frame vouch for the last one."""
+        """After a while without changes, write a frame that vouches for the last frame."""
         self._confirm_timer = None
         if self._closed or self._failure is not None:
             return

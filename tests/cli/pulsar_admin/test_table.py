@@ -1,5 +1,5 @@
-"""The table of verbs against pulsar-admin itself: its verbs and flags, the requests it sends and what it prints were
-recorded (vectors beside this directory) by running the original against a web server that keeps the requests.
+"""The table of verbs against pulsar-admin itself: its verbs and flags, its requests and its output were recorded
+(vectors beside this directory) by running the original against a web server that keeps the requests.
 """
 
 import functools
