@@ -1,23 +1,17 @@
 """Write-behind and checkpoints, the loop's side: when journal frames may be forgotten.
 
 A checkpoint: note the last completed frame S and how far each touched ledger is; wait until write-behind has passed
-that point; in the checkpoint thread seal the closed ledgers (index and footer), sync every touched ledger file and the
-folder, replace the checkpoint file. Only then segments with frames up to S may be used again.
+that point; let the checkpoint thread work the plan (``checkpoint_plan.py``). Only then segments with frames up to S may
+be used again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from magnetar.storage.embedded.checkpoint_file import Checkpoint, write_checkpoint
-from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
-from magnetar.storage.embedded.files import NO_DESCRIPTOR
-from magnetar.storage.embedded.ledger_format import encode_index
-from magnetar.storage.embedded.write_behind import WriteBehind
-from magnetar.storage.embedded.writeback import SPACE_ERRORS, Barrier, Remove, WriteBack
+from magnetar.storage.embedded.writeback import SPACE_ERRORS, Barrier, Remove
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from magnetar.storage.histogram import Histogram
 
@@ -25,86 +19,68 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.append_path import AppendPath
-    from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.checkpoint_plan import CheckpointPlan, CheckpointWriter, TouchedLedgers
     from magnetar.storage.embedded.health import Health
     from magnetar.storage.embedded.journal.writer import Journal
     from magnetar.storage.embedded.lanes import Threads
-    from magnetar.storage.embedded.layout import Layout
-    from magnetar.storage.embedded.ledger_files import LedgerFiles
-    from magnetar.storage.embedded.ledger_index import LedgerIndex
     from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.embedded.write_behind import WriteBehind
     from magnetar.storage.embedded.writeback import Job, WriteBackResult, WriteSlab
     from magnetar.storage.interfaces import Clock, Scheduler, Timer
 
-__all__ = ["CheckpointPlan", "Checkpointer", "Touched"]
+__all__ = ["CheckpointDue", "Checkpointer"]
 
 
-class Touched(NamedTuple):
-    """A ledger as a checkpoint takes it."""
+class CheckpointDue:
+    """Calls ``on_due`` once after the interval; a caller compares ``bytes`` with ``every_bytes`` itself."""
 
-    ledger: LedgerState
-    entries: int
-    length_bytes: int
-    seal: LedgerIndex | None
-    """Closed: write index and footer."""
+    def __init__(self, scheduler: Scheduler, every_bytes: int, interval_s: float) -> None:
+        self.on_due: Callable[[], None] = lambda: None
+        self.every_bytes = every_bytes
+        self.bytes = 0
+        """Written since the last checkpoint began."""
+        self.is_timed = False
+        self._scheduler, self._interval_s = scheduler, interval_s
+        self._timer: Timer | None = None
 
+    def time(self) -> None:
+        """The interval begins, unless it already runs."""
+        if not self.is_timed:
+            self.is_timed = True
+            self._timer = self._scheduler.call_later(self._interval_s, self._on_timer)
 
-class CheckpointPlan(NamedTuple):
-    """The work of the checkpoint thread."""
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
-    sequence: int
-    touched: list[Touched]
-    checkpoint: Checkpoint
+    def _on_timer(self) -> None:
+        self.is_timed, self._timer = False, None
+        self.on_due()
 
 
 class Checkpointer:
-    """Loop only, except ``_work``."""
+    """Loop only. ``wire`` before anything is written."""
 
     def __init__(
         self,
-        files: FileSystem,
-        layout: Layout,
-        store_id: bytes,
-        ledger_files: LedgerFiles,
+        touched: TouchedLedgers,
+        writer: CheckpointWriter,
+        write_behind: WriteBehind,
+        due: CheckpointDue,
         threads: Threads,
-        scheduler: Scheduler,
         clock: Clock,
         health: Health,
-        last: Checkpoint,
-        *,
-        checkpoint_bytes: int,
-        interval_s: float,
-        max_unwritten_bytes: int,
-        gather_bytes: int,
-        relaxed_bytes: int,
-        metadata_sequence: Callable[[], int],
     ) -> None:
-        self._files, self._layout, self._store_id = files, layout, store_id
-        self._ledger_files, self._scheduler, self._clock, self._health = ledger_files, scheduler, clock, health
-        self._checkpoint_bytes, self._interval_s = checkpoint_bytes, interval_s
-        self._max_unwritten_bytes = max_unwritten_bytes
-        self._write_behind = WriteBehind(
-            threads,
-            scheduler,
-            clock,
-            WriteBack(ledger_files),
-            self._written,
-            gather_bytes=gather_bytes,
-            relaxed_bytes=relaxed_bytes,
-        )
-        self._lane = threads.lane("checkpoint", self._work, self._finished)
-        self._metadata_sequence = metadata_sequence
-        self._number = last.number
-        self._free_generation = last.free_generation
-        self._synced = dict(last.synced)
-        self._touched: dict[int, LedgerState] = {}
+        self._touched, self._write_behind, self._due = touched, write_behind, due
+        self._clock, self._health = clock, health
+        write_behind.on_written = self._written
+        due.on_due = self._start_where_touched
+        self._lane = threads.lane("checkpoint", writer.work, self._finished)
         self._plan: CheckpointPlan | None = None
         self._syncing = False
         """The plan is in the checkpoint thread."""
         self._again = False
         self._closing = False
-        self._bytes = 0
-        self._timer: Timer | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self.checkpoints = 0
         self.seconds = Histogram()
@@ -123,30 +99,28 @@ class Checkpointer:
 
     def write(self, jobs: list[WriteSlab], frame_seconds: float) -> None:
         """Confirmed slabs of a frame, to be written behind."""
-        touched, size = self._touched, 0
+        touched, size = self._touched.ledgers, 0
         for ledger, slab, _ in jobs:
             touched[ledger.ledger_id] = ledger
             size += slab.size_bytes
-        self._bytes += size
-        behind = self._write_behind
+        behind, due = self._write_behind, self._due
+        due.bytes += size
         behind.write(jobs, frame_seconds)
-        if behind.unwritten_bytes > self._max_unwritten_bytes and self._appends is not None:
+        if behind.unwritten_bytes > behind.max_unwritten_bytes and self._appends is not None:
             self._appends.hold()
-        if self._bytes >= self._checkpoint_bytes:
+        if due.bytes >= due.every_bytes:
             self.start()
-        elif self._timer is None:
-            self._timer = self._scheduler.call_later(self._interval_s, self._on_timer)
+        elif not due.is_timed:
+            due.time()
 
     def touch(self, ledger: LedgerState) -> None:
         """The ledger was closed, or its index was made again: the next checkpoint seals its file."""
-        self._touched[ledger.ledger_id] = ledger
-        if self._timer is None:
-            self._timer = self._scheduler.call_later(self._interval_s, self._on_timer)
+        self._touched.ledgers[ledger.ledger_id] = ledger
+        self._due.time()
 
     def remove(self, ledger: LedgerState, done: Callable[[OSError | None], None]) -> None:
         """The ledger is deleted in the metadata: forget it, remove its file."""
-        self._touched.pop(ledger.ledger_id, None)
-        self._synced.pop(ledger.ledger_id, None)
+        self._touched.forget(ledger.ledger_id)
         self._write_behind.put(Remove(ledger.ledger_id, done))
         self._write_behind.press()
 
@@ -161,28 +135,9 @@ class Checkpointer:
             return
         if self._health.failed is not None:
             return
-        self._bytes = 0
-        touched, self._touched = self._touched, {}
-        ledgers = [
-            Touched(led, led.last_confirmed + 1, led.length_bytes, led.index if led.closed else None)
-            for led in touched.values()
-        ]
-        for item in ledgers:
-            if item.ledger.closed:
-                self._synced.pop(item.ledger.ledger_id, None)
-            else:
-                self._synced[item.ledger.ledger_id] = (item.entries, item.length_bytes)
+        self._due.bytes = 0
         assert self._appends is not None
-        sequence = self._appends.last_sequence
-        self._number += 1
-        checkpoint = Checkpoint(
-            self._number,
-            sequence + 1,
-            self._free_generation,
-            dict(self._synced),
-            metadata_sequence=self._metadata_sequence(),
-        )
-        self._plan = CheckpointPlan(sequence, ledgers, checkpoint)
+        self._plan = self._touched.plan(self._appends.last_sequence)
         self._started_s = self._clock.now_s()
         plan = self._plan
         self._write_behind.put(Barrier(lambda: self._passed(plan)))
@@ -201,19 +156,17 @@ class Checkpointer:
         """Write everything behind; with ``free_generation`` a last checkpoint says the journal is empty."""
         self._closing = True
         self._write_behind.press()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._due.close()
         if free_generation is not None and self._health.problem is None:
             while self._plan is not None:
                 await self.wait()
-            self._free_generation = free_generation
+            self._touched.free_generation = free_generation
             await self.wait()
         await self._write_behind.close()
         await self._lane.close()
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._touched:
+    def _start_where_touched(self) -> None:
+        if self._touched.ledgers:
             self.start()
 
     def _written(self, batch: list[Job], result: WriteBackResult | None, error: BaseException | None) -> None:
@@ -231,7 +184,8 @@ class Checkpointer:
                 self._give_up()
         else:
             self._health.set_full(None, "write-behind")
-        if self.unwritten_bytes * 4 <= self._max_unwritten_bytes * 3 and self._appends is not None:
+        behind = self._write_behind
+        if behind.unwritten_bytes * 4 <= behind.max_unwritten_bytes * 3 and self._appends is not None:
             self._appends.release()
 
     def _write_back_failed(self, batch: list[Job], error: BaseException | None) -> None:
@@ -253,49 +207,13 @@ class Checkpointer:
         plan = self._plan
         if plan is not None and not self._syncing:
             self._plan = None
-            self._touch_again(plan)
+            self._touched.take_back(plan)
             self._wake()
-
-    def _touch_again(self, plan: CheckpointPlan) -> None:
-        """The checkpoint did not come about."""
-        for item in plan.touched:
-            if not item.ledger.deleted:
-                self._touched.setdefault(item.ledger.ledger_id, item.ledger)
 
     def _passed(self, plan: CheckpointPlan) -> None:
         if plan is self._plan:  # else it was given up
             self._syncing = True
             self._lane.submit(plan)
-
-    def _work(self, plans: list[CheckpointPlan]) -> None:
-        """In the checkpoint thread. OSError with ENOSPC: try again later; StorageFailedError: a sync failed."""
-        for plan in plans:
-            for item in plan.touched:
-                self._seal_and_sync(item)
-            try:
-                self._ledger_files.sync_names()
-            except OSError as error:
-                if error.errno in NO_DESCRIPTOR:
-                    raise
-                raise StorageFailedError(f"fsync of the ledger folder: {error}") from error
-            write_checkpoint(self._files, self._layout, self._store_id, plan.checkpoint, self._clock.now_ms())
-
-    def _seal_and_sync(self, item: Touched) -> None:
-        ledger_id = item.ledger.ledger_id
-        if item.ledger.deleted or not item.entries:
-            return
-        if item.seal is not None:
-            sealed = encode_index(ledger_id, item.entries, item.length_bytes, item.seal)
-            # Deleted this instant: its file must not come back.
-            with contextlib.suppress(FileNotFoundError):
-                offset = FILE_HEADER_BYTES + item.length_bytes
-                self._ledger_files.write(ledger_id, [sealed], offset, create=False)
-        try:
-            self._ledger_files.sync(ledger_id)
-        except OSError as error:
-            if error.errno in NO_DESCRIPTOR:
-                raise
-            raise StorageFailedError(f"fsync of ledger {ledger_id}: {error}") from error
 
     def _finished(self, plans: list[CheckpointPlan], result: None, error: BaseException | None) -> None:  # noqa: ARG002 - the lane's form
         plan, self._plan, self._syncing = self._plan, None, False
@@ -307,7 +225,7 @@ class Checkpointer:
             assert self._journal is not None
             self._journal.released_sequence = plan.sequence
         else:
-            self._touch_again(plan)
+            self._touched.take_back(plan)
             if isinstance(error, OSError) and error.errno in SPACE_ERRORS:
                 self._health.set_full(StorageFullError(f"checkpoint: {error}"), "checkpoint")
             else:

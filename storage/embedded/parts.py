@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.append_path import AppendPath
-from magnetar.storage.embedded.checkpoints import Checkpointer
+from magnetar.storage.embedded.checkpoint_plan import CheckpointWriter, TouchedLedgers
+from magnetar.storage.embedded.checkpoints import CheckpointDue, Checkpointer
 from magnetar.storage.embedded.disk_usage import DiskUsageWatch
 from magnetar.storage.embedded.health import Health
 from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
@@ -14,6 +15,8 @@ from magnetar.storage.embedded.journal.writer import Journal
 from magnetar.storage.embedded.ledger_store import EmbeddedLedgerStore
 from magnetar.storage.embedded.read_path import ReadPath
 from magnetar.storage.embedded.space_probe import SpaceProbe
+from magnetar.storage.embedded.write_behind import WriteBehind
+from magnetar.storage.embedded.writeback import WriteBack
 from magnetar.storage.entry_cache import EntryCache
 
 if TYPE_CHECKING:
@@ -161,21 +164,22 @@ def _journal(base: Foundation, pool: SegmentPool) -> Journal:
 
 def _checkpointer(base: Foundation, health: Health) -> Checkpointer:
     environment, settings = base.environment, base.settings
-    return Checkpointer(
-        environment.files,
-        base.layout,
-        base.store_id,
-        base.ledger_files,
+    behind = WriteBehind(
         environment.threads,
         environment.scheduler,
         environment.clock,
-        health,
-        base.recovered.checkpoint,
-        checkpoint_bytes=settings.checkpoint_bytes,
-        interval_s=settings.checkpoint_interval_s,
-        max_unwritten_bytes=settings.max_unwritten_bytes,
+        WriteBack(base.ledger_files),
         gather_bytes=settings.write_behind_bytes,
         # Also with a larger cache: appends wait from the most unwritten bytes on, and pauses would make that longer.
         relaxed_bytes=max(min(settings.cache_bytes // 4, settings.max_unwritten_bytes * 3 // 4), 1),
-        metadata_sequence=base.metadata_sequence,
+        max_unwritten_bytes=settings.max_unwritten_bytes,
+    )
+    return Checkpointer(
+        TouchedLedgers(base.recovered.checkpoint, base.metadata_sequence),
+        CheckpointWriter(environment.files, base.layout, base.store_id, base.ledger_files, environment.clock),
+        behind,
+        CheckpointDue(environment.scheduler, settings.checkpoint_bytes, settings.checkpoint_interval_s),
+        environment.threads,
+        environment.clock,
+        health,
     )

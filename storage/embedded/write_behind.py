@@ -39,7 +39,7 @@ _LONGEST_PAUSE_S = 0.02
 
 
 class WriteBehind:
-    """Loop only. ``done`` gets the jobs of each piece, in order, and the worker's result."""
+    """Loop only. ``on_written`` gets the jobs of each piece, in order, and the worker's result."""
 
     def __init__(
         self,
@@ -47,13 +47,16 @@ class WriteBehind:
         scheduler: Scheduler,
         clock: Clock,
         worker: WriteBack,
-        done: Done,
         *,
         gather_bytes: int,
         relaxed_bytes: int,
+        max_unwritten_bytes: int,
     ) -> None:
         self._lane = threads.lane("write-behind", worker.work, self._written)
-        self._scheduler, self._clock, self._done = scheduler, clock, done
+        self.on_written: Done = lambda _jobs, _result, _error: None
+        self.max_unwritten_bytes = max_unwritten_bytes
+        """Appends wait above it."""
+        self._scheduler, self._clock = scheduler, clock
         self._gather_bytes, self._relaxed_bytes = gather_bytes, relaxed_bytes
         self._queue: deque[Job | None] = deque()
         self._queued_bytes = 0
@@ -158,7 +161,7 @@ class WriteBehind:
                 if isinstance(job, WriteSlab):
                     self.unwritten_bytes -= job.ledger.written().size_bytes
         try:
-            self._done([job for job in piece if job is not None], result, error)
+            self.on_written([job for job in piece if job is not None], result, error)
         finally:
             pause_s = self._pause_s(took)
             if pause_s > 0:

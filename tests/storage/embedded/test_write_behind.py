@@ -41,10 +41,11 @@ class Bench:
             self.scheduler,
             self.clock,
             self.worker,
-            lambda jobs, _result, _error: self.done.extend(jobs),
             gather_bytes=gather * SLAB_BYTES,
             relaxed_bytes=relaxed * SLAB_BYTES,
+            max_unwritten_bytes=1 << 30,
         )
+        self.behind.on_written = lambda jobs, _result, _error: self.done.extend(jobs)
         self.ledger = LedgerState(1, {})
         self.ledger.index = LedgerIndex()
 

@@ -1,0 +1,135 @@
+"""A checkpoint's content: which ledgers it takes, and the work of the checkpoint thread on their files.
+
+The work of a plan: seal what was closed (index and footer), sync every touched ledger file and the folder, replace the
+checkpoint file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from magnetar.storage.embedded.checkpoint_file import Checkpoint, write_checkpoint
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+from magnetar.storage.embedded.files import NO_DESCRIPTOR
+from magnetar.storage.embedded.ledger_format import encode_index
+from magnetar.storage.errors import StorageFailedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.layout import Layout
+    from magnetar.storage.embedded.ledger_files import LedgerFiles
+    from magnetar.storage.embedded.ledger_index import LedgerIndex
+    from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.interfaces import Clock
+
+__all__ = ["CheckpointPlan", "CheckpointWriter", "Touched", "TouchedLedgers"]
+
+
+class Touched(NamedTuple):
+    """A ledger as a checkpoint takes it."""
+
+    ledger: LedgerState
+    entries: int
+    length_bytes: int
+    seal: LedgerIndex | None
+    """Closed: write index and footer."""
+
+
+class CheckpointPlan(NamedTuple):
+    """The work of the checkpoint thread."""
+
+    sequence: int
+    touched: list[Touched]
+    checkpoint: Checkpoint
+
+
+class TouchedLedgers:
+    """The ledgers that the next checkpoint takes, and how far unsealed ledgers are synced by then. Loop only.
+
+    metadata_sequence: the last durable change of the metadata.
+    """
+
+    def __init__(self, last: Checkpoint, metadata_sequence: Callable[[], int]) -> None:
+        self.ledgers: dict[int, LedgerState] = {}
+        """By id: written to, closed, or with a new index, since the last plan."""
+        self.free_generation = last.free_generation
+        """Journal segments up to this generation hold no frame that is needed."""
+        self._number = last.number
+        self._synced = dict(last.synced)
+        self._metadata_sequence = metadata_sequence
+
+    def forget(self, ledger_id: int) -> None:
+        """The ledger is deleted."""
+        self.ledgers.pop(ledger_id, None)
+        self._synced.pop(ledger_id, None)
+
+    def plan(self, sequence: int) -> CheckpointPlan:
+        """All touched ledgers, and frames up to `sequence`; from now on ledgers gather for the plan after this."""
+        touched, self.ledgers = self.ledgers, {}
+        taken = [
+            Touched(led, led.last_confirmed + 1, led.length_bytes, led.index if led.closed else None)
+            for led in touched.values()
+        ]
+        for item in taken:
+            if item.ledger.closed:
+                self._synced.pop(item.ledger.ledger_id, None)
+            else:
+                self._synced[item.ledger.ledger_id] = (item.entries, item.length_bytes)
+        self._number += 1
+        checkpoint = Checkpoint(
+            self._number,
+            sequence + 1,
+            self.free_generation,
+            dict(self._synced),
+            metadata_sequence=self._metadata_sequence(),
+        )
+        return CheckpointPlan(sequence, taken, checkpoint)
+
+    def take_back(self, plan: CheckpointPlan) -> None:
+        """The plan failed or was dropped: the next one takes its ledgers again."""
+        for item in plan.touched:
+            if not item.ledger.deleted:
+                self.ledgers.setdefault(item.ledger.ledger_id, item.ledger)
+
+
+class CheckpointWriter:
+    """The files that a checkpoint writes."""
+
+    def __init__(
+        self, files: FileSystem, layout: Layout, store_id: bytes, ledger_files: LedgerFiles, clock: Clock
+    ) -> None:
+        self._files, self._layout, self._store_id = files, layout, store_id
+        self._ledger_files, self._clock = ledger_files, clock
+
+    def work(self, plans: list[CheckpointPlan]) -> None:
+        """In the checkpoint thread. OSError with ENOSPC: try again later; StorageFailedError: a sync failed."""
+        for plan in plans:
+            for item in plan.touched:
+                self._seal_and_sync(item)
+            try:
+                self._ledger_files.sync_names()
+            except OSError as error:
+                if error.errno in NO_DESCRIPTOR:
+                    raise
+                raise StorageFailedError(f"fsync of the ledger folder: {error}") from error
+            write_checkpoint(self._files, self._layout, self._store_id, plan.checkpoint, self._clock.now_ms())
+
+    def _seal_and_sync(self, item: Touched) -> None:
+        ledger_id = item.ledger.ledger_id
+        if item.ledger.deleted or not item.entries:
+            return
+        if item.seal is not None:
+            sealed = encode_index(ledger_id, item.entries, item.length_bytes, item.seal)
+            # Deleted this instant: its file must not come back.
+            with contextlib.suppress(FileNotFoundError):
+                offset = FILE_HEADER_BYTES + item.length_bytes
+                self._ledger_files.write(ledger_id, [sealed], offset, create=False)
+        try:
+            self._ledger_files.sync(ledger_id)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                raise
+            raise StorageFailedError(f"fsync of ledger {ledger_id}: {error}") from error
