@@ -40,7 +40,7 @@ from magnetar.broker.ownership.ownership import OwnershipDoor
 from magnetar.broker.policies.namespaces import NamespaceStore
 from magnetar.broker.process_load import ProcessLoad
 from magnetar.broker.schemas.registry import SchemaRegistry
-from magnetar.broker.shutdown import Step, run_steps
+from magnetar.broker.shutdown import EXIT_OK, Step, Stop, run_steps
 from magnetar.broker.start_up import import_later
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.append_door import AppendDoor
@@ -60,10 +60,8 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin.api import BookiesApi, BrokerUrls
     from magnetar.broker.admin.peer_calls import PeerCalls
-    from magnetar.broker.admin_backend.publishing import AdminPublishing
-    from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
-    from magnetar.broker.admin_backend.topic_directory import AdminTopics, CalledTopics
-    from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
+    from magnetar.broker.admin_backend.topic_directory import CalledTopics
+    from magnetar.broker.admin_backend.topic_operations import TopicOperations
     from magnetar.broker.clustering.member import ClusterMember
     from magnetar.broker.foreign_entries.service import Converting
     from magnetar.broker.load_reports import LoadReports
@@ -78,7 +76,6 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.engine_settings import EngineSettings
 
 log = structlog.get_logger(__name__)
-EXIT_OK = 0
 EXIT_STORAGE_FAILED = 74
 _BROKER_IDS = "/magnetar/broker-starts"
 
@@ -103,10 +100,7 @@ class Broker:
     authenticator: Authenticator
     authorizer: Authorizer
     maintenance: Maintenance
-    admin_topics: AdminTopics
-    topic_logs: AdminTopicLogs
-    topic_subscriptions: AdminSubscriptions
-    publishing: AdminPublishing
+    operations: TopicOperations
 
     def __init__(
         self, settings: Settings, environment: EngineEnvironment | None = None, *, in_cluster: bool = False
@@ -114,23 +108,22 @@ class Broker:
         self.settings = settings
         self.environment = environment or EngineEnvironment.real()
         self.now_ms = self.environment.clock.now_ms
-        self.max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
+        max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
         self.tasks = TaskSet()
         self.descriptors = DescriptorShares.of_limit(
             process_limit(), settings.max_http_server_connections, settings.broker_max_connections
         )
         self.connections = Connections(self.descriptors.connections, settings.broker_max_connections_per_ip)
-        self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, self.max_frame_bytes))
+        self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, max_frame_bytes))
         self.process_load = ProcessLoad()
         self.load_reports: LoadReports | None = None
-        self.publish_budget = PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20)
         self.addresses = AdvertisedAddresses(settings)
         self.resources = ConnectionResources(
             settings,
-            self.max_frame_bytes,
+            max_frame_bytes,
             self.connections,
             self.memory,
-            self.publish_budget,
+            PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20),
             SharedReadBuffer(),
             self.tasks,
         )
@@ -140,26 +133,17 @@ class Broker:
         self.in_cluster = in_cluster
         self.member: ClusterMember | None = None
         self.ownership = OwnershipDoor()
-        self.peers: PeerCalls | None = None
-        self.bookies: BookiesApi | None = None
         self.web_sockets: Any = None
         """The service of WebSocket sessions (`websocket.service`), None without."""
         self.converting: Converting | None = None
         self.traces: Traces | None = None
         self.loop_watch = LoopWatch()
         self.http_port: int | None = None
-        self.exit_code = EXIT_OK
         self.cache_meter = CacheMeter()
         self.lookups = LookupCounters()
         self._start_number = 0
         self._producer_numbers = itertools.count()
-        self._stopped = asyncio.Event()
-        self.on_stopping: Callable[[], object] = lambda: None
-        """Called when a stop begins."""
-        self._stop_tasks = TaskSet()  # apart from `tasks`, which the stop ends
-        self._started = False
-        self._stop_requested = False
-        self._stopping = False
+        self.stopping = Stop()
         self._admin: Any = None
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -202,9 +186,7 @@ class Broker:
             self.ownership.current = await self.member.join()
             self._log_started()
             on_ready()
-        self._started = True
-        if self._stop_requested:
-            self.request_stop()
+        self.stopping.allow(self.stop)
 
     def _log_started(self) -> None:
         server, number = self.server, self._start_number
@@ -246,12 +228,9 @@ class Broker:
         """Calls to other brokers of the cluster; None for a broker alone."""
         if self.member is None:
             return None
-        calls = (await import_later("magnetar.broker.admin.peer_calls")).PeerCalls
-        self.peers = calls(lambda: self.urls.web_url or self.urls.web_url_tls, self.member.credentials)
-        called: CalledTopics = (await import_later("magnetar.broker.admin_backend.topic_directory")).CalledTopics(
-            self.peers
-        )
-        return called
+        called = (await import_later("magnetar.broker.admin_backend.topic_directory")).CalledTopics
+        elsewhere: CalledTopics = called(self.member.peers)
+        return elsewhere
 
     async def _open_metadata(self) -> None:
         """Stores, policies, and which topics there are."""
@@ -307,14 +286,8 @@ class Broker:
         if doors.ports == (None, None):
             return
         self.load_reports = (await import_later("magnetar.broker.load_reports")).LoadReports(self)
-        topics = (await import_later("magnetar.broker.admin_backend.topic_directory")).AdminTopics
-        self.admin_topics = topics(self.topics)
-        logs = (await import_later("magnetar.broker.admin_backend.topic_logs")).AdminTopicLogs
-        self.topic_logs = logs(self.topics, self.lifecycle, self.converting)
-        subscriptions = (await import_later("magnetar.broker.admin_backend.subscriptions")).AdminSubscriptions
-        self.topic_subscriptions = subscriptions(self.topics, self.lifecycle)
-        publishing = (await import_later("magnetar.broker.admin_backend.publishing")).AdminPublishing
-        self.publishing = publishing(self.topics, self.schemas, self.append_door)
+        operations = (await import_later("magnetar.broker.admin_backend.topic_operations")).TopicOperations
+        self.operations = operations(self.topics, self.lifecycle, self.schemas, self.append_door, self.converting)
         if self.settings.web_socket_service_enabled:
             service = (await import_later("magnetar.broker.websocket.service")).WebSocketService
             self.web_sockets = service(self.resources, self.services)
@@ -328,22 +301,21 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop in order; everything acknowledged is on the disk. Safe to call twice."""
-        if self._stopping:
-            await self._stopped.wait()
+        if not self.stopping.begin():
+            await self.stopping.wait()
             return
-        self._stopping = True
         log.info("broker.stopping")
         try:
-            self.on_stopping()
+            self.stopping.on_begin()
             if self.member is None:
                 self.server.stop_accepting()
             within_s = self.settings.broker_shutdown_timeout_ms / 1000
-            bad = await run_steps(self._stop_steps(), within_s, self._stop_tasks)
+            bad = await run_steps(self._stop_steps(), within_s, self.stopping.tasks)
             if self.storage.health.failed is not None or "storage" in bad:
-                self.exit_code = self.exit_code or EXIT_STORAGE_FAILED
+                self.stopping.exit_code = self.stopping.exit_code or EXIT_STORAGE_FAILED
             log.info("broker.stopped", incomplete=",".join(bad))
         finally:
-            self._stopped.set()
+            self.stopping.end()
 
     def _stop_steps(self) -> list[Step]:
         """In order: no new work begins, clients get a notice, pending data goes to the disk, the store closes."""
@@ -375,15 +347,11 @@ class Broker:
 
     def request_stop(self, exit_code: int = EXIT_OK) -> None:
         """Stop soon, from a signal or a failure; while it starts, as soon as it has started."""
-        self.exit_code = self.exit_code or exit_code
-        self._stop_requested = True
-        if self._started and not self._stopping:
-            self._stop_tasks.spawn(self.stop(), "broker.stop")
+        self.stopping.request(exit_code)
 
     async def wait_stopped(self) -> int:
         """Return the exit code once the broker has stopped."""
-        await self._stopped.wait()
-        return self.exit_code
+        return await self.stopping.wait()
 
     def _on_storage_failure(self, error: BaseException) -> None:
         log.error("broker.storage_failed", reason=str(error))
@@ -408,7 +376,7 @@ class Broker:
         return engine_settings(self.settings, self.descriptors.ledger_files)
 
     def _apply_settings(self) -> None:
-        self.publish_budget.max_bytes = self.settings.max_message_publish_buffer_size_in_mb << 20
+        self.resources.publish_budget.max_bytes = self.settings.max_message_publish_buffer_size_in_mb << 20
         self.storage.cache.max_bytes = self._engine_settings().cache_bytes
 
     def _policies_ready(self, name: TopicName) -> Awaitable[None] | None:
@@ -436,6 +404,16 @@ class Broker:
         return self.addresses.of(listener)
 
     @property
+    def peers(self) -> PeerCalls | None:
+        """Calls to the other brokers of the cluster."""
+        return None if self.member is None else self.member.peers
+
+    @property
+    def bookies(self) -> BookiesApi | None:
+        """The bookies of the cluster."""
+        return None if self.member is None else self.member.bookies
+
+    @property
     def urls(self) -> BrokerUrls:
         """The addresses of this broker for the admin API."""
         from magnetar.broker.admin.api import BrokerUrls  # noqa: PLC0415 - not before the binary port listens
@@ -456,7 +434,7 @@ class Broker:
         )
 
     def is_ready(self) -> bool:
-        return not self._stopping and self.storage.health.failed is None
+        return not self.stopping.has_begun and self.storage.health.failed is None
 
     async def check_health(self) -> None:
         """Write and read back: raises when the store cannot keep the value."""

@@ -55,7 +55,7 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     spare_the_collector()
     broker.loop_watch.start()
     most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
-    broker.on_stopping = lambda: end_process_after(most_s, lambda: broker.exit_code)
+    broker.stopping.on_begin = lambda: end_process_after(most_s, lambda: broker.stopping.exit_code)
     try:
         return await broker.wait_stopped()
     finally:

@@ -16,17 +16,60 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
+from magnetar.broker.tasks import TaskSet
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import Any
-
-    from magnetar.broker.tasks import TaskSet
 
 log = structlog.get_logger(__name__)
 LEAST_S: Final = 5.0
 LONGEST_S: Final = 60.0
 """Behind brokerShutdownTimeoutMs, when the process ends in any case."""
+EXIT_OK: Final = 0
 EXIT_HANGS: Final = 70
+
+
+class Stop:
+    """One stop of a broker, however often it is requested: from the first request to the exit code."""
+
+    def __init__(self) -> None:
+        self.exit_code = EXIT_OK
+        self.on_begin: Callable[[], object] = lambda: None
+        self.has_begun = False
+        self.tasks = TaskSet()
+        """Apart from the tasks of the broker, which the stop ends."""
+        self._requested = False
+        self._run: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._ended = asyncio.Event()
+
+    def allow(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """The broker has started: `run` stops it, at once where a stop was requested meanwhile."""
+        self._run = run
+        if self._requested:
+            self.request(EXIT_OK)
+
+    def request(self, exit_code: int) -> None:
+        """Stop soon; before ``allow``, as soon as the broker has started. The first exit code other than 0 holds."""
+        self.exit_code = self.exit_code or exit_code
+        self._requested = True
+        if self._run is not None and not self.has_begun:
+            self.tasks.spawn(self._run(), "broker.stop")
+
+    def begin(self) -> bool:
+        """Whether the caller is the first; all others ``wait``."""
+        if self.has_begun:
+            return False
+        self.has_begun = True
+        return True
+
+    def end(self) -> None:
+        self._ended.set()
+
+    async def wait(self) -> int:
+        """Return the exit code once the stop has ended."""
+        await self._ended.wait()
+        return self.exit_code
 
 
 class Step(NamedTuple):

@@ -291,6 +291,19 @@ class PublishApi(Protocol):
         ...
 
 
+class TopicOperationsApi(Protocol):
+    """Topics, what they hold, and publishing to them."""
+
+    @property
+    def directory(self) -> TopicsApi: ...
+    @property
+    def logs(self) -> TopicLogsApi: ...
+    @property
+    def subscriptions(self) -> SubscriptionsApi: ...
+    @property
+    def publishing(self) -> PublishApi: ...
+
+
 class BookiesApi(Protocol):
     """The bookies of a cluster. All raise StorageError, and MetadataError for nodes that cannot be read."""
 
@@ -354,18 +367,12 @@ class BrokerApi(Protocol):
     @property
     def authorizer(self) -> "Authorizer": ...
     @property
-    def admin_topics(self) -> TopicsApi: ...
+    def operations(self) -> TopicOperationsApi: ...
     @property
     def lifecycle(self) -> "TopicLifecycle":
         """Creates and deletes topics with all that belongs to them."""
         ...
 
-    @property
-    def topic_logs(self) -> TopicLogsApi: ...
-    @property
-    def topic_subscriptions(self) -> SubscriptionsApi: ...
-    @property
-    def publishing(self) -> PublishApi: ...
     @property
     def web_sockets(self) -> object | None:
         """The service of WebSocket sessions; None when there is none."""

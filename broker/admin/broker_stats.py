@@ -30,7 +30,7 @@ async def metrics(call: Call) -> Response:
     api = call.api
     if api.settings.authenticate_metrics_endpoint and call.identity.role is None:
         raise rest_refusals.AUTHENTICATION_REQUIRED.error()
-    parts = render(api.settings, api.metrics(), await api.topic_logs.loaded_stats(), api.namespaces.effective)
+    parts = render(api.settings, api.metrics(), await api.operations.logs.loaded_stats(), api.namespaces.effective)
     return StreamingResponse(_in_turns(parts), headers={"Content-Type": CONTENT_TYPE})
 
 

@@ -53,7 +53,7 @@ class Call:
 
     @property
     def topics(self) -> "TopicsApi":
-        return self.api.admin_topics
+        return self.api.operations.directory
 
     @property
     def peers(self) -> "PeerCalls":
@@ -67,15 +67,15 @@ class Call:
 
     @property
     def logs(self) -> "TopicLogsApi":
-        return self.api.topic_logs
+        return self.api.operations.logs
 
     @property
     def subscriptions(self) -> "SubscriptionsApi":
-        return self.api.topic_subscriptions
+        return self.api.operations.subscriptions
 
     @property
     def publishing(self) -> "PublishApi":
-        return self.api.publishing
+        return self.api.operations.publishing
 
     @property
     def namespaces(self) -> "NamespaceStore":

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import structlog
 
+from magnetar.broker.admin.peer_calls import PeerCalls
 from magnetar.broker.clustering.balancing import Balancing
 from magnetar.broker.clustering.cluster_bookies import MANAGED_LEDGER, ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
@@ -36,8 +37,7 @@ from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from magnetar.broker.admin.api import BookiesApi, BrokerUrls
-    from magnetar.broker.admin.peer_calls import PeerCalls
+    from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.clustering.balancing import BalancingFigures
     from magnetar.broker.load_reports import LoadReports
@@ -69,8 +69,6 @@ class MemberBroker(Protocol):
     catalog: TopicCatalog
     schemas: SchemaRegistry
     topics: Topics
-    peers: PeerCalls | None
-    bookies: BookiesApi | None
     now_ms: Callable[[], int]
 
     def stop_listening(self) -> None: ...
@@ -151,7 +149,11 @@ class ClusterMember:
         self.topic_policies: ClusterTopicPolicies | None = None
         """None: policies of topics are off (topicLevelPoliciesEnabled)."""
         self.balancing: BalancingFigures | None = None
-        self.credentials = peer_credentials(broker.settings)
+        self.peers = PeerCalls(
+            lambda: broker.urls.web_url or broker.urls.web_url_tls, peer_credentials(broker.settings)
+        )
+        """Calls to the other brokers."""
+        self.bookies: ClusterBookies
         self._broker = broker
         self._following: Following
         self._ownership: BundleOwnership | None = None
@@ -165,7 +167,7 @@ class ClusterMember:
         self.schemas = PulsarSchemas(self.stores.metadata, self.stores.ledgers)
         strict = settings.strict_bookie_affinity_enabled
         bookies = ClusterBookies(self.stores.metadata, services.ledgers_root, self.default_bundles, strict=strict)
-        self._broker.bookies, self.stores.ledgers.isolation_of = bookies, bookies.isolation_of
+        self.bookies, self.stores.ledgers.isolation_of = bookies, bookies.isolation_of
         self.stores.ledgers.on_fenced = self._ledger_fenced
         if settings.topic_level_policies_enabled:
             peers = PeerClient(settings, lambda: self._broker.addresses.own)
@@ -209,8 +211,7 @@ class ClusterMember:
 
     def _balance(self, ownership: BundleOwnership) -> None:
         broker = self._broker
-        assert broker.peers is not None, "a member of a cluster"
-        balancing = Balancing(broker.settings, ownership, broker.peers, self.default_bundles, time.monotonic)
+        balancing = Balancing(broker.settings, ownership, self.peers, self.default_bundles, time.monotonic)
         self.balancing = balancing.figures
         broker.tasks.spawn(balancing.run_shedding(), "cluster.shedding")
         broker.tasks.spawn(balancing.run_splitting(), "cluster.splitting")

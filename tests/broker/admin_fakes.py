@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 from magnetar.broker.admin.api import BrokerUrls, MessagePosition
@@ -252,9 +253,10 @@ class FakeBroker:
         self.bookies = None
         self.descriptors = DescriptorShares.of_limit(10_000, settings.max_http_server_connections, 0)
         self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, 5 << 20))
-        self.admin_topics = FakeTopics(namespaces)
-        self.lifecycle = self.topic_logs = self.topic_subscriptions = self.admin_topics
-        self.publishing = FakePublishing(self.schemas)
+        self.lifecycle = topics = FakeTopics(namespaces)
+        self.operations = SimpleNamespace(
+            directory=topics, logs=topics, subscriptions=topics, publishing=FakePublishing(self.schemas)
+        )
         self.web_sockets = None
         self.urls = BrokerUrls("localhost:8080", "pulsar://localhost:6650", "", "http://localhost:8080", "")
         self.load_reports = self
@@ -264,7 +266,7 @@ class FakeBroker:
     def current(self):
         """The load report."""
         addresses = BrokerAddresses(self.urls.service_url, None, self.urls.web_url, None)
-        return LoadReport.of(addresses, num_topics=len(self.admin_topics.loaded_names()))
+        return LoadReport.of(addresses, num_topics=len(self.operations.directory.loaded_names()))
 
     def listener_urls(self, listener):
         return self.urls if listener in ("", "known") else None
@@ -302,7 +304,7 @@ class Client:
 
     def __init__(self, broker):
         self.broker = broker
-        self.topics = broker.admin_topics
+        self.topics = broker.operations.directory
         self._app = build_app(broker)
 
     async def __call__(self, method, path, body=None, *, raw=None, headers=None, content_type="application/json"):

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from magnetar.broker import shutdown
-from magnetar.broker.shutdown import Step, run_steps
+from magnetar.broker.shutdown import EXIT_HANGS, Step, Stop, run_steps
 from magnetar.broker.tasks import TaskSet
 
 
@@ -85,3 +85,23 @@ def test_a_process_whose_stop_hangs_is_ended_and_says_where():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == shutdown.EXIT_HANGS
     assert "the stop hangs" in done.stderr and "File" in done.stderr
+
+
+async def test_a_stop_that_is_requested_before_the_start_begins_with_it():
+    stop, runs = Stop(), []
+
+    async def run():
+        assert stop.begin()
+        assert not stop.begin()
+        runs.append("run")
+        stop.end()
+
+    stop.request(0)
+    stop.request(EXIT_HANGS)
+    stop.request(1)
+    assert not runs
+    stop.allow(run)
+    assert await stop.wait() == EXIT_HANGS
+    stop.request(0)
+    await asyncio.sleep(0)
+    assert runs == ["run"]

@@ -33,7 +33,7 @@ def check_running(broker: Broker, history: dict[str, TopicHistory], damage: Dama
 
 
 def _check_memory(broker: Broker) -> None:
-    budget, cache = broker.publish_budget, broker.storage.cache
+    budget, cache = broker.resources.publish_budget, broker.storage.cache
     if budget.in_flight_bytes < 0:
         raise ViolationError(f"the account of publishes in flight is {budget.in_flight_bytes} bytes")
     if cache._held_bytes > cache.max_bytes + (1 << 20):
@@ -194,7 +194,9 @@ def check_stopped(loop: asyncio.AbstractEventLoop, broker: Broker, stuck: set[Co
     left = [task.get_name() for task in asyncio.all_tasks(loop) if task is not current]
     if left:
         raise ViolationError(f"tasks are left: {sorted(left)}")
-    if broker.publish_budget.in_flight_bytes:
-        raise ViolationError(f"{broker.publish_budget.in_flight_bytes} bytes of publishes are still accounted for")
+    if broker.resources.publish_budget.in_flight_bytes:
+        raise ViolationError(
+            f"{broker.resources.publish_budget.in_flight_bytes} bytes of publishes are still accounted for"
+        )
     if set(broker.connections) - stuck:
         raise ViolationError("connections are left")

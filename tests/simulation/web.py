@@ -11,10 +11,7 @@ from uvicorn.server import ServerState
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
 from magnetar.broker.admin.server import _config
-from magnetar.broker.admin_backend.publishing import AdminPublishing
-from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
-from magnetar.broker.admin_backend.topic_directory import AdminTopics
-from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
+from magnetar.broker.admin_backend.topic_operations import TopicOperations
 from magnetar.broker.network.seats import Seats
 
 if TYPE_CHECKING:
@@ -63,10 +60,9 @@ class WebPort:
     @classmethod
     async def open(cls, broker: Broker) -> WebPort:
         _current.broker = broker
-        broker.admin_topics = AdminTopics(broker.topics)
-        broker.topic_logs = AdminTopicLogs(broker.topics, broker.lifecycle, broker.converting)
-        broker.topic_subscriptions = AdminSubscriptions(broker.topics, broker.lifecycle)
-        broker.publishing = AdminPublishing(broker.topics, broker.schemas, broker.append_door)
+        broker.operations = TopicOperations(
+            broker.topics, broker.lifecycle, broker.schemas, broker.append_door, broker.converting
+        )
         port = cls(broker)
         broker._admin = port
         return port

@@ -28,7 +28,7 @@ async def reader(call):  # noqa: F811
 
 
 def moved(call):  # noqa: F811
-    found = call.broker.admin_topics.plain["persistent://t/n/a"]["subscriptions"]
+    found = call.broker.operations.directory.plain["persistent://t/n/a"]["subscriptions"]
     return {name for name, each in found.items() if {"skipped", "expired"} & each.keys()}
 
 

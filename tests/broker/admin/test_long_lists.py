@@ -35,7 +35,7 @@ class Turns:
 async def listed(monkeypatch):
     """(a client of a broker with 3,000 topics and a topic of the broker's own, the count of parsed names)"""
     call, turns = await open_client(), Turns()
-    topics = call.broker.admin_topics
+    topics = call.broker.operations.directory
     topics.plain.update(dict.fromkeys([*TOPICS, PREFIX + "__change_events"]))
     topics.partitioned.update(dict.fromkeys([*TOPICS, PREFIX + "__change_events"], 1))
     parse = TopicName.parse

@@ -25,7 +25,7 @@ def results(answer):
 async def test_each_message_is_an_entry(call):
     answer = await call("POST", T, {"messages": [{"payload": "a", "key": "k"}, {"payload": "b", "sequenceId": -1}]})
     assert results(answer) == [("7:0:-1", 0), ("7:1:-1", 0)]
-    (_, first), (_, second) = call.broker.publishing.entries
+    (_, first), (_, second) = call.broker.operations.publishing.entries
     metadata, payload = split_entry(first)
     assert (metadata.partition_key, bytes(payload), metadata.schema_version) == ("k", b"a", bytes(8))
     assert split_entry(second)[0].sequence_id == 2**64 - 1
@@ -35,11 +35,11 @@ async def test_a_payload_that_is_no_value_is_the_error_of_its_message(call):
     """Apache Pulsar stores an empty message and reports success."""
     body = {"valueSchema": json.dumps({"type": "INT32"}), "messages": [{"payload": p} for p in ("1", "x", "2")]}
     assert results(await call("POST", T, body)) == [("7:0:-1", 0), ("-1", 2), ("7:1:-1", 0)]
-    assert [bytes(split_entry(e)[1])[-1] for _, e in call.broker.publishing.entries] == [1, 2]
+    assert [bytes(split_entry(e)[1])[-1] for _, e in call.broker.operations.publishing.entries] == [1, 2]
 
 
 async def test_a_message_that_was_not_stored_has_its_error(call):
-    call.broker.publishing.refused.add(NAME)
+    call.broker.operations.publishing.refused.add(NAME)
     answer = await call("POST", T, {"messages": [{"payload": "a"}]})
     assert results(answer) == [("-1", 2)]
     assert answer.json["messagePublishResults"][0]["errorMsg"] == "the end"
@@ -60,10 +60,10 @@ async def test_a_message_that_was_not_stored_has_its_error(call):
 )
 async def test_nothing_is_stored_of_a_request_that_is_refused(call, body, status):
     assert (await call("POST", T, body)).status == status
-    assert call.broker.publishing.entries == []
+    assert call.broker.operations.publishing.entries == []
 
 
 async def test_a_deliver_time_beyond_64_bits_wraps(call):
     late = {"payload": "a", "eventTime": str(2**63 - 1), "deliverAfterMs": 1}
     assert results(await call("POST", T, {"messages": [late]})) == [("7:0:-1", 0)]
-    assert split_entry(call.broker.publishing.entries[0][1])[0].deliver_at_time == -(2**63)
+    assert split_entry(call.broker.operations.publishing.entries[0][1])[0].deliver_at_time == -(2**63)

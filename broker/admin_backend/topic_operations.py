@@ -1,0 +1,36 @@
+"""What the admin API does to topics (`admin.api.TopicOperationsApi`): its four implementations, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.broker.admin_backend.publishing import AdminPublishing
+from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
+from magnetar.broker.admin_backend.topic_directory import AdminTopics
+from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
+
+if TYPE_CHECKING:
+    from magnetar.broker.foreign_entries.service import Converting
+    from magnetar.broker.schemas.registry import SchemaRegistry
+    from magnetar.broker.topics.append_door import AppendDoor
+    from magnetar.broker.topics.lifecycle import TopicLifecycle
+    from magnetar.broker.topics.topic_registry import Topics
+
+__all__ = ["TopicOperations"]
+
+
+class TopicOperations:
+    """The topics of this broker, their logs, their subscriptions, and publishing to them."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        lifecycle: TopicLifecycle,
+        schemas: SchemaRegistry,
+        door: AppendDoor,
+        converting: Converting | None,
+    ) -> None:
+        self.directory = AdminTopics(topics)
+        self.logs = AdminTopicLogs(topics, lifecycle, converting)
+        self.subscriptions = AdminSubscriptions(topics, lifecycle)
+        self.publishing = AdminPublishing(topics, schemas, door)
