@@ -80,7 +80,7 @@ PULSAR: Final = (
 )
 
 ENCRYPTION_CONTEXT: Final = Column(
-    "__encryptionContext", ENCRYPTION, _ENCRYPTION_DDL, "what decrypts the payload; null when the value is plain"
+    "__encryptionContext", ENCRYPTION, _ENCRYPTION_DDL, "how the payload is encrypted; null when the value is plain"
 )
 EXTRA: Final = (ENCRYPTION_CONTEXT,)
 

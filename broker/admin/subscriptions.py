@@ -334,8 +334,8 @@ def _refuse_replicated(call: Call) -> None:
 
 
 async def _each(call: Call, do: Any) -> list[Any]:
-    """What `do` returns for every part, or the part's broker answers; raises 404 when a part lacks the subscription.
-    The other parts have their turn before.
+    """The result of `do` for every part, or the answer of the part's broker; raises 404 when a part lacks the
+    subscription. The other parts have their turn before.
     """
     parts = existing_parts(call)
 

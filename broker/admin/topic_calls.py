@@ -107,7 +107,9 @@ def topic_parts(call: Call) -> list[TopicName]:
 
 
 def existing_parts(call: Call) -> list[TopicName]:
-    """Like `topic_parts`, without partitions that do not exist yet; non-persistent ones are known to their broker."""
+    """Like `topic_parts`, without partitions that do not exist yet; non-persistent partitions are known to their
+    broker.
+    """
     return [
         part
         for part in topic_parts(call)

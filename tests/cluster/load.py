@@ -102,7 +102,7 @@ class Lane:
         return found
 
     def half_again(self):
-        """The messages that the half-acknowledged subscription delivers of its first part; slow ones count too."""
+        """The messages that the half-acknowledged subscription delivers of its first part; slow messages count too."""
         consumer = self._half(self.client)
         found = set()
         with contextlib.suppress(pulsar.Timeout):

@@ -2,7 +2,7 @@
 
     python -m tests.cluster.requests_of_topics HTTP1,BROKER1 HTTP2,BROKER2
 
-writes what two brokers of Apache Pulsar answer to ``partitioned_requests.json``; ``test_partitioned_requests`` plays the
+writes the answers of two brokers of Apache Pulsar to ``partitioned_requests.json``; ``test_partitioned_requests`` plays the
 steps on two brokers of this project. Every second request goes to the second broker.
 """
 
@@ -27,7 +27,7 @@ EARLIEST = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
 
 
 class Brokers:
-    """Two brokers, and everything that they answered: status and body, without what differs from run to run."""
+    """Two brokers, and all their answers: status and body, without parts that differ from run to run."""
 
     def __init__(self, addresses):
         self.http = [http for http, _ in addresses]

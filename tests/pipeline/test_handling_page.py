@@ -21,7 +21,7 @@ def row(column):
 
 
 def table(columns):
-    return "\n".join(["| column | type | what |", "|---|---|---|", *map(row, columns)])
+    return "\n".join(["| column | type | content |", "|---|---|---|", *map(row, columns)])
 
 
 def test_columns():
