@@ -240,7 +240,7 @@ def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: i
         if not count:  # the two readers of records disagree: go on, whatever the reason
             position = start + 1
             continue
-        reaches_end = stop >= end or reason == "short"
+        reaches_end = stop >= end or (reason == "short" and _is_cut_off(buffer, stop, end, ledger_id, first + count))
         chain = _Chain(start, first, stop, first + count, stop - start + (_PAGE_BYTES if reaches_end else 0))
         position = stop
         if _may_follow(chain, at, expected):
@@ -248,6 +248,14 @@ def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: i
             if reaches_end or chain.weight >= _CERTAIN_BYTES:
                 break
     return chains
+
+
+def _is_cut_off(buffer: bytes, at: int, end: int, ledger_id: int, entry_id: int) -> bool:
+    """Whether the record of this entry begins at ``at`` and the buffer ends before the record does. Other bytes, such
+    as the rest of an overwritten entry, may claim any length.
+    """
+    header = peek_record(buffer, at) if at + RECORD_HEADER_BYTES <= end else None
+    return header is None or (header.ledger_id, header.entry_id) == (ledger_id, entry_id)
 
 
 def walk(buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: int) -> list[Run | Damage]:

@@ -185,6 +185,17 @@ def test_a_page_of_later_records_of_the_same_ledger_costs_only_what_is_under_it(
         assert untouched <= intact <= set(range(300))
 
 
+def test_a_later_record_inside_a_long_entry_costs_that_entry_alone():
+    """Behind the record follow bytes of the long body, which claim a length beyond the end of the file."""
+    sizes = [40] * 87 + [10_000] + [40] * 140
+    found = [record(3, number, b"\xff" * size) for number, size in enumerate(sizes)]
+    moved = found[164]
+    place = len(b"".join(found[:87])) + 4096
+    broken = b"".join([*found[:164], bytes(len(moved)), *found[165:]])
+    broken = broken[:place] + moved + broken[place + len(moved) :]
+    assert parts(broken, first=0) == [(0, 86), ("damage", 87, 87), (88, 163), ("damage", 164, 164), (165, 227)]
+
+
 def test_the_entry_asked_for_is_found_behind_records_of_others():
     data = record(3, 0, b"zero") + b"damage" * 9 + record(3, 1, b"one") + record(3, 2, b"two")
     assert [part.first_entry_id for part in walk(data, 0, len(data), 3, 0)] == [0, 1]
