@@ -292,7 +292,7 @@ class PublishApi(Protocol):
 
 
 class TopicOperationsApi(Protocol):
-    """Topics, what they hold, and publishing to them."""
+    """Topics, their content, and publishes to them."""
 
     @property
     def directory(self) -> TopicsApi: ...

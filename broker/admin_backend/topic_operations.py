@@ -1,4 +1,4 @@
-"""What the admin API does to topics (`admin.api.TopicOperationsApi`): its four implementations, put together."""
+"""The admin API's operations on topics (`admin.api.TopicOperationsApi`): its four implementations, put together."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A checkpoint's content: which ledgers it takes, and the work of the checkpoint thread on their files.
 
-The work of a plan: seal what was closed (index and footer), sync every touched ledger file and the folder, replace the
+The work of a plan: seal closed ledgers (index and footer), sync every touched ledger file and the folder, replace the
 checkpoint file.
 """
 
@@ -89,7 +89,7 @@ class TouchedLedgers:
         return CheckpointPlan(sequence, taken, checkpoint)
 
     def take_back(self, plan: CheckpointPlan) -> None:
-        """The plan failed or was dropped: the next one takes its ledgers again."""
+        """The plan failed or was dropped: the next plan takes its ledgers again."""
         for item in plan.touched:
             if not item.ledger.deleted:
                 self.ledgers.setdefault(item.ledger.ledger_id, item.ledger)
