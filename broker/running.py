@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.broker import Broker
 from magnetar.broker.descriptors import raise_limit
+from magnetar.broker.heap import Heap, use_one_arena
 from magnetar.broker.shutdown import LONGEST_S, end_process_after
 from magnetar.broker.start_up import spare_the_collector
 from magnetar.broker.tasks import log_unhandled
@@ -44,6 +45,7 @@ def ready_line(broker: Broker) -> str:
 async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
+    use_one_arena()
     asyncio.get_running_loop().set_exception_handler(log_unhandled)
     broker = Broker(settings, in_cluster=in_cluster)
 
@@ -54,9 +56,12 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     await broker.start(lambda: take_signals(broker), ready)
     spare_the_collector()
     broker.loop_watch.start()
+    heap = Heap()
+    heap.start()
     most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
     broker.stopping.on_begin = lambda: end_process_after(most_s, lambda: broker.stopping.exit_code)
     try:
         return await broker.wait_stopped()
     finally:
+        heap.stop()
         broker.loop_watch.stop()

@@ -58,6 +58,7 @@ BROKER_FLOORS = (
         "memory_account",
         "descriptors",
         "process_load",
+        "heap",
         "network_load",
     ),
     *("log_bounds", "logs", "entry_interceptors"),

@@ -1,0 +1,99 @@
+"""The allocator has one arena for all threads, and an idle broker gives free memory back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from magnetar.broker import heap
+from magnetar.broker.heap import LOOK_S, Heap
+
+_ARENAS = """
+import ctypes, threading
+from magnetar.broker.heap import use_one_arena
+use_one_arena()
+held = []
+threads = [threading.Thread(target=lambda: held.extend(bytes(4096) for _ in range(100))) for _ in range(3)]
+barrier = threading.Barrier(4)
+for thread in threads:
+    thread.run = lambda run=thread.run: (barrier.wait(), run(), barrier.wait())
+    thread.start()
+barrier.wait()
+barrier.wait()
+libc = ctypes.CDLL(None)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+def arenas(**environment: str) -> int:
+    kept = {key: value for key, value in os.environ.items() if key not in {"MALLOC_ARENA_MAX", "GLIBC_TUNABLES"}}
+    done = subprocess.run(
+        [sys.executable, "-c", _ARENAS], check=True, capture_output=True, text=True, env=kept | environment
+    )
+    return done.stdout.count("<heap nr=")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the allocator of glibc")
+def test_threads_share_an_arena_unless_the_operator_decides():
+    assert arenas() == 1
+    assert arenas(MALLOC_ARENA_MAX="8") > 1
+
+
+class Process:
+    def __init__(self, free: int) -> None:
+        self.cpu_s, self.free, self.given = 0.0, free, 0
+
+    def give(self) -> None:
+        self.given += 1
+        self.free = 0
+
+    def heap(self) -> Heap:
+        return Heap(lambda: self.cpu_s, lambda: self.free, self.give)
+
+
+@pytest.mark.parametrize(("part", "given"), [(0.01, 1), (0.5, 0)], ids=["idle", "busy"])
+def test_an_idle_process_gives_free_memory_back(part: float, given: int):
+    process = Process(free=64 << 20)
+    looked = process.heap()
+    process.cpu_s += part * LOOK_S
+    looked.look()
+    assert process.given == given
+
+
+def test_after_a_busy_time_it_gives_memory_back_once():
+    process = Process(free=64 << 20)
+    looked = process.heap()
+    process.cpu_s += LOOK_S
+    for _ in range(3):
+        looked.look()
+    assert process.given == 1
+
+
+def test_a_little_free_memory_stays():
+    process = Process(free=1 << 20)
+    process.heap().look()
+    assert process.given == 0
+
+
+async def test_it_looks_again_and_again_until_it_stops(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(heap, "LOOK_S", 0.001)
+    process = Process(free=64 << 20)
+    looked = process.heap()
+    looked.stop()
+    looked.start()
+    async with asyncio.timeout(30):
+        while process.given < 2:
+            process.free = 64 << 20
+            await asyncio.sleep(0.001)
+    looked.stop()
+    assert looked._timer is None
+
+
+def test_the_functions_of_the_allocator_answer():
+    assert heap.free_bytes() >= 0
+    heap.give_back()
