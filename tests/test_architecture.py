@@ -181,7 +181,7 @@ def test_arrows_point_downwards(room, path):
 
 
 @for_each_file(lambda room: room not in ("pipeline", "cli"))
-def test_the_broker_runs_without_what_the_pipeline_needs(room, path):
+def test_the_broker_runs_without_the_libraries_of_the_pipeline(room, path):
     found = {m.split(".")[0] for m in imports(parsed(path))} & PIPELINE_ONLY
     assert not {m for m in found if (path.name, m) not in OPTIONAL}, f"{path.name} imports {found}"
 
@@ -418,5 +418,5 @@ def test_tasks_and_threads_begin_at_the_doors(room, path):
         "x = Timer(1, f)",
     ],
 )
-def test_what_begins_a_task_is_seen_however_it_is_written(text):
+def test_every_way_to_begin_a_task_is_found(text):
     assert list(starts(ast.parse(text)))

@@ -28,7 +28,7 @@ def test_a_broker_for_a_block():
     assert not folder.exists()
 
 
-def test_a_data_directory_of_ones_own_is_kept(tmp_path):
+def test_a_given_data_directory_is_kept(tmp_path):
     with magnetar.start(tmp_path / "data") as broker:
         client = quiet_client(broker.url)
         client.subscribe("kept", "sub")
@@ -57,7 +57,7 @@ async def test_an_async_broker_outside_its_block_raises():
         _ = AsyncBroker().url
 
 
-def test_what_does_not_start_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_failed_start_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(BrokerStartError, match="did you mean maxMessageSize"):
         magnetar.start(maxMesageSize=4096)
@@ -79,7 +79,7 @@ def test_importing_the_package_is_cheap():
     assert out.stdout.split() == ["False", "False"]
 
 
-def test_the_official_client_refuses_what_the_setting_says():
+def test_the_official_client_refuses_entries_beyond_the_setting():
     with magnetar.start(maxMessageSize=4096) as broker:
         client = quiet_client(broker.url)
         with pytest.raises(pulsar.MessageTooBig):

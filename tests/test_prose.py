@@ -127,3 +127,19 @@ def test_no_forbidden_phrases():
 def test_docstrings_and_comments_are_read(tmp_path, source, found):
     (tmp_path / "module.py").write_text(source)
     assert forbidden_in(tmp_path / "module.py") == found
+
+
+RIDDLE_NAME = re.compile(r"def (test_(?:\w+_)?(?:what|who|nobody)(?:_\w+)?)\(")
+
+
+def test_names_of_tests_are_no_riddles():
+    found = {
+        str(path.relative_to(ROOT)): names
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if (names := RIDDLE_NAME.findall(path.read_text(encoding="utf-8")))
+    }
+    assert not found, "a test is named after its subject and the expected behaviour"
+
+
+def test_a_riddle_in_a_name_is_found():
+    assert RIDDLE_NAME.findall("async def test_what_is_kept(x):\ndef test_whatever():\n") == ["test_what_is_kept"]

@@ -114,7 +114,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_producing_over_http_costs_what_it_stores(secured, writer, name):
+def test_publishes_over_http_cost_in_proportion_to_stored_bytes(secured, writer, name):
     """270,000 empty messages stalled all clients for 23 s and took 570 MiB."""
     assert admin(secured, "PUT", f"persistent/{NAMESPACE}/t")[0] == 204
     with secured.watch() as watch:

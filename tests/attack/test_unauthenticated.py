@@ -164,7 +164,7 @@ class TestPasswords:
         assert costs[b"other"] > costs[b"known"] / 2
 
 
-def test_a_role_is_what_a_token_proves(secured):
+def test_a_token_proves_a_role(secured):
     """The handshake of the fixture works, so refusals in the other tests do not come from a broken handshake."""
     peer = connect(secured.broker.url, "admin")
     peer.producer("persistent://public/default/t")

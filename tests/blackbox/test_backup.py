@@ -57,7 +57,7 @@ def numbers(url):
     return [int(data) for _, data, _ in read_all(url, "numbers")]
 
 
-def test_images_hold_what_was_acknowledged_and_go_back_to_a_moment(new_broker, tmp_path):
+def test_images_hold_acknowledged_messages_and_restore_a_moment(new_broker, tmp_path):
     broker = new_broker(managedLedgerMaxEntriesPerLedger=60, managedLedgerMinLedgerRolloverTimeMinutes=0)
     keeper = quiet_client(broker.url)
     keeper.subscribe("numbers", "keep")  # so that nothing is trimmed
@@ -108,7 +108,7 @@ def test_a_broker_goes_on_when_its_backup_is_killed(new_broker, tmp_path):
     client.close()
 
 
-def test_what_cannot_be_backed_up_or_restored_says_why(new_broker, tmp_path):
+def test_a_refused_backup_or_restore_names_the_reason(new_broker, tmp_path):
     assert "is no data directory" in magnetar("backup", tmp_path / "i", "--data-dir", tmp_path, code=66)
     assert "has no image" in magnetar("restore", tmp_path / "i", tmp_path / "d", code=66)
     broker = new_broker()

@@ -123,7 +123,7 @@ def test_lookups_without_reading_the_answers(small, topic):
         peer.close()
 
 
-def test_producers_at_the_limit_of_what_may_be_pending(small, topic):
+def test_producers_at_the_limit_of_pending_publishes(small, topic):
     broker, neighbour = small
     before = broker.rss_bytes
     peers = [RawPeer(broker.url, receive_buffer=4096) for _ in range(20)]

@@ -72,7 +72,7 @@ def test_lag_is_watched_until_it_is_interrupted(run, tmp_path):
     assert int((tmp_path / "code").read_text()) == 124, "timeout ended it, no failure did"
 
 
-def test_failures_have_their_codes_and_say_what_to_do(run):
+def test_failures_have_their_exit_codes_and_name_the_remedy(run):
     assert "not found" in run("magnetar topics show nosuch", code=66)
     assert "Did you mean 'list'" in run("magnetar topics lst", code=2)
     assert "magnetar context" in run("magnetar context use nosuch", code=66)

@@ -229,7 +229,7 @@ def test_key_shared_keeps_the_order_of_a_key(client, topic):
         assert numbers == sorted(numbers)
 
 
-def test_20233_key_shared_is_not_blocked_by_what_waits(client, topic):
+def test_20233_delayed_messages_do_not_block_key_shared(client, topic):
     """Apache Pulsar #8703: a consumer that joined later got nothing of a key while delayed messages of it waited."""
     first = shared(client, topic, "sub", ConsumerType.KeyShared)
     producer = client.create_producer(topic, batching_enabled=False)

@@ -316,7 +316,7 @@ def test_ids_reach_the_broker(new_broker, file):
     assert found.type == pb.BaseCommand.PRODUCER_SUCCESS
 
 
-def test_every_pulsar_client_reads_what_was_imported(new_broker, file):
+def test_every_pulsar_client_reads_imported_records(new_broker, file):
     broker = deduplicating(new_broker, messageConverters="kafka")
     assert run(broker, file(SMALL))[0] == 0
     expected = data_records(SMALL)
@@ -423,7 +423,7 @@ def test_records_of_aborted_kafka_transactions_are_left_out(new_broker):
     assert everything == [row[0] for row in expected["read_uncommitted"]]
 
 
-def test_an_import_keeps_what_it_stored(new_broker, file):
+def test_an_import_protects_its_entries_from_trimming(new_broker, file):
     """A topic that nothing keeps is deleted once it is inactive; the import makes a subscription that keeps it."""
     broker = deduplicating(new_broker, brokerDeleteInactiveTopicsFrequencySeconds=1, messageConverters="kafka")
     code, report, said = run(broker, file(SMALL))

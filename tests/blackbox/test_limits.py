@@ -83,7 +83,7 @@ def test_the_dispatch_rate_counts_batches_by_its_setting(magnetar_broker_factory
     broker.stop()
 
 
-def test_a_rate_on_top_of_what_is_published(magnetar_broker_factory):
+def test_a_dispatch_rate_relative_to_the_publish_rate(magnetar_broker_factory):
     broker = magnetar_broker_factory(
         dispatchThrottlingRatePerTopicInMsg=1,
         dispatchThrottlingRateRelativeToPublishRate=True,
@@ -98,7 +98,7 @@ def test_a_rate_on_top_of_what_is_published(magnetar_broker_factory):
     broker.stop()
 
 
-def test_who_is_caught_up_may_be_spared(magnetar_broker_factory):
+def test_a_consumer_without_backlog_may_be_exempt_from_the_dispatch_rate(magnetar_broker_factory):
     broker = magnetar_broker_factory(
         dispatchThrottlingRatePerTopicInMsg=1, dispatchThrottlingOnNonBacklogConsumerEnabled=False
     )

@@ -101,7 +101,7 @@ async def test_adds_wait_for_their_quorum_and_resume():
 
 
 @simulated
-async def test_adds_without_a_quorum_fail_in_the_end_and_what_was_confirmed_is_sealed():
+async def test_adds_without_a_quorum_fail_and_confirmed_entries_are_sealed():
     cluster = SimCluster(3)
     writer = await cluster.join(add_quorum_timeout_s=20).client.create(E3)
     entries = await add(writer, 5)
@@ -192,7 +192,7 @@ async def test_a_suspended_owner_finds_itself_fenced():
 
 
 @simulated
-async def test_what_was_acknowledged_to_no_one_may_be_kept_and_is_whole():
+async def test_unacknowledged_entries_may_be_kept_and_are_whole():
     """A torn tail: entries on one bookie only are recovered, those behind a hole are not."""
     cluster = SimCluster(3)
     owner = cluster.join()
@@ -234,7 +234,7 @@ async def test_silence_is_never_taken_for_the_end():
 
 @pytest.mark.parametrize("batched", [True, False])
 @simulated
-async def test_a_damaged_replica_costs_nothing_and_three_damaged_ones_are_said(batched):
+async def test_a_damaged_replica_costs_nothing_and_three_are_reported(batched):
     cluster = SimCluster(3)
     one = cluster.join(batch_reads=batched)
     writer = await one.client.create(E3)

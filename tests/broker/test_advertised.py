@@ -32,7 +32,7 @@ def test_a_broker_with_tls_alone_tells_no_plain_address():
 
 
 @pytest.mark.parametrize(("internal", "port"), [("", 1), ("in", 1), ("out", 2)])
-def test_who_names_no_listener_gets_the_internal_one_which_is_the_first_unless_told(internal, port):
+def test_a_client_without_a_listener_name_gets_the_internal_listener_by_default_the_first(internal, port):
     listeners = ("in:pulsar://h:1", "out:pulsar://h:2", "out:pulsar+ssl://h:3")
     made = addresses(advertised_listeners=listeners, internal_listener_name=internal)
     assert made.of().service_url == made.own.service_url == f"pulsar://h:{port}"

@@ -104,7 +104,7 @@ def test_wrong_command_line_is_usage(arguments, capsys):
         (ValueError("tokenSecretKey: not base64"), cli.EXIT_CONFIGURATION),
     ],
 )
-def test_what_stops_the_start_is_one_line_and_an_exit_code(broker, capsys, monkeypatch, error, code):
+def test_a_refused_start_gives_one_line_and_an_exit_code(broker, capsys, monkeypatch, error, code):
     async def run(_settings, **_options):
         raise error
 
@@ -150,13 +150,13 @@ def test_verify_tells_damage_as_text_and_json(report, capsys):
     assert json.loads(capsys.readouterr().out)["damaged"] is True
 
 
-def test_verify_of_what_is_no_store(tmp_path, capsys):
+def test_verify_of_a_directory_without_a_store(tmp_path, capsys):
     assert cli.main(["verify", str(tmp_path / "none")]) == cli.EXIT_STORAGE
     assert capsys.readouterr().err.count("none") == 1
 
 
 @pytest.mark.parametrize("command", ["broker", "initialize-cluster-metadata"])
-def test_without_the_client_of_zookeeper_a_cluster_is_refused_with_what_to_do(command, monkeypatch, capsys):
+def test_without_the_client_of_zookeeper_a_cluster_is_refused_with_the_remedy(command, monkeypatch, capsys):
     import importlib.util
 
     real = importlib.util.find_spec

@@ -45,7 +45,7 @@ async def test_a_change_outlives_the_broker(dynamic, metadata):
     assert settings.subscription_types_enabled == ("Exclusive", "Shared")
 
 
-async def test_removed_it_is_what_the_broker_was_started_with(dynamic, metadata, changes):
+async def test_a_removed_setting_has_the_value_of_the_start(dynamic, metadata, changes):
     await dynamic.change("maxTenants", "9")
     await dynamic.remove("maxTenants")
     await dynamic.remove("maxTenants")
@@ -58,7 +58,7 @@ async def test_removed_it_is_what_the_broker_was_started_with(dynamic, metadata,
 
 
 @pytest.mark.parametrize(("key", "text"), [("maxTenants", "many"), ("loadBalancerTransferEnabled", "false")])
-async def test_what_cannot_take_effect_is_kept_and_changes_nothing(dynamic, changes, key, text):
+async def test_a_setting_without_effect_is_kept_and_changes_nothing(dynamic, changes, key, text):
     before = dict(settings_of(dynamic).__dict__)
     await dynamic.change(key, text)
     assert settings_of(dynamic).__dict__ == before

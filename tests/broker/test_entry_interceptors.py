@@ -123,7 +123,7 @@ def test_a_class_is_found_by_its_path(path):
         ("..", "cannot be used"),
     ],
 )
-def test_what_cannot_be_used_is_refused_at_the_start(name, reason):
+def test_unusable_interceptors_are_refused_at_the_start(name, reason):
     with pytest.raises(ValueError, match=reason) as refused:
         load([name])
     assert "brokerEntryMetadataInterceptors" in str(refused.value)
@@ -209,7 +209,7 @@ def test_fields_that_cannot_be_stored_are_refused(field, value, error):
     assert entry.prefix(-1) == b""
 
 
-def test_the_largest_fields_fit_what_the_store_keeps_room_for():
+def test_the_largest_fields_fit_into_the_reserved_room():
     entry = EntryStamp(memoryview(b"x"), 1, (1 << 63) - 1)
     entry.add(1000, b"x" * (MAX_EXTRA_BYTES - 5))
     assert len(entry.prefix((1 << 63) - 1)) <= EntryMetadataInterceptors.max_bytes

@@ -8,7 +8,7 @@ def field(value):
 
 
 @pytest.mark.parametrize("value", [None, True, 7, 1.5, "short", ""])
-def test_what_is_short_stays(value):
+def test_short_values_stay(value):
     assert field(value) == value
 
 
@@ -23,7 +23,7 @@ def test_what_is_short_stays(value):
     ],
     ids=["text", "bytes", "list", "dict", "error"],
 )
-def test_what_is_long_is_cut(value):
+def test_long_values_are_cut(value):
     assert len(field(value)) <= MOST_CHARS + 40
 
 

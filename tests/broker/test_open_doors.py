@@ -25,7 +25,7 @@ def test_a_network_without_authentication(address):
     assert f"bindAddress={address} without authenticationEnabled=true" in text
 
 
-def test_what_is_set_in_vain():
+def test_settings_without_effect():
     (text,) = warnings(token_secret_key="s", super_user_roles=("admin",))
     assert text.startswith("tokenSecretKey, superUserRoles: of no effect without authenticationEnabled=true")
     assert "=s" not in text
@@ -54,7 +54,7 @@ def test_keys_and_passwords_that_every_user_can_read(tmp_path):
     assert warnings_of_readable_files(settings) == []
 
 
-def test_what_is_no_file_is_no_matter(tmp_path):
+def test_values_that_name_no_file_give_no_warning(tmp_path):
     settings = Settings(
         token_secret_key="data:;base64,AQID", basic_auth_conf="x" * 10_000, tls_key_file_path="/nowhere"
     )

@@ -31,14 +31,14 @@ def test_no_key_is_in_two_tables():
     assert not IGNORED & SETTINGS.keys()
 
 
-def test_what_is_refused_is_a_key_of_apache_pulsar_with_a_remedy():
+def test_refused_keys_are_those_of_apache_pulsar_with_a_remedy():
     assert REFUSED.keys() <= DEFAULTS.keys()
     for key, refusal in REFUSED.items():
         assert refusal.remedy, key
         assert not refusal.allows("on-purpose"), key
 
 
-def test_the_files_of_apache_pulsar_start_a_broker_and_list_what_has_no_effect(tmp_path):
+def test_the_files_of_apache_pulsar_start_a_broker_and_list_keys_without_effect(tmp_path):
     file = tmp_path / "broker.conf"
     file.write_text("".join(f"{key}={value}\n" for key, value in DEFAULTS.items()))
     warnings = []

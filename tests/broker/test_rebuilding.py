@@ -37,7 +37,7 @@ def test_everything_lost():
     assert "persistent://t/n/many: listed again with 7 partitions, there may have been more" in said
 
 
-def test_what_is_left_stays():
+def test_remaining_metadata_stay():
     nodes = {
         "/admin/policies/t": (b"kept", 1),
         "/admin/policies/t/n": (b"kept", 1),

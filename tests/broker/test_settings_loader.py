@@ -78,7 +78,7 @@ def test_kinds_of_values(conf):
         ("advertisedListeners=here", ["advertisedListeners", "'here'", "<name>:<url>", "pulsar+ssl://"]),
     ],
 )
-def test_invalid_values_are_errors_that_say_what_is_allowed(override, words):
+def test_errors_of_invalid_values_name_the_allowed_values(override, words):
     with pytest.raises(SettingsError) as e:
         load(overrides=[override])
     for word in words:

@@ -75,7 +75,7 @@ def test_the_admin_address_follows_from_the_service_url_and_back(environ):
 
 
 @pytest.mark.parametrize("flags", [Context("http://x"), Context(admin_url="mq:8080"), Context("pulsar://")])
-def test_what_is_no_address_is_refused(environ, flags):
+def test_invalid_addresses_are_refused(environ, flags):
     with pytest.raises(CommandLineError):
         chosen_target(flags, None, environ)
 

@@ -26,7 +26,7 @@ def test_json_has_the_rows_by_column():
     assert json.loads(text) == [{"topic": "t", "msg_per_s_in": 1.5}]
 
 
-def test_what_is_not_there_is_a_dash():
+def test_an_absent_value_is_a_dash():
     assert [shown(each) for each in (None, True, 1.25, ["a", "b"], [], "x\x1b[2J")] == [
         "-",
         "yes",

@@ -22,7 +22,7 @@ def test_service_urls(url, expected, web):
 
 
 @pytest.mark.parametrize("url", ["http://broker:8080", "broker:6650", "pulsar://", "pulsar://broker:x", ""])
-def test_what_is_none(url):
+def test_texts_that_are_no_address(url):
     with pytest.raises(InputError, match="no service URL"):
         Address.parse(url)
 
@@ -39,7 +39,7 @@ def test_tokens_stay_out_of_the_process_list(tmp_path, monkeypatch):
             read_token(absent)
 
 
-def test_what_is_shown():
+def test_authentication_methods_of_credentials():
     assert Credentials().auth() == ("", b"")
     assert Credentials(token="t").auth() == ("token", b"t")
     assert Credentials(tls_cert="c").auth() == ("tls", b"")

@@ -51,7 +51,7 @@ def test_a_payload_is_read_with_the_private_key_alone(keys, other_keys):
         Decryption(private).decrypt(written, payload[:-1] + bytes([payload[-1] ^ 1]))
 
 
-def test_what_a_producer_makes_long_is_not_remembered(keys):
+def test_long_data_keys_are_not_remembered(keys):
     """A data key that is too long for the private key is no data key; names of readers are any text."""
     private, public = keys
     encryption, decryption = Encryption("billing", public), Decryption(private)

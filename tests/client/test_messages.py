@@ -47,7 +47,7 @@ def test_a_chunk_without_its_begin_is_left_out():
     assert list(EntryReader("t").messages(PLACE, encode_entry(made, b"x"))) == []
 
 
-def test_what_cannot_be_read_comes_as_it_is_with_the_reason():
+def test_an_unreadable_entry_comes_unchanged_with_the_reason():
     broken = encode_entry(metadata(num_messages_in_batch=2), b"\x00")
     (found,) = EntryReader("t").messages(PLACE, broken)
     assert found.payload == b"\x00"

@@ -13,7 +13,7 @@ def stored(sequence_id, entry_id=0):
     return Receipt(sequence_id, 1, entry_id)
 
 
-async def test_receipts_take_items_in_order_and_tell_what_was_there_before():
+async def test_receipts_take_items_in_order_and_mark_known_messages():
     seen = []
     window = SendWindow(lambda item, receipt: seen.append((item, receipt.is_new)))
     for k, item in enumerate("abc"):
@@ -37,7 +37,7 @@ async def test_entries_and_bytes_are_bounded(entries, size):
     await waiting
 
 
-async def test_what_has_no_receipt_may_be_sent_again_by_another_producer():
+async def test_items_without_receipt_may_be_sent_again_by_another_producer():
     window = SendWindow(lambda *_: None, max_bytes=30)
     for k, item in enumerate("abc"):
         assert window.has_room(10)

@@ -92,7 +92,7 @@ def test_both_brokers_serve_one_cluster(members, client):
             assert stats.json()["msgInCounter"] == 1
 
 
-def test_what_one_broker_changes_the_other_follows(members):
+def test_a_broker_follows_changes_of_the_other(members):
     first, second = (each.http for each in members)
     name = f"public/{uuid.uuid4().hex}"
     assert requests.put(f"{first}/admin/v2/namespaces/{name}", timeout=30).status_code == 204

@@ -174,7 +174,7 @@ def hash_of(entries):
     return hashlib.sha256(b"".join(entries)).hexdigest()
 
 
-async def test_each_client_reads_and_recovers_what_the_other_wrote(cluster, client):
+async def test_each_client_reads_and_recovers_ledgers_of_the_other(cluster, client):
     entries = payloads(200)
     closed = await written(client, entries)
     left = await written(client, entries, LedgerOptions(3, 3, 2, DigestType.HMAC, b"pw"), close=False)

@@ -87,7 +87,7 @@ async def test_two_stores_count_one_sequence(connect, metadata):
     assert sorted(taken) == list(range(10))
 
 
-async def test_a_watch_sees_what_others_write_also_in_nodes_that_come_later(connect, metadata):
+async def test_a_watch_sees_writes_of_others_also_in_later_nodes(connect, metadata):
     other = ZooKeeperMetadataStore(await connect())
     await metadata.put("/admin/policies/t", b"1")
     seen = []

@@ -114,7 +114,7 @@ async def test_ephemeral_nodes_end_with_the_session(cluster, session, root):
         await other.get("/")
 
 
-async def test_what_cannot_be_sent_is_an_error_of_the_request_and_leaves_the_session_connected(session, root):
+async def test_an_unsendable_request_fails_and_leaves_the_session_connected(session, root):
     for change in (
         session.set(root, bytes(2_000_000)),
         session.create(f"{root}/big", bytes(2_000_000)),

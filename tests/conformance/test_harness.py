@@ -182,7 +182,7 @@ def test_a_broker_that_never_answers_again_is_not_waited_for(slow_broker, monkey
         s.finish()
 
 
-def test_what_was_lost_while_a_scenario_slept_is_waited_for_once():
+def test_time_lost_while_a_scenario_slept_is_waited_for_once():
     class Clock:
         lost = 0.0
 

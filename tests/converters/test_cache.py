@@ -30,7 +30,7 @@ def test_the_least_recently_used_goes_first():
     assert cache.stats().evictions == 1
 
 
-def test_what_is_not_kept():
+def test_results_that_are_not_kept():
     cache = ConversionCache(500)
     cache.put(0, 0, "t", entry(201))
     cache.put(0, 1, "t", entry(5, identity=True))

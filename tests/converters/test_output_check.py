@@ -57,7 +57,7 @@ VALUES = {"producer_name": "other", "replicated_from": "west", "schema_version":
 
 
 @pytest.mark.parametrize("field", KEPT_FIELDS)
-def test_what_identifies_a_message_stays(field):
+def test_a_change_of_an_identifying_field_is_refused(field):
     changed = stored()
     setattr(changed, field, VALUES.get(field, 99))
     with pytest.raises(InvalidOutputError, match=field):

@@ -78,7 +78,7 @@ def test_a_dotted_path_and_its_settings(module):
         ("converter_samples.InitFails", "init failed with OSError: disk"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(module, spec, why):
+def test_unfit_converters_are_refused_by_name(module, spec, why):
     class NeedsArguments(Good):
         def __init__(self, value):
             """Never called."""
@@ -125,7 +125,7 @@ def test_bad_settings_name_the_converter():
         load_chain(["kafka"], {"kafka.mode": "best"})
 
 
-def test_a_refusal_closes_what_was_already_running(module):
+def test_a_refusal_closes_running_converters(module):
     with pytest.raises(ConverterSettingsError):
         load_chain(["converter_samples.Good", "nothing"])
     assert module.Good.log[-1] == "close"

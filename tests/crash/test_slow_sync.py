@@ -125,7 +125,7 @@ async def test_no_receipt_before_the_sync_and_all_that_waited_share_the_next_one
     await meanwhile(world, storage.close())
 
 
-async def test_what_is_confirmed_is_read_and_deleted_while_a_sync_hangs():
+async def test_confirmed_entries_are_read_and_deleted_while_a_sync_hangs():
     world = SlowWorld()
     storage = await world.open()
     first, second = await storage.ledgers.create(), await storage.ledgers.create()
@@ -145,7 +145,7 @@ async def test_what_is_confirmed_is_read_and_deleted_while_a_sync_hangs():
     await meanwhile(world, storage.close())
 
 
-async def test_a_stop_waits_for_what_is_under_way():
+async def test_a_stop_waits_for_work_under_way():
     world = SlowWorld()
     storage = await world.open()
     writer = await storage.ledgers.create()

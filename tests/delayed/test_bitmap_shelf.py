@@ -38,7 +38,7 @@ def test_all_but_one_bitmap_may_be_away(shelf):
     assert list(pending.positions()) == [Position(a, b) for a in range(10) for b in range(100 + a)]
 
 
-def test_the_first_ones_are_taken_in_order(shelf):
+def test_the_first_entries_are_taken_in_order(shelf):
     pending = PendingEntries(shelf)
     pending.update(4, [1, 5, 6, 70_000])
     pending.update(2, [9])
@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_bitmaps_in_memory():
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate"])
-def test_what_cannot_be_read_again_fires_all_the_same(shelf, damage):
+def test_entries_of_an_unreadable_bitmap_fire_all_the_same(shelf, damage):
     pending = PendingEntries(shelf)
     pending.add_range(1, 0, 10)
     pending.add_range(2, 0, 10)

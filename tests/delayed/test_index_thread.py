@@ -13,7 +13,7 @@ async def test_work_is_done_by_one_thread_that_is_not_the_loops():
     off_loop.close()
 
 
-async def test_what_work_raises_is_raised_here():
+async def test_errors_of_the_work_are_raised_in_the_caller():
     off_loop = IndexThread(trim=lambda: None)
 
     def fail():

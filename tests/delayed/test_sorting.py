@@ -32,7 +32,7 @@ def test_a_single_part_is_not_copied():
 @pytest.mark.skipif(not sorting.COMPILED, reason="there is nothing to compare")
 class TestCompiled:
     @given(parts=PARTS)
-    def test_it_gives_what_the_twin_gives(self, parts):
+    def test_compiled_sorting_equals_the_twin(self, parts):
         columns = columns_of(parts)
         assert sorting._sorting.sorted_columns(columns) == sorting.pure_sorted_columns(columns)
 
@@ -42,7 +42,7 @@ class TestCompiled:
         assert sorting.merge(parts).keys() == sorted(keys)
 
     @pytest.mark.parametrize("parts", [[1], [(1, 2)], [(b"", b"", b"", b"")], [("", b"", b"")], 7])
-    def test_what_are_no_columns_is_refused(self, parts):
+    def test_invalid_columns_are_refused(self, parts):
         with pytest.raises(TypeError):
             sorting._sorting.sorted_columns(parts)
 

@@ -68,7 +68,7 @@ def test_19751_26241_any_bucket_limit_holds():
         world.close()
 
 
-def test_19801_26420_a_reset_does_not_touch_what_is_shared():
+def test_19801_26420_a_reset_does_not_touch_shared_entries():
     world, sub = world_with(*range(5_000, 5_024))
     world.subscribe("other")
     world.poll()

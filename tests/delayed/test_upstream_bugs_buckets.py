@@ -32,7 +32,7 @@ def drained(world, sub, count):
     world.close()
 
 
-def test_5391_what_was_due_may_be_gone_when_it_is_taken():
+def test_5391_due_entries_may_be_gone_when_they_are_taken():
     world = World()
     sub = world.subscribe("sub")
     world.publish(*[1000] * 6)
@@ -54,7 +54,7 @@ def test_7836_25990_26053_nothing_waits_for_a_seal():
     drained(world, sub, 10)
 
 
-def test_14721_what_fires_together_is_in_the_order_of_its_times():
+def test_14721_entries_that_fire_together_are_in_the_order_of_their_times():
     world = World(slice_indexes=1000)
     sub = world.subscribe("sub")
     world.publish(900, 500, 700, 500, 100, 900)

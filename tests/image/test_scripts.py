@@ -75,7 +75,7 @@ def test_it_writes_files(tmp_path, monkeypatch):
     assert path.read_text() == "a=2\n"
 
 
-def test_the_compose_file_names_what_is_there():
+def test_the_compose_file_names_existing_files():
     yaml = pytest.importorskip("yaml")
     folder = BIN.parent
     services = yaml.safe_load((folder / "compose.yml").read_text())["services"]

@@ -60,7 +60,7 @@ def test_whole(run):
     assert made.said.getvalue() == ""
 
 
-def test_a_wrong_checksum_stops_after_what_is_before_it(run):
+def test_a_wrong_checksum_stops_behind_earlier_batches(run):
     data = PARTS[0] + flipped(PARTS[1], -1) + PARTS[2]
     made, got = run(data, skip=False), []
     with pytest.raises(DamageError, match=rf"position {len(PARTS[0])}: .*checksum.*--on-damage skip"):
@@ -121,7 +121,7 @@ def test_plain_messages_in_front_of_damage_are_stored_before_it_stops(run):
         assert got == [1]
 
 
-def test_a_size_that_swallows_what_follows(run):
+def test_a_size_that_covers_later_batches(run):
     """The frame of the damaged batch covers good batches: they are found inside it."""
     data = bytearray(b"".join(PARTS))
     at = len(PARTS[0])

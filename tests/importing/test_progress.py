@@ -45,7 +45,7 @@ def test_elsewhere_a_line_every_five_seconds():
     assert out.getvalue().endswith("reading the topic for earlier imports: 1234 entries\n")
 
 
-def test_quiet_says_only_what_is_wrong():
+def test_quiet_prints_only_problems():
     out, clock = io.StringIO(), Clock()
     progress = Progress(out, quiet=True, now=clock)
     clock.now = 60.0

@@ -102,7 +102,7 @@ async def test_nothing_is_warned_about():
     assert "--protect subscription" in said
 
 
-async def test_what_cannot_be_made_is_warned_about():
+async def test_a_failed_protection_gives_a_warning():
     def refused(broker, command):
         return error(command.subscribe.request_id, pb.AuthorizationError, "no consume")
 

@@ -181,7 +181,7 @@ async def test_only_so_much_is_under_way(monkeypatch):
             await opened.producer.wait_receipts()
 
 
-async def test_what_is_confirmed_must_be_a_duplicate():
+async def test_a_confirmed_entry_must_be_a_duplicate():
     async with Opened() as opened:
         opened.broker.highest["name"] = 7
         await opened.producer.send(step(7, confirms=True))
@@ -225,7 +225,7 @@ async def test_what_is_confirmed_must_be_a_duplicate():
     ],
     ids=["a wrong receipt", "connection lost", "passing error", "lasting error", "closed by the broker"],
 )
-async def test_what_ends_a_producer(reply, reason):
+async def test_errors_that_end_a_producer(reply, reason):
     async with Opened(SEND=lambda _, command: reply(command.send)) as opened:
         await opened.producer.send(step(0))
         with pytest.raises(reason):

@@ -38,7 +38,7 @@ def test_damage_behind_the_first_batch_does_not_change_the_name(path):
     assert name_of(path) == name
 
 
-def test_what_progress_is_counted_in(path):
+def test_the_sequence_mode_of_a_file(path):
     with Source(path) as source:
         assert source.mode is SequenceMode.OFFSET
     produced = path.with_name("produced.bin")

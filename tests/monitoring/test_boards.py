@@ -65,7 +65,7 @@ def test_each_query_is_valid(tmp_path):
 
 
 @pytest.mark.parametrize("board", PUBLIC)
-def test_what_public_boards_of_pulsar_read_is_here_or_listed_with_its_reason(board):
+def test_metrics_of_public_boards_of_pulsar_exist_or_are_listed_with_the_reason(board):
     missing = {name for name in PUBLIC[board] if name not in KNOWN}
     assert missing <= set(NOT_HERE), sorted(missing - set(NOT_HERE))
 

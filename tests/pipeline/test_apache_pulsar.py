@@ -76,7 +76,7 @@ def read_all(client, topic):
     return found
 
 
-def test_every_kind_of_message_is_what_the_official_client_reads(client, topic):
+def test_every_kind_of_message_equals_that_of_the_official_client(client, topic):
     publish(client, topic, 50, batching_enabled=False)
     publish(client, topic, 200, batching_enabled=True, compression_type=pulsar.CompressionType.ZSTD)
     publish(client, topic, 30, batching_enabled=True)

@@ -89,7 +89,7 @@ def test_jobs_that_need_spark_say_so():
         pass
 
 
-def test_without_java_the_error_names_what_to_install(monkeypatch):
+def test_without_java_the_error_names_the_package(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     with pytest.raises(SparkUnavailableError, match="version 17"), open_runner("local[1]"):

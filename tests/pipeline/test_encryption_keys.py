@@ -54,7 +54,7 @@ def test_names_and_files():
 
 
 @pytest.mark.parametrize("text", ["app", "app=", "=/keys/a.pem"])
-def test_what_names_no_key_is_refused(text):
+def test_texts_without_a_key_are_refused(text):
     with pytest.raises(OptionError, match="encryptionKeys is NAME=FILE"):
         parse_public_keys(text)
 
@@ -96,7 +96,7 @@ def test_private_keys_that_cannot_be_used_are_named(tmp_path, pairs):
             open_decryption(parse_private_keys(text))
 
 
-def test_with_private_keys_what_stays_encrypted_fails_by_default():
+def test_with_private_keys_encrypted_messages_fail_by_default():
     parsed = [
         SourceOptions.parse({"topic": "t", **more}).on_encrypted
         for more in ({}, {"decryptionKeys": "/k"}, {"decryptionKeys": "/k", "onEncrypted": "deliver"})

@@ -67,7 +67,7 @@ def test_offsets_of_a_newer_version_are_refused():
         ('{"v": 1, "persistent://public/default/t": 9}', T, 9),
     ],
 )
-def test_what_users_write(text, topic, expected):
+def test_forms_of_offsets(text, topic, expected):
     assert parse_wanted("startingOffsets", text, "default").of(topic) == expected
 
 
@@ -96,7 +96,7 @@ def test_message_ids_of_the_official_clients_are_taken_as_numbers():
         '{"t": "1970-13-01"}',
     ],
 )
-def test_what_is_no_place_is_refused_with_the_option_named(text):
+def test_invalid_places_are_refused_with_the_option_named(text):
     with pytest.raises(OptionError, match="startingOffsets"):
         parse_wanted("startingOffsets", text, EARLIEST)
 
@@ -113,6 +113,6 @@ def test_times_by_topic_as_the_source_of_kafka_takes_them():
 
 
 @pytest.mark.parametrize("text", ["5", "earliest", '{"t": "1970-01-01"}', '{"t": true}', '{"t": [1]}'])
-def test_what_is_no_time_by_topic_is_refused_with_the_option_named(text):
+def test_invalid_times_by_topic_are_refused_with_the_option_named(text):
     with pytest.raises(OptionError, match="startingOffsetsByTimestamp"):
         parse_wanted_times("startingOffsetsByTimestamp", text, EARLIEST)

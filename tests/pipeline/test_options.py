@@ -91,7 +91,7 @@ def test_a_pattern_is_for_the_name_of_the_whole_topic():
         ({"topic": "t", "maxMessagesPerTrigger": "1", "maxOffsetsPerTrigger": "2"}, "same option"),
     ],
 )
-def test_what_cannot_be_used_is_refused_by_name(options, words):
+def test_unusable_options_are_refused_by_name(options, words):
     with pytest.raises(OptionError, match=words):
         SourceOptions.parse(options)
 

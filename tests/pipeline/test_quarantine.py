@@ -28,7 +28,7 @@ def test_all_are_counted_and_the_first_kept():
     )
 
 
-def test_what_is_no_damage_never_fails():
+def test_entries_without_damage_never_fail():
     quarantine = Quarantine("fail")
     quarantine.report(FOUND)
     assert quarantine.counts == {Reason.BATCH: 1}

@@ -137,7 +137,7 @@ def test_a_topic_deleted_meanwhile_is_lost(log_broker, fresh_topic):
     assert (found, [lost[:3] for lost in reader.lost]) == ([], [(fresh_topic, 0, 10)])
 
 
-def test_looking_back_gives_what_lies_before_newest_first(log_broker, fresh_topic):
+def test_looking_back_gives_earlier_entries_newest_first(log_broker, fresh_topic):
     publish(log_broker, fresh_topic, 50)
     log = catalog_of(log_broker).range(fresh_topic, ledgers=True)
     at = log.position_at(45)

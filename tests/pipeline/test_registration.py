@@ -16,7 +16,7 @@ def no_java(monkeypatch, tmp_path):
     monkeypatch.delenv("SPARK_REMOTE", raising=False)
 
 
-def test_without_java_the_error_says_what_to_install(no_java):
+def test_without_java_the_error_names_the_package(no_java):
     with pytest.raises(MissingError, match="openjdk-17"):
         check_java()
     with pytest.raises(MissingError, match="openjdk-17"):

@@ -112,7 +112,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("way", ["broker", "segment"])
-def test_what_the_official_client_encrypts_is_decrypted(log_broker, client, fresh_topic, tmp_path, way):
+def test_messages_encrypted_by_the_official_client_are_decrypted(log_broker, client, fresh_topic, tmp_path, way):
     keys, sent = Keys(tmp_path), []
     for kind, options in KINDS.items():
         producer = client.create_producer(fresh_topic, encryption_key="app", crypto_key_reader=keys, **options)

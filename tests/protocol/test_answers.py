@@ -36,7 +36,7 @@ def test_any_pieces_give_the_same(frames, sizes):
     ],
     ids=["another protocol", "command beyond its frame", "no protobuf", "required fields are missing"],
 )
-def test_what_no_broker_sends_is_refused(data):
+def test_bytes_that_no_broker_sends_are_refused(data):
     with pytest.raises(MalformedAnswerError):
         AnswerCutter().feed(data)
 

@@ -22,7 +22,7 @@ def test_another_size_than_claimed_is_refused(codec, claim):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_is_no_compressed_data_is_refused(codec):
+def test_uncompressed_data_are_refused(codec):
     packed = compress(codec, DATA)
     for data in (b"\xff" * 30, packed[:-3]):
         with pytest.raises(CompressionError):

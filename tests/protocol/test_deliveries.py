@@ -36,7 +36,7 @@ def repeat(helper):
 @pytest.mark.parametrize("cut", [deliveries, pure_deliveries])
 @given(seed=st.integers(0, 2**60))
 @settings(max_examples=200, deadline=None)
-def test_the_columns_say_what_the_cutter_of_all_frames_says(cut, seed):
+def test_the_columns_agree_with_the_cutter_of_all_frames(cut, seed):
     rng = random.Random(seed)
     data = b"".join(frame(rng) for _ in range(rng.randrange(8)))
     table, end = cut(data, 0, CONSUMER)

@@ -56,7 +56,7 @@ def cut(data, row, start):
 
 @given(seed=st.integers(0, 2**60))
 @settings(max_examples=300, deadline=None)
-def test_an_entry_says_what_the_protobuf_library_reads(seed):
+def test_columns_of_an_entry_agree_with_the_protobuf_library(seed):
     rng = random.Random(seed)
     sound = rng.random() < 0.5
     data = column_twins.body(rng, sound=sound)
@@ -96,7 +96,7 @@ def test_an_entry_says_what_the_protobuf_library_reads(seed):
 
 @given(seed=st.integers(0, 2**60))
 @settings(max_examples=300, deadline=None)
-def test_messages_say_what_the_protobuf_library_reads(seed):
+def test_columns_of_messages_agree_with_the_protobuf_library(seed):
     metadata = column_twins.single(random.Random(seed))
     metadata.payload_size = 3
     encoded = metadata.SerializeToString()

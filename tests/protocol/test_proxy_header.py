@@ -67,7 +67,7 @@ def test_the_client_and_where_its_bytes_begin(header, client, behind):
         v2(0x21, 0x11, bytes(MAX_V2_BYTES)),
     ],
 )
-def test_what_begins_like_a_header_and_is_none(data):
+def test_bytes_that_only_begin_like_a_header(data):
     with pytest.raises(MalformedProxyHeaderError):
         parse_proxy_header(data)
 

@@ -6,7 +6,7 @@ from magnetar.protocol.runs import EntryFlag, EntryRun
 DATA = bytes.fromhex("000000270000000808063204080110070e015dbb2b140000000c0a017010071880d095ffbc3168656c6c6f")
 
 
-def test_a_slice_is_what_a_cut_of_its_part_gives():
+def test_a_slice_equals_a_cut_of_its_part():
     second = DATA.replace(bytes.fromhex("08011007"), bytes.fromhex("08011008"), 1)
     data = DATA + second + DATA
     whole = EntryRun.from_cut(_pure.cut(data, 0, len(data), 1000)[1][0])
@@ -18,7 +18,7 @@ def test_a_slice_is_what_a_cut_of_its_part_gives():
     assert whole.slice(2, 3).offset_view().tolist() == [0, len(DATA) - 16]
 
 
-def test_a_run_of_one_for_what_the_broker_appends():
+def test_a_run_of_one_entry_of_the_broker():
     run = EntryRun.single(b"body", num_messages=0, flags=EntryFlag.MARKER)
     assert (run.count, run.size_bytes, run.total_messages, bytes(run.entry(0))) == (1, 4, 0, b"body")
     assert run.flags == array("I", [EntryFlag.MARKER]).tobytes()

@@ -55,7 +55,7 @@ def _commands(items):
 
 
 @pytest.mark.parametrize("cut", [_speedups.cut, _pure.cut], ids=["compiled", "pure"])
-def test_bytes_fed_one_by_one_give_what_they_give_at_once(cut):
+def test_single_bytes_give_the_same_items_as_all_bytes_at_once(cut):
     for seed in range(6):
         data = stream(random.Random(seed))[:3000]
         consumed, items, error = cut(data, 0, len(data), twins.LIMIT)

@@ -23,7 +23,7 @@ def test_finds_entries_by_ledger_and_id():
     assert cache.stats().hits == 3
 
 
-def test_what_is_put_late_takes_its_place():
+def test_late_slabs_take_their_place():
     cache = EntryCache(1 << 20)
     late, early = slab_of(1, 10, [b"x"] * 5), slab_of(1, 0, [b"x"] * 5)
     cache.put(late)
@@ -101,7 +101,7 @@ DROPS = st.tuples(st.just("drop"), st.integers(0, 2), st.just(0), st.just(0))
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.one_of(PUTS, PUTS, PUTS, DROPS), max_size=40), st.sampled_from([30_000, 200_000, 1 << 30]))
-def test_it_does_what_a_plain_one_does(steps, max_bytes):
+def test_the_cache_agrees_with_a_plain_twin(steps, max_bytes):
     cache, plain = EntryCache(max_bytes), Plain(max_bytes)
     for kind, ledger_id, first, count in steps:
         if kind == "put":
@@ -120,7 +120,7 @@ def test_it_does_what_a_plain_one_does(steps, max_bytes):
         assert stats.held_bytes == sum(slab.size_bytes + 600 for slab in plain.slabs)
 
 
-def test_slabs_of_deleted_ledgers_are_freed_by_what_comes_after():
+def test_slabs_of_deleted_ledgers_are_freed_by_later_slabs():
     cache = EntryCache(1 << 30)
     for number in range(1000):
         cache.put(slab_of(1, number, [b"x" * 100]))
@@ -140,7 +140,7 @@ def test_ledgers_that_come_and_go_leave_nothing():
     assert len(cache._oldest) < 100 and not cache._shelves
 
 
-def test_what_an_operation_touches_does_not_grow_with_the_number_of_slabs():
+def test_the_work_of_an_operation_does_not_grow_with_the_number_of_slabs():
     cache = EntryCache(1 << 30)
     for number in range(20_000):
         cache.put(slab_of(1, number, [b""]))

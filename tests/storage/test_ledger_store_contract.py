@@ -102,7 +102,7 @@ async def test_closed_writer_refuses_appends(ledgers):
     assert (await writer.close()).last_entry_id == 0
 
 
-async def test_recovery_fences_the_writer_and_keeps_what_was_confirmed(ledgers):
+async def test_recovery_fences_the_writer_and_keeps_confirmed_entries(ledgers):
     writer = await ledgers.create()
     await append(writer, [b"a", b"b"])
     answers = []
@@ -158,7 +158,7 @@ async def test_deleted_ledger_is_gone(ledgers):
     assert await read_all(ledgers, keep.ledger_id, 0) == [b"k"]
 
 
-async def test_too_large_an_entry_fails_alone_with_what_is_behind_it(ledgers):
+async def test_too_large_an_entry_fails_with_the_appends_behind_it(ledgers):
     writer = await ledgers.create()
     await append(writer, [b"a"])
     answers = []

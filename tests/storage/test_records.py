@@ -101,7 +101,7 @@ def test_ids_can_be_put_right():
 
 
 @given(st.lists(st.binary(max_size=200), max_size=8), st.data())
-def test_walk_finds_what_random_damage_leaves(bodies, data):
+def test_a_walk_finds_the_records_that_random_damage_spares(bodies, data):
     whole = slab_of(5, 0, bodies).data
     start = data.draw(st.integers(0, max(0, len(whole) - 1)))
     size = data.draw(st.integers(0, 60))
@@ -169,7 +169,7 @@ def test_one_entry_is_found_without_a_check_of_the_others(monkeypatch, ledger_id
     assert len(checked) <= 3
 
 
-def test_a_page_of_later_records_of_the_same_ledger_costs_only_what_is_under_it():
+def test_a_page_of_later_records_of_the_same_ledger_costs_only_the_records_under_it():
     """As a device puts it there that writes at a wrong place: its records are intact, too."""
     whole = b"".join(record(3, number, b"%d" % number * 40) for number in range(300))
     starts = [whole.index(record(3, number, b"%d" % number * 40)) for number in range(300)]

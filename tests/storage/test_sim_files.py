@@ -13,7 +13,7 @@ def made() -> SimDisk:
     return disk
 
 
-def test_what_was_not_synced_may_be_lost():
+def test_unsynced_bytes_may_be_lost():
     disk = made()
     file = disk.open("/d/f", create=True)
     file.write([b"a" * 2000], 0)

@@ -37,7 +37,7 @@ def status_of(method, path, body=None, query="", host="127.0.0.1"):
 
 
 @pytest.mark.parametrize("query", ["id=x", "id=-1", "id=²", "id=1.5", "ids=1", "id=" + "9" * 5000])
-def test_what_is_no_connection_is_refused(query):
+def test_invalid_connection_ids_are_refused(query):
     assert status_of("DELETE", "/faults/connections", query=query) == 400
 
 

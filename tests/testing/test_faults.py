@@ -220,7 +220,7 @@ def test_a_snapshot_brings_everything_back(magnetar_broker_factory):
         (lambda f: f.ask("POST", "/faults/disk", {"ful": True}), "did you mean 'full'"),
     ],
 )
-def test_what_makes_no_sense_says_what_would(magnetar_faults, call, hint):
+def test_the_error_of_a_senseless_request_names_valid_values(magnetar_faults, call, hint):
     with pytest.raises(FaultError, match=hint):
         call(magnetar_faults)
 

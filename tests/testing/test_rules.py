@@ -69,7 +69,7 @@ def test_rules_have_a_bound():
         {"times": 1, "time": 1},
     ],
 )
-def test_what_makes_no_rule(values):
+def test_invalid_rules(values):
     with pytest.raises(RuleError):
         rule(**values)
 
@@ -104,7 +104,7 @@ def test_the_topics_of_a_connection_are_learned():
     assert seen(replies.send_error(7, 0, pb.UnknownError, "")) == TOPIC
 
 
-def test_what_is_no_frame_is_about_nothing():
+def test_bytes_that_are_no_frame_have_no_subject():
     assert parse_frame(b"\0\0\0\x06\0\0\0\x02\xff\xff") is None
 
 

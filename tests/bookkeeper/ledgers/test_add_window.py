@@ -47,7 +47,7 @@ steps = st.lists(
 
 
 @given(st.sampled_from(SHAPES), steps)
-def test_as_the_naive_one(shape, moves):
+def test_the_window_agrees_with_a_naive_twin(shape, moves):
     window, naive = AddWindow(*shape), Naive(shape)
     for place in range(shape[0]):
         window.join(place)

@@ -61,7 +61,7 @@ async def test_a_close_is_content_with_a_recovery_that_came_to_the_same_end_only
 
 
 @simulated
-async def test_a_lost_answer_is_found_in_what_is_stored():
+async def test_a_lost_answer_is_found_in_the_stored_metadata():
     cluster = SimCluster(3)
     client = cluster.join()
     owned, _ = await owned_of(client)

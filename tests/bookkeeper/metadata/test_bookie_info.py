@@ -8,7 +8,7 @@ from magnetar.bookkeeper.metadata.bookie_info import BookieAddress, bookie_addre
 REGISTERED = bytes.fromhex("32220a06626f6f6b696510ed181a093132372e302e302e31220a626f6f6b69652d727063")
 
 
-def test_what_a_bookie_registers():
+def test_the_registration_of_a_bookie():
     assert bookie_address("bookie-7", REGISTERED) == BookieAddress("127.0.0.1", 3181)
 
 

@@ -100,7 +100,7 @@ def test_version_1(tail, state, last):
         b"BookieMetadataFormatVersion\t1\n2\n3\n0\nx\ta\tb\tc",
     ],
 )
-def test_what_cannot_be_metadata_is_an_error(stored):
+def test_invalid_metadata_are_an_error(stored):
     with pytest.raises(LedgerMetadataError):
         decode_metadata(1, stored)
 

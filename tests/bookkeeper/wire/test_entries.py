@@ -33,7 +33,7 @@ def test_flags_of_a_recovery_stand_in_the_header():
     st.integers(0, 1 << 40),
     st.integers(0, 1 << 40),
 )
-def test_a_run_is_its_entries_one_by_one(kind, payloads, ledger_id, first):
+def test_a_run_equals_its_single_entries(kind, payloads, ledger_id, first):
     digester, key = Digester(kind, b"pw"), master_key(b"pw")
     run = encode_run(ledger_id, first, first - 1, 10, payloads, digester, key)
     length = 10

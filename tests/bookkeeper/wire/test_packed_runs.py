@@ -64,7 +64,7 @@ def test_both_give_the_frames_of_single_entries(bodies, skip, before, ledger_id,
         ([0, 20, 5], 0, 1, 0, KEY),
     ],
 )
-def test_what_is_no_run_is_refused(offsets, skip, ledger_id, first, key):
+def test_invalid_runs_are_refused(offsets, skip, ledger_id, first, key):
     digester = Digester(DigestType.CRC32C, b"")
     with pytest.raises(ValueError, match="no run"):
         encode_packed(bytes(10), array("q", offsets).tobytes(), skip, ledger_id, first, -1, 0, digester, key)

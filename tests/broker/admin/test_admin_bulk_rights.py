@@ -39,7 +39,7 @@ async def test_nothing_is_emptied_when_one_subscription_is_not_the_callers(reade
 
 
 @pytest.mark.parametrize(("path", "_status"), BULK)
-async def test_who_may_use_all_of_them_empties_them(reader, path, _status):
+async def test_a_role_with_rights_on_all_subscriptions_empties_them(reader, path, _status):
     assert (await reader("POST", path, **as_role("boss"))).status == 204
     assert "theirs" in moved(reader)
 

@@ -172,7 +172,7 @@ async def test_backlog_quotas_of_a_namespace(call):
     assert list((await call("GET", NS + "/backlogQuotaMap")).json) == ["destination_storage"]
 
 
-async def test_quota_must_fit_into_what_is_retained_and_the_reverse(call):
+async def test_a_quota_must_fit_into_the_retention_and_the_reverse(call):
     megabyte = 1024 * 1024
     await call("POST", NS + "/retention", {"retentionTimeInMinutes": 10, "retentionSizeInMB": 10})
     too_large = {"limitSize": 11 * megabyte, "policy": "producer_exception"}
@@ -338,7 +338,7 @@ async def test_topics_are_not_created_with_more_partitions_than_allowed(allowed)
     assert (await call("POST", NS + "/autoTopicCreation", override | {"defaultNumPartitions": 10})).status == 204
 
 
-async def test_quorums_of_the_settings_are_what_applies_to_a_topic():
+async def test_quorums_of_the_settings_apply_to_a_topic():
     quorums = {"bookkeeperEnsemble": 4, "bookkeeperWriteQuorum": 3, "bookkeeperAckQuorum": 2}
     call = await open_client(
         Settings(

@@ -146,7 +146,7 @@ async def test_nothing_but_probes_is_open_to_clients_without_credentials(authori
     assert call.broker.namespaces.policies("public/default").auth_policies == AuthPolicies()
 
 
-async def test_a_role_without_rights_cannot_tell_what_exists(call):
+async def test_a_role_without_rights_cannot_probe_for_existing_objects(call):
     """Over every route: the same answer for an existing and a missing namespace, topic or subscription. Only the
     absence of a tenant shows, as in Apache Pulsar.
     """

@@ -11,7 +11,7 @@ INFO = {"adminRoles": ["b", "a"], "allowedClusters": ["standalone"]}
 FORCE = Settings(force_delete_namespace_allowed=True, force_delete_tenant_allowed=True)
 
 
-async def test_first_start_has_what_clients_expect():
+async def test_the_first_start_creates_the_objects_that_clients_expect():
     call = await open_client()
     assert (await call("GET", "clusters")).json == ["standalone"]
     assert (await call("GET", "tenants")).json == ["public", "pulsar"]

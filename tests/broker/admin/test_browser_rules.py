@@ -80,7 +80,7 @@ def test_a_page_of_the_broker_itself_and_of_allowed_hosts_may_change_things():
     assert refusal(host="localhost:8080", origin="https://admin.example.org", settings=named) is None
 
 
-def test_what_browsers_say_of_the_site():
+def test_the_header_sec_fetch_site():
     local = {"host": "localhost:8080"}
     assert refusal("POST", **local, sec_fetch_site="cross-site")
     assert refusal("POST", **local, sec_fetch_site="same-site")

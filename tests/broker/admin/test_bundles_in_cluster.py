@@ -153,13 +153,13 @@ async def test_given_positions_outside_of_the_bundle_are_left_out(client, cluste
         ("get", f"/admin/v2/non-persistent/{NAMESPACE}/{HIGH}"),
     ],
 )
-async def test_what_is_about_a_bundle_goes_to_its_owner(client, cluster, method, path):
+async def test_calls_about_a_bundle_go_to_its_owner(client, cluster, method, path):
     answer = await client(method.upper(), path)
     assert answer.status == 307
     assert answer.headers["location"].startswith("http://other:8080/admin/v2/")
 
 
-async def test_what_is_about_all_bundles_is_made_of_calls_about_each(client, cluster):
+async def test_calls_about_all_bundles_become_calls_about_each(client, cluster):
     assert (await client("POST", f"{URL}/clearBacklog")).status == 204
     assert cluster.calls == [("POST", f"{URL}/{each}/clearBacklog") for each in (LOW, HIGH)]
 

@@ -96,7 +96,7 @@ async def test_a_request_keeps_its_connection_and_probes_answer_beyond_the_seats
     ],
     ids=["nothing", "half a head", "half a body"],
 )
-async def test_what_makes_no_progress_is_closed(web, sent):
+async def test_connections_without_progress_are_closed(web, sent):
     there = await web(idle_s=SHORT_S)
     pair = await there.connect()
     pair[1].write(sent)

@@ -34,7 +34,7 @@ def test_texts_become_values(kind, text, data):
         ("INSTANT", "2020-01-01T00:00:00"), ("LOCAL_TIME", "24:00"), ("LOCAL_DATE", "2020-02-30"), ("JSON", "nonsense"), ("JSON", "[" * 100_000), ("PROTOBUF", "x"),
     ],
 )  # fmt: skip
-def test_what_is_no_value_is_refused(kind, text):
+def test_invalid_values_are_refused(kind, text):
     with pytest.raises(PayloadTextError):
         encoder(type_named(kind), b"")(text)
 

@@ -35,7 +35,7 @@ async def test_ranges_by_topic_and_null_for_none(call):
         (None, 400),
     ],
 )
-async def test_what_is_refused(call, body, status):
+async def test_invalid_requests_are_refused(call, body, status):
     assert (await call("POST", PATH, body)).status == status
 
 

@@ -63,7 +63,7 @@ async def test_a_large_body_is_the_same_as_a_small_one(monkeypatch):
         (encoded(messages=[{"payload": ""}] * 10_001), 413),
     ],
 )
-async def test_what_is_refused(raw, status, split_bytes, monkeypatch):
+async def test_invalid_bodies_are_refused(raw, status, split_bytes, monkeypatch):
     monkeypatch.setattr(produce_body, "_SPLIT_BYTES", split_bytes)
     assert await refused(raw) == status
 

@@ -43,7 +43,7 @@ def test_parts_of_size_minus_one_are_empty():
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"key":""}', "nonsense"])
-def test_what_is_no_key_value_definition_is_refused(text):
+def test_invalid_key_value_definitions_are_refused(text):
     with pytest.raises(ValueError, match="KEY_VALUE"):
         stored_definition(KEY_VALUE, text)
 

@@ -104,7 +104,7 @@ async def test_bad_numbers_of_partitions(call, body, status):
     assert (await call("PUT", NS + "/p/partitions", body)).status == status
 
 
-async def test_partitions_of_an_unknown_topic_may_be_what_automatic_creation_gives(call):
+async def test_partitions_of_an_unknown_topic_may_be_those_of_automatic_creation(call):
     assert (await call("GET", NS + "/new/partitions?checkAllowAutoCreation=true")).json["partitions"] == 0
 
 
@@ -112,7 +112,7 @@ async def test_partition_names_need_their_topic(call):
     assert (await call("PUT", NS + "/zz-partition-7")).status == 412
 
 
-async def test_what_partitioned_topics_refuse(call):
+async def test_routes_that_partitioned_topics_refuse(call):
     path = NS + "/p"
     await call("PUT", path + "/partitions", 2)
     for method, part, body in (
@@ -352,7 +352,7 @@ async def test_a_partitioned_topic_without_use(call):
     assert sorted(stats["partitions"]) == [f"non-persistent://public/default/p-partition-{i}" for i in (0, 1)]
 
 
-async def test_what_non_persistent_topics_have_and_refuse(call):
+async def test_routes_that_non_persistent_topics_have_and_refuse(call):
     path = "non-persistent/public/default/n"
     await call("PUT", path)
     assert (await call("GET", path + "/internalStats")).json["numberOfEntries"] == 0

@@ -107,7 +107,7 @@ def test_nothing_said_in_a_claim_is_no_claim(claims):
 @pytest.mark.parametrize(
     "claims", [{"aud": 5}, {"aud": ["x", 5]}, {"iss": 5}, {"jti": 5}, {"iat": "never"}, {"exp": 2**62}], ids=repr
 )
-def test_registered_claims_must_be_what_they_are_for(claims):
+def test_registered_claims_must_have_their_types(claims):
     with pytest.raises(AuthenticationFailedError):
         authenticate(token({"sub": "admin", **claims}))
 
@@ -162,7 +162,7 @@ def test_odd_texts_are_refused(credentials):
     ],
     ids=repr,
 )
-def test_what_stands_around_a_token_is_overlooked(credentials):
+def test_text_around_a_token_is_ignored(credentials):
     assert authenticate(credentials).role == "admin"
 
 

@@ -120,7 +120,7 @@ async def test_proxy_and_client_must_both_be_allowed():
     assert not rules.allows(Identity("proxy", "nobody"), TOPIC_PRODUCE, TARGET)
 
 
-async def test_who_may_speak_for_whom():
+async def test_proxy_roles_may_speak_for_other_roles():
     rules = await authorizer(proxy_roles=("proxy", "proxy2"))
     assert rules.valid_identity(Identity("proxy", "client"))
     assert not rules.valid_identity(Identity("proxy"))

@@ -58,7 +58,7 @@ def test_a_hash_of_an_unknown_kind_stops_the_start():
 
 @pytest.mark.parametrize("password", [b"\0", b"\xff", b"x" * 100, b""])
 @pytest.mark.parametrize("stored", [APR1, BCRYPT, "mQQQIsyvvKRtU", "$6$saltsalt$short"])
-def test_what_no_hash_takes_matches_none(stored, password):
+def test_passwords_that_no_hash_accepts_match_no_user(stored, password):
     assert not matches(password, stored)
 
 

@@ -33,7 +33,7 @@ def test_a_new_key_and_a_token_of_it(tmp_path, capsys):
     assert (found.role, found.expires_ms) == ("admin", None)
 
 
-def test_a_key_as_text_is_one_that_the_setting_takes(tmp_path):
+def test_the_setting_accepts_a_key_as_text(tmp_path):
     file = tmp_path / "text"
     assert cli.main(["tokens", "create-secret-key", "--base64", "--output", str(file)]) == 0
     key = file.read_text()
@@ -55,7 +55,7 @@ def test_durations(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "h", "0d", "-1d", "1.5h", "2 d", "1month"])
-def test_what_is_no_duration(text):
+def test_invalid_durations(text):
     with pytest.raises(ValueError, match="no duration"):
         duration_s(text)
 
@@ -77,7 +77,7 @@ def test_a_key_that_is_there_is_not_written_over(tmp_path, capsys):
         (["--secret-key", KEY, "--subject", "a", "--expiry-time", "soon"], "'soon' is no duration"),
     ],
 )
-def test_what_cannot_be_used_is_one_line_and_an_exit_code(arguments, words, capsys):
+def test_unusable_arguments_give_one_line_and_an_exit_code(arguments, words, capsys):
     assert cli.main(["tokens", "create", *arguments]) == cli.EXIT_CONFIGURATION
     said = capsys.readouterr()
     assert words in said.err

@@ -19,7 +19,7 @@ def options(**changes):
     return client_options(load_settings(None, {}, ["advertisedAddress=h1", *overrides], lambda _: None))
 
 
-def test_what_is_left_out_is_the_default_of_the_client():
+def test_omitted_settings_have_the_defaults_of_the_client():
     own = ClientOptions()
     found = options()
     for name in ("add_timeout_s", "read_timeout_s", "speculative_read_s", "quarantine_s", "quarantine_ratio"):
@@ -98,7 +98,7 @@ def test_tls_and_a_login(tmp_path):
         (OTHER, "has no section Other"),
     ],
 )
-def test_what_cannot_be_used_names_its_setting(tmp_path, changes, reason):
+def test_an_unusable_value_names_its_setting(tmp_path, changes, reason):
     more = login(tmp_path) if changes is OTHER else {}
     with pytest.raises(ValueError, match=reason):
         options(**more, **changes)

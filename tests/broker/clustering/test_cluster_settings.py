@@ -51,7 +51,7 @@ def test_a_file_of_apache_pulsar_is_taken_as_it_is(tmp_path):
     assert settings.metadata_store_session_timeout_millis == 6000
 
 
-def test_what_is_left_out():
+def test_defaults_of_omitted_settings():
     settings = loaded(metadataStoreUrl="zk:a:1,b:2/pulsar")
     found = cluster_services(settings)
     assert (found.servers, found.ledgers_root) == ("a:1,b:2/pulsar", "/ledgers")
@@ -77,7 +77,7 @@ def test_what_is_left_out():
         ({"loadManagerClassName": "org.apache.pulsar...ExtensibleLoadManagerImpl"}, "loadManagerClassName"),
     ],
 )
-def test_what_cannot_work_is_refused_with_the_reason(changes, reason):
+def test_unworkable_settings_are_refused_with_the_reason(changes, reason):
     url = {"metadataStoreUrl": "zk:a:1"} if changes else {}
     with pytest.raises(ValueError, match=reason):
         cluster_services(loaded(**{**url, **changes}))

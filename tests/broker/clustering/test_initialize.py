@@ -70,7 +70,7 @@ def test_every_option_of_pulsars_command_stands_where_it_puts_it():
     assert [json.loads(nodes[path])["bundles"]["numBundles"] for path in namespaces] == [4, 16]
 
 
-def test_a_further_cluster_joins_what_is_there_as_pulsars_command_has_it():
+def test_a_further_cluster_joins_existing_metadata_as_with_pulsars_command():
     first = cluster_nodes(parsed(*ARGUMENTS))
     second = cluster_nodes(parsed("-c", "c2", "-md", "zk:a:1", "--initial-num-transaction-coordinators", "32"))
     changed = {}

@@ -35,7 +35,7 @@ def read(key, data):
 
 
 @pytest.mark.parametrize(("key", "data"), EVENTS)
-def test_what_pulsar_wrote_is_written_again_byte_for_byte(key, data):
+def test_events_of_pulsar_are_written_again_with_the_same_bytes(key, data):
     event = read(key, data)
     assert event_key(event.topic, all_clusters=event.all_clusters) == key
     if not data:

@@ -27,7 +27,7 @@ async def test_names_are_encoded_as_java_does(encode):
     assert cluster.nodes("/admin") == []
 
 
-async def test_what_is_this_brokers_own_lies_apart():
+async def test_nodes_of_this_broker_alone_lie_apart():
     cluster = MemoryCluster()
     paths = PulsarPaths(cluster.connect())
     for path in ("/delayed-index/a", "/deleted-managed-ledgers/a", "/magnetar/health"):

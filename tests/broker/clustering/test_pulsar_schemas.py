@@ -36,7 +36,7 @@ class World:
         return await self.registry.put(TOPIC, pb.Schema.Avro, text, properties or {}, Strategy.ALWAYS_COMPATIBLE)
 
 
-async def test_what_pulsar_wrote_is_read():
+async def test_schemas_of_pulsar_are_read():
     world = World()
     for ledger_id in (10, 11):
         world.ledgers._next_id = ledger_id

@@ -82,7 +82,7 @@ async def test_a_namespace_without_events_has_no_policies_and_needs_no_topic(mem
     assert not members[0].events_exist(NAMESPACE)
 
 
-async def test_what_one_sets_is_known_to_it_at_once_and_to_the_other_soon(members):
+async def test_a_broker_knows_its_own_change_at_once_and_another_brokers_soon(members):
     one, two = members
     assert two.policies.ready(NAMESPACE) is None
     stored = await one.policies.update(NAME, with_producers(5), NO_TOPIC_POLICIES)

@@ -44,7 +44,7 @@ def test_tls_with_pem_files(tmp_path):
         ("zookeeper.sasl.client.username=zk", "has no effect here"),
     ],
 )
-def test_what_would_not_be_kept_is_refused(tmp_path, text, reason):
+def test_unsupported_security_is_refused(tmp_path, text, reason):
     with pytest.raises(ValueError, match=reason):
         read_security(written(tmp_path, text))
 

@@ -147,7 +147,7 @@ async def test_a_durable_subscription_of_a_log_that_is_all_dropped(more):
     assert [p for p, _ in await read_on(reader)] == ids[4:]
 
 
-async def test_what_is_not_compacted_is_not_dropped():
+async def test_uncompacted_entries_are_not_dropped():
     bench = await Bench().open()
     ids = await bench.publish(*[single(f"k{i}") for i in range(25)])
     await bench.compact()
@@ -179,7 +179,7 @@ async def test_a_reader_goes_on_over_a_compaction_and_a_trim():
     assert [p for p, _ in rest] == [p for p in ids[12:] if p != ids[20]] + more
 
 
-async def test_a_reader_behind_the_horizon_does_not_miss_what_was_dropped_meanwhile():
+async def test_a_reader_behind_the_horizon_gets_entries_dropped_meanwhile():
     bench = await Bench().open()
     ids = await bench.publish(*[single(f"k{i}") for i in range(30)])
     reader = bench.reader()

@@ -79,7 +79,7 @@ def test_damaged_batches_are_kept_whole(pairs, data):
     assert found.kind is Kind.MESSAGES or found.messages == 1
 
 
-def test_what_entries_are():
+def test_kinds_of_entries():
     assert examine(b"") == DROPPED
     assert examine(single("k", marker_type=21)) == DROPPED
     assert examine(single(None)) == DROPPED

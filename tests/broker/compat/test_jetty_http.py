@@ -21,7 +21,7 @@ def test_media_types(header, kind):
 
 
 @pytest.mark.parametrize("header", ["nonsense", "/json", "text/"])
-def test_what_is_no_media_type(header):
+def test_invalid_media_types(header):
     with pytest.raises(RestError) as refused:
         media_type(header)
     assert refused.value.status == 400

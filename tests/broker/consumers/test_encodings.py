@@ -68,7 +68,7 @@ def test_another_slab_of_the_same_entries_is_not_taken_for_it():
     assert all(one != other for one, other in pairwise(found))
 
 
-def test_what_is_kept_is_bounded_with_the_slabs_it_keeps_alive():
+def test_kept_frames_are_bounded_with_the_slabs_they_keep_alive():
     encodings = Encodings(most_bytes=40_000)
     for first in range(50):
         one = slab(first)

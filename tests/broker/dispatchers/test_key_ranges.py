@@ -80,7 +80,7 @@ def test_ranges_cover_all_hashes_and_agree_with_select(make, whole, ops):
             assert selector.select(min(a.end, 65535)) is a.owner
 
 
-def test_the_ring_moves_only_what_it_must():
+def test_the_ring_moves_as_few_hashes_as_possible():
     ring = RingSelector(100)
     members = [Member(n) for n in "abcd"]
     for member in members[:3]:

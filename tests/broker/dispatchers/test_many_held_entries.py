@@ -68,7 +68,7 @@ async def test_a_consumer_that_leaves_makes_no_call_for_each_entry(sub_type):
     assert counts[1] < counts[0] + 1000, counts  # less than one for 20 entries; collections call back
 
 
-async def test_what_was_acknowledged_up_to_the_mark_delete_position_does_not_come_back(monkeypatch):
+async def test_entries_acknowledged_up_to_mark_delete_do_not_come_back(monkeypatch):
     bench, consumer, _ = await holding(SHARED, 20)
     consumer.pending_acks.add(LEDGER - 1, 3, 2)
     monkeypatch.setattr(type(bench.cursor), "mark_delete", Position(LEDGER, 4))

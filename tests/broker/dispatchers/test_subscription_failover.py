@@ -68,7 +68,7 @@ async def test_a_joiner_that_is_not_chosen_gets_its_notice_at_once_and_others_no
     assert second.outbox.frames[1:] == [("ACTIVE_CONSUMER_CHANGE", True)]
 
 
-async def test_a_better_joiner_takes_over_what_was_not_acknowledged():
+async def test_a_better_joiner_takes_over_unacknowledged_messages():
     bench = Bench(topic=TopicName.parse("persistent://public/default/t-partition-0"))
     old = await bench.join(FAILOVER, "b", permits=10)
     bench.clock.advance(1)
@@ -102,7 +102,7 @@ async def test_seek_of_failover_closes_only_the_active_one_which_is_expected_bac
     assert standby.outbox.frames == [("ACTIVE_CONSUMER_CHANGE", False)]
 
 
-async def test_a_standby_takes_over_when_the_one_that_sought_stays_away():
+async def test_a_standby_takes_over_when_the_seeking_consumer_stays_away():
     bench = Bench(topic=TopicName.parse("persistent://public/default/t-partition-0"))
     await bench.join(FAILOVER, "a", permits=10)
     standby = await bench.join(FAILOVER, "b", permits=10)

@@ -195,7 +195,7 @@ async def test_unacked_limit_of_a_consumer_blocks_and_releases_at_half():
     assert c.permits.available == 107 - 15
 
 
-async def test_what_an_ack_makes_possible_comes_after_its_answer():
+async def test_messages_made_possible_by_an_ack_follow_its_answer():
     bench = Bench(max_unacked_per_consumer=2)
     c = await bench.join(permits=10)
     positions = bench.publish(entry(), entry(), entry())
@@ -379,7 +379,7 @@ async def test_delayed_entries_are_held_skipped_and_given_when_due():
     assert delay.cleared > cleared
 
 
-async def test_converted_spans_are_what_is_sent():
+async def test_converted_spans_are_sent():
     bench = Bench()
     converted = []
 
@@ -402,7 +402,7 @@ async def test_converted_spans_are_what_is_sent():
     assert len(converted) >= 4
 
 
-async def test_cold_replay_keeps_what_was_added_meanwhile():
+async def test_a_cold_replay_keeps_entries_added_meanwhile():
     bench = Bench(cold=True)
     c = await bench.join(permits=100)
     positions = bench.publish(*[entry() for _ in range(6)])

@@ -226,7 +226,7 @@ async def test_ack_waits_for_the_flush_only_when_a_request_id_is_given():
     assert bench.cursor.flushes == 1
 
 
-async def test_acks_of_what_does_not_exist_change_nothing():
+async def test_acks_of_missing_entries_change_nothing():
     bench = Bench()
     consumer = await bench.join(EXCLUSIVE, permits=10)
     bench.publish(entry())

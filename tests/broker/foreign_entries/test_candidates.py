@@ -57,7 +57,7 @@ class Picky(RejectAllConverter):
     entry_formats = None
 
 
-def test_who_takes_nothing_is_not_asked():
+def test_a_converter_without_formats_is_not_called():
     chain = Counted([loaded(RejectAllConverter())])
     assert found(Candidates(chain), slab_of(1, 0, [entry(), entry()])) == []
     assert chain.asked == 0

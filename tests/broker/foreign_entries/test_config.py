@@ -30,7 +30,7 @@ def test_settings_become_plain_values():
 
 
 @pytest.mark.parametrize("pair", ["kafka", "mode=kop", "kafka.mode"])
-def test_what_is_no_pair_is_named(pair):
+def test_an_invalid_pair_is_named(pair):
     with pytest.raises(ConvertingSettingsError, match=f"'{pair}' is not name.key=value"):
         ConvertingConfig.of(Settings(message_converter_settings=(pair,)))
 

@@ -16,7 +16,7 @@ def letter(entry, topic="persistent://public/default/t-partition-2"):
     return Letter(topic, "sub", Position(4, 5), entry, FAILED)
 
 
-def test_the_address_is_what_clients_name_theirs():
+def test_the_address_follows_the_naming_of_clients():
     assert str(letter(b"").address) == "persistent://public/default/t-sub-DLQ"
 
 
@@ -45,7 +45,7 @@ def test_a_letter_is_a_plain_message_that_tells_where_it_comes_from():
 
 
 @pytest.mark.parametrize("entry", [b"", b"\xff" * 30])
-def test_even_what_is_no_entry_becomes_a_letter(entry):
+def test_even_bytes_that_are_no_entry_become_a_letter(entry):
     assert Entry(write(letter(entry), 1)).payload == entry
 
 

@@ -37,7 +37,7 @@ def test_long_messages_are_cut():
 @pytest.mark.parametrize(
     "head", [ANSWER.pack(9, 0, 0, 0), ANSWER.pack(1, 0, 0, 1 << 30), ANSWER.pack(1, 1, 1 << 30, 0)]
 )
-def test_what_is_no_answer_is_refused(head):
+def test_invalid_answers_are_refused(head):
     with pytest.raises(FrameError):
         rest_of_answer(head, 1 << 20)
 

@@ -7,7 +7,7 @@ from magnetar.broker.foreign_entries.loading import hello, is_builtin, is_foreig
 FOREIGN = "tests.blackbox.bad_converters.Upper"
 
 
-def test_what_comes_with_the_broker():
+def test_builtin_converters():
     assert is_builtin("kafka")
     assert is_builtin(" magnetar.converters.examples.EchoConverter")
     assert not is_builtin(FOREIGN)
@@ -30,7 +30,7 @@ def test_without_foreign_entries_no_worker_is_used():
     assert [each.name for each in chain.converters] == ["bytes"]
 
 
-def test_refusals_name_what_is_wrong():
+def test_refusals_name_the_problem():
     _, welcome = load(hello(ConvertingConfig(("kafka", "tests.missing.Nothing")), []))
     with pytest.raises(ConvertingSettingsError, match=r"tests\.missing"):
         load_builtin(ConvertingConfig(("kafka", "tests.missing.Nothing")), welcome)
@@ -38,7 +38,7 @@ def test_refusals_name_what_is_wrong():
         load_builtin(ConvertingConfig(("kafka",), {"kafka.mode": "loud"}), None)
 
 
-def test_optional_ones_are_left_out():
+def test_optional_converters_are_left_out():
     config = ConvertingConfig(("tests.missing.Nothing", "bytes"), optional=True)
     _, welcome = load(hello(config, []))
     chain, problems = load_builtin(config, welcome)

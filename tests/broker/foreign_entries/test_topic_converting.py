@@ -44,7 +44,7 @@ async def test_everything_else_goes_to_a_worker(how):
     assert world.pool.jobs[0][2] == entry
 
 
-async def test_what_grows_too_much_here_goes_to_a_worker():
+async def test_entries_that_grow_too_much_on_the_loop_go_to_a_worker():
     world = World(inline_max_bytes=1000)
     world.service.tools.chain.convert = lambda entry, chosen: ConversionFailure(
         FailureReason.OVERSIZE, "bytes", "large"
@@ -76,7 +76,7 @@ async def test_a_result_too_large_for_the_cache_waits_for_a_returning_consumer()
 
 
 @pytest.mark.parametrize("answer", [DECLINED, Converted(b"same", 1, identity=True)])
-async def test_what_is_left_as_it_is_is_not_asked_for_again(answer):
+async def test_unchanged_entries_are_not_converted_again(answer):
     world = World("far")
     slab = slab_of(3, 0, [foreign(b"x", "far")])
     begin(world, slab)

@@ -151,7 +151,7 @@ async def test_a_timeout_is_tried_again_before_it_is_skipped():
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER])
-async def test_park_holds_what_follows_and_goes_on_when_it_can(kind):
+async def test_park_holds_later_entries_until_the_conversion_succeeds(kind):
     sub = Sub()
     consumer = await sub.join(kind, permits=100)
     sub.publish(foreign(b"0"), BAD, foreign(b"2"))
@@ -341,7 +341,7 @@ async def test_whatever_goes_wrong_loses_nothing(kind):
     assert sorted(payloads(consumer)) == [b"0", b"1"]
 
 
-async def test_close_ends_what_waits():
+async def test_close_ends_waiting_reads():
     sub = Sub("far")
     await sub.join(EXCLUSIVE, permits=100)
     sub.publish(foreign(b"0", "far"))

@@ -27,7 +27,7 @@ async def test_ordinary_entries_are_published_at_once():
     assert there.out == [b"0", b"1"]
 
 
-async def test_what_comes_later_waits_its_turn():
+async def test_later_messages_wait_for_their_turn():
     there = Published("far")
     there.send(entry(b"0"), foreign(b"1", "far"), foreign(b"2"))
     there.send(entry(b"3"))

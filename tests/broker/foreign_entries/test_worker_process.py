@@ -90,7 +90,7 @@ async def test_a_refused_chain_converts_nothing():
     assert process.pid is None
 
 
-async def test_close_and_kill_of_what_was_never_started():
+async def test_close_and_kill_of_a_process_that_never_started():
     process = worker("bytes")
     await process.close()
     assert await process.kill() is None

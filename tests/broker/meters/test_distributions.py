@@ -36,7 +36,7 @@ def test_quantiles_are_within_a_fifth():
     assert set(meter.quantiles().values()) == {0.0}
 
 
-def test_what_is_slower_than_all_buckets_is_in_the_last():
+def test_values_above_all_bounds_count_in_the_last_bucket():
     meter = LatencyMeter()
     meter.add(1e9, 1)
     meter.roll()

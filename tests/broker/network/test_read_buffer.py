@@ -61,7 +61,7 @@ def test_frames_come_out_however_they_are_cut(sizes):
     )
 
 
-def test_connections_share_one_buffer_and_keep_only_what_is_incomplete():
+def test_connections_share_one_buffer_and_keep_only_incomplete_frames():
     shared = SharedReadBuffer()
     one, other = admitted(shared, LIMIT), admitted(shared, LIMIT)
     frame = replies.ping()
@@ -80,7 +80,7 @@ def test_an_announced_size_costs_nothing_before_its_bytes_come():
     assert buffer.held_bytes == 8
 
 
-def test_memory_of_a_large_frame_grows_with_what_has_arrived():
+def test_memory_of_a_large_frame_grows_with_received_bytes():
     buffer = admitted(SharedReadBuffer(), LIMIT)
     data = send(bytes(4 << 20))
     feed(buffer, data[: 1 << 20], [1 << 16] * 16)

@@ -51,7 +51,7 @@ def test_a_busy_connection_keeps_its_seat():
     assert seats.taken == 0
 
 
-def test_who_waits_for_a_seat_is_called_once():
+def test_a_waiter_for_a_seat_is_called_once():
     seats, called = Seats(1), []
     seat = seats.take()
     seats.when_room(lambda: called.append(1))

@@ -47,5 +47,5 @@ def test_an_overloaded_broker_is_chosen_when_all_are():
         ("h:1", LoadReport(pulsar_service_url="pulsar://h:1"), False),
     ],
 )
-def test_who_may_be_chosen(name, each, fits):
+def test_brokers_that_may_be_chosen(name, each, fits):
     assert is_candidate(name, each, persistent=True) == fits

@@ -427,7 +427,7 @@ async def test_a_split_keeps_the_topics_where_they_are(brokers, cluster):
     assert not await other.ownership.split(parts[0], [middle - 1])
 
 
-async def test_a_split_keeps_what_else_the_node_holds(brokers, cluster):
+async def test_a_split_keeps_the_other_content_of_the_node(brokers, cluster):
     owner, *_ = brokers
     await owner.lookup(authoritative=True)
     path = f"/admin/local-policies/{NAMESPACE}"

@@ -69,7 +69,7 @@ async def test_a_change_while_the_node_is_read_is_not_missed():
     assert await world.nodes.get(PATH) == b"two"
 
 
-async def test_what_is_kept_has_a_limit():
+async def test_the_number_of_kept_nodes_is_bounded():
     world = World(most_nodes=1)
     await world.owner.create_ephemeral(PATH, b"one")
     await world.owner.create_ephemeral(OTHER, b"two")

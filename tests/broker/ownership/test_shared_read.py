@@ -57,7 +57,7 @@ def test_a_failure_reaches_all_waiting_callers_and_is_not_kept():
     played(work())
 
 
-def test_who_gives_up_takes_nothing_from_the_others():
+def test_a_cancelled_caller_does_not_cancel_the_others():
     async def read():
         await asyncio.sleep(1)
         return 7

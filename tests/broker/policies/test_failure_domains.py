@@ -27,7 +27,7 @@ async def test_each_domain_has_a_node_of_its_own(domains, metadata):
     assert domains.get("c2") == domains.brokers("c2") == {}
 
 
-async def test_what_another_broker_wrote_is_read(domains, metadata):
+async def test_domains_of_another_broker_are_read(domains, metadata):
     await domains.put("c1", "far west", {"brokers": ["c:1"]})
     other = FailureDomains(metadata, "/admin/clusters")
     await other.load("c1")

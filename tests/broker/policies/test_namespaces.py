@@ -40,7 +40,7 @@ def set_ttl(seconds):
     return lambda old: msgspec.structs.replace(old, message_ttl_in_seconds=seconds)
 
 
-async def test_first_start_creates_what_clients_expect(store):
+async def test_the_first_start_creates_the_objects_that_clients_expect(store):
     assert store.clusters.names() == ["standalone"]
     assert store.tenants.names() == ["public", "pulsar"]
     assert store.namespaces.names() == ["public/default", "pulsar/system"]
@@ -108,7 +108,7 @@ async def test_a_failed_write_changes_nothing(store, metadata):
     assert store.policies("public/default").message_ttl_in_seconds == 5
 
 
-async def test_what_exists_and_what_does_not(store):
+async def test_requests_about_existing_and_missing_names(store):
     with pytest.raises(ExistsError):
         await store.create_namespace("public/default", store.new_policies())
     with pytest.raises(MissingError):

@@ -48,7 +48,7 @@ OURS, THEIRS = AvroValues(SCHEMA), fastavro.parse_schema(SCHEMA)
 
 
 @given(VALUES)
-def test_the_library_reads_what_is_encoded_and_the_other_way_round(value):
+def test_the_library_reads_encoded_values_and_the_reverse(value):
     encoded = OURS.encode(value)
     assert fastavro.schemaless_reader(io.BytesIO(encoded), THEIRS) == value
     out = io.BytesIO()

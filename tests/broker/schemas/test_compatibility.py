@@ -171,7 +171,7 @@ def test_texts_that_are_no_avro_schema(text):
         check_compatible(Definition(AVRO, text), [], Strategy.FULL)
 
 
-def test_texts_that_are_one():
+def test_texts_of_the_same_schema():
     recursive = record({"name": "next", "type": ["null", "R"], "default": "not looked at"})
     for schema in (recursive, "int", {"type": "map", "values": "int"}, {"type": "fixed", "name": "F", "size": 4}):
         check_compatible(Definition(AVRO, json.dumps(schema).encode()), [], Strategy.FULL)

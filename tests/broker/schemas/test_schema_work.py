@@ -88,7 +88,7 @@ def test_a_union_that_cannot_be_looked_up_by_name_is_given_up():
         text({"type": "record", "name": "N" * 1025, "fields": []}),
     ],
 )
-def test_what_is_too_large_is_refused_by_name(data):
+def test_too_large_schemas_are_refused_by_name(data):
     with pytest.raises(SchemaLimitError):
         parse_schema(data)
     with pytest.raises(InvalidSchemaError):
@@ -170,7 +170,7 @@ def test_remembered_comparisons_decide_as_plain_ones(reader, writer):
     assert (can_read(reader=reader, writer=writer) is None) == unmemoised(reader, writer)
 
 
-def test_what_held_by_a_wrong_assumption_is_forgotten():
+def test_results_of_a_wrong_assumption_are_forgotten():
     """X fits Y only while A is assumed to fit B; A does not, so the union's second branch must not take X from memory."""
     x = {"type": "record", "name": "X", "fields": [{"name": "up", "type": ["null", "A"]}]}
     a = {"type": "record", "name": "A", "fields": [{"name": "x", "type": x}, {"name": "missing", "type": "int"}]}
@@ -200,7 +200,7 @@ async def test_a_small_check_runs_at_once_and_a_long_one_beside_the_loop():
     assert limits == [(work.INLINE_STEPS, False), (work.MAX_STEPS, True), (work.MAX_STEPS, True)]
 
 
-async def test_the_registry_refuses_what_is_too_complex(monkeypatch):
+async def test_the_registry_refuses_schemas_that_are_too_complex(monkeypatch):
     registry = SchemaRegistry(MemoryMetadataStore(), lambda: 0)
     name = TopicName.parse("t")
     monkeypatch.setattr(work, "MAX_STEPS", 100)

@@ -55,7 +55,7 @@ async def test_a_single_message_is_no_batch(broker):
     assert (metadata.publish_time, metadata.producer_name, metadata.sequence_id) == (5, "h", 9)
 
 
-async def test_what_a_client_could_not_publish_is_refused(broker):
+async def test_entries_that_a_client_could_not_publish_are_refused(broker):
     door = broker.append_door
     with pytest.raises(EntryError):
         await door.append(NAME, b"\xff\xff\xff\xff")

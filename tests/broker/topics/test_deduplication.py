@@ -68,7 +68,7 @@ ENTRY = st.tuples(
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.lists(ENTRY, min_size=1, max_size=6), st.booleans()), max_size=12))
-def test_runs_are_judged_as_entries_one_by_one(publishes):
+def test_runs_are_judged_as_their_single_entries(publishes):
     table, naive = SequenceTable(), Naive()
     for name, entries, stored in publishes:
         run = run_of(entries)
@@ -87,7 +87,7 @@ def test_runs_are_judged_as_entries_one_by_one(publishes):
         assert table.persisted == naive.persisted
 
 
-def test_after_a_failed_append_what_was_not_stored_is_new_again():
+def test_after_a_failed_append_unstored_entries_are_new_again():
     table = SequenceTable()
     assert list(table.judge("p", run_of([(1, 0, 0)]))) == [(0, 1, Verdict.NEW)]
     table.stored("p", run_of([(1, 0, 0)]), 1)

@@ -68,7 +68,7 @@ async def world():
     await made.tasks.close()
 
 
-async def test_the_first_list_and_then_what_comes_and_goes(world):
+async def test_the_first_list_and_then_its_changes(world):
     world.create("a1", "b1")
     _, names, digest = await world.watch(".*/a.*")
     assert names == [str(topic("a1"))]

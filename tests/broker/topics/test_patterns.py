@@ -43,7 +43,7 @@ def test_the_whole_name_without_scheme_and_partition_has_to_match(pattern, expec
 
 
 @pytest.mark.parametrize("pattern", ["(", "x://a", "persistent.*://a", "[a", r"\p{Nothing}"])
-def test_what_is_no_pattern_is_refused(pattern):
+def test_invalid_patterns_are_refused(pattern):
     with pytest.raises(InvalidPatternError):
         TopicPattern(pattern)
 

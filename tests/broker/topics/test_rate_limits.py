@@ -220,7 +220,7 @@ def test_settings_are_the_rates_where_no_policy_is(key, field, value):
         assert getattr(config, field) == own
 
 
-def test_a_rate_relative_to_what_is_published():
+def test_a_rate_relative_to_the_publish_rate():
     clock = Clock()
     throttle = Throttle(Limits(10, 0, 2.0), clock)
     throttle.take(10, 1)

@@ -79,7 +79,7 @@ async def test_a_durable_subscription_does_not_inherit_from_a_reader_that_sought
     await bench.close()
 
 
-async def test_the_next_reader_of_the_name_goes_on_where_seek_put_the_last_one():
+async def test_the_next_reader_of_the_name_continues_at_the_position_of_the_seek():
     bench = TopicBench()
     await bench.open()
     positions = await bench.publish(b"a", b"b", b"c", b"d")
@@ -130,7 +130,7 @@ async def test_a_reader_is_refused_while_a_durable_subscription_of_its_name_is_c
     await bench.close()
 
 
-async def test_a_request_that_waited_for_a_cursor_does_not_take_the_one_that_is_deleted():
+async def test_a_request_that_waited_for_a_cursor_does_not_take_a_deleted_cursor():
     """It would serve a subscription whose backlog nothing keeps."""
     bench = TopicBench()
     await bench.open()

@@ -24,7 +24,7 @@ async def broker(tmp_path):
     await broker.stop()
 
 
-async def test_a_load_that_fails_ends_what_it_began(broker, monkeypatch):
+async def test_a_failed_load_closes_its_parts(broker, monkeypatch):
     begun = []
 
     async def fails(self, **_options):

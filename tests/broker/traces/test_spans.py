@@ -72,7 +72,7 @@ def test_the_service_has_the_name_that_the_environment_gives(monkeypatch, export
     assert exporter.get_finished_spans()[0].resource.attributes["service.name"] == "mq-west"
 
 
-def test_without_the_extra_the_error_says_what_to_install(monkeypatch):
+def test_without_the_extra_the_error_names_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(ValueError, match=r"tracesEnabled: .* pip install 'magnetar\[otel\]'"):
         Traces(Settings(traces_enabled=True))

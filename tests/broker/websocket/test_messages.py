@@ -61,7 +61,7 @@ def test_a_message_with_everything():
         ('{"payload": "YQ==", "eventTime": "2024-02-03T04:05:06"}', 7),
     ],
 )
-def test_what_cannot_be_published_says_why(text, error):
+def test_a_refused_publish_names_the_reason(text, error):
     with pytest.raises(MessageTextError) as failed:
         decode_message(text, NOW)
     assert failed.value.error == error
@@ -94,7 +94,7 @@ def test_any_value_of_any_field_is_taken_or_refused(value):
 
 
 @pytest.mark.parametrize("text", [None, 1, "*", "", "AAAA", "CAE="])
-def test_what_is_no_message_id(text):
+def test_invalid_message_ids(text):
     with pytest.raises(ValueError):
         decode_message_id(text)
 

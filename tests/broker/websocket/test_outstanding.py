@@ -36,7 +36,7 @@ def test_a_batch_that_comes_again_is_whole_again():
     assert found.acknowledge(PLACE, 0, is_batch=True)
 
 
-def test_what_is_with_the_client_is_counted_once():
+def test_messages_with_the_client_are_counted_once():
     found = Outstanding()
     messages = batch(0, 1)
     found.arrived(messages)

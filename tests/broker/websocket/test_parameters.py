@@ -72,7 +72,7 @@ def test_a_client_may_encrypt_by_itself():
         ("/ws/v2/consumer/persistent/public/default/t/s%2Fs", "consumer", "persistent://public/default/t", "s/s"),
     ],
 )
-def test_what_paths_name(path, kind, topic, subscription):
+def test_names_in_paths(path, kind, topic, subscription):
     found = parse_path(path)
     assert (found.kind, str(found.topic), found.subscription) == (kind, topic, subscription)
 

@@ -107,5 +107,5 @@ def test_no_data_directory(tmp_path):
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"format":1}', b'{"format":1,"moment_ms":"x"}']
 )
-def test_what_is_no_manifest(data):
+def test_invalid_manifests(data):
     assert parse_manifest(data) is None

@@ -34,7 +34,7 @@ def test_the_file_system_of_a_path(path, wanted):
         ("nfs4", 500.0, "warning", "network file system"),
     ],
 )
-def test_what_syncs_tell(kind, median_us, level, word):
+def test_verdicts_on_sync_times(kind, median_us, level, word):
     found, text = verdict(kind, DiskFigures(median_us, median_us * 2, 1e8))
     assert found == level
     assert word in text

@@ -64,7 +64,7 @@ def run(argv, around):
     return "".join(carried_out(verb, command.values_of(verb, given), around))
 
 
-def test_each_verb_sends_what_pulsar_admin_sends(tmp_path, monkeypatch):
+def test_each_verb_sends_the_request_of_pulsar_admin(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "schema.json").write_text('{"type": "STRING", "schema": "", "properties": {}}')
     wrong = []
@@ -106,7 +106,7 @@ def test_every_verb_of_pulsar_admin_is_accepted_or_refused_with_a_reason():
         assert not name or name in THEIRS[group], full
 
 
-def test_newer_verbs_are_none_of_the_recorded_ones():
+def test_newer_verbs_are_not_among_the_recorded_verbs():
     """The verbs that the admin interface of 4.2.4 has and that of 4.0.6 lacks."""
     for verb in newer.VERBS:
         assert verb.name not in THEIRS[verb.group], verb
@@ -124,7 +124,7 @@ def test_every_flag_of_an_accepted_verb_is_accepted():
             assert spelled & left_out or spelled & ours, f"{verb.group} {verb.name}: {spelled}"
 
 
-def test_rows_name_what_exists():
+def test_rows_name_existing_groups_printers_and_steps():
     names = [(verb.group, verb.name) for verb in VERBS]
     assert len(names) == len(set(names))
     assert {verb.group for verb in VERBS} == set(GROUPS)
@@ -167,7 +167,7 @@ def neutral(path):
         (["topics", "list", "public"], "'public' is no namespace"),
     ],
 )
-def test_what_cannot_be_done_says_why(argv, text):
+def test_a_refused_verb_names_the_reason(argv, text):
     with pytest.raises(click.ClickException) as caught:
         command.admin.main(argv, standalone_mode=False)
     assert text in caught.value.format_message()

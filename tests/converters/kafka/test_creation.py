@@ -47,7 +47,7 @@ def test_mixed_magics_are_refused():
         create_record_set([NewMessage(None, None), NewMessage(None, None, magic=1)], OffsetAssigner.sequential())
 
 
-def test_what_does_not_go_together():
+def test_contradictory_arguments_are_refused():
     one = [NewMessage(None, b"")]
     with pytest.raises(InvalidRecordError, match="append_time"):
         create_record_set(one, OffsetAssigner.sequential(), append_time=1)

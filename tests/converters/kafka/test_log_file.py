@@ -135,7 +135,7 @@ def test_a_torn_tail_is_no_damage():
 
 @given(st.lists(st.tuples(st.integers(0, len(DATA) - 1), st.integers(0, 7)), max_size=4))
 @settings(max_examples=60)
-def test_whatever_is_flipped_what_is_left_out_and_what_is_read_make_up_the_file(flips):
+def test_with_any_flipped_bit_skipped_and_read_parts_make_up_the_file(flips):
     data = bytearray(DATA)
     for at, bit in flips:
         data[at] ^= 1 << bit

@@ -43,7 +43,7 @@ def test_log_append_time_survives(codec):
         assert [r.timestamp for r in RecordSet(converted)] == [9, 9]
 
 
-def test_what_is_dropped_is_counted():
+def test_dropped_headers_and_batches_are_counted():
     control = build_record_batch([Record(2, 0, b"\0\0\0\1", b"")], BatchOptions(control=True, transactional=True))
     data = build_record_batch([Record(0, 5, b"k", b"v", HEADERS), Record(1, 6, b"k", None)]) + control
     converted = convert_magic(data, 1)

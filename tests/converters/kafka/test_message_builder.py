@@ -36,7 +36,7 @@ def test_log_append_time(codec):
     assert all(b.timestamp_type is TimestampType.LOG_APPEND_TIME for b in RecordSet(data).batches())
 
 
-def test_what_these_magics_cannot_carry():
+def test_fields_that_old_magics_cannot_carry():
     with pytest.raises(UnsupportedForMessageFormatError, match="timestamps"):
         build_message_set([Record(0, 0, None, None)], 0, append_time=5)
     with pytest.raises(UnsupportedForMessageFormatError, match="headers"):

@@ -73,7 +73,7 @@ def test_the_recorded_markers():
     assert marker_of(RecordBatch(short)) is None
 
 
-def test_open_transactions_end_what_is_stable_and_may_be_counted_as_aborted():
+def test_open_transactions_end_the_stable_part_and_may_count_as_aborted():
     found = surveyed([data_batch(0, -1), data_batch(2, 7), data_batch(4, 8), marker_batch(6, 8, 1), data_batch(7, 7)])
     assert found.last_stable_place == 3
     first, later = data_batch(2, 7), data_batch(7, 7)

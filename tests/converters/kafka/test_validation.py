@@ -46,7 +46,7 @@ def test_a_good_set_is_measured():
         (Codec.GZIP, 1, [0, 2, 3], True),
     ],
 )
-def test_what_must_be_rebuilt(codec, magic, offsets, rebuild):
+def test_entries_that_must_be_rebuilt(codec, magic, offsets, rebuild):
     inner = b"".join(encode_message(magic, offset, 5, None, b"v") for offset in offsets)
     data = inner
     if codec is not Codec.NONE:

@@ -60,7 +60,7 @@ def test_deep_iteration_gives_the_recorded_records(vector):
 
 
 @parametrized([v for v in VECTORS if v["expect"] in REJECTED])
-def test_what_kafka_rejects_is_refused_after_the_records_before_it(vector):
+def test_entries_that_kafka_rejects_are_refused_after_earlier_records(vector):
     records = iter(RecordSet(load(vector)))
     assert [next(records) for _ in vector["records"]] == recorded(vector)
     with pytest.raises(KafkaFormatError):
@@ -115,7 +115,7 @@ def test_a_broker_refuses_it_on_produce(vector):
 @parametrized(
     [v for v in READABLE if "produced" in v["name"] or v["name"].startswith(("aiokafka_m2", "kafkapython_m2"))]
 )
-def test_a_broker_takes_what_producers_send(vector):
+def test_a_broker_accepts_entries_of_producers(vector):
     validated = validate(load(vector))
     assert validated.message_count == len(vector["records"])
 
@@ -160,7 +160,7 @@ def test_uncompressed_entries_round_trip_byte_for_byte(vector):
 
 
 @parametrized([v for v in READABLE if v["name"] not in NOT_CANONICAL])
-def test_what_is_inside_compressed_entries_round_trips_byte_for_byte(vector):
+def test_the_content_of_compressed_entries_round_trips_byte_for_byte(vector):
     """The compressed bytes depend on the compressor; the bytes inside do not."""
     for batch in RecordSet(load(vector)).batches():
         if batch.codec is Codec.NONE:

@@ -72,7 +72,7 @@ BAD = [v for v in VECTORS if v["expect"] in {"corrupt", "java_rejects", "unspeci
 
 
 @pytest.mark.parametrize("vector", [pytest.param(v, id=v["name"]) for v in BAD])
-def test_what_kafka_rejects_is_a_failure_of_its_entry(vector):
+def test_entries_that_kafka_rejects_are_failures_of_their_own(vector):
     result = convert(entry((FOLDER / vector["file"]).read_bytes(), num_messages_in_batch=4))
     assert isinstance(result, ConversionFailure)
     assert not result.defect

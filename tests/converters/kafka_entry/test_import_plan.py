@@ -169,7 +169,7 @@ def test_a_file_that_changed_and_a_damaged_one():
 
 
 @pytest.mark.parametrize("data", [SEGMENT, PRODUCED])
-def test_what_is_confirmed_is_the_batch_that_ends_there_under_its_last_id(data):
+def test_confirm_plans_the_batch_that_ends_there_under_its_last_id(data):
     mode = survey(opened(data)).sequence_mode
     whole = [s for s in plan_import(opened(data), name="n", mode=mode, publish_time=1) if s.entry is not None]
     for done, step in enumerate(whole):
@@ -187,7 +187,7 @@ def test_nothing_is_confirmed_where_no_batch_ends():
     assert not any(step.confirms for step in plan.steps(opened(SEGMENT)))
 
 
-def test_damage_is_left_out_and_what_was_gathered_goes_first():
+def test_damage_is_left_out_and_gathered_records_go_first():
     """A wrong checksum between plain messages splits their pack."""
     parts = [build_message_set([record], 1) for record in records(0, 5)]
     parts[2] = parts[2][:-1] + b"\xff"
@@ -293,7 +293,7 @@ def test_an_import_that_waited_goes_on_once_the_transaction_has_ended():
         assert [record.offset for record in topic.records()] == expected
 
 
-def test_what_an_uncommitted_import_has_stored_behind_an_open_transaction_is_not_waited_for():
+def test_records_stored_behind_an_open_transaction_by_an_uncommitted_import_are_not_waited_for():
     found = transactions_of(TRANSACTIONS, SequenceMode.OFFSET)
     plan = ImportPlan("n", SequenceMode.OFFSET, 1, resume_after=16, confirm=True, transactions=found)
     (step,) = plan.steps(opened(TRANSACTIONS))

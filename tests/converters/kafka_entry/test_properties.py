@@ -73,7 +73,7 @@ def test_kop_headers_are_text_with_losses():
 
 
 @given(st.binary(max_size=300).filter(bytes.isascii), st.text(max_size=5000))
-def test_one_property_is_what_protobuf_writes(key, text):
+def test_a_property_equals_the_bytes_of_protobuf(key, text):
     single = SingleMessageMetadata()
     single.properties.add(key=key.decode(), value=text)
     assert encode_property(key, text.encode()) == single.SerializePartialToString()

@@ -50,7 +50,7 @@ def build(batches, first):
 
 @given(BATCHES, st.integers(1, 1 << 40), OPTIONS)
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_kafka_view_is_what_was_stored(batches, first, options):
+def test_the_kafka_view_equals_the_stored_set(batches, first, options):
     data = build(batches, first)
     planned = plan_entry(data, publish_time=123)
     chain = ConverterChain([loaded(KafkaConverter(options))])

@@ -33,7 +33,7 @@ def expected(timestamp, key, value, *, key_text=None, flag=True):
 
 
 @given(st.lists(st.tuples(TIMES, FIELD, FIELD), min_size=1, max_size=6))
-def test_bytes_are_what_protobuf_writes(rows):
+def test_bytes_equal_those_of_protobuf(rows):
     encode = SingleMessageEncoder(KafkaOptions()).encode
     for timestamp, key, value in rows:
         encoded = encode(0, timestamp, key, value, None)
@@ -66,7 +66,7 @@ def test_empty_and_null_keys_differ():
     assert (empty.partition_key, empty.ordering_key, empty.partition_key_b64_encoded) == ("", b"", True)
 
 
-def test_kop_mode_loses_what_kop_loses():
+def test_kop_mode_loses_the_same_fields_as_kop():
     encode = SingleMessageEncoder(KafkaOptions(mode=Mode.KOP)).encode
     got = parse(encode(0, 5, b"\xffk", b"v", [(b"h", b"\xfe"), (b"n", None)]))
     made = expected(None, b"\xffk", b"v", key_text="\ufffdk", flag=False)

@@ -40,7 +40,7 @@ def test_native_batches():
     assert view(metadata(num_messages_in_batch=1), flagged) == [Record(10, 0, b"\xff", b"v")]
 
 
-def test_what_has_no_kafka_view():
+def test_entries_without_a_kafka_view():
     encrypted = metadata()
     encrypted.encryption_keys.add(key="k", value=b"v")
     foreign = metadata()
@@ -62,6 +62,6 @@ def test_broken_batches(payload):
         view(metadata(num_messages_in_batch=2), payload)
 
 
-def test_a_key_that_is_not_what_it_says():
+def test_a_key_that_is_no_base64():
     with pytest.raises(ConversionError, match="base64"):
         view(metadata(partition_key="?", partition_key_b64_encoded=True), b"")

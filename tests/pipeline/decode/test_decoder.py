@@ -117,7 +117,7 @@ def test_kafka_style():
     assert row["timestamp"].timestamp() * 1000 == e.NOW
 
 
-def test_headers_of_kafka_records_are_what_their_producer_set():
+def test_headers_of_kafka_records_are_those_of_their_producer():
     headers = [("text", b"a"), ("null", None), ("binary", b"\xff\x00"), ("text", b"b")]
     rows = decoded(
         [
@@ -214,7 +214,7 @@ def test_kafka_entries_are_one_row_a_record():
     assert rows[0]["__eventTime"].timestamp() * 1000 == e.NOW
 
 
-def test_an_entry_of_another_format_is_taken_for_what_it_is():
+def test_an_entry_of_another_format_is_decoded_unchanged():
     row = one([e.plain(b"v", properties=[("entry.format", "protobuf")])])
     assert row["value"] == b"v"
 
@@ -275,7 +275,7 @@ def test_damage_is_reported_by_the_range_that_has_it():
         decoded(bodies, first=4, end=5)
 
 
-def test_a_broken_batch_delivers_what_is_sound():
+def test_a_broken_batch_delivers_its_sound_messages():
     data = e.encode_batch([e.single(b"a"), e.single(b"b"), e.single(b"c")])
     meta = e.metadata(num_messages_in_batch=3)
     body = e.stored(meta, data[:-3], index=2)
@@ -289,7 +289,7 @@ def test_a_broken_batch_delivers_what_is_sound():
     assert (found.reason, found.batch_index, found.index, found.messages) == (Reason.BATCH, 2, 2, 1)
 
 
-def test_a_bomb_is_refused_by_what_it_declares_and_by_what_it_holds():
+def test_a_bomb_is_refused_by_its_declared_and_its_real_size():
     bomb = e.compress(pb.ZSTD, bytes(1 << 20))
     bodies = [
         e.stored(e.metadata(compression=pb.ZSTD, uncompressed_size=100), bomb),
@@ -404,7 +404,7 @@ def test_chunks_before_the_range_are_looked_for_backwards():
     assert not decoder.quarantine.counts
 
 
-def test_what_is_not_found_backwards_is_reported():
+def test_chunks_not_found_backwards_are_reported():
     _, last = e.chunks(b"ab", [1], first=1)
     decoder = Decoder(look_back=lambda *_: iter([e.chunk_of([e.plain(index=0)])]))
     assert decoded([last], decoder=decoder) == []
@@ -480,7 +480,7 @@ def test_values_that_no_query_selects_are_not_decoded():
 # --- checksums --------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_reader_has_verified_is_not_verified_again():
+def test_entries_verified_by_the_reader_are_not_verified_again():
     body = bytearray(e.plain(b"value"))
     body[-1] ^= 1
     chunk = e.chunk_of([bytes(body)])

@@ -90,7 +90,7 @@ def batch_for(keys, at):
     return e.sealed(e.batch([e.single(b"a"), e.single(b"b")], index=at), keys.encryption)
 
 
-def test_what_no_key_opens_follows_on_encrypted():
+def test_entries_without_a_key_follow_the_option_on_encrypted():
     bodies = [batch_for(OURS, 1), batch_for(OTHER, 3), e.plain(b"c", index=4)]
     with pytest.raises(CorruptEntryError, match="encrypted for the keys 'app', not for this one"):
         rows_of(bodies, on_encrypted="fail")

@@ -8,7 +8,7 @@ ROW = st.tuples(st.integers(0, 2**62), st.integers(-1, 2**31 - 1), st.integers(0
 
 
 @given(ledger=st.integers(0, 2**62), partition=st.sampled_from((-1, 0, 5, 200)), rows=st.lists(ROW, max_size=9))
-def test_many_ids_are_those_of_one_by_one(ledger, partition, rows):
+def test_many_ids_equal_single_ids(ledger, partition, rows):
     rows = [(entry, index, size if index >= 0 else 0) for entry, index, size in rows]
     columns = [np.array([row[k] for row in rows], np.int64) for k in range(3)]
     assert message_ids(ledger, partition, *columns).to_pylist() == [

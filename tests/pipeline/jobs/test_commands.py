@@ -92,7 +92,7 @@ def test_kafka_segments(run, topic, tmp_path):
     assert again["stored"] == 0
 
 
-def test_what_cannot_work(run, topic, tmp_path):
+def test_impossible_commands(run, topic, tmp_path):
     assert run("export", "--topic", f"{topic}-absent", "--table", tmp_path / "t")[0] == 66
     assert run("export", "--topic", topic, "--table", tmp_path / "t", "-o", "nonsense=1")[0] == 78
     assert run("export", "--topic", topic, "--table", tmp_path / "t", "-o", "nonsense")[0] == 78

@@ -73,7 +73,7 @@ def expected(topic, values, first=0):
 
 
 @pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
-def test_a_topic_and_what_comes_later(job, topic, publish, runner, progress, table_format):
+def test_a_topic_and_later_messages(job, topic, publish, runner, progress, table_format):
     publish(topic, VALUES[:120])
     report = job(topic, table_format).run(runner, progress)
     assert (report.rows, report.commits, report.spans) == (120, 1, {topic: [0, 120]})
@@ -184,7 +184,7 @@ def test_a_full_disk_stops_the_job_and_it_goes_on_later(job, topic, publish, run
     assert rows(made.table) == expected(topic, VALUES)
 
 
-def test_a_stream_picks_up_what_comes(job, topic, publish, runner, progress):
+def test_a_stream_picks_up_new_messages(job, topic, publish, runner, progress):
     publish(topic, VALUES[:10])
     made = job(topic)
     seen = []
@@ -275,7 +275,7 @@ def test_the_options_say_where_a_new_topic_begins_and_ends(job, topic, publish, 
     assert rows(made.table) == expected(topic, VALUES[20:60], first=20)
 
 
-def test_a_stream_that_begins_at_the_end_sees_what_comes_later(job, topic, publish, runner, progress):
+def test_a_stream_that_begins_at_the_end_gets_later_messages(job, topic, publish, runner, progress):
     publish(topic, VALUES[:60])
     made, rounds = job(topic, startingOffsets="latest"), []
 

@@ -98,7 +98,7 @@ def test_repeated_and_killed_it_is_exactly_once(
     assert [message.data() for message in received(target)] == [each["content"] for each in SENT]
 
 
-def test_what_stays_encrypted_is_never_copied(connection, topic, target, publish, received, runner, progress, tmp_path):
+def test_encrypted_messages_are_never_copied(connection, topic, target, publish, received, runner, progress, tmp_path):
     publish(topic, SENT, batching_enabled=True, encryption_key="app", crypto_key_reader=Keys(tmp_path))
     sink = sink_options(connection, target, None, {})
     with pytest.raises(CorruptEntryError, match="the payload is encrypted"):

@@ -72,7 +72,7 @@ def test_a_slice_is_conformed_as_well():
     assert conform(batch, schema(s=GROWN)).to_pylist() == [{"s": None}, {"s": {"a": 3, "b": None}}]
 
 
-def test_what_cannot_be_conformed():
+def test_columns_that_cannot_be_conformed():
     batch = pa.RecordBatch.from_pydict({"x": ["a"]}, schema(x=pa.string()))
     with pytest.raises(SchemaDriftError, match="x"):
         conform(batch, schema(x=pa.int32()))

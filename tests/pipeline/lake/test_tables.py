@@ -67,7 +67,7 @@ def test_commits_follow_each_other(opened, format_name):
 
 
 @pytest.mark.parametrize(("start", "end"), [(100, 110), (105, 115), (90, 100), (111, 120)])
-def test_what_does_not_follow_is_refused(opened, format_name, start, end):
+def test_ranges_that_do_not_follow_are_refused(opened, format_name, start, end):
     append(opened(), 100, 110)
     with pytest.raises(CommitConflictError, match="110"):
         append(opened(), start, end, prefix="again")
@@ -250,7 +250,7 @@ def test_files_are_exchanged_and_the_position_stays(opened, format_name):
     assert opened().committed([TOPIC]) == {TOPIC: 31}
 
 
-def test_vacuum_removes_what_nothing_refers_to(opened, format_name):
+def test_vacuum_removes_unreferenced_files(opened, format_name):
     append(opened(), 0, 10)
     table = opened()
     left_behind = write(table, table.prepare(SCHEMA), rows(10, 12), prefix="killed")[0].path
@@ -299,7 +299,7 @@ def test_a_format_whose_library_is_absent(tmp_path, monkeypatch):
         open_table("delta", str(tmp_path))
 
 
-def test_commits_say_what_they_hold(opened, format_name, tmp_path):
+def test_commits_name_their_content(opened, format_name, tmp_path):
     append(opened(), 0, 3)
     if format_name == "parquet":
         manifest = json.loads((tmp_path / "orders/_magnetar/00000000000000000000.json").read_text())

@@ -60,7 +60,7 @@ def test_hours_are_never_rounded_down(tmp_path):
     assert table.vacuum(3600) == [orphan]
 
 
-def test_what_killed_jobs_left_between_their_phases(place):
+def test_remains_of_jobs_killed_between_their_phases(place):
     place.open_output("_staging/running/keys.arrow").close()
     assert remove_staging(place, OLD_S, dry_run=True) == ["_staging/run/keys.arrow"]
     assert remove_staging(place, OLD_S) == ["_staging/run/keys.arrow"]

@@ -47,7 +47,7 @@ def test_pieces_of_any_size_give_the_same(frames, cuts, before):
     assert found == entries
 
 
-def test_what_comes_for_another_consumer_is_no_entry():
+def test_messages_for_another_consumer_are_no_entries():
     blocks = []
     [answer] = DeliveryCutter(1, blocks.append, AnswerCutter()).feed(message(1, 2, b"x", consumer_id=9))
     assert (answer.command.message.consumer_id, answer.entry, blocks) == (9, b"x", [])

@@ -82,7 +82,7 @@ def test_a_log_without_indexes_is_passed_on_as_it_is():
     assert bytes(found.chunk.entry(0)) == sent(3)
 
 
-def test_what_else_the_broker_stores_before_an_entry_is_kept():
+def test_other_broker_entry_metadata_are_kept():
     stored = pb.BrokerEntryMetadata(broker_timestamp=7)
     raw = stored.SerializeToString()
     body = b"\x0e\x02" + struct.pack(">I", len(raw)) + raw + sent(1)
@@ -90,7 +90,7 @@ def test_what_else_the_broker_stores_before_an_entry_is_kept():
     assert parse_entry_metadata(found.chunk.entry(0)) == pb.BrokerEntryMetadata(broker_timestamp=7, index=5)
 
 
-def test_what_the_broker_cannot_be_asked_about_is_left_for_later():
+def test_entries_without_an_answer_of_the_broker_are_left_for_later():
     def ask(position):
         if position.entry_id == 4:
             raise CatalogUnavailableError("the admin API is away")

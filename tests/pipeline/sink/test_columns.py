@@ -71,7 +71,7 @@ def test_the_topic_of_the_options_wins():
     assert read([{"value": b"", "__topic": "t"}], topic="u")[0].topic == "persistent://public/default/u"
 
 
-def test_what_cannot_be_written_names_the_remedy():
+def test_errors_of_unwritable_columns_name_the_remedy():
     with pytest.raises(OptionError, match="option topic or a column __topic"):
         read([{"value": b""}])
     with pytest.raises(OptionError, match="no value"):
@@ -94,7 +94,7 @@ def test_what_cannot_be_written_names_the_remedy():
         ("__messageProperties", pa.array([[{"key": "a"}]])),
     ],
 )
-def test_a_column_of_another_type_is_refused_with_what_is_expected(column, values):
+def test_a_column_of_another_type_is_refused_with_the_expected_type(column, values):
     batch = pa.RecordBatch.from_arrays([pa.array([b"v"]), values], ["value", column])
     with pytest.raises(OptionError, match=rf"column {column} is .*; .* expected"):
         read(batch, **({} if column == "__topic" else {"topic": "t"}))

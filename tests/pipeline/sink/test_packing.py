@@ -80,7 +80,7 @@ messages = st.builds(
     st.integers(1, 7),
     st.integers(100, 700),
 )
-def test_what_is_packed_is_unpacked(some, codec, batching, by_key, limit, limit_bytes):
+def test_packed_messages_are_unpacked(some, codec, batching, by_key, limit, limit_bytes):
     made = packer(
         compressionType=codec,
         batchingEnabled=str(batching).lower(),
@@ -164,7 +164,7 @@ def test_a_message_that_is_too_large_is_cut_into_chunks():
     assert split_entry(again[0].data)[0].uuid != metadata[0].uuid, "an attempt that broke off is never joined with it"
 
 
-def test_what_compression_makes_small_enough_is_one_entry():
+def test_messages_small_enough_after_compression_are_one_entry():
     made = packer(max_bytes=3000, chunkingEnabled="true", compressionType="ZSTD")
     [entry] = pack(made, [Message(bytes(100_000), None, None, (), 0, 0)])
     assert (entry.messages, entry.chunks) == (1, None)

@@ -13,7 +13,7 @@ def rows(staging, batch_id, name):
     return [n for batch in staging.rows(batch_id, name) for n in batch.column(0).to_pylist()]
 
 
-def test_what_is_staged_is_read_in_order(tmp_path):
+def test_staged_rows_are_read_in_order(tmp_path):
     staging = Staging(f"file:{tmp_path}/x", "sink")
     name, count = staging.stage(3, 1, "a", batches(1, 2, 3))
     assert count == 3

@@ -117,7 +117,7 @@ def test_fields_are_nullable_so_that_tables_may_grow():
         ({"a": [dt.timedelta(1)]}, {}, "cast Record_a"),
     ],
 )
-def test_what_cannot_be_a_payload(table, options, text):
+def test_values_that_cannot_be_a_payload(table, options, text):
     batch = pa.RecordBatch.from_pydict(table)
     with pytest.raises(OptionError, match=text):
         encoder(batch, **options)

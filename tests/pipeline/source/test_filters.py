@@ -92,7 +92,7 @@ def test_the_rows_that_sql_keeps(given, kept):
         Not(GreaterThan(("amount",), 5.0)),
     ],
 )
-def test_what_may_differ_is_left_to_spark(given):
+def test_filters_with_possible_differences_are_left_to_spark(given):
     rows, left = RowFilter.of([given], SCHEMA)
     assert left == [given]
     assert rows.apply(BATCH).num_rows == len(ROWS)

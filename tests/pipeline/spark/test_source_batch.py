@@ -111,7 +111,7 @@ def plan_of(frame):
     return text.getvalue()
 
 
-def test_an_unknown_topic_or_option_says_what_to_do(spark, spark_broker, topic):
+def test_the_error_of_an_unknown_topic_or_option_names_the_remedy(spark, spark_broker, topic):
     with pytest.raises(Exception, match="does not exist"):
         read(spark, spark_broker, topic).count()
     with pytest.raises(Exception, match="did you mean startingOffsets"):

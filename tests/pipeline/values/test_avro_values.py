@@ -234,7 +234,7 @@ def test_a_schema_that_is_no_record_has_the_column_value():
     assert rows(decoder, batch([b"\x04\x02\x04\x00"]))[0] == [{"value": [1, 2]}]
 
 
-def test_what_the_official_client_writes():
+def test_values_of_the_official_client():
     class Example(Record):
         a = Integer()
         b = String()

@@ -36,7 +36,7 @@ def test_objects_become_columns():
     assert decoded(value, None) == ([{**value, "price": 2.0}, dict.fromkeys(value)], {})
 
 
-def test_what_is_missing_has_its_default_and_what_is_unknown_is_left_out():
+def test_missing_fields_have_their_default_and_unknown_fields_are_left_out():
     found, failures = decoded({"id": 1, "new": 5, "inner": {"n": 1, "m": 2}})
     assert failures == {}
     assert found == [{"id": 1, "name": None, "price": None, "tags": [], "inner": {"n": 1}, "place": "shop"}]
@@ -56,7 +56,7 @@ def test_what_is_missing_has_its_default_and_what_is_unknown_is_left_out():
         b"\xff",
     ],
 )
-def test_what_does_not_fit_fails_alone(wrong):
+def test_a_wrong_value_fails_alone(wrong):
     found, failures = decoded(wrong, {"id": 7})
     assert list(failures) == [0]
     assert found[1]["id"] == 7
@@ -90,7 +90,7 @@ def test_any_bytes_are_a_record_or_a_failure(data):
     assert set(failures) <= set(range(len(data)))
 
 
-def test_what_the_official_client_writes():
+def test_values_of_the_official_client():
     class Example(Record):
         a = Integer()
         b = String()

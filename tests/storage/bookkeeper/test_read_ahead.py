@@ -57,7 +57,7 @@ class World:
             await asyncio.sleep(0)
 
 
-async def test_single_reads_take_what_they_ask_for():
+async def test_single_reads_take_only_their_entries():
     world = World()
     for first in (0, 500, 90, 3000):
         await world.read(first, 1)
@@ -92,7 +92,7 @@ async def test_there_is_one_chunk_ahead_and_no_more():
     assert len(world.reader.reads) == 3
 
 
-async def test_who_comes_while_the_chunk_is_read_waits_for_it():
+async def test_a_read_during_the_read_of_its_chunk_waits_for_the_chunk():
     world = World()
     await world.read(0)
     await world.read(100)

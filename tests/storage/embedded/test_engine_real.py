@@ -101,7 +101,7 @@ async def test_thousands_of_idle_ledgers_hold_no_files(tmp_path):
     await storage.close()
 
 
-async def test_stats_tell_what_happened(tmp_path):
+async def test_stats_count_the_operations(tmp_path):
     storage = await open_embedded(str(tmp_path))
     writer = await storage.ledgers.create()
     await append(writer, [b"x" * 100] * 10)

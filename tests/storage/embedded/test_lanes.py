@@ -54,7 +54,7 @@ async def test_an_error_of_the_work_is_raised(threads):
     assert seen == [([1], None, OSError)]
 
 
-async def test_close_finishes_what_was_submitted(threads):
+async def test_close_finishes_submitted_jobs(threads):
     done: list[int] = []
     lane = threads.lane("t", lambda batch: batch, lambda batch, _r, _e: done.extend(batch))
     for item in range(50):

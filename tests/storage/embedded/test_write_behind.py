@@ -127,7 +127,7 @@ async def test_a_backlog_that_holds_appends_is_written_without_a_pause(cache_byt
 
 
 @pytest.mark.parametrize("paused", [False, True])
-async def test_what_is_waited_for_is_written_without_a_pause(paused: bool):
+async def test_awaited_slabs_are_written_without_a_pause(paused: bool):
     bench = Bench(relaxed=1000)
     bench.worker.seconds = 0.002
     bench.write()

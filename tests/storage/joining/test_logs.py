@@ -83,7 +83,7 @@ def test_a_topic_without_an_entry_up_to_the_moment_is_empty():
     st.lists(st.integers(1, 5), min_size=1, max_size=6),
     st.data(),
 )
-def test_the_log_is_what_was_stored_up_to_the_end(sizes, data):
+def test_the_log_equals_the_stored_entries_up_to_the_end(sizes, data):
     """The copy before is a prefix, the copy behind a suffix of one log; an end between gives the log up to it."""
     entries = [Position(ledger, entry) for ledger, size in enumerate(sizes) for entry in range(size)]
     trimmed = data.draw(st.integers(0, len(sizes)))

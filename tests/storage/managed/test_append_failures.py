@@ -29,7 +29,7 @@ from tests.storage.managed_for_tests import (
 FULL = StorageFullError("full")
 
 
-async def test_a_failed_append_fails_what_is_behind_it_until_resumed():
+async def test_a_failed_append_fails_later_appends_until_resumed():
     ground, ledger = await opened()
     await append(ledger, [b"kept"])
     ground.ledgers.hold()
@@ -69,7 +69,7 @@ async def test_resuming_too_early_is_refused():
     assert ledger.state is AppendState.OPEN
 
 
-async def test_a_split_run_that_fails_in_the_middle_tells_what_is_on_disk():
+async def test_a_split_run_that_fails_in_the_middle_reports_the_stored_entries():
     ground, ledger = await opened()
     await append(ledger, [b"x"] * 8)
     await settle()
@@ -165,7 +165,7 @@ async def test_a_ledger_ahead_that_cannot_be_created_is_tried_again_later():
     assert ledger._switch._ahead is not None
 
 
-async def test_another_owner_fences_this_one():
+async def test_another_owner_fences_this_owner():
     ground, ledger = await opened()
     await append(ledger, [b"x"] * 3)
     other = Ground(ground.ledgers, ground.metadata)

@@ -74,7 +74,7 @@ async def test_a_run_over_a_rollover_is_asked_for_piece_by_piece():
     assert [index for _, _, index in found] == list(range(len(found)))
 
 
-async def test_room_is_kept_for_what_may_be_added():
+async def test_room_is_kept_for_added_metadata():
     ground = Ground()
     ground.ledgers.max_record_bytes = 1000
     ledger = await ground.open(replace(KEEP, entry_metadata=Source(b"\xc2\x3e\x64" + b"x" * 100, max_bytes=200)))

@@ -37,7 +37,7 @@ async def test_the_same_name_gives_the_same_managed_ledger():
     assert await ground.open() is not one
 
 
-async def test_only_existing_ones_on_request():
+async def test_only_existing_managed_ledgers_on_request():
     ground = Ground()
     with pytest.raises(NoSuchManagedLedgerError):
         await ground.factory.open(NAME, KEEP, create_if_missing=False)

@@ -89,7 +89,7 @@ async def test_a_new_cursor_at_a_position():
     assert ledger.new_read_cursor(LATEST).backlog_entries == 0
 
 
-async def test_two_callers_that_open_the_same_cursor_get_one():
+async def test_two_callers_that_open_the_same_cursor_share_it():
     _, ledger = await opened()
     one, other = await asyncio.gather(ledger.open_cursor("a"), ledger.open_cursor("a"))
     assert one is other
@@ -129,7 +129,7 @@ async def test_a_termination_that_cannot_be_stored_may_be_tried_again():
     assert (await ground.after_crash().open()).terminated
 
 
-async def test_close_finishes_what_is_pending_and_refuses_the_rest():
+async def test_close_finishes_pending_appends_and_refuses_later_ones():
     ground, ledger = await opened()
     await append(ledger, [b"x"] * 9)
     ground.ledgers.hold()

@@ -39,7 +39,7 @@ async def filled(ground, properties):
     return writer.ledger_id
 
 
-async def test_what_is_named_stays_and_what_is_not_goes():
+async def test_named_ledgers_stay_and_unnamed_ledgers_go():
     ground, ledger = await with_topic()
     known = set(await ground.ledgers.list_ledgers())
     assert len(known) >= 3

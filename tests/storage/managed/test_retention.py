@@ -40,7 +40,7 @@ def test_a_ledger_whose_last_entry_is_mark_delete_is_not_needed():
     assert drop([Position(3, 9)]) == [1, 2, 3]
 
 
-def test_a_cursor_in_a_gap_needs_what_follows():
+def test_a_cursor_in_a_gap_needs_later_ledgers():
     assert drop([Position(0, 7)]) == []
 
 

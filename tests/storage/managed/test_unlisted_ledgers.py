@@ -55,7 +55,7 @@ async def test_a_record_that_cannot_be_written_leaves_one_ledger_until_it_can():
 
 
 @pytest.mark.parametrize("end", ["close", "delete_cursor"])
-async def test_what_an_attempt_left_goes_with_the_cursor(end):
+async def test_ledgers_of_a_failed_attempt_go_with_the_cursor(end):
     ground = Ground()
     ledger = await ground.open()
     positions = await append(ledger, [b"x"] * 7)

@@ -37,7 +37,7 @@ def test_other_bytes_are_the_value():
 
 
 @pytest.mark.parametrize("kind", COMPRESS)
-def test_what_is_damaged_is_refused(kind):
+def test_damaged_records_are_refused(kind):
     good = compressed(kind, VALUE)
     for bad in (
         compressed(kind, VALUE, 1 << 30),

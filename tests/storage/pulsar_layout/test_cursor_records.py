@@ -96,7 +96,7 @@ def test_garbage_is_refused():
             decode_position_info(garbage)
 
 
-def test_what_does_not_fit_is_delivered_again():
+def test_acks_that_do_not_fit_are_delivered_again():
     state = CursorState(Position(1, 0), {ledger: BitMap(range(1, 5000, 2)) for ledger in range(1, 9)})
     entry = encode_position_info(state, 3000)
     assert len(entry) <= 3000

@@ -42,7 +42,7 @@ def test_recorded_cursors_are_written_back_byte_for_byte(value):
         assert LAYOUT.encode_cursor(record, record.created_ms) == value
 
 
-def test_what_a_recorded_topic_says():
+def test_the_records_of_a_recorded_topic():
     record = LAYOUT.decode_list(node("unloaded", TOPIC))
     assert [(slot.ledger_id, slot.entries, bool(slot.closed_at_ms)) for slot in record.ledgers] == [
         (6, 10, True),

@@ -65,7 +65,7 @@ def read_everything(segment):
     return bodies_of(list(segment.slabs(0, segment.entries)), 0, segment.entries - 1)
 
 
-async def test_what_is_written_behind_can_be_read_beside_the_engine():
+async def test_entries_written_behind_can_be_read_beside_the_engine():
     world = World()
     storage = await world.open()
     writer = await storage.ledgers.create()
@@ -145,7 +145,7 @@ async def _work(world, confirmed):
 
 @pytest.mark.parametrize("crash_at", [*range(20, 130, 9), None])
 @pytest.mark.parametrize("mode", ["nothing", "some"])
-def test_what_a_reader_saw_before_a_crash_is_a_prefix_of_the_ledger_after_it(crash_at, mode):
+def test_entries_read_before_a_crash_are_a_prefix_of_the_ledger_after_it(crash_at, mode):
     """A reader never gives entries that a recovery could take back, wherever the process dies."""
     world, confirmed = World(), {}
     world.disk.crash_at = crash_at
@@ -182,7 +182,7 @@ def _ids(disk):
     big=st.booleans(),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_entry_of_an_index_is_what_a_walk_finds(steps, sealed, big):
+def test_the_entry_of_an_index_equals_that_of_a_walk(steps, sealed, big):
     index, bodies, last = 100, [], []
     for messages, has_index in steps:
         index += messages

@@ -65,7 +65,7 @@ async def first_segment(ledger: EmbeddedLedgerWriter) -> None:
     await append(ledger, [b"first"])
 
 
-async def test_what_is_sent_in_one_turn_shares_a_frame_and_what_comes_later_waits_for_the_next():
+async def test_appends_of_a_turn_share_a_frame_and_later_appends_wait_for_the_next():
     storage, writer, _ = await opened()
     ledgers = [await storage.ledgers.create() for _ in range(3)]
     await first_segment(ledgers[0])

@@ -137,7 +137,7 @@ async def test_errors_of_the_system_are_reported_and_the_writer_goes_on(folder: 
         file.close()
 
 
-async def test_a_file_system_that_refuses_direct_writes_gets_ordinary_ones(folder: pathlib.Path):
+async def test_a_file_system_that_refuses_direct_writes_gets_ordinary_writes(folder: pathlib.Path):
     """An offset between blocks is refused as a whole file system refuses it."""
     writer = CompiledFrameWriter(1 << 20)
     file = RealFiles().open(str(folder / "segment"), create=True)

@@ -96,7 +96,7 @@ async def test_missing_and_short_files(world):
     assert (finding.kind, finding.entry_id, finding.last_entry_id) == ("missing-file", 0, 3)
 
 
-async def test_strangers_and_what_was_set_aside(world):
+async def test_unknown_files_and_files_set_aside(world):
     world.disk.put(f"{ROOT}/ledgers/000000000077.ledger", b"?")
     world.disk.put(f"{ROOT}/journal/junk", b"?")
     world.disk.make_dir(f"{ROOT}/lost+found")

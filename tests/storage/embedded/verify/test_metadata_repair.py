@@ -102,7 +102,7 @@ async def test_an_interrupted_repair_is_repeated(operation):
     assert await read_topics(after) == dict.fromkeys(sorted(NAMES), BODIES)
 
 
-async def test_what_is_left_of_the_metadata_is_kept():
+async def test_remains_of_the_metadata_are_kept():
     """Both snapshots lost a block, the logs are whole: policies and positions in them come back too."""
     world = World()
     await fill(world, close=True, checkpoint=True)

@@ -114,7 +114,7 @@ def test_mark_delete_jumps_over_holes_and_ledgers():
     assert (acks.mark_delete, acks.deleted, acks.backlog_entries) == (EVERY[-1], {}, 0)
 
 
-def test_what_was_stored_beyond_the_end_is_cut_and_reported():
+def test_stored_acks_beyond_the_end_are_cut_and_reported():
     acks = AckState(ledgers(), EARLIEST)
     assert acks.load(CursorState(Position(9, 7)))
     assert acks.mark_delete == Position(9, 2)

@@ -208,7 +208,7 @@ async def test_replay(cached):
     assert cursor.read_position == Position(-1, 0) or cursor.read_position == every[0].previous().next()
 
 
-async def test_replay_leaves_out_what_was_acknowledged_while_it_waited():
+async def test_replay_leaves_out_entries_acknowledged_while_it_waited():
     ground, ledger, every = await filled(cached=False)
     cursor = ledger.new_read_cursor(EARLIEST)
     gate = slow_reads(ground)
@@ -238,7 +238,7 @@ async def test_ack_sets():
     assert not cursor.ack(Position(77, 0))
 
 
-async def test_reset_snaps_to_what_exists():
+async def test_reset_snaps_to_an_existing_entry():
     _, ledger, every = await filled()
     cursor = ledger.new_read_cursor(LATEST)
     for target, first in (

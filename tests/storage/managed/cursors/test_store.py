@@ -201,7 +201,7 @@ async def test_a_state_without_its_last_chunk_does_not_count():
         assert ledger.cursors["s"].backlog_entries == 39
 
 
-async def test_damage_costs_at_most_what_was_acknowledged_since():
+async def test_damage_costs_at_most_later_acknowledgements():
     ground, _, cursor, every = await opened()
     for k in range(4):
         cursor.ack(every[k])
