@@ -306,11 +306,15 @@ class TopicCompaction:
             raise
 
     async def _replace(self, cursor: ManagedCursor, new: CompactedTopic) -> None:
-        record = CompactionRecord(new.ledger.ledger_id, new.horizon, NO_LEDGER, self._record.ledger_id)
+        """Two saves name the new ledger before the old one is deleted: one of them may be damaged later."""
+        record = replace(
+            self._record, ledger_id=new.ledger.ledger_id, horizon=new.horizon, replaced=self._record.ledger_id
+        )
         await self._save(cursor, record)
         self._current = new
         cursor.ack_cumulative(new.horizon)
         try:
+            await self._save(cursor, replace(record, started=NO_LEDGER))
             await self._clear_away(cursor)
         except StorageError as error:  # the next run or opening does it
             log.warning("compacted_ledger.not_deleted", topic=str(self._name), error=str(error))

@@ -179,7 +179,7 @@ def check_drained(
     """Check a drained subscription: every owed entry was acknowledged or came; ``taken`` are the entries of the last
     consumers.
     """
-    if not subscription.exists or subscription.moved:
+    if not subscription.exists or subscription.moved or subscription.moves:
         return
     for place, entry in known.receipts.items():
         if entry.position != place or not subscription.owes(entry) or place in taken:

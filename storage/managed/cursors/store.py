@@ -76,6 +76,7 @@ class CursorStore:
         self._base = 0
         self._full_bytes = 0
         self._increment_bytes = 0
+        self._properties: dict[str, int] = {}
         self._inline: CursorState | None = None
         self._mark_delete = EARLIEST
         self.state_lost = False
@@ -168,8 +169,10 @@ class CursorStore:
     # -- cursor ledger ---
 
     def _next_entries(self, writer: LedgerWriter, acks: AckState, properties: dict[str, int]) -> list[bytes]:
-        """An increment while that is less to write and to read back than the whole state."""
-        increment = acks.take_changes(properties)
+        """An increment while that is less to write and to read back than the whole state. New properties come with the
+        whole state: a damaged entry before them does not hide them.
+        """
+        increment = acks.take_changes(properties) if properties == self._properties else None
         entry = None if increment is None else self._layout.increment_entry(increment, self._base)
         if entry is not None:
             self._increment_bytes += len(entry)
@@ -182,6 +185,7 @@ class CursorStore:
         chunk_bytes = self.config.cursor_chunk_bytes
         entries = self._layout.full_entries(acks.snapshot(properties), first_entry_id, chunk_bytes)
         self._base, self._full_bytes, self._increment_bytes = first_entry_id, sum(map(len, entries)), 0
+        self._properties = dict(properties)
         return entries
 
     async def _write_to_new_ledger(self, acks: AckState, properties: dict[str, int]) -> None:

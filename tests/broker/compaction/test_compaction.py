@@ -9,7 +9,7 @@ import pytest
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import StorageFullError
-from magnetar.storage.position import EARLIEST, LATEST
+from magnetar.storage.position import EARLIEST, LATEST, Position
 from tests.broker.compaction_for_tests import Bench, batch, entries_of, messages_of, read_on, single
 from tests.storage.managed_for_tests import Ground, MemoryLedgerStore, payload, settle
 
@@ -37,6 +37,26 @@ async def test_entries_that_survive_whole_are_not_touched():
     assert [position for position, _ in found] == ids[:2]
     assert found[1][1] == bytes(plain.body(0))
     assert payload(plain, 0) == bodies[1]
+
+
+async def test_a_damaged_entry_of_the_cursor_leaves_the_compacted_topic():
+    """Its messages are nowhere else: the log was trimmed up to the horizon."""
+    bench = await Bench().open()
+    await bench.publish(single("a", b"1"), single("b", b"1"))
+    await bench.compact()
+    await bench.publish(single("a", b"2"))
+    await bench.compact()
+    await bench.drop_consumed()
+    expected = await bench.values()
+    assert [value for *_, value in expected] == [b"1", b"2"]
+    cursor_ledger = bench.log.cursors[COMPACTION_CURSOR]._saver._store._ledger_id
+    last = (await bench.ground.ledgers.open_recover(cursor_ledger)).last_entry_id
+    assert last >= 3
+    for entry_id in range(last + 1):
+        again = Bench(bench.ground.after_crash())
+        again.ground.ledgers.corrupt.add(Position(cursor_ledger, entry_id))
+        await again.open()
+        assert await again.values() == expected, f"{entry_id} of {last} is damaged"
 
 
 @pytest.mark.parametrize("codec", CODECS)
