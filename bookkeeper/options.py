@@ -41,6 +41,8 @@ class ClientOptions:
     """A bookie that has not answered an add for so long is replaced (BookKeeper: addEntryTimeoutSec)."""
     add_quorum_timeout_s: float = 60.0
     """Adds that found no ack quorum for so long fail, and the ledger with them."""
+    close_timeout_s: float = 30.0
+    """Deadline of the metadata that close a ledger; past it the ledger stays open for a recovery."""
     read_timeout_s: float = 5.0
     speculative_read_s: float = 1.0
     """A read that has no answer after this time also goes to the next replica; 0: after an error alone."""

@@ -2,6 +2,8 @@
 
     /admin/configuration      JSON object: key -> text, as they were given
 
+Brokers of a cluster share the node: each follows the changes of the others, those of Apache Pulsar among them.
+
 A text that is no value of its key is kept and shown but does not take effect, as in Apache Pulsar 4.2.4. Removing a
 key brings back the value the broker was started with.
 """
@@ -17,6 +19,7 @@ import structlog
 from magnetar.broker.setting_areas.dynamic import DYNAMIC
 from magnetar.broker.settings import SETTINGS
 from magnetar.broker.settings_loader import parse_value
+from magnetar.storage.errors import BadVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
 
 log = structlog.get_logger(__name__)
-_PATH: Final = "/admin/configuration"
+CONFIGURATION: Final = "/admin/configuration"
 
 
 class DynamicSettings:
@@ -46,13 +49,25 @@ class DynamicSettings:
         self._lock = asyncio.Lock()
 
     async def load(self) -> None:
-        """Put the settings in force that were changed before the last stop."""
-        found = await self._metadata.get(_PATH)
-        if found is not None:
-            self.values = msgspec.json.decode(found[0], type=dict[str, str])
-            self._version = found[1]
-        for key, text in self.values.items():
-            self._apply(key, text)
+        """Put the stored changes in force, those of other brokers too. Raises StorageError."""
+        async with self._lock:
+            changed = await self._read()
+        if changed:
+            self.on_change()
+
+    async def _read(self) -> bool:
+        """Take over the stored values; whether one of them took effect. Values that cannot be read stay as they are."""
+        found = await self._metadata.get(CONFIGURATION)
+        before = self.values
+        self._version = -1 if found is None else found[1]
+        try:
+            self.values = {} if found is None else msgspec.json.decode(found[0], type=dict[str, str])
+        except msgspec.DecodeError as error:
+            log.warning("setting.values_not_readable", path=CONFIGURATION, reason=str(error))
+            return False
+        applied = [self._reset(key) for key in before if key not in self.values]
+        applied += [self._apply(key, text) for key, text in self.values.items() if before.get(key) != text]
+        return any(applied)
 
     async def change(self, key: str, text: str) -> None:
         """Change a setting, durable and in force on return. Precondition: the key is in `names`."""
@@ -65,18 +80,31 @@ class DynamicSettings:
         if key not in self.values:
             return
         await self._store(key, None)
-        if key in self._at_start:
-            self._settings.change(SETTINGS[key].attribute, self._at_start[key])
+        if self._reset(key):
             self.on_change()
+
+    def _reset(self, key: str) -> bool:
+        """Whether it took effect."""
         log.info("setting.reset", key=key)
+        if key not in self._at_start:
+            return False
+        self._settings.change(SETTINGS[key].attribute, self._at_start[key])
+        return True
 
     async def _store(self, key: str, text: str | None) -> None:
         async with self._lock:
-            kept = {name: value for name, value in self.values.items() if name != key}
-            if text is not None:
-                kept[key] = text
-            self._version = await self._metadata.put(_PATH, msgspec.json.encode(kept), self._version)
-            self.values = kept
+            while True:
+                kept = {name: value for name, value in self.values.items() if name != key}
+                if text is not None:
+                    kept[key] = text
+                try:
+                    self._version = await self._metadata.put(CONFIGURATION, msgspec.json.encode(kept), self._version)
+                except BadVersionError:  # another broker was first
+                    if await self._read():
+                        self.on_change()
+                    continue
+                self.values = kept
+                return
 
     def _apply(self, key: str, text: str) -> bool:
         """Whether it took effect."""

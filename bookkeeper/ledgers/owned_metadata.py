@@ -10,6 +10,7 @@ was sent, and that recovery will find them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.errors import (
@@ -21,12 +22,12 @@ from magnetar.bookkeeper.errors import (
 from magnetar.bookkeeper.metadata.ledger_metadata import LedgerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata, Versioned
     from magnetar.bookkeeper.metadata.ports import LedgerMetadataStore
 
-__all__ = ["OwnedMetadata"]
+__all__ = ["OwnedMetadata", "deadline_of_close"]
 
 _RETRY_S = 0.05
 _LONGEST_RETRY_S = 1.0
@@ -126,3 +127,13 @@ class OwnedMetadata:
             except MetadataUnavailableError:
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, _LONGEST_RETRY_S)
+
+
+@contextlib.asynccontextmanager
+async def deadline_of_close(ledger_id: int, limit_s: float) -> AsyncIterator[None]:
+    """Raise MetadataUnavailableError when the block takes longer."""
+    try:
+        async with asyncio.timeout(limit_s):
+            yield
+    except TimeoutError as error:
+        raise MetadataUnavailableError(f"ledger {ledger_id} is not closed within {limit_s:g} s") from error

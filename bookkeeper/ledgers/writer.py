@@ -35,7 +35,7 @@ from magnetar.bookkeeper.errors import (
 from magnetar.bookkeeper.ledgers.add_queue import AddQueue
 from magnetar.bookkeeper.ledgers.add_window import AddWindow
 from magnetar.bookkeeper.ledgers.mending import Mender
-from magnetar.bookkeeper.ledgers.owned_metadata import OwnedMetadata
+from magnetar.bookkeeper.ledgers.owned_metadata import OwnedMetadata, deadline_of_close
 from magnetar.bookkeeper.ledgers.quorum import can_reach_quorum, last_held
 from magnetar.bookkeeper.ledgers.replica import Replica
 from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
@@ -226,7 +226,8 @@ class LedgerWriter:
     async def close(self) -> LedgerMetadata:
         """Wait for all adds, then seal the ledger behind the last confirmed entry; its final metadata. Idempotent.
 
-        After a failure that was no fencing, the entries confirmed until then are sealed. Raises LedgerFencedError.
+        After a failure that was no fencing, the entries confirmed until then are sealed. Raises LedgerFencedError;
+        MetadataUnavailableError past the deadline: the ledger stays open, or is closed there; recover it.
         """
         if self._closed is None:
             self._closed = self._loop.create_future()
@@ -463,8 +464,9 @@ class LedgerWriter:
                 idle: asyncio.Future[None] = self._loop.create_future()
                 self._idle.append(idle)
                 await idle
-            await self._mender.close()
-            await self._seal()
+            async with deadline_of_close(self.ledger_id, self._context.options.close_timeout_s):
+                await self._mender.close()
+                await self._seal()
         except BookKeeperError as error:
             closed.set_exception(error)
             closed.exception()  # taken: the caller may have gone

@@ -134,9 +134,14 @@ async def reset_setting(call: Call) -> Response:
 
 
 @routes.get(BROKERS + "/internal-configuration", SUPER)
-async def internal_configuration(_call: Call) -> Response:
+async def internal_configuration(call: Call) -> Response:
     stores = ("metadataStoreUrl", "configurationMetadataStoreUrl", "zookeeperServers", "configurationStoreServers")
-    return json_response(dict.fromkeys(stores, "embedded") | {"ledgersRootPath": "/ledgers"})
+    settings = call.api.settings
+    if call.api.peers is None:
+        return json_response(dict.fromkeys(stores, "embedded") | {"ledgersRootPath": "/ledgers"})
+    shared = dict.fromkeys(stores, settings.metadata_store_url)
+    bookies = settings.bookkeeper_metadata_service_uri
+    return json_response(shared | {"ledgersRootPath": "/ledgers", "bookkeeperMetadataServiceUri": bookies})
 
 
 @routes.get(BROKERS + "/backlog-quota-check", SUPER)

@@ -1,4 +1,6 @@
-"""Changes of other brokers to policies and to the set of topics. Watches report them, and the nodes are read again."""
+"""Changes of other brokers to policies, to settings and to the set of topics. Watches report them, and the nodes are
+read again.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from urllib.parse import unquote
 import msgspec
 import structlog
 
+from magnetar.broker.dynamic_settings import CONFIGURATION
 from magnetar.broker.policies.failure_domains import DOMAINS_NODE
 from magnetar.broker.policies.isolation import ISOLATION_NODE
 from magnetar.broker.topics.catalog import ROOT as PARTITIONED
@@ -18,6 +21,7 @@ from magnetar.storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
+    from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.policies.namespaces import NamespaceStore
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.catalog import TopicCatalog
@@ -53,6 +57,7 @@ class Following:
         """Names of topics as last reported, by namespace: of very many only those that differ are looked at."""
         self._namespaces: NamespaceStore
         self._catalog: TopicCatalog
+        self._settings: DynamicSettings | None = None
         self._ready = False
 
     async def start(self) -> None:
@@ -61,13 +66,16 @@ class Following:
             (_POLICIES, self._policies_changed),
             (_CLUSTERS, self._cluster_changed),
             (PARTITIONED, self._partitioned_changed),
+            (CONFIGURATION, self._configuration_changed),
         ):
             self._stops.append(self._metadata.watch(prefix, changed))
         await self._metadata.watching()
 
-    async def follow(self, namespaces: NamespaceStore, catalog: TopicCatalog) -> None:
-        """Keep both true from now on. Raises StorageError."""
-        self._namespaces, self._catalog = namespaces, catalog
+    async def follow(
+        self, namespaces: NamespaceStore, catalog: TopicCatalog, settings: DynamicSettings | None = None
+    ) -> None:
+        """Keep them true from now on. Raises StorageError."""
+        self._namespaces, self._catalog, self._settings = namespaces, catalog, settings
         self._ready = True
         for tenant in namespaces.tenants.names():
             for namespace in namespaces.namespaces_of(tenant):
@@ -102,6 +110,10 @@ class Following:
             self._spawn(self._namespaces.failure_domains.load(unquote(cluster)), path)
         elif part == ISOLATION_NODE:
             self._spawn(self._namespaces.isolation.load(unquote(cluster)), path)
+
+    def _configuration_changed(self, path: str) -> None:
+        if self._settings is not None and path == CONFIGURATION:
+            self._spawn(self._settings.load(), path)
 
     # --- topics --------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import BrokerUrls
     from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.clustering.balancing import BalancingFigures
+    from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
@@ -66,6 +67,7 @@ class MemberBroker(Protocol):
     process_load: ProcessLoad
     load_reports: LoadReports | None
     namespaces: NamespaceStore
+    dynamic_settings: DynamicSettings
     catalog: TopicCatalog
     schemas: SchemaRegistry
     topics: Topics
@@ -182,7 +184,8 @@ class ClusterMember:
         return await self.stores.metadata.create_numbered(PRODUCER_NUMBERS)
 
     async def follow(self) -> None:
-        await self._following.follow(self._broker.namespaces, self._broker.catalog)
+        broker = self._broker
+        await self._following.follow(broker.namespaces, broker.catalog, broker.dynamic_settings)
 
     async def join(self) -> Ownership:
         """Other brokers and clients may come. Raises ValueError, StorageError."""

@@ -35,6 +35,7 @@ LOG = "log"
 OPTIONS = {
     "add_timeout_s": 2.0,
     "add_quorum_timeout_s": 20.0,
+    "close_timeout_s": 5.0,
     "read_timeout_s": 2.0,
     "recovery_timeout_s": 20.0,
     "connect_timeout_s": 2.0,

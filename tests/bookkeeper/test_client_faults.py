@@ -9,7 +9,9 @@ import pytest
 from magnetar.bookkeeper.errors import (
     AddTimeoutError,
     DamagedEntryError,
+    LedgerClosedError,
     LedgerFencedError,
+    MetadataUnavailableError,
     NotEnoughBookiesError,
     ReadFailedError,
     RecoveryFailedError,
@@ -421,4 +423,26 @@ async def test_a_deadline_ends_adds_that_the_metadata_service_cannot_confirm():
         await writer.append(b"x")
     cluster.service.up = True
     await writer.close()
+    await cluster.close()
+
+
+@pytest.mark.parametrize("mending", [False, True])
+@simulated
+async def test_a_close_that_the_metadata_service_does_not_take_has_a_deadline(mending):
+    cluster = SimCluster(4)
+    writer = await cluster.join(close_timeout_s=20).client.create(E3)
+    entries = await add(writer, 5)
+    cluster.service.up = False
+    if mending:
+        on_ensemble(cluster, writer)[0].crash()
+        await asyncio.sleep(5)  # its replacement is under way
+    closing = [asyncio.ensure_future(writer.close()) for _ in range(2)]
+    for each in closing:
+        with pytest.raises(MetadataUnavailableError):
+            await each
+    with pytest.raises(LedgerClosedError):
+        await writer.append(b"late")
+    cluster.service.up = True
+    reader = await cluster.join().client.open(writer.ledger_id)
+    assert await contents(reader) == entries
     await cluster.close()

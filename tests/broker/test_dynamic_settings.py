@@ -68,6 +68,34 @@ async def test_a_setting_without_effect_is_kept_and_changes_nothing(dynamic, cha
     assert dynamic.values == {}
 
 
+async def test_changes_of_two_brokers_that_share_the_node_are_both_kept(dynamic, metadata, changes):
+    other = DynamicSettings(metadata, Settings())
+    await other.load()
+    await other.change("maxTenants", "9")
+    await dynamic.change("brokerShutdownTimeoutMs", "5000")  # the version that this broker knows is an old one
+    assert dynamic.values == {"maxTenants": "9", "brokerShutdownTimeoutMs": "5000"}
+    assert settings_of(dynamic).max_tenants == 9
+    await other.load()
+    assert other.values == dynamic.values
+    await other.remove("maxTenants")
+    count = len(changes)
+    await dynamic.load()
+    assert settings_of(dynamic).max_tenants == 7
+    assert len(changes) == count + 1
+    await dynamic.load()
+    assert len(changes) == count + 1  # without a change no part of the broker hears of it
+
+
+@pytest.mark.parametrize("stored", [b"", b"{", b'["a"]', b'{"maxTenants": 9}'])
+async def test_a_node_that_cannot_be_read_changes_nothing(dynamic, metadata, stored):
+    await dynamic.change("maxTenants", "9")
+    await metadata.put("/admin/configuration", stored)
+    await dynamic.load()
+    assert settings_of(dynamic).max_tenants == 9
+    await dynamic.change("maxTenants", "8")  # and is written anew
+    assert settings_of(dynamic).max_tenants == 8
+
+
 def test_settings_of_ours_that_may_change_are_known_to_both():
     assert {"maxTenants", "superUserRoles", "subscriptionTypesEnabled"} <= set(DynamicSettings.names) & SETTINGS.keys()
     assert not {"brokerServicePort", "clusterName", "dataDir"} & set(DynamicSettings.names)

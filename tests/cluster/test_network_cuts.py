@@ -18,6 +18,8 @@ from tests.cluster.real_cluster import RealCluster
 from tests.cluster.scenes import SESSION_S, SHORT_LEDGERS, busiest, end, loaded, two_members
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
+BRIEF_S = 15
+"""Bound of a silence that takes a moment on a quiet machine; the figure is printed."""
 
 
 class Field:
@@ -86,7 +88,7 @@ def test_between_an_owner_and_a_bookie(field, load, how):
     load.more(300)
     time.sleep(7)
     field.network.heal()
-    end(f"owner and one bookie, {how}", load, 5)
+    end(f"owner and one bookie, {how}", load, BRIEF_S)
 
 
 @pytest.mark.parametrize("how", ["cut", "silence"])
@@ -105,7 +107,7 @@ def test_between_an_owner_and_zookeeper_for_a_moment(field, load, how):
     getattr(field.network, how)(owner.process.pid, field.zookeeper_port)
     time.sleep(SESSION_S / 4)
     field.network.heal()
-    end(f"owner and ZooKeeper for {SESSION_S / 4} s, {how}", load, 5)
+    end(f"owner and ZooKeeper for {SESSION_S / 4} s, {how}", load, BRIEF_S)
 
 
 @pytest.mark.parametrize("how", ["cut", "silence"])
@@ -131,9 +133,9 @@ def test_between_the_brokers(field, load):
         field.network.cut(here.process.pid, there.settings["brokerServicePort"])
         field.network.cut(here.process.pid, there.settings["webServicePort"])
     with loaded(field.members) as more:  # its lookups are answered all the same
-        end("broker and broker, new topics", more, 5)
+        end("broker and broker, new topics", more, BRIEF_S)
     field.network.heal()
-    end("broker and broker", load, 5)
+    end("broker and broker", load, BRIEF_S)
 
 
 def test_between_a_bookie_and_zookeeper(field, load):
@@ -141,7 +143,7 @@ def test_between_a_bookie_and_zookeeper(field, load):
         field.network.silence(field.bookie_process(number), field.zookeeper_port)
     time.sleep(8)
     field.network.heal()
-    end("two bookies and ZooKeeper for 8 s", load, 5)
+    end("two bookies and ZooKeeper for 8 s", load, BRIEF_S)
 
 
 def test_cuts_at_random(field, load):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.broker.clustering.following import Following
+from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.policies.namespaces import ExistsError, NamespaceStore
 from magnetar.broker.policies.values import TenantInfo
 from magnetar.broker.settings import Settings
@@ -37,7 +38,9 @@ class World:
         self.namespaces = await NamespaceStore.open(self.metadata, SETTINGS)
         names = [name for tenant in self.namespaces.tenants.names() for name in self.namespaces.namespaces_of(tenant)]
         await self.catalog.load(names)
-        await self.following.follow(self.namespaces, self.catalog)
+        self.settings = DynamicSettings(self.metadata, Settings())
+        await self.settings.load()
+        await self.following.follow(self.namespaces, self.catalog, self.settings)
         return self
 
 
@@ -49,6 +52,14 @@ async def brokers():
     for each in made:
         each.following.close()
         await each.tasks.close()
+
+
+async def test_changed_settings(brokers):
+    one, two = brokers
+    await one.settings.change("maxTenants", "9")
+    await until(lambda: two.settings.values == {"maxTenants": "9"})
+    await two.settings.remove("maxTenants")
+    await until(lambda: one.settings.values == {})
 
 
 async def test_policies_and_namespaces(brokers):
