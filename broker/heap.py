@@ -1,7 +1,7 @@
 """The memory of the C library's allocator: one arena for all threads, and free memory back to the system.
 
 Entries are allocated by the loop, by the threads that read ledger files and by those that write them, and freed by the
-loop. With an arena for each thread the memory that one thread's arena has free is of no use to the others. All but the
+loop. With an arena for each thread, free memory in the arena of a thread is of no use to the others. All but the
 compiled helpers allocate under the interpreter lock, so a common arena costs no waiting.
 
 The allocator keeps freed memory for the next allocation, which spares a busy broker fresh pages. An idle broker gives
