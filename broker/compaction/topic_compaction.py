@@ -306,7 +306,7 @@ class TopicCompaction:
             raise
 
     async def _replace(self, cursor: ManagedCursor, new: CompactedTopic) -> None:
-        """Two saves name the new ledger before the old one is deleted: one of them may be damaged later."""
+        """Two saves name the new ledger before the old ledger is deleted: a save may be damaged later."""
         record = replace(
             self._record, ledger_id=new.ledger.ledger_id, horizon=new.horizon, replaced=self._record.ledger_id
         )
