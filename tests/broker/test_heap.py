@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
@@ -82,14 +83,19 @@ def test_a_little_free_memory_stays():
 
 async def test_it_looks_again_and_again_until_it_stops(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(heap, "LOOK_S", 0.001)
-    process = Process(free=64 << 20)
-    looked = process.heap()
+    looks = itertools.count(1)
+    second: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def free() -> int:
+        if next(looks) == 2:
+            second.set_result(None)
+        return 0
+
+    looked = Heap(lambda: 0.0, free, lambda: None)
     looked.stop()
     looked.start()
     async with asyncio.timeout(30):
-        while process.given < 2:
-            process.free = 64 << 20
-            await asyncio.sleep(0.001)
+        await second
     looked.stop()
     assert looked._timer is None
 
