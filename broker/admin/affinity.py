@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import done, json_response, precondition
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.compat import rest_refusals
@@ -36,10 +36,10 @@ async def anti_affinity(call: Call) -> Response:
 @routes.post(NAMESPACE + "/antiAffinity", NAMESPACE_ADMIN)
 async def set_anti_affinity(call: Call) -> Response:
     """The body is the group's name as plain text."""
-    call.policies()
     group = (await call.raw_body()).decode(errors="replace")
     if not group.strip():
-        raise precondition("Anti-affinity group name can't be empty")
+        raise rest_refusals.ANTI_AFFINITY_GROUP_EMPTY.error()
+    call.policies()
     return await _store_group(call, group)
 
 

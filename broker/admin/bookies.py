@@ -135,8 +135,9 @@ def _kept_affinity(call: Call) -> tuple[bool, BookieAffinity | None]:
 
 @routes.post(AFFINITY, SUPER)
 async def set_bookie_affinity(call: Call) -> Response:
-    groups = await call.body(BookieAffinity) or BookieAffinity()
+    groups = await call.body(BookieAffinity)
     call.policies()
+    call.namespaces.in_use.add(call.namespace)
     return await _store_affinity(call, groups)
 
 

@@ -58,9 +58,9 @@ async def peek(call: Call) -> Response:
     number = call.number("number")
     name = single_topic(call)
     _require_persistent(name)
+    message = await call.subscriptions.peek(name, call.param("subscription"), number)
     if number <= 0:
         raise RestError(500, "the position of a message is counted from 1")
-    message = await call.subscriptions.peek(name, call.param("subscription"), number)
     if message is None:
         raise rest_refusals.MESSAGE_UNKNOWN.error()
     return await _shown(call, name, message)

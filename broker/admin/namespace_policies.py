@@ -47,7 +47,7 @@ def _limit(path: str, field: str, verb: str = "POST", **more: Any) -> PolicyRow:
 def no_filters(value: EntryFilters) -> RestError | None:
     if not value.entry_filter_names:
         return rest_refusals.ENTRY_FILTER_EMPTY.error()
-    return rest_refusals.ENTRY_FILTER_UNKNOWN.error(names=value.entry_filter_names)
+    return rest_refusals.ENTRY_FILTER_UNKNOWN.error(name=value.entry_filter_names.split(",")[0])
 
 
 def subscription_types(types: list[SubscriptionType | None]) -> list[SubscriptionType]:
@@ -184,10 +184,8 @@ def _declare(row: PolicyRow) -> None:
 
     async def write(call: Call) -> Response:
         await row.refuse_misfit(call)
-        if row.rule is no_filters:  # refused before the namespace is looked up
-            await row.value_of_body(call)
+        value = await row.value_of_body(call)  # refused before the namespace is looked up
         policies = call.policies()
-        value = await row.value_of_body(call)
         if row.field == "retention_policies":
             _refuse(policy_rules.retention_fits_quota(_by_size(policies.backlog_quota_map), value, "namespace"))
         if isinstance(value, AutoTopicCreation):
@@ -267,7 +265,7 @@ async def read_quota(call: Call) -> BacklogQuota | None:
         return None
     policies = {"producer_request_hold", "producer_exception", "consumer_backlog_eviction"}
     if raw.get("policy") not in policies:
-        raise RestError(400, "backlog quota: the attribute policy cannot be null")
+        raise rest_refusals.BACKLOG_QUOTA_WITHOUT_POLICY.error(namespace=call.namespace)
     try:
         quota = fitted(raw, BacklogQuota)
     except msgspec.ValidationError as e:
@@ -293,13 +291,13 @@ async def replication(call: Call) -> Response:
 @routes.post(NAMESPACE + "/replication", NAMESPACE_ADMIN)
 async def set_replication(call: Call) -> Response:
     given = await call.body(list[str | None])
-    call.policies()
     clusters = _clusters(given or [])
     if not clusters:
         raise rest_refusals.CLUSTER_IDS_MISSING.error()
     for cluster in clusters:
         if cluster not in call.namespaces.clusters:
             raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=cluster)
+    call.policies()
     await call.namespaces.update_namespace(
         call.namespace, lambda old: msgspec.structs.replace(old, replication_clusters=clusters)
     )
@@ -323,15 +321,16 @@ async def allowed_clusters(call: Call) -> Response:
 @routes.post(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
 async def set_allowed_clusters(call: Call) -> Response:
     given = await call.body(list[str | None])
-    policies = call.policies()
     clusters = _clusters(given)
     tenant = call.namespaces.tenants.get(call.param("tenant"))
+    if tenant is None:
+        raise rest_refusals.TENANT_MISSING.error()
     for cluster in clusters:
-        if tenant is None or cluster not in tenant.allowed_clusters:
-            raise RestError(403, f"Cluster [{cluster}] is not in the list of allowed clusters of the tenant")
-    missing = set(policies.replication_clusters) - set(clusters)
-    if missing:
-        raise RestError(400, f"Allowed clusters do not contain the replication clusters {sorted(missing)}")
+        if cluster not in tenant.allowed_clusters:
+            raise rest_refusals.CLUSTER_BEYOND_TENANT.error(cluster=cluster, tenant=call.param("tenant"))
+    for cluster in call.policies().replication_clusters:
+        if cluster not in clusters:
+            raise rest_refusals.ALLOWED_CLUSTERS_INCOMPLETE.error(cluster=cluster)
     await call.namespaces.update_namespace(
         call.namespace, lambda old: msgspec.structs.replace(old, allowed_clusters=clusters)
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -197,7 +198,11 @@ async def list_topics(call: Call) -> Response:
     if mode not in _DOMAINS:
         raise not_found(f"there is no mode {mode}")
     names = await _topics(call, call.namespace, mode, system=call.flag("includeSystemTopic"))
-    return json_response(await sorted_in_slices(names))
+    found = await sorted_in_slices(names)
+    if mode == "ALL":  # Apache Pulsar lists the persistent topics before the others
+        stored = bisect_left(found, "persistent:")
+        found = found[stored:] + found[:stored]
+    return json_response(found)
 
 
 @routes.post(NAMESPACE + "/migration", SUPER)

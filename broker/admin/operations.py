@@ -55,7 +55,7 @@ async def terminate_partitions(call: Call) -> Response:
 
 @routes.put(TOPIC + "/compaction", TOPIC_ADMIN)
 async def compact(call: Call) -> Response:
-    await of_each(call, existing_parts(call), lambda part: call.logs.compact(_persistent(part)))
+    await of_each(call, await existing_parts(call), lambda part: call.logs.compact(_persistent(part)))
     return done()
 
 
@@ -147,7 +147,7 @@ async def message_by_index(call: Call) -> Response:
 async def trim(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise rest_refusals.NO_TRIM_OF_NON_PERSISTENT.error()
-    await of_each(call, existing_parts(call), call.logs.trim)
+    await of_each(call, await existing_parts(call), call.logs.trim)
     return done(200)
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, TOPIC, RouteTable
+from magnetar.broker.admin.topic_calls import loadable
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, OPEN, TOPIC_ADMIN
 from magnetar.broker.compat import rest_refusals
@@ -121,7 +122,7 @@ async def revoke_on_subscription(call: Call) -> Response:
 def _topic(call: Call) -> TopicName:
     """The topic of the path; it must exist."""
     name = call.topic()
-    if not call.topics.exists(name) and call.topics.partition_count(name) is None:
+    if not loadable(call, name) and call.topics.partition_count(name) is None:
         raise rest_refusals.TOPIC_UNKNOWN.error(topic=name)
     return name
 

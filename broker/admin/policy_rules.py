@@ -26,13 +26,22 @@ _LARGEST_QUORUM = 5
 UNLIMITED: Final = -1
 _MIB: Final = 1024 * 1024
 _MINUTE_S: Final = 60
+_NAMES_OF_LIMITS: Final = {
+    "deduplicationSnapshotInterval": "interval",
+    "maxUnackedMessagesOnConsumer": "maxUnackedNum",
+    "maxUnackedMessagesOnSubscription": "maxUnackedNum",
+}
 
 
 def at_least_zero(what: str) -> Rule:
-    """A rule for limits: 0 is unlimited, less is nonsense."""
+    """A rule for limits: 0 is unlimited, less is nonsense. The texts are Apache Pulsar's."""
 
     def rule(value: int) -> RestError | None:
-        return precondition(f"{what} must be 0 or more") if value < 0 else None
+        if value >= 0:
+            return None
+        if what == "messageTTL":
+            return rest_refusals.POLICY_VALUE_INVALID.error(policy="message TTL, message TTL must >= 0")
+        return precondition(f"{_NAMES_OF_LIMITS.get(what, what)} must be 0 or more")
 
     return rule
 
@@ -44,10 +53,11 @@ def subscription_expiration(value: int) -> RestError | None:
 
 def retention(value: RetentionPolicies) -> RestError | None:
     """Both limits, or none: with a limit of 0 the broker could keep no messages."""
-    if value.time_in_minutes < UNLIMITED or value.size_in_mb < UNLIMITED:
-        return RestError(400, "Invalid retention policy: limits must be >= -1")
+    for limit, number in (("time", value.time_in_minutes), ("size", value.size_in_mb)):
+        if number < UNLIMITED:
+            return rest_refusals.RETENTION_LIMIT_INVALID.error(limit=limit)
     if (value.time_in_minutes == 0) != (value.size_in_mb == 0):
-        return RestError(400, "Invalid retention policy: a single limit of 0 needs the other one to be 0 too")
+        return rest_refusals.RETENTION_HALF_DISABLED.error()
     return None
 
 

@@ -92,8 +92,8 @@ class PolicyRow:
         value = await call.body(self.kind)
         if self.null_clears and self.kind in (int, bool) and (await call.raw_body()).strip() == b'""':
             return None  # as Java reads an empty text for a number that may be null
-        if self.kind is str and (await call.raw_body()).strip() in (b"true", b"false"):
-            raise RestError(400, "one of a set of names is no truth value")
+        if self.kind is str and _is_no_choice((await call.raw_body()).strip()):
+            raise RestError(400, "one of a set of names is a text, or its place in the set")
         if value is None and not self.null_clears:
             if self.field == "subscription_types_enabled":
                 raise RestError(500, "subscription types are required")
@@ -115,6 +115,11 @@ class PolicyRow:
         return shown(self.when_unset if value is None else value)
 
 
+def _is_no_choice(raw: bytes) -> bool:
+    """Whether the JSON is a truth value or a fraction."""
+    return raw in (b"true", b"false") or (raw[:1] in b"-0123456789" and not raw.lstrip(b"-").isdigit() and bool(raw))
+
+
 def _default_of(kind: type[msgspec.Struct], name: str) -> Any:
     for declared in msgspec.structs.fields(kind):
         if declared.name == name:
@@ -124,6 +129,10 @@ def _default_of(kind: type[msgspec.Struct], name: str) -> Any:
 
 
 def known_or(choices: object, otherwise: str | None) -> Callable[[str], str | None]:
-    """A conversion: texts that are none of a Literal's choices become `otherwise`, as Apache Pulsar does it."""
-    known = frozenset(getattr(choices, "__args__", ()))
-    return lambda value: value if value in known else otherwise
+    """A conversion as Jackson reads an enumeration: a number is the place of a choice, other texts that are no choice
+    become `otherwise`.
+    """
+    known: tuple[str, ...] = getattr(choices, "__args__", ())
+    by_place = {str(place): choice for place, choice in enumerate(known)}
+    found = {choice: choice for choice in known} | by_place
+    return lambda value: found.get(value, otherwise)

@@ -38,7 +38,7 @@ _LATEST_ID, _EARLIEST_ID = 2**63 - 1, -1
 
 @routes.get(TOPIC + "/subscriptions", TOPIC_CONSUME)
 async def list_subscriptions(call: Call) -> Response:
-    found = await of_each(call, existing_parts(call), call.subscriptions.subscriptions)
+    found = await of_each(call, await existing_parts(call), call.subscriptions.subscriptions)
     names: list[str] = list(chain.from_iterable(found))
     return json_response(java_order(names, concurrent=True))
 
@@ -206,7 +206,7 @@ async def expire_older(call: Call) -> Response:
         if not await call.subscriptions.expire(part, subscription, seconds):
             raise _nothing_to_expire(part, subscription)
 
-    await of_each(call, _persistent_parts(call), expire)
+    await of_each(call, await _persistent_parts(call), expire)
     return done()
 
 
@@ -231,7 +231,7 @@ async def expire_up_to(call: Call) -> Response:
 @routes.post(TOPIC + "/all_subscription/expireMessages/{seconds}", TOPIC_CONSUME)
 async def expire_all_older(call: Call) -> Response:
     seconds = call.number("seconds", bits=32)
-    parts = _persistent_parts(call)
+    parts = await _persistent_parts(call)
     by_part = {part: await call.subscriptions.subscriptions(part) for part in parts if not is_elsewhere(call, part)}
     for part, names in by_part.items():
         check_subscriptions(call, part, names, TOPIC_CONSUME)
@@ -311,7 +311,7 @@ async def replicated(call: Call) -> Response:
         return {str(part): await call.subscriptions.replicated(part, subscription)}
 
     found: dict[str, bool] = {}
-    for each in await of_each(call, existing_parts(call), look):
+    for each in await of_each(call, await existing_parts(call), look):
         found |= each
     return json_response(found)
 
@@ -324,7 +324,8 @@ async def set_replicated(call: Call) -> Response:
         raise RestError(400, EMPTY_BODY)
     on = bool(await call.body(bool))
     _refuse_replicated(call)
-    await of_each(call, existing_parts(call), lambda part: call.subscriptions.set_replicated(part, subscription, on=on))
+    parts = await existing_parts(call)
+    await of_each(call, parts, lambda part: call.subscriptions.set_replicated(part, subscription, on=on))
     return done()
 
 
@@ -337,7 +338,7 @@ async def _each(call: Call, do: Any) -> list[Any]:
     """The result of `do` for every part, or the answer of the part's broker; raises 404 when a part lacks the
     subscription. The other parts have their turn before.
     """
-    parts = existing_parts(call)
+    parts = await existing_parts(call)
 
     async def one(part: TopicName) -> tuple[Any, ...]:
         try:
@@ -355,8 +356,8 @@ async def _each(call: Call, do: Any) -> list[Any]:
     return found
 
 
-def _persistent_parts(call: Call) -> list[TopicName]:
-    parts = existing_parts(call)
+async def _persistent_parts(call: Call) -> list[TopicName]:
+    parts = await existing_parts(call)
     if call.request.path_params["domain"] == "non-persistent":
         raise rest_refusals.NO_EXPIRY_OF_NON_PERSISTENT.error()
     return parts

@@ -106,10 +106,13 @@ def topic_parts(call: Call) -> list[TopicName]:
     return [name.partition_name(i) for i in range(count)]
 
 
-def existing_parts(call: Call) -> list[TopicName]:
-    """Like `topic_parts`, without partitions that do not exist yet; non-persistent partitions are known to their
-    broker.
+async def existing_parts(call: Call) -> list[TopicName]:
+    """Like `topic_parts`, without partitions that do not exist yet; non-persistent partitions are known to
+    their broker, which creates the partition that the path names.
     """
+    name = call.topic()
+    if not name.persistent and not is_elsewhere(call, name):
+        await load_partition(call, name)
     return [
         part
         for part in topic_parts(call)

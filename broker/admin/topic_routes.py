@@ -17,7 +17,6 @@ from magnetar.broker.admin.topic_calls import (
     load_partition,
     single_topic,
     topic_missing,
-    topic_parts,
     topic_unloadable,
 )
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, TOPIC_ADMIN, TOPIC_POLICY, TOPIC_USE
@@ -54,7 +53,7 @@ async def internal_stats(call: Call, name: TopicName) -> Json:
     """ManagedLedgerInternalStats; of a non-persistent topic a blank form with its subscriptions."""
     if name.persistent:
         return await call.logs.internal_stats(name)
-    got = (await call.logs.stats(name, earliest_in_backlog=False)).msg_in_counter
+    got = (await call.logs.stats(name, earliest_in_backlog=False)).unstored_entries_in
     return _NO_ENTRIES | {
         "entriesAddedCounter": got,
         "cursors": dict.fromkeys(await call.subscriptions.subscriptions(name), _NO_CURSOR),
@@ -88,7 +87,7 @@ async def get_internal_info(call: Call) -> Response:
         if not call.topics.exists(name):
             raise RestError(500, f"{name} has no ledgers")
         return json_response(await call.logs.internal_info(name))
-    parts = existing_parts(call)
+    parts = await existing_parts(call)
     found = await of_each(call, parts, call.logs.internal_info)
     return json_response({"version": 0, "partitions": dict(zip(map(str, parts), found, strict=True))})
 
@@ -124,7 +123,7 @@ async def remove_property(call: Call) -> Response:
 
 @routes.put(TOPIC + "/unload", TOPIC_ADMIN)
 async def unload(call: Call) -> Response:
-    topic_parts(call)
+    await existing_parts(call)
     await call.lifecycle.unload(call.topic())
     return done()
 
@@ -133,7 +132,7 @@ async def unload(call: Call) -> Response:
 async def truncate(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise precondition("non-persistent topics have nothing to truncate")
-    await of_each(call, existing_parts(call), call.logs.truncate)
+    await of_each(call, await existing_parts(call), call.logs.truncate)
     return done()
 
 

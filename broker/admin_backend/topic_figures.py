@@ -7,6 +7,7 @@ from urllib.parse import quote_plus
 
 from magnetar.broker.admin.stats_json import iso_time
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
+from magnetar.broker.topics.non_persistent import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
 from magnetar.delayed.bucket_index import BucketDelayIndex
@@ -29,6 +30,7 @@ def topic_stats(topic: ServedTopic, earliest_publish_ms: dict[str, int]) -> Topi
         msg_throughput_in=rate.bytes_per_second,
         average_msg_size=rate.average_size,
         msg_in_counter=topic.publishing.rate_in.total_messages,
+        unstored_entries_in=topic.publishing.entries_in if isinstance(topic, NonPersistentTopic) else 0,
         bytes_in_counter=topic.publishing.rate_in.total_bytes,
         publishers=[producer.stats() for producer in topic.producers],
         waiting_publishers=topic.producers.waiting_count,

@@ -6,7 +6,8 @@
     text            numbers and truth values as they are written
     fraction        a fraction in a text
     one of a set    any other text becomes null
-    object          null for a member that cannot be null becomes its default
+    object          null for a member that cannot be null becomes its default; the value of its only member alone, where
+                    the class names the type of that value as `alone`
 
 Everything else that does not fit is refused. Pure.
 """
@@ -70,6 +71,9 @@ def _fit_one_of(value: Any, wanted: inspect.UnionType) -> Any:
 
 
 def _fit_object(value: Any, wanted: inspect.StructType) -> Any:
+    alone = getattr(wanted.cls, "alone", None)
+    if alone is not None and type(value) in (alone, str):
+        value = {wanted.fields[0].encode_name: value}
     if not isinstance(value, dict):
         return value
     fields = {each.encode_name: each.type for each in wanted.fields}

@@ -24,6 +24,16 @@ class RestRefusal(NamedTuple):
 
 # --- 400 Bad Request ------------------------------------------------------------------------------------------------
 
+ALLOWED_CLUSTERS_INCOMPLETE: Final = RestRefusal(
+    400,
+    "Allowed clusters do not contain the replication cluster [{cluster}]. Please remove the replication cluster if the "
+    "cluster is not allowed for this namespace",
+)
+BACKLOG_QUOTA_WITHOUT_POLICY: Final = RestRefusal(
+    400,
+    "Set namespace[{namespace}] backlog quota failed because the data validation failed. "
+    "the attribute policy cannot be null",
+)
 BOOKIE_NUMBERS_UNORDERED: Final = RestRefusal(
     400,
     "Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})",
@@ -33,7 +43,7 @@ ENTRY_FILTER_EMPTY: Final = RestRefusal(
     400,
     "entryFilterNames can't be empty. To remove entry filters use the remove method.",
 )
-ENTRY_FILTER_UNKNOWN: Final = RestRefusal(400, "Entry filter '{names}' not found")
+ENTRY_FILTER_UNKNOWN: Final = RestRefusal(400, "Entry filter '{name}' not found")
 ISOLATION_POLICY_MALFORMED: Final = RestRefusal(400, "Invalid format of input policy data. policy: {name}; {problem}")
 MIGRATION_NOT_CONFIGURED: Final = RestRefusal(400, "Metadata store is not configured for migration.")
 MIGRATION_TARGET_MISSING: Final = RestRefusal(400, "Target URL is required")
@@ -42,6 +52,13 @@ SUBSCRIPTION_NEEDS_CLIENT: Final = RestRefusal(
     400,
     "Create subscription on non-persistent topic can only be done through client",
 )
+RETENTION_HALF_DISABLED: Final = RestRefusal(
+    400,
+    "Invalid retention policy: Setting a single time or size limit to 0 is invalid when one of the limits has a "
+    "non-zero value. Use the value of -1 instead of 0 to ignore a specific limit. To disable retention both limits "
+    "must be set to 0.",
+)
+RETENTION_LIMIT_INVALID: Final = RestRefusal(400, "Invalid retention policy: {limit} limit must be >= -1")
 TOPIC_NAME_OF_PARTITION: Final = RestRefusal(400, "Topic name can't contain '-partition-' suffix.")
 
 # --- 401 Unauthorized -----------------------------------------------------------------------------------------------
@@ -51,6 +68,10 @@ ROLES_INVALID: Final = RestRefusal(401, "Invalid roles")
 
 # --- 403 Forbidden --------------------------------------------------------------------------------------------------
 
+CLUSTER_BEYOND_TENANT: Final = RestRefusal(
+    403,
+    "Cluster [{cluster}] is not in the list of allowed clusters list for tenant [{tenant}]",
+)
 CLUSTER_ID_INVALID: Final = RestRefusal(403, "Invalid cluster id: {cluster}")
 
 # --- 404 Not Found --------------------------------------------------------------------------------------------------
@@ -146,6 +167,7 @@ TOPIC_PARTITIONED: Final = RestRefusal(
 # --- 412 Precondition Failed ----------------------------------------------------------------------------------------
 
 ADMIN_ROLES_WITH_SPACES: Final = RestRefusal(412, "AdminRoles contains whitespace in the beginning or end.")
+ANTI_AFFINITY_GROUP_EMPTY: Final = RestRefusal(412, "Anti-affinity group can't be empty")
 AUTO_TOPIC_CREATION_INVALID: Final = RestRefusal(
     412,
     "Invalid configuration for autoTopicCreationOverride. the detail is {problem}",

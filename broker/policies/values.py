@@ -3,7 +3,7 @@
 Decoding checks types and enumerations; `admin/policy_rules.py` checks all other rules.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
@@ -160,6 +160,7 @@ class AutoTopicCreation(msgspec.Struct, rename="camel", kw_only=True):
 class AutoSubscriptionCreation(msgspec.Struct, rename="camel", kw_only=True):
     """Overrides automatic creation of subscriptions."""
 
+    alone: ClassVar[type] = bool
     allow_auto_subscription_creation: bool = False
 
 
@@ -212,6 +213,7 @@ class LocalPolicies(msgspec.Struct, omit_defaults=True, kw_only=True):
 class EntryFilters(msgspec.Struct, rename="camel", kw_only=True):
     """Names of entry filters; none exist here."""
 
+    alone: ClassVar[type] = str
     entry_filter_names: str = ""
 
 

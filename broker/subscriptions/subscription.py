@@ -72,6 +72,8 @@ class Subscription:
         self.cursor = cursor
         self.durable: bool = cursor.durable  # part of its identity: never changed
         self.pinned = pinned
+        self.read_by_broker = False
+        """Whether compaction has read through it since the load."""
         self.replicated = False
         self.terminated = False
         self.fenced = False
@@ -379,7 +381,9 @@ class Subscription:
 
     @property
     def type_name(self) -> str:
-        return "" if self.sub_type is None else TYPE_NAMES[self.sub_type]
+        if self.sub_type is None:
+            return "Exclusive" if self.read_by_broker else ""
+        return TYPE_NAMES[self.sub_type]
 
     def mark_delete_for_client(self) -> Position:
         """consumer_mark_delete_position of GET_LAST_MESSAGE_ID."""

@@ -130,8 +130,8 @@ class TopicSubscriptions:
 
     def adopt(self, cursor: ManagedCursor) -> None:
         """A cursor that the broker made for itself and that is seen as a subscription (that of compaction)."""
-        if cursor.name not in self.by_name:
-            self._attach(cursor.name, cursor)
+        found = self.by_name.get(cursor.name) or self._attach(cursor.name, cursor)
+        found.read_by_broker = True
 
     def settings(self) -> SubscriptionSettings:
         """The plain values the dispatchers work with, from the topic's policies and the broker's settings."""

@@ -45,6 +45,8 @@ class TopicStats:
     msg_throughput_in: float = 0.0
     average_msg_size: float = 0.0
     msg_in_counter: int = 0
+    unstored_entries_in: int = 0
+    """Entries that a non-persistent topic took."""
     bytes_in_counter: int = 0
     msg_chunk_published: bool = False
     storage_bytes: int = 0

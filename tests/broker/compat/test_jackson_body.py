@@ -4,7 +4,14 @@ import msgspec
 import pytest
 
 from magnetar.broker.compat.jackson_body import decode_body
-from magnetar.broker.policies.values import BacklogQuota, DispatchRate, InactiveTopicPolicies, SubscriptionType
+from magnetar.broker.policies.values import (
+    AutoSubscriptionCreation,
+    BacklogQuota,
+    DispatchRate,
+    EntryFilters,
+    InactiveTopicPolicies,
+    SubscriptionType,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +35,9 @@ from magnetar.broker.policies.values import BacklogQuota, DispatchRate, Inactive
         (b'{"policy":"bad","limitSize":"5"}', BacklogQuota, BacklogQuota(limit_size=5)),
         (b'{"inactiveTopicDeleteMode":"x"}', InactiveTopicPolicies, InactiveTopicPolicies()),
         (b'"t"', str | BacklogQuota, "t"),
+        (b"true", AutoSubscriptionCreation, AutoSubscriptionCreation(allow_auto_subscription_creation=True)),
+        (b'"false"', AutoSubscriptionCreation, AutoSubscriptionCreation()),
+        (b'"f"', EntryFilters, EntryFilters(entry_filter_names="f")),
         (b"{}", str | BacklogQuota, BacklogQuota()),
     ],
 )

@@ -1,5 +1,6 @@
 """Commands that cross REST operations on their topic, and odd requests for features that are off."""
 
+from harness.consumers import by_type, resume
 from harness.steps import namespace, rest
 from transcript import encode, scenario
 
@@ -228,3 +229,15 @@ def many_requests_for_one_new_topic(s):
     ]
     c.raw(b"".join(wanted), "5 PRODUCERs, 5 SUBSCRIBEs")
     c.recv_sorted(10)
+
+
+@by_type
+def own_messages_of_a_non_persistent_topic(s, kind):
+    topic = s.topic(domain="non-persistent")
+    c = s.connect()
+    resume(c, topic, kind)
+    c.producer(topic, 1)
+    for i in range(3):
+        c.publish(1, i, b"m%d" % i)
+        c.recv()  # the receipt comes before the message
+        c.recv()
