@@ -128,6 +128,13 @@ class BlockRows:
         """Rows of the range and the buffers they lie in, block by block, in the order of the log."""
         chunk = found.chunk
         scan = Scan(chunk, found.headers, first_index, end_index, self._quarantine, found.still)
+        if len(chunk) <= MAX_ROWS and scan.is_simple():
+            buffers = Buffers()
+            buffers.add(chunk.data)
+            rows = in_range(rows_of_entries(scan.headers, np.arange(len(chunk))), first_index, end_index)
+            if len(rows):
+                yield rows, buffers
+            return
         scan.report_unreadable()
         kinds = Kinds(scan, include_markers=self._limits.include_markers)
         for i, j in blocks(kinds.row_bounds(), kinds.arena_bytes(self._limits.max_message_bytes)):

@@ -35,12 +35,18 @@ ROW_OVERHEAD_BYTES: Final = 160
 
 
 def cut_rows(rows: Rows, max_bytes: int, max_rows: int) -> Iterator[Rows]:
-    """Runs of at most max_rows rows and about max_bytes bytes; a row larger than that is alone."""
+    """Runs of at most max_rows rows and about max_bytes bytes, of about one size, since a small run costs as much as a
+    large run; a row larger than that is alone.
+    """
     sizes = rows["payload_length"] + (rows["metadata_end"] - rows["metadata_start"]) + ROW_OVERHEAD_BYTES
     ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    runs = max(1, -(-total // max_bytes))
+    even = -(-total // runs)
+    limit = min(max_bytes, even + int(sizes.max(initial=1)) - 1)
     start, before = 0, 0
     while start < len(rows):
-        end = int(np.searchsorted(ends, before + max_bytes, side="right"))
+        end = int(np.searchsorted(ends, before + limit, side="right"))
         end = max(start + 1, min(end, start + max_rows))
         yield rows.picked(slice(start, end))
         start, before = end, int(ends[end - 1])

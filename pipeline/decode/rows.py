@@ -95,16 +95,17 @@ def no_rows() -> Rows:
 
 
 def rows_of_entries(headers: Headers, entries: Int64s) -> Rows:
-    """One row an entry; the payload as it is stored, in buffer 0."""
+    """One row an entry, in ascending order of distinct entries; the payload as it is stored, in buffer 0."""
+    which = slice(None) if len(entries) == len(headers) else entries  # all in their order: nothing to pick
     rows = Rows.zeros(len(entries))
     rows["entry"] = entries
     for name, column in _FROM_ENTRY.items():
-        rows[name] = headers[column][entries]
-    rows["payload_start"] = headers[EntryColumn.METADATA_END][entries]
-    rows["payload_length"] = headers.payload_bytes()[entries]
+        rows[name] = headers[column][which]
+    rows["payload_start"] = headers[EntryColumn.METADATA_END][which]
+    rows["payload_length"] = headers.payload_bytes()[which]
     rows["property_field"] = ENTRY_PROPERTIES
     rows["batch_index"] = -1
-    rows["index"] = headers.first_index[entries]
+    rows["index"] = headers.first_index[which]
     rows["first_chunk_ledger"] = -1
     rows["first_chunk_entry"] = -1
     return rows

@@ -36,6 +36,10 @@ _WHY = {
 }
 
 
+_SPECIAL = int(
+    ColumnFlag.BATCHED | ColumnFlag.MARKER | ColumnFlag.ENCRYPTED | ColumnFlag.NAMES_FORMAT | ColumnFlag.IS_CHUNK
+)
+"""An entry with one of these flags is not a single message as it is stored."""
 _CHUNK_ROWS = 32
 """A joined message counts as many rows: each takes a buffer of its own, of which there may be 4096."""
 
@@ -56,6 +60,13 @@ class Scan:
     end_index: int | None
     quarantine: Quarantine
     still_encrypted: Mapping[int, str]
+
+    def is_simple(self) -> bool:
+        """Whether every entry is a single message as it is stored; no entry has to be looked at by its kind then."""
+        headers = self.headers
+        if headers[EntryColumn.STATUS].any() or headers[EntryColumn.COMPRESSION].any():
+            return False
+        return not int(np.bitwise_or.reduce(headers[EntryColumn.FLAGS])) & _SPECIAL
 
     def is_wanted(self, entry: int) -> bool:
         """Whether the range has the last message of the entry, as far as that has an index."""
