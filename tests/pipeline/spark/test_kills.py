@@ -39,7 +39,7 @@ class Publisher(threading.Thread):
     """Sends numbers in order, as fast as `allowed` grows; the broker drops messages repeated after a reconnect."""
 
     def __init__(self, broker, topic):
-        super().__init__()
+        super().__init__(daemon=True)
         self._client = connect(broker)
         self._producer = self._client.create_producer(
             topic, producer_name="numbers", send_timeout_millis=0, block_if_queue_full=True, batching_enabled=False
