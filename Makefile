@@ -11,7 +11,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-strolls oracle-pipeline image image-test newcomer fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
+.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster conformance conformance-pure spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-strolls oracle-pipeline image image-test newcomer fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -64,8 +64,11 @@ unit: setup  ## unit, property, model, crash (sample) and fuzz (sample) tests
 	$(STAGE) unit -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark --ignore=tests/cluster
 	MAGNETAR_PURE=1 $(STAGE) pure -n 2 -q tests/protocol tests/broker
 
-conformance: setup  ## recorded answers of Apache Pulsar, over the compiled and the pure helper
+conformance: setup  ## recorded answers of Apache Pulsar; over the pure helper those of the binary protocol
 	$(STAGE) conformance -q tests/conformance
+	MAGNETAR_PURE=1 $(STAGE) conformance-pure -q tests/conformance/test_conformance.py -k wire_
+
+conformance-pure: setup  ## all recorded answers over the pure helper
 	MAGNETAR_PURE=1 $(STAGE) conformance-pure -q tests/conformance
 
 SCENARIOS := $(wildcard tests/conformance/scenarios/*.py)

@@ -109,7 +109,7 @@ def check_refused(work: Work) -> None:
 @pytest.mark.parametrize("seed", range(6 if LONG else 1))
 def test_a_start_without_room_is_refused_and_loses_nothing(seed: int) -> None:
     refused = 0
-    for full_at in range(0, operations_of(seed), 1 if LONG else 2):
+    for full_at in range(0, operations_of(seed), 1 if LONG else 5):
         world, promise = World(), Promise()
         world.disk.full_at = full_at
         work = Work(world, promise, seed)

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 200
-CHUNK = 25
+CHUNK = 50
 REGRESSIONS = {
     46: "administrators over HTTP waited on links that tell nothing",
     115: "a topic whose load failed left its index of delayed messages behind, which tried again for ever",
