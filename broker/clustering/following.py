@@ -5,6 +5,7 @@ read again.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -59,6 +60,8 @@ class Following:
         self._catalog: TopicCatalog
         self._settings: DynamicSettings | None = None
         self._ready = False
+        self._early: dict[str, Callable[[str], None]] = {}
+        """Changes before ``follow``, by path: the values may have been read before the change."""
 
     async def start(self) -> None:
         """Watch: report values read from now on, and later changes."""
@@ -68,7 +71,7 @@ class Following:
             (PARTITIONED, self._partitioned_changed),
             (CONFIGURATION, self._configuration_changed),
         ):
-            self._stops.append(self._metadata.watch(prefix, changed))
+            self._stops.append(self._metadata.watch(prefix, partial(self._changed, changed)))
         await self._metadata.watching()
 
     async def follow(
@@ -77,6 +80,9 @@ class Following:
         """Keep them true from now on. Raises StorageError."""
         self._namespaces, self._catalog, self._settings = namespaces, catalog, settings
         self._ready = True
+        early, self._early = self._early, {}
+        for path, changed in early.items():
+            changed(path)
         for tenant in namespaces.tenants.names():
             for namespace in namespaces.namespaces_of(tenant):
                 self._watch_topics(namespace)
@@ -86,11 +92,17 @@ class Following:
         for stop in (*self._stops, *self._topic_watches.values()):
             stop()
 
+    def _changed(self, changed: Callable[[str], None], path: str) -> None:
+        if self._ready:
+            changed(path)
+        else:
+            self._early[path] = changed
+
     # --- policies ------------------------------------------------------------------------------------------------
 
     def _policies_changed(self, path: str) -> None:
         name = path.removeprefix(_POLICIES).removeprefix("/")
-        if self._ready and name and name.count("/") <= 1:
+        if name and name.count("/") <= 1:
             self._spawn(self._reload_policies(name), path)
 
     async def _reload_policies(self, name: str) -> None:
@@ -102,7 +114,7 @@ class Following:
     def _cluster_changed(self, path: str) -> None:
         name = path.removeprefix(_CLUSTERS).removeprefix("/")
         cluster, _, part = name.partition("/")
-        if not self._ready or not name:
+        if not name:
             return
         if not part:
             self._spawn(self._namespaces.clusters.load(unquote(name)), path)
@@ -157,7 +169,7 @@ class Following:
 
     def _partitioned_changed(self, path: str) -> None:
         parts = path.removeprefix(PARTITIONED).split("/")[1:]
-        if self._ready and len(parts) == 4:
+        if len(parts) == 4:
             self._spawn(self._catalog.reload_partitioned(*parts), path)
 
     def _spawn(self, work: Coroutine[object, object, object], path: str) -> None:

@@ -26,6 +26,7 @@ class World:
     """One broker: its policies, its catalogue and its managed ledgers."""
 
     def __init__(self, cluster, ledgers):
+        self.cluster, self.ledger_store = cluster, ledgers
         self.metadata = cluster.connect()
         self.tasks = TaskSet()
         self.following = Following(self.metadata, self.tasks)
@@ -60,6 +61,27 @@ async def test_changed_settings(brokers):
     await until(lambda: two.settings.values == {"maxTenants": "9"})
     await two.settings.remove("maxTenants")
     await until(lambda: one.settings.values == {})
+
+
+async def test_changes_while_a_broker_starts_arrive(brokers):
+    one, _ = brokers
+    late = World(one.cluster, one.ledger_store)
+
+    async def follow(*read):  # all has been read, and is not followed yet
+        reported = set()
+        late.metadata.watch("/admin", reported.add)
+        await one.namespaces.create_tenant("late", TenantInfo(allowed_clusters=["standalone"]))
+        await one.settings.change("maxTenants", "9")
+        await until(lambda: reported >= {"/admin/policies/late", "/admin/configuration"})
+        await Following.follow(late.following, *read)
+
+    late.following.follow = follow
+    await late.start()
+    try:
+        await until(lambda: "late" in late.namespaces.tenants and late.settings.values == {"maxTenants": "9"})
+    finally:
+        late.following.close()
+        await late.tasks.close()
 
 
 async def test_policies_and_namespaces(brokers):
