@@ -13,24 +13,28 @@ import sys
 import tempfile
 import time
 from array import array
+from typing import TYPE_CHECKING
 
 from magnetar.protocol import speed
 from magnetar.storage.embedded.engine import EngineSettings, open_embedded
 from magnetar.storage.slab import Slab
 
+if TYPE_CHECKING:
+    from magnetar.storage.interfaces import LedgerWriter
+
 RUN_ENTRIES = 64
 ENTRY_BYTES = 1024
 
 
-def stamped(ledger_id: int, first_entry_id: int, count: int = RUN_ENTRIES, size: int = ENTRY_BYTES) -> Slab:
+def stamped(writer: LedgerWriter, first_entry_id: int, count: int = RUN_ENTRIES, size: int = ENTRY_BYTES) -> Slab:
     """A slab of ``count`` entries as the managed ledger makes it."""
     data = bytes(size) * count
     offsets = array("q", range(0, (count + 1) * size, size)).tobytes()
     messages = array("q", [1] * count).tobytes()
     slab, records = speed.stamp(
-        data, offsets, messages, 0, count, ledger_id, first_entry_id, first_entry_id - 1, -1, -2
+        data, offsets, messages, 0, count, writer.ledger_id, first_entry_id, writer.record_proof, -1, -2
     )
-    return Slab(ledger_id, first_entry_id, slab, records)
+    return Slab(writer.ledger_id, first_entry_id, slab, records)
 
 
 def raw_rate(folder: str, seconds: float, batch_bytes: int) -> float:
@@ -63,7 +67,7 @@ async def append_rate(storage, seconds: float, window: int, entries: int) -> tup
 
     def push() -> None:
         while state["flying"] < window and not state["stop"]:
-            slab = stamped(writer.ledger_id, writer.last_add_pushed + 1, entries)
+            slab = stamped(writer, writer.last_add_pushed + 1, entries)
             begun = time.perf_counter()
             state["flying"] += 1
             writer.append(slab, lambda error, begun=begun: done(error, begun))

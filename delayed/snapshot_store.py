@@ -104,7 +104,7 @@ async def _append(writer: LedgerWriter, entries: Sequence[bytes]) -> None:
         count,
         writer.ledger_id,
         first,
-        writer.last_add_confirmed,
+        writer.record_proof,
         -1,
         -2,
     )

@@ -137,7 +137,7 @@ def varints(values: Iterable[int]) -> list[bytes]:
     return out
 
 
-def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[bytes, int, str | None]:
+def scan_records(buffer: Any, start: int, end: int, ledger_id: int, proof: int = 0, /) -> tuple[bytes, int, str | None]:
     view = memoryview(buffer)
     offsets = array("q", [start])
     at, expected, reason = start, -1, None
@@ -145,7 +145,7 @@ def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[
         if end - at < RECORD_HEADER.size:
             reason = "short"
             break
-        size, checksum, ledger, entry, _ = RECORD_HEADER.unpack_from(view, at)
+        size, checksum, ledger, entry, confirmed = RECORD_HEADER.unpack_from(view, at)
         following = at + RECORD_HEADER.size + size
         if following > end:
             reason = "short"
@@ -158,6 +158,9 @@ def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[
             break
         if ledger_id < 0:
             ledger_id = ledger
+        if proof and confirmed != proof:
+            reason = "proof"
+            break
         if expected >= 0 and entry != expected:
             reason = "order"
             break

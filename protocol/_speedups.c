@@ -666,9 +666,9 @@ out:
 static PyObject *scan_records(PyObject *self, PyObject *args) {
     Py_buffer view;
     Py_ssize_t start, end;
-    long long ledger;
+    long long ledger, proof = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "y*nnL", &view, &start, &end, &ledger))
+    if (!PyArg_ParseTuple(args, "y*nnL|L", &view, &start, &end, &ledger, &proof))
         return NULL;
     PyObject *result = NULL;
     buffer marks = {0};
@@ -701,6 +701,10 @@ static PyObject *scan_records(PyObject *self, PyObject *args) {
             break;
         }
         any_ledger = 0;
+        if (proof && le64(p + 24) != (uint64_t)proof) {
+            reason = "proof";
+            break;
+        }
         if (known && (last || le64(p + 16) != expected)) {
             reason = "order";
             break;

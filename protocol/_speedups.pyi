@@ -34,7 +34,9 @@ def stamp_in_place(
     index_before: int,
     /,
 ) -> int | None: ...
-def scan_records(buffer: Any, start: int, end: int, ledger_id: int, /) -> tuple[bytes, int, str | None]: ...
+def scan_records(
+    buffer: Any, start: int, end: int, ledger_id: int, proof: int = 0, /
+) -> tuple[bytes, int, str | None]: ...
 def encode_receipts(
     producer_id: int,
     sequence_ids: bytes,

@@ -23,8 +23,9 @@ stamp_in_place(data, offsets, num_messages, gap, verified, ledger_id, first_entr
     Precondition: no other object has used these bytes as a value. verified: each entry begins with its checksum, and
     the checksum is right (then the record's checksum follows from it, and long entries are not read again). -1: an
     entry would have to be read for the checksum of all records together.
-scan_records(buffer, start, end, ledger_id or -1) -> (record_offsets, valid_end, reason or None)
-    The valid records from `start` on; reason why it stopped early: short, crc, ledger, order.
+scan_records(buffer, start, end, ledger_id or -1, proof=0) -> (record_offsets, valid_end, reason or None)
+    The valid records from `start` on; reason why it stopped early: short, crc, ledger, proof, order. A proof other than
+    0 must stand in the field `last_add_confirmed` of each.
 encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id, first_entry_id, step=1) -> bytes
     SEND_RECEIPT frames; with step 0 all name the same entry (duplicates, non-persistent topics).
 encode_messages(consumer_id, slab, record_offsets, i, j, partition, mode, consumer_epoch, redelivery_counts) -> bytes

@@ -55,6 +55,8 @@ class LedgerWriter(Protocol):
     """One ledger open for append. There is at most one per ledger, and only from ``LedgerStore.create``."""
 
     ledger_id: int
+    record_proof: int
+    """Goes into the field ``last_add_confirmed`` of each record of this ledger (``stamp``)."""
 
     @property
     def last_add_pushed(self) -> int:
@@ -145,7 +147,7 @@ class LedgerStore(Protocol):
         ...
 
     async def properties(self, ledger_id: int) -> Mapping[str, str]:
-        """The properties of the ledger from its creation; fences nothing. Raises NoSuchLedgerError."""
+        """The ledger's properties from its creation and notes of the store; fences nothing. Raises NoSuchLedgerError."""
         ...
 
     async def close(self) -> None:

@@ -2,6 +2,11 @@
 
 A scan trusts nothing: length, checksum, ledger id and the succession of entry ids must all fit. Behind a damaged record
 the scan finds the next record by its ids and its checksum, so damage costs only the damaged entry.
+
+
+``proof``: the number that all records of the ledger have in their field ``last_add_confirmed`` (``ledger_head.py``). No
+bytes of a client have it, so a search inside a damaged entry finds no record that a client put there. 0: the ledger is
+of an earlier version, its records count without.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 __all__ = [
     "ANY_LEDGER",
+    "PROOF_OFFSET",
     "Damage",
     "RecordHeader",
     "Run",
@@ -33,6 +39,8 @@ __all__ = [
 ]
 
 ANY_LEDGER = -1
+PROOF_OFFSET = 24
+"""Where the field ``last_add_confirmed`` is in a record."""
 _PAGE_BYTES = 4096
 _CERTAIN_BYTES = 1 << 20
 """No device puts so much at a wrong place at once."""
@@ -100,10 +108,12 @@ def record_crc(buffer: bytes, offset: int, end: int) -> int:
     return crc32c(view[offset + 8 : end], crc32c(view[offset : offset + 4]))
 
 
-def valid_record_at(buffer: bytes, offset: int, end: int) -> RecordHeader | None:
+def valid_record_at(buffer: bytes, offset: int, end: int, proof: int = 0) -> RecordHeader | None:
     """The header of the record at ``offset`` if it is complete before ``end`` and intact."""
     header = peek_record(buffer, offset)
     if header is None or offset + RECORD_HEADER_BYTES + header.body_bytes > end:
+        return None
+    if proof and header.last_add_confirmed != proof:
         return None
     stop = offset + RECORD_HEADER_BYTES + header.body_bytes
     return header if record_crc(buffer, offset, stop) == header.crc else None
@@ -126,17 +136,21 @@ def is_placeholder(buffer: bytes, offset: int) -> bool:
     )
 
 
-def with_ids(buffer: bytes, offset: int, ledger_id: int, entry_id: int) -> bytes | None:
+def with_ids(buffer: bytes, offset: int, ledger_id: int, entry_id: int, proof: int = 0) -> bytes | None:
     """The record at ``offset`` with these ids put in, if that makes its checksum right."""
     header = peek_record(buffer, offset)
     if header is None or offset + RECORD_HEADER_BYTES + header.body_bytes > len(buffer):
+        return None
+    if proof and header.last_add_confirmed != proof:
         return None
     record = bytearray(buffer[offset : offset + RECORD_HEADER_BYTES + header.body_bytes])
     _IDS.pack_into(record, 8, ledger_id, entry_id)
     return bytes(record) if record_crc(bytes(record), 0, len(record)) == header.crc else None
 
 
-def find_entry(buffer: bytes, start: int, end: int, ledger_id: int, least_entry_id: int) -> tuple[int, int] | None:
+def find_entry(
+    buffer: bytes, start: int, end: int, ledger_id: int, least_entry_id: int, proof: int = 0
+) -> tuple[int, int] | None:
     """(offset, entry id) of the first intact record of this ledger at or behind ``start`` whose entry id is at least
     ``least_entry_id``; None when there is none.
     """
@@ -146,7 +160,7 @@ def find_entry(buffer: bytes, start: int, end: int, ledger_id: int, least_entry_
         offset = at - 8
         entry_id = _entry_id_at(buffer, at, end)
         if entry_id is not None and entry_id >= least_entry_id:
-            header = valid_record_at(buffer, offset, end)
+            header = valid_record_at(buffer, offset, end, proof)
             if header is not None:
                 return offset, header.entry_id
         is_blank = not entry_id and not ledger_id and (least_entry_id > 0 or buffer[offset:at] == _NO_LENGTH_NO_CRC)
@@ -154,17 +168,17 @@ def find_entry(buffer: bytes, start: int, end: int, ledger_id: int, least_entry_
     return None
 
 
-def find_exactly(buffer: bytes, start: int, end: int, ledger_id: int, entry_id: int) -> int | None:
+def find_exactly(buffer: bytes, start: int, end: int, ledger_id: int, entry_id: int, proof: int = 0) -> int | None:
     """Offset of the first intact record of this very entry at or behind ``start``; None when there is none."""
     if not ledger_id and not entry_id:
-        found = find_entry(buffer, start, end, 0, 0)
+        found = find_entry(buffer, start, end, 0, 0, proof)
         while found is not None and found[1]:
-            found = find_entry(buffer, found[0] + 1, end, 0, 0)
+            found = find_entry(buffer, found[0] + 1, end, 0, 0, proof)
         return None if found is None else found[0]
     pattern = _IDS.pack(ledger_id, entry_id)
     at = start + 8
     while (at := buffer.find(pattern, at, end)) >= 0:
-        if valid_record_at(buffer, at - 8, end) is not None:
+        if valid_record_at(buffer, at - 8, end, proof) is not None:
             return at - 8
         at += 1
     return None
@@ -194,14 +208,16 @@ class _Chain(NamedTuple):
     """Its bytes; more when nothing but the end of the buffer ends it."""
 
 
-def find_again(buffer: bytes, at: int, end: int, ledger_id: int, expected: int) -> tuple[int, int] | None:
+def find_again(
+    buffer: bytes, at: int, end: int, ledger_id: int, expected: int, proof: int = 0
+) -> tuple[int, int] | None:
     """(offset, entry id) of the intact record at which a ledger goes on behind the damage at ``at``, where entry
     ``expected`` should be; None when there is none.
 
     A device may have put a page of other records of the same ledger there. The entries before a record need room, and
     where records contradict each other those count that leave the most.
     """
-    chains = _chains_behind(buffer, at, end, ledger_id, expected)
+    chains = _chains_behind(buffer, at, end, ledger_id, expected, proof)
     best: list[tuple[int, int]] = []
     """For each chain, from the last on: (weight with its best follower, index of that follower)."""
     for index in range(len(chains) - 1, -1, -1):
@@ -225,22 +241,24 @@ def _may_follow(chain: _Chain, at: int, entry_id: int) -> bool:
     return 0 <= between * RECORD_HEADER_BYTES <= max(chain.start - at, _PAGE_BYTES if chain.start == at else 0)
 
 
-def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: int) -> list[_Chain]:
+def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: int, proof: int) -> list[_Chain]:
     """The chains that may follow, up to a chain longer than a misdirected write."""
     chains: list[_Chain] = []
     position, tries = at, 0
     while len(chains) < _MOST_CHAINS and tries < _MOST_TRIES:
         tries += 1
-        found = find_entry(buffer, position, end, ledger_id, expected)
+        found = find_entry(buffer, position, end, ledger_id, expected, proof)
         if found is None:
             break
         start, first = found
-        offsets, stop, reason = scan_records(buffer, start, end, ledger_id)
+        offsets, stop, reason = scan_records(buffer, start, end, ledger_id, proof)
         count = (len(offsets) >> 3) - 1
         if not count:  # the two readers of records disagree: go on, whatever the reason
             position = start + 1
             continue
-        reaches_end = stop >= end or (reason == "short" and _is_cut_off(buffer, stop, end, ledger_id, first + count))
+        reaches_end = stop >= end or (
+            reason == "short" and _is_cut_off(buffer, stop, end, ledger_id, first + count, proof)
+        )
         chain = _Chain(start, first, stop, first + count, stop - start + (_PAGE_BYTES if reaches_end else 0))
         position = stop
         if _may_follow(chain, at, expected):
@@ -250,15 +268,20 @@ def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: i
     return chains
 
 
-def _is_cut_off(buffer: bytes, at: int, end: int, ledger_id: int, entry_id: int) -> bool:
+def _is_cut_off(buffer: bytes, at: int, end: int, ledger_id: int, entry_id: int, proof: int) -> bool:
     """Whether the record of this entry begins at ``at`` and the buffer ends before the record does. Other bytes, such
     as the rest of an overwritten entry, may claim any length.
     """
     header = peek_record(buffer, at) if at + RECORD_HEADER_BYTES <= end else None
-    return header is None or (header.ledger_id, header.entry_id) == (ledger_id, entry_id)
+    if header is None:
+        return True
+    is_proven = not proof or header.last_add_confirmed == proof
+    return is_proven and (header.ledger_id, header.entry_id) == (ledger_id, entry_id)
 
 
-def walk(buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: int) -> list[Run | Damage]:
+def walk(
+    buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: int, proof: int = 0
+) -> list[Run | Damage]:
     """Everything intact in ``start .. end``, in order, with the damage between.
 
     The first record should be entry ``first_entry_id``. Placeholders count as damage. A last record that is cut off by
@@ -270,14 +293,14 @@ def walk(buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: in
         header = peek_record(buffer, at)
         reason: str | None = "order"
         if header is None or header.entry_id == expected:
-            offsets, at_end, reason = scan_records(buffer, at, end, ledger_id)
+            offsets, at_end, reason = scan_records(buffer, at, end, ledger_id, proof)
             count = (len(offsets) >> 3) - 1
             if count > 0:
                 found.append(Run(ledger_id, expected, bytes(offsets)))
                 expected, at = expected + count, at_end
                 if at >= end:
                     break
-        following = find_again(buffer, at, end, ledger_id, expected)
+        following = find_again(buffer, at, end, ledger_id, expected, proof)
         if following is None:
             found.append(Damage(ledger_id, expected, expected - 1, at, end, reason or "order"))
             break

@@ -130,7 +130,7 @@ class CompactedLedgerWriter:
             count,
             writer.ledger_id,
             first,
-            writer.last_add_confirmed,
+            writer.record_proof,
             _NO_TIMESTAMP,
             _NO_INDEX,
         )

@@ -45,6 +45,7 @@ class BookKeeperLedgerWriter:
         on_closed: Callable[[BookKeeperLedgerWriter], None],
     ) -> None:
         self.ledger_id = adds.ledger_id
+        self.record_proof = -1  # bookies have their own
         self.properties = properties
         self.adds = adds
         self.refusal: StorageError | None = None

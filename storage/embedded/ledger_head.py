@@ -9,12 +9,18 @@ r"""The head of a ledger file: its identity, so that lists of ledgers can be mad
 
 A file of format 1 has generation 0, no properties, and its records from byte 64 on. The same properties stand in the
 journal as the *birth record* of the ledger, right before its first entry: an entry whose number no entry has.
+
+The property ``record-proof`` says that every record of the ledger has the ledger's *proof* in its field ``last add
+confirmed``: a number that follows from the store id, which no client learns. Bytes of a client never form such a
+record, so what a search behind damage finds is an entry of the ledger. Ledgers of earlier versions have no proof: their
+records count by their checksum alone.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.protocol.checksum import crc32c
@@ -28,18 +34,28 @@ if TYPE_CHECKING:
 __all__ = [
     "BIRTH_ENTRY_ID",
     "HEAD_ALIGNMENT",
+    "NO_PROOF",
     "LedgerHead",
     "birth_record",
     "encode_ledger_head",
     "find_data_offset",
     "parse_ledger_head",
     "parse_properties",
+    "proof_from_id",
+    "proof_of",
+    "with_proof",
 ]
 
 BIRTH_ENTRY_ID = 1 << 62
 """No entry has it."""
 HEAD_ALIGNMENT = 4096
+NO_PROOF = 0
+"""Of a ledger without a proof."""
 _MAX_HEAD_BYTES = 1 << 20
+_PROOF_NOTE = "record-proof"
+_PROOF_KIND = "1"
+_PROOF_BYTES = 8
+_SIGN = 1 << 63
 _PART = struct.Struct("<II")
 _RECORD = struct.Struct("<IIQQq")
 _CRC = struct.Struct("<I")
@@ -112,10 +128,10 @@ def find_data_offset(data: bytes) -> int | None:
     return None
 
 
-def birth_record(ledger_id: int, properties: Mapping[str, str]) -> bytes:
+def birth_record(ledger_id: int, properties: Mapping[str, str], proof: int = NO_PROOF) -> bytes:
     """The record that stands in the journal before the ledger's first entry."""
     body = _encode_properties(properties)
-    record = bytearray(_RECORD.pack(len(body), 0, ledger_id, BIRTH_ENTRY_ID, -1) + body)
+    record = bytearray(_RECORD.pack(len(body), 0, ledger_id, BIRTH_ENTRY_ID, proof or -1) + body)
     record[4:8] = _CRC.pack(record_crc(bytes(record), 0, len(record)))
     return bytes(record)
 
@@ -127,6 +143,26 @@ def parse_properties(body: bytes) -> dict[str, str] | None:
     except ValueError:
         return None
     return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else None
+
+
+def with_proof(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties of a new ledger: its records will have the proof."""
+    return {**properties, _PROOF_NOTE: _PROOF_KIND}
+
+
+def proof_of(store_id: bytes, ledger_id: int, properties: Mapping[str, str] | None) -> int:
+    """The proof of the ledger with these properties; NO_PROOF where they note none, or are lost."""
+    noted = properties is not None and properties.get(_PROOF_NOTE) == _PROOF_KIND
+    return proof_from_id(store_id, ledger_id) if noted else NO_PROOF
+
+
+def proof_from_id(store_id: bytes, ledger_id: int) -> int:
+    """The number that the ledger has as its proof, if it has one.
+
+    Negative and even: no entry id, and not the -1 of an empty ledger, which records of earlier versions have there.
+    """
+    key = blake2b(struct.pack("<Q", ledger_id), key=store_id, digest_size=_PROOF_BYTES, person=b"record proof")
+    return (int.from_bytes(key.digest(), "little") & ~1 & (_SIGN - 1)) - _SIGN
 
 
 def _encode_properties(properties: Mapping[str, str]) -> bytes:

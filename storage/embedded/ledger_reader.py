@@ -43,8 +43,9 @@ class Piece(NamedTuple):
 class LedgerReader:
     """One ledger's file."""
 
-    def __init__(self, files: LedgerBytes, ledger_id: int, max_record_bytes: int) -> None:
+    def __init__(self, files: LedgerBytes, ledger_id: int, max_record_bytes: int, proof: int) -> None:
         self._files, self._ledger_id, self._max_record_bytes = files, ledger_id, max_record_bytes
+        self._proof = proof
 
     def piece(self, point: tuple[int, int], entry_id: int, end: int, last_entry_id: int, size: int) -> Piece:
         """Read about ``size`` bytes from ``point`` (entry id, file offset) on, at least far enough to hold entry
@@ -59,7 +60,7 @@ class LedgerReader:
             data = self._read(offset, min(size, end - offset))
             total += len(data)
             complete = offset + len(data) >= end or len(data) < size
-            found = walk(data, 0, len(data), self._ledger_id, first)
+            found = walk(data, 0, len(data), self._ledger_id, first, self._proof)
             doubt = -1
             for part in found:
                 if isinstance(part, Run) and part.first_entry_id <= entry_id < part.first_entry_id + part.entries:
@@ -102,7 +103,7 @@ class LedgerReader:
             last = offset + len(data) >= end or len(data) < want
             if not data:
                 break
-            found = walk(data, 0, len(data), self._ledger_id, result.entries)
+            found = walk(data, 0, len(data), self._ledger_id, result.entries, self._proof)
             used = len(data)
             tail = found[-1]
             if isinstance(tail, Damage) and tail.last_entry_id < tail.first_entry_id and not last:

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+from magnetar.storage.embedded.ledger_head import NO_PROOF
 from magnetar.storage.interfaces import LedgerInfo
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class LedgerState:
         "length_bytes",
         "metadata_version",
         "pending",
+        "proof",
         "properties",
         "pushed",
         "refusal",
@@ -49,9 +51,18 @@ class LedgerState:
         "unwritten_bytes",
     )
 
-    def __init__(self, ledger_id: int, properties: Mapping[str, str], last_entry_id: int = -1, length: int = 0) -> None:
+    def __init__(
+        self,
+        ledger_id: int,
+        properties: Mapping[str, str],
+        last_entry_id: int = -1,
+        length: int = 0,
+        proof: int = NO_PROOF,
+    ) -> None:
         self.ledger_id = ledger_id
         self.properties = dict(properties)
+        self.proof = proof
+        """In each record of the ledger; NO_PROOF: of an earlier version."""
         self.last_confirmed = self.pushed = self.journaled = last_entry_id
         self.length_bytes = length
         self.index: LedgerIndex | None = None

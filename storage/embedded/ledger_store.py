@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
+from magnetar.storage.embedded.ledger_head import proof_of, with_proof
 from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.embedded.ledger_state import LedgerState
@@ -18,6 +19,7 @@ from magnetar.storage.errors import (
     StorageClosedError,
     StorageError,
 )
+from magnetar.storage.records import PROOF_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,10 +42,11 @@ _MAX_CLOSED_STATES = 10_000
 class EmbeddedLedgerWriter:
     """LedgerWriter of one ledger."""
 
-    __slots__ = ("_appends", "_state", "_store", "ledger_id")
+    __slots__ = ("_appends", "_proof_bytes", "_state", "_store", "ledger_id", "record_proof")
 
     def __init__(self, store: EmbeddedLedgerStore, state: LedgerState, appends: AppendPath) -> None:
-        self.ledger_id = state.ledger_id
+        self.ledger_id, self.record_proof = state.ledger_id, state.proof
+        self._proof_bytes = state.proof.to_bytes(8, "little", signed=True)
         self._store, self._state, self._appends = store, state, appends
 
     @property
@@ -62,6 +65,9 @@ class EmbeddedLedgerWriter:
         state = self._state
         if slab.ledger_id != self.ledger_id or slab.first_entry_id != state.pushed + 1 or not slab.count:
             raise AssertionError(f"{slab!r} does not follow {self.ledger_id}:{state.pushed}")
+        proof_at = slab.offset_view[0] + PROOF_OFFSET
+        if slab.data[proof_at : proof_at + 8] != self._proof_bytes:
+            raise AssertionError(f"{slab!r} has no proof of its ledger: no reader would find its entries")
         error: StorageError | None = None
         if state.refusal is not None:
             error = state.refusal
@@ -94,9 +100,11 @@ class EmbeddedLedgerStore:
         files: LedgerFiles,
         recovered: Recovered,
         *,
+        store_id: bytes,
         max_record_bytes: int,
     ) -> None:
         self.max_record_bytes = max_record_bytes
+        self._store_id = store_id
         self._catalog, self._appends, self._reads = catalog, appends, reads
         self._checkpointer, self._cache, self._files = checkpointer, cache, files
         self._recovered = recovered
@@ -112,7 +120,7 @@ class EmbeddedLedgerStore:
     async def create(self, properties: Mapping[str, str] | None = None) -> EmbeddedLedgerWriter:
         self._check_open()
         ledger_id = await self._catalog.new_id()
-        state = LedgerState(ledger_id, properties or {})
+        state = self._new_state(ledger_id, with_proof(properties or {}))
         state.index = LedgerIndex()
         state.metadata_version = await self._catalog.add(ledger_id, state.properties)
         self._files.identify(ledger_id, state.properties)
@@ -206,16 +214,22 @@ class EmbeddedLedgerStore:
 
     def _from_node(self, ledger_id: int, node: LedgerNode) -> LedgerState:
         if node.closed:
-            state = LedgerState(ledger_id, node.properties, node.last_entry_id, node.length_bytes)
+            state = self._new_state(ledger_id, node.properties, node.last_entry_id, node.length_bytes)
             state.closed = True
         else:
-            entries, length = self._end_of_open(ledger_id)
-            state = LedgerState(ledger_id, node.properties, entries - 1, length)
+            entries, length = self._end_of_open(ledger_id, node.properties)
+            state = self._new_state(ledger_id, node.properties, entries - 1, length)
         state.refusal = LedgerFencedError(ledger_id)
         state.metadata_version = node.version
         return state
 
-    def _end_of_open(self, ledger_id: int) -> tuple[int, int]:
+    def _new_state(
+        self, ledger_id: int, properties: Mapping[str, str], last_entry_id: int = -1, length: int = 0
+    ) -> LedgerState:
+        proof = proof_of(self._store_id, ledger_id, properties)
+        return LedgerState(ledger_id, properties, last_entry_id, length, proof)
+
+    def _end_of_open(self, ledger_id: int, properties: Mapping[str, str]) -> tuple[int, int]:
         """(entries, length) of a ledger an earlier process left open: as the checkpoint says, else as its file says."""
         synced = self._recovered.checkpoint.synced.get(ledger_id)
         if synced is not None:
@@ -223,7 +237,8 @@ class EmbeddedLedgerStore:
         size = self._files.size(ledger_id)
         if size <= FILE_HEADER_BYTES:
             return 0, 0
-        scan = LedgerReader(self._files, ledger_id, self.max_record_bytes).scan(0, FILE_HEADER_BYTES, size)
+        proof = proof_of(self._store_id, ledger_id, properties)
+        scan = LedgerReader(self._files, ledger_id, self.max_record_bytes, proof).scan(0, FILE_HEADER_BYTES, size)
         return scan.entries, scan.end_offset - FILE_HEADER_BYTES
 
     def _forget_some(self) -> None:

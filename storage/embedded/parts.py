@@ -114,6 +114,7 @@ def build_parts(base: Foundation) -> EngineParts:
         cache,
         base.ledger_files,
         base.recovered,
+        store_id=base.store_id,
         max_record_bytes=settings.max_record_bytes,
     )
     probe = SpaceProbe(health, environment.scheduler, appends, checkpointer, settings.full_probe_s)

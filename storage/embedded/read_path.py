@@ -129,7 +129,7 @@ class ReadPath:
             assert ledger.index is not None
             point = ledger.index.point_for(entry_id)
         size = self._piece_bytes if sequential else min(max(want_bytes, _MIN_PIECE_BYTES), self._piece_bytes)
-        reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes)
+        reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes, ledger.proof)
         # The present end of the file; later entries are in memory.
         end = ledger.written_offset
         written = ledger.written_entry
@@ -175,7 +175,7 @@ class ReadPath:
         """Load the index of a ledger that was closed before this process began, or make it again."""
         if ledger.fetching_index is None:
             ledger.fetching_index = asyncio.get_running_loop().create_future()
-            reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes)
+            reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes, ledger.proof)
             entries, length = ledger.last_confirmed + 1, ledger.length_bytes
 
             def loaded(result: tuple[LedgerIndex, bool] | None, error: BaseException | None) -> None:

@@ -19,6 +19,7 @@ from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.layout import Layout
 from magnetar.storage.embedded.ledger_catalog import IDS_PATH, ledger_path
 from magnetar.storage.embedded.ledger_files import LedgerFiles
+from magnetar.storage.embedded.ledger_head import proof_of
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.embedded.store_version import STORE_NODE, read_version, store_id_of
 from magnetar.storage.errors import CorruptEntryError, StorageError, StoreMismatchError
@@ -253,11 +254,13 @@ class _Lengths:
     """How many bytes the entries to keep take in their files."""
 
     def __init__(self, data_dir: str, store_id: bytes, clock: Clock) -> None:
+        self._store_id = store_id
         self._files = LedgerFiles(RealFiles(), Layout(data_dir), store_id, clock, _OPEN_FILES)
 
     def measure(self, ledger_id: int, taken: _Taken) -> None:
         """Raises: CorruptEntryError when the last entry to keep is damaged."""
-        reader = LedgerReader(self._files, ledger_id, _MAX_RECORD_BYTES)
+        proof = proof_of(self._store_id, ledger_id, taken.properties)
+        reader = LedgerReader(self._files, ledger_id, _MAX_RECORD_BYTES, proof)
         last, end = taken.entries - 1, FILE_HEADER_BYTES + taken.length_bytes
         index, _ = reader.index(taken.whole, taken.length_bytes)
         piece = reader.piece(index.point_for(last), last, end, taken.whole - 1, 1)

@@ -189,15 +189,15 @@ class Appender:
         """The hot path: one stamp and one append."""
         run, start, first, config = op.run, op.next, current.entries, self.config
         ledger_id = current.writer.ledger_id
-        confirmed = current.writer.last_add_confirmed
+        proof = current.writer.record_proof
         timestamp_ms = self._env.clock.now_ms() if config.entry_timestamp else -1
         index = self._index if config.entry_index else -2
         if config.entry_metadata is None:
-            slab = slab_of_run(run, start, end, ledger_id, first, confirmed, timestamp_ms, index)
+            slab = slab_of_run(run, start, end, ledger_id, first, proof, timestamp_ms, index)
         else:
             stamping = Stamping(timestamp_ms, index)
             data, offsets = stamp_with(
-                config.entry_metadata, self.name, run, start, end, ledger_id, first, confirmed, stamping
+                config.entry_metadata, self.name, run, start, end, ledger_id, first, proof, stamping
             )
             slab = Slab(ledger_id, first, data, offsets)
         if config.entry_index:

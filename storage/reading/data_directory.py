@@ -9,6 +9,7 @@ from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGI
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.layout import Layout, ledger_id_of
 from magnetar.storage.embedded.ledger_files import head_shift
+from magnetar.storage.embedded.ledger_head import NO_PROOF, parse_ledger_head, proof_of
 from magnetar.storage.embedded.store_version import parse_version
 from magnetar.storage.errors import DamagedFileError, NoSuchLedgerError
 from magnetar.storage.reading.ledger_segment import LedgerSegment
@@ -61,19 +62,29 @@ class DataDirectory:
         except FileNotFoundError:
             raise NoSuchLedgerError(ledger_id) from None
         try:
-            self._check_header(file, path, ledger_id)
-            return LedgerSegment(_Shifted(file, head_shift(file, ledger_id) or 0), path, ledger_id, walked)
+            shift = self._check_header(file, path, ledger_id)
+            proof = self._proof(file, path, ledger_id, FILE_HEADER_BYTES + shift)
+            return LedgerSegment(_Shifted(file, shift), path, ledger_id, walked, proof)
         except BaseException:
             file.close()
             raise
 
-    def _check_header(self, file: File, path: str, ledger_id: int) -> None:
+    def _check_header(self, file: File, path: str, ledger_id: int) -> int:
+        """Bytes of the file's head beyond the header."""
         data = file.read(FILE_HEADER_BYTES, 0)
         if not data:
             raise NoSuchLedgerError(ledger_id)  # the broker is about to write its first entry
         header = parse_file_header(path, data, LEDGER_MAGIC)
         if header.file_id != ledger_id or header.store_id != self.store_id:
             raise DamagedFileError(path, 0, f"the file of ledger {header.file_id} of store {header.store_id.hex()}")
+        return head_shift(file, ledger_id) or 0
+
+    def _proof(self, file: File, path: str, ledger_id: int, head_bytes: int) -> int:
+        try:
+            properties = parse_ledger_head(path, file.read(head_bytes, 0)).properties
+        except DamagedFileError:
+            return NO_PROOF  # the broker is about to write the rest of the head
+        return proof_of(self.store_id, ledger_id, properties)
 
 
 class _Shifted:

@@ -12,6 +12,7 @@ from magnetar.protocol import speed
 from magnetar.protocol.metadata import parse_entry_metadata
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer, parse_index
+from magnetar.storage.embedded.ledger_head import NO_PROOF
 from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError
@@ -62,7 +63,9 @@ class LedgerSegment:
     Not for several threads at once.
     """
 
-    def __init__(self, file: RecordFile, path: str, ledger_id: int, walked: Walked | None = None) -> None:
+    def __init__(
+        self, file: RecordFile, path: str, ledger_id: int, walked: Walked | None = None, proof: int = NO_PROOF
+    ) -> None:
         self.path = path
         self.ledger_id = ledger_id
         self.first_entry_id = walked.entry_id if walked else 0
@@ -75,7 +78,7 @@ class LedgerSegment:
         """Whether the file has a footer: the ledger gets no more entries."""
         self._file = file
         self._index = LedgerIndex()
-        self._reader = LedgerReader(_OneFile(file), ledger_id, _MAX_RECORD_BYTES)
+        self._reader = LedgerReader(_OneFile(file), ledger_id, _MAX_RECORD_BYTES, proof)
         if walked is None:
             self.refresh()
         else:

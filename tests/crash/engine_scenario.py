@@ -83,7 +83,7 @@ class Scenario:
             if error is None:
                 self.promise.acked[ledger_id] = max(count, self.promise.acked[ledger_id])
 
-        writer.append(slab_of(ledger_id, writer.last_add_pushed + 1, bodies), done)
+        writer.append(slab_of(ledger_id, writer.last_add_pushed + 1, bodies, writer.record_proof), done)
 
     async def checkpoint(self) -> None:
         assert self.storage is not None

@@ -256,7 +256,7 @@ async def test_appends_behind_a_failed_one_fail_in_order_and_leave_no_gap():
     world.disk.full_at = world.disk.operations
     answers: list[tuple[int, bool]] = []
     for number in range(5):
-        slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [b"n%d" % number * 800])
+        slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [b"n%d" % number * 800], writer.record_proof)
         writer.append(slab, lambda error, number=number: answers.append((number, error is None)))
     await settle()
     assert answers == [(number, False) for number in range(5)]

@@ -86,7 +86,7 @@ class History:
             bodies = [self.body()]
             pushed = self.promise.pushed[writer.ledger_id]
             pushed += bodies
-            slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, bodies)
+            slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, bodies, writer.record_proof)
             writer.append(slab, partial(self.answered, writer.ledger_id, len(pushed)))
         await settle(self.chance.randint(0, 10))
 

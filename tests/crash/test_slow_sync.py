@@ -99,7 +99,7 @@ class SlowWorld(World):
 
 
 def push(writer: EmbeddedLedgerWriter, answers: list[int], number: int, body: bytes = b"x") -> None:
-    slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [body])
+    slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [body], writer.record_proof)
     writer.append(slab, lambda error: answers.append(number if error is None else -1))
 
 

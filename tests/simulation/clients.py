@@ -16,6 +16,7 @@ from magnetar.protocol.metadata import parse_entry_metadata
 from magnetar.protocol.speed import after_prefix
 from magnetar.storage.position import Position
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
+from tests.storage.records_for_tests import record
 
 if TYPE_CHECKING:
     from random import Random
@@ -226,6 +227,8 @@ class SimProducer(Client):
         payload = b"%s-%d" % (self.name.encode(), sequence_id)
         if self.chance.random() < 0.1:
             payload = payload.ljust(self.chance.choice([700, 3000]), b".")
+        if self.world.plan.forges:
+            payload += self._forged_records()
         if count > 1:
             metadata.num_messages_in_batch = count
             metadata.highest_sequence_id = self._next - 1
@@ -234,6 +237,13 @@ class SimProducer(Client):
         entry = Sent(self.name, sequence_id, count, body, self.world.now_s, metadata.deliver_at_time)
         self.topic.by_body[body] = entry
         return entry
+
+    def _forged_records(self) -> bytes:
+        """Records of the next entries of the ledger that the last receipt named, and of the entry itself."""
+        ledger_id, entry_id = max(self.topic.receipts, default=(0, -1))
+        metadata = pb.MessageMetadata(producer_name="forged", sequence_id=0, publish_time=1)
+        body = encode_entry(metadata, b"forged")
+        return b"".join(record(ledger_id, entry_id + k, body, entry_id) for k in range(1, 12))
 
     def _send(self, entry: Sent) -> None:
         highest = entry.sequence_id + max(entry.count, 1) - 1

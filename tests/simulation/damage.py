@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magnetar.storage import events
+from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
     from tests.twins.sim_files import SimDisk
 
+ENTRY_METADATA = b"\x0e\x02"
 KINDS = ("flipped_bit", "lost_write", "misdirected_write")
 OF_JOURNAL = ("lost_header", "stray_page")
 """The header page alone of a segment taken into use is lost; a page of a frame is also written into a ledger file."""
+FLIPPED_HEADER = "flipped_header"
+"""A bit of the record header of an entry whose message contains records."""
+FLIPS = ("flipped_bit", FLIPPED_HEADER)
 QUIET_S = 5.0
 CONFIRMED_S = 1.7
 """Until a damaged last frame has one behind it."""
@@ -73,6 +78,9 @@ class Damage:
     def happen(self) -> None:
         """Flip a bit that was written long ago; or wait for the next write, and damage that write."""
         disk = self.world.disk
+        if self.kind == FLIPPED_HEADER:
+            self._flip_header(disk)
+            return
         if self.kind != "flipped_bit" or self.chance.random() < 0.6:
             disk.bad_writes = self
             return
@@ -83,6 +91,18 @@ class Damage:
             return
         path, size = self.chance.choice(filled)
         self._flip(disk, path, self.chance.randrange(size))
+
+    def _flip_header(self, disk: SimDisk) -> None:
+        """Of the newest entry that is in the folder; later, if there is none yet."""
+        for topic in self.world.history.topics.values():
+            for entry in reversed(topic.receipts.values()):
+                for path in disk.paths():
+                    at = disk.content(path).rfind(entry.body) if self.folder in path else -1
+                    if at >= 0 and entry.count:
+                        header = disk.content(path).rfind(ENTRY_METADATA, 0, at) - RECORD_HEADER_BYTES
+                        self._flip(disk, path, header + self.chance.randrange(RECORD_HEADER_BYTES))
+                        return
+        self.world.timers.after(0.1, self.happen)
 
     def _flip(self, disk: SimDisk, path: str, at: int) -> None:
         self._spot(disk.content(path), at, at + 1)
@@ -184,7 +204,7 @@ class Damage:
         if not self.lies_on(topic, entry):
             return False
         self._lost.add(id(entry))
-        return len(self._lost) == 1 or self.kind != "flipped_bit"
+        return len(self._lost) == 1 or self.kind not in FLIPS
 
     def lies_on(self, topic: TopicHistory, entry: Sent) -> bool:
         """The same, of an entry that may be missing for another reason."""

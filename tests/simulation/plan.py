@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from magnetar.storage.embedded.engine import EngineSettings
-from tests.simulation.damage import KINDS, OF_JOURNAL
+from tests.simulation.damage import FLIPPED_HEADER, KINDS, OF_JOURNAL
 
 TOPICS = ("persistent://public/default/one", "persistent://public/default/two")
 FAULTS = (
@@ -26,6 +26,8 @@ FAULTS = (
 
 FIRST_WITH_MORE = 100_000
 """Seeds from here on know faults that came later; those before keep the histories they always had."""
+FIRST_WITH_FORGERY = 200_000
+"""From here on half of the seeds have producers whose messages contain records, and a flipped bit in such a message."""
 
 SMALL = EngineSettings(
     journal_segment_bytes=32 << 10,
@@ -63,6 +65,8 @@ class Plan:
     damage_s: float = 0.0
     damage_in: str = ""
     """The folder it hits."""
+    forges: bool = False
+    """Messages contain bytes that form records of entries to come."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -78,12 +82,16 @@ class Plan:
         if damage and seed >= FIRST_WITH_MORE and more.random() < 0.5:
             damage, damage_in = more.choice(OF_JOURNAL), "/journal/"
         sets_clock = seed >= FIRST_WITH_MORE and more.random() < 0.3
+        forges = seed >= FIRST_WITH_FORGERY and more.random() < 0.5
+        if forges:
+            damage, damage_in = FLIPPED_HEADER, more.choice(["/journal/", "/ledgers/"])
         return cls(
             seed=seed,
             seconds=seconds,
             damage=damage,
             damage_s=damage_s,
             damage_in=damage_in,
+            forges=forges,
             keeps_all=keeps_all,
             deduplicates=deduplicates,
             pace_s=chance.choice([0.0001, 0.002, 0.02]),

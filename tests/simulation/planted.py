@@ -17,7 +17,7 @@ from magnetar.broker.network.publish_gate import PublishGate
 from magnetar.broker.topics import subscriptions
 from magnetar.broker.topics.topic import Topic
 from magnetar.storage import records
-from magnetar.storage.embedded import engine
+from magnetar.storage.embedded import engine, ledger_store
 from magnetar.storage.embedded.journal import scan, uses
 from magnetar.storage.managed import ledger_recovery, ledger_switch, trimmer
 from magnetar.storage.managed.cursors.ack_state import AckState
@@ -27,12 +27,13 @@ from tests.simulation.plan import Plan
 from tests.simulation.play import play
 from tests.twins.sim_files import _SimFile
 
-SEEDS = range(4000)
+SEEDS = [*range(4000), *range(200_000, 200_400)]
 MOST_SEEDS = 60
 OF_DAMAGE = {
     "damage_that_costs_what_follows": ("flipped_bit", "/ledgers/"),
     "frames_that_are_not_checked": ("flipped_bit", "/journal/"),
     "a_lost_write_that_hides_its_segment": ("lost_write", "/journal/"),
+    "records_without_a_proof": ("flipped_header", "/ledgers/"),
 }
 """The kind of damage, and its folder, that a bug needs: other seeds do not come near it."""
 
@@ -145,6 +146,10 @@ def frames_that_are_not_checked(patch: Any) -> None:
 def a_lost_write_that_hides_its_segment(patch: Any) -> None:
     known = scan.scan_segment
     patch.setattr(uses, "scan_segment", lambda *where, **_: known(*where[:4]))
+
+
+def records_without_a_proof(patch: Any) -> None:
+    patch.setattr(ledger_store, "with_proof", dict)
 
 
 def requests_without_an_answer(patch: Any) -> None:

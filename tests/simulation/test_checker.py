@@ -31,6 +31,7 @@ PLANTED = [
     ("damage_that_costs_what_follows", "by no consumer|not read|never delivered|not there|index"),
     ("frames_that_are_not_checked", "wrong record"),
     ("a_lost_write_that_hides_its_segment", "by no consumer|not read|never delivered|not there|index|behind"),
+    ("records_without_a_proof", "was never sent|before|not read|not there|index|wrong"),
     ("requests_without_an_answer", "no answer in"),
     ("requests_that_fail", "request.failed"),
 ]

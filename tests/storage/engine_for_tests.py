@@ -136,7 +136,7 @@ async def settle(turns: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-async def append(writer: LedgerWriter, bodies: Sequence[bytes], confirmed: int = -1) -> None:
+async def append(writer: LedgerWriter, bodies: Sequence[bytes]) -> None:
     """Append one slab and wait for the disk; raises its error."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -148,7 +148,7 @@ async def append(writer: LedgerWriter, bodies: Sequence[bytes], confirmed: int =
         else:
             future.set_exception(error)
 
-    writer.append(slab_of(writer.ledger_id, writer.last_add_pushed + 1, bodies, confirmed), done)
+    writer.append(slab_of(writer.ledger_id, writer.last_add_pushed + 1, bodies, writer.record_proof), done)
     await future
 
 

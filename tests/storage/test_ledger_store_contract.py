@@ -52,7 +52,7 @@ async def test_entries_come_back_in_order(ledgers):
     assert bodies_of(await ledgers.read(writer.ledger_id, 17, 17, 1), 17, 17) == [bodies[17]]
     assert bodies_of(await ledgers.read(writer.ledger_id, 58, 99, 1 << 20), 58, 99) == bodies[58:]
     info = await writer.close()
-    assert (info.ledger_id, info.last_entry_id, info.properties) == (writer.ledger_id, 59, {"owner": "t"})
+    assert (info.ledger_id, info.last_entry_id, info.properties["owner"]) == (writer.ledger_id, 59, "t")
     assert info.length_bytes == sum(32 + len(body) for body in bodies)
     assert await read_all(ledgers, writer.ledger_id, 59) == bodies
 
@@ -68,7 +68,10 @@ async def test_done_comes_later_in_order_and_entries_are_readable_then(ledgers):
         answers.append(number)
 
     for number in range(8):
-        writer.append(slab_of(writer.ledger_id, number, [b"x"]), lambda error, number=number: done(number, error))
+        writer.append(
+            slab_of(writer.ledger_id, number, [b"x"], writer.record_proof),
+            lambda error, number=number: done(number, error),
+        )
     assert answers == []
     assert writer.last_add_pushed == 7
     assert writer.last_add_confirmed == -1
@@ -106,7 +109,7 @@ async def test_recovery_fences_the_writer_and_keeps_confirmed_entries(ledgers):
     writer = await ledgers.create()
     await append(writer, [b"a", b"b"])
     answers = []
-    writer.append(slab_of(writer.ledger_id, 2, [b"c"]), answers.append)
+    writer.append(slab_of(writer.ledger_id, 2, [b"c"], writer.record_proof), answers.append)
     info = await ledgers.open_recover(writer.ledger_id)
     assert answers == [None]
     assert info.last_entry_id == 2
@@ -162,8 +165,8 @@ async def test_too_large_an_entry_fails_with_the_appends_behind_it(ledgers):
     writer = await ledgers.create()
     await append(writer, [b"a"])
     answers = []
-    writer.append(slab_of(writer.ledger_id, 1, [b"x" * (65 << 10)]), answers.append)
-    writer.append(slab_of(writer.ledger_id, 2, [b"behind"]), answers.append)
+    writer.append(slab_of(writer.ledger_id, 1, [b"x" * (65 << 10)], writer.record_proof), answers.append)
+    writer.append(slab_of(writer.ledger_id, 2, [b"behind"], writer.record_proof), answers.append)
     await settle()
     assert isinstance(answers[0], EntryTooLargeError)
     assert answers[1] is not None
@@ -175,9 +178,9 @@ async def test_too_large_an_entry_fails_with_the_appends_behind_it(ledgers):
 async def test_an_append_out_of_order_is_our_bug(ledgers):
     writer = await ledgers.create()
     with pytest.raises(AssertionError):
-        writer.append(slab_of(writer.ledger_id, 1, [b"x"]), lambda _: None)
+        writer.append(slab_of(writer.ledger_id, 1, [b"x"], writer.record_proof), lambda _: None)
     with pytest.raises(AssertionError):
-        writer.append(slab_of(writer.ledger_id + 1, 0, [b"x"]), lambda _: None)
+        writer.append(slab_of(writer.ledger_id + 1, 0, [b"x"], writer.record_proof), lambda _: None)
 
 
 async def test_closed_store(ledgers):

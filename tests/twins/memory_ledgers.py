@@ -36,7 +36,7 @@ class MemoryLedgerWriter:
     """One ledger: confirmed slabs and pending appends."""
 
     def __init__(self, store: MemoryLedgerStore, ledger_id: int, properties: Mapping[str, str]) -> None:
-        self.ledger_id = ledger_id
+        self.ledger_id, self.record_proof = ledger_id, -1
         self.properties = dict(properties)
         self.slabs: list[Slab] = []
         self.firsts: list[int] = []

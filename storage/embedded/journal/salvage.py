@@ -1,4 +1,6 @@
-"""Records out of a frame whose checksum is wrong: each intact record counts by its own checksum. Pure."""
+"""Records out of a frame whose checksum is wrong: each intact record counts by its own checksum and by the proof of its
+ledger, for the bytes of a damaged record may look like records. Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from magnetar.storage.records import find_entry, peek_record, valid_record_at, w
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
+
+    from magnetar.storage.records import RecordHeader
 
 __all__ = ["LostRecord", "SalvagedRecord", "salvage"]
 
@@ -45,9 +49,12 @@ class LostRecord(NamedTuple):
         return self.entry_id == BIRTH_ENTRY_ID
 
 
-def salvage(payload: bytes, known: Collection[int], *, exact: bool = False) -> list[SalvagedRecord | LostRecord]:
+def salvage(
+    payload: bytes, known: Collection[int], proof_of: Callable[[int], int], *, exact: bool = False
+) -> list[SalvagedRecord | LostRecord]:
     """The records in order of the payload. Bytes that look like a record count only when they name a known ledger.
 
+    ``proof_of(ledger id)``: the number that every record of the ledger has, NO_PROOF for ledgers of earlier versions.
     ``exact``: the frame is known to end where the payload ends, so records follow behind zeros, too: those of a page
     whose write was lost, or made at a wrong place. A lost page may instead hold records that an earlier use of the
     segment left there. Such records are as intact as the others; only the caller recognizes them, because their ledgers
@@ -57,7 +64,7 @@ def salvage(payload: bytes, known: Collection[int], *, exact: bool = False) -> l
     at = 0
     last: SalvagedRecord | None = None
     while at + RECORD_HEADER_BYTES <= len(payload):
-        header = valid_record_at(payload, at, len(payload))
+        header = _proven_record_at(payload, at, proof_of)
         if header is not None:
             entry_id = -1 if header.entry_id == BIRTH_ENTRY_ID else header.entry_id
             last = SalvagedRecord(header.ledger_id, entry_id, at, at + RECORD_HEADER_BYTES + header.body_bytes)
@@ -68,22 +75,31 @@ def salvage(payload: bytes, known: Collection[int], *, exact: bool = False) -> l
         if peeked is None:
             break
         if not any(payload[at : at + RECORD_HEADER_BYTES]):
-            behind = _search(payload, at, known) if exact else None
+            behind = _search(payload, at, known, proof_of) if exact else None
             if behind is None:
                 break
             at = behind
             continue
-        born = with_ids(payload, at, peeked.ledger_id, BIRTH_ENTRY_ID) is not None
+        born = with_ids(payload, at, peeked.ledger_id, BIRTH_ENTRY_ID, proof_of(peeked.ledger_id)) is not None
         lost = LostRecord(peeked.ledger_id, BIRTH_ENTRY_ID if born else peeked.entry_id, at, last)
         found.append(lost)
-        following = _next_record(payload, lost, at + RECORD_HEADER_BYTES + peeked.body_bytes, known)
+        following = _next_record(payload, lost, at + RECORD_HEADER_BYTES + peeked.body_bytes, known, proof_of)
         if following is None:
             break
         at = following
     return found
 
 
-def _next_record(payload: bytes, lost: LostRecord, said: int, known: Collection[int]) -> int | None:
+def _proven_record_at(payload: bytes, at: int, proof_of: Callable[[int], int]) -> RecordHeader | None:
+    header = valid_record_at(payload, at, len(payload))
+    if header is not None and (proof := proof_of(header.ledger_id)) and header.last_add_confirmed != proof:
+        return None
+    return header
+
+
+def _next_record(
+    payload: bytes, lost: LostRecord, said: int, known: Collection[int], proof_of: Callable[[int], int]
+) -> int | None:
     """Offset of the next intact record.
 
     The length in the damaged header may be wrong, so a record before the end named by the length counts. The search
@@ -93,15 +109,15 @@ def _next_record(payload: bytes, lost: LostRecord, said: int, known: Collection[
     start, end = lost.start + RECORD_HEADER_BYTES, len(payload)
     near = {lost.ledger_id, *(() if lost.after is None else (lost.after.ledger_id,))}
     wanted = known if len(known) <= _FEW_LEDGERS else [each for each in near if each in known]
-    places = (find_entry(payload, start, end, ledger_id, 0) for ledger_id in wanted)
+    places = (find_entry(payload, start, end, ledger_id, 0, proof_of(ledger_id)) for ledger_id in wanted)
     first = min((place[0] for place in places if place is not None), default=None)
-    named = said == end or (said < end and valid_record_at(payload, said, end) is not None)
+    named = said == end or (said < end and _proven_record_at(payload, said, proof_of) is not None)
     if first is not None and (first < said or not named):
         return first
-    return said if named else _search(payload, start, known)
+    return said if named else _search(payload, start, known, proof_of)
 
 
-def _search(payload: bytes, start: int, known: Collection[int]) -> int | None:
+def _search(payload: bytes, start: int, known: Collection[int], proof_of: Callable[[int], int]) -> int | None:
     """Offset of the first intact record of a known ledger, searched byte by byte. Skips runs of zeros: length and
     checksum of a record are not both zero.
     """
@@ -114,7 +130,7 @@ def _search(payload: bytes, start: int, known: Collection[int]) -> int | None:
             at = behind.start() + 1 - len(_ZEROS)
             continue
         ledger_id = int.from_bytes(payload[at + 8 : at + 16], "little")
-        if ledger_id in known and valid_record_at(payload, at, len(payload)) is not None:
+        if ledger_id in known and _proven_record_at(payload, at, proof_of) is not None:
             return at
         at, left = at + 1, left - 1
     return None

@@ -312,7 +312,7 @@ def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int]]:
         assert slab is not None
         if slab.first_entry_id == 0:
             # Until the sync of the ledger's file, this record identifies the owner of the entries.
-            buffers.append(birth_record(slab.ledger_id, ledger.properties))
+            buffers.append(birth_record(slab.ledger_id, ledger.properties, ledger.proof))
             checksums.append(-1)
         buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())
         checksums.append(slab.checksum)

@@ -21,7 +21,7 @@ from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoin
 from magnetar.storage.embedded.journal.salvage import LostRecord, SalvagedRecord, salvage
 from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, scan_uses
 from magnetar.storage.embedded.layout import ledger_id_of, segment_id_of
-from magnetar.storage.embedded.ledger_head import BIRTH_ENTRY_ID
+from magnetar.storage.embedded.ledger_head import BIRTH_ENTRY_ID, NO_PROOF, proof_of
 from magnetar.storage.embedded.recovery.metadata_check import (
     forgotten_ledgers,
     forgotten_problem,
@@ -157,6 +157,7 @@ class Recovery:
         self._strangers: list[str] = []
         self._max_record_bytes = max_record_bytes
         self._replays: dict[int, LedgerReplay] = {}
+        self._proofs: dict[int, int] = {}
         self._lost: list[LostRecord] = []
         self._report = RecoveryReport()
         self._checkpoint = Checkpoint()
@@ -247,7 +248,7 @@ class Recovery:
             return
         path = self._layout.segment(frame.segment_id)
         self._report.damaged_files.append(DamagedFileError(path, frame.offset, "damaged journal frame"))
-        for record in salvage(payload, self._known, exact=frame.exact):
+        for record in salvage(payload, self._known, self._proof_of, exact=frame.exact):
             if isinstance(record, SalvagedRecord):
                 self._replay_record(record, payload, doubtful=True)
             elif not record.is_birth and not self._repair(record, payload):
@@ -261,7 +262,7 @@ class Recovery:
             file.close()
 
     def _replay_torn(self, payload: bytes) -> None:
-        for record in salvage(payload, self._known):
+        for record in salvage(payload, self._known, self._proof_of):
             if isinstance(record, LostRecord):
                 return
             replay = self._replay_of(record.ledger_id)
@@ -306,12 +307,22 @@ class Recovery:
         if replay is None and ledger_id in self._known:
             self._ledger_files.identify(ledger_id, self._metadata.properties(ledger_id))
             begin, end = self._checkpoint.synced.get(ledger_id), self._metadata.end(ledger_id)
+            proof = self._proof_of(ledger_id)
             if begin is None and not self._checkpoint_intact:
-                replay = LedgerReplay.from_file(self._ledger_files, ledger_id, self._max_record_bytes, end)
+                replay = LedgerReplay.from_file(self._ledger_files, ledger_id, self._max_record_bytes, end, proof)
             else:
-                replay = LedgerReplay(self._ledger_files, ledger_id, begin or (0, 0), end)
+                replay = LedgerReplay(self._ledger_files, ledger_id, begin or (0, 0), end, proof)
             self._replays[ledger_id] = replay
         return replay
+
+    def _proof_of(self, ledger_id: int) -> int:
+        """The number that every record of the ledger has, as the metadata say."""
+        proof = self._proofs.get(ledger_id)
+        if proof is None:
+            known = ledger_id in self._known
+            properties = self._metadata.properties(ledger_id) if known else None
+            proof = self._proofs[ledger_id] = proof_of(self._store_id, ledger_id, properties) if known else NO_PROOF
+        return proof
 
     def _repair(self, lost: LostRecord, payload: bytes) -> bool:
         """If only its ids are damaged, the record's own checksum tells which they were: the next entry of some
@@ -320,7 +331,7 @@ class Recovery:
         for ledger_id in [*self._replays, *self._checkpoint.synced]:
             replay = self._replay_of(ledger_id)
             for entry_id in () if replay is None else replay.may_follow():
-                record = with_ids(payload, lost.start, ledger_id, entry_id)
+                record = with_ids(payload, lost.start, ledger_id, entry_id, self._proof_of(ledger_id))
                 if replay is not None and record is not None:
                     replay.doubt(entry_id, record)
                     return True

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.journal.format import PAGE_BYTES
+from magnetar.storage.embedded.ledger_head import NO_PROOF
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.position import Position
 from magnetar.storage.records import find_again, find_exactly, peek_record, placeholder, scan_records
@@ -33,12 +34,17 @@ class LedgerReplay:
     """Replay of one ledger."""
 
     def __init__(
-        self, files: LedgerFiles, ledger_id: int, begin_at: tuple[int, int], end: tuple[int, int] | None = None
+        self,
+        files: LedgerFiles,
+        ledger_id: int,
+        begin_at: tuple[int, int],
+        end: tuple[int, int] | None = None,
+        proof: int = NO_PROOF,
     ) -> None:
         """``begin_at``: (entries, length) that are safely in the file. ``end``: the same of the whole ledger, if it is
-        closed.
+        closed. ``proof``: in each record of the ledger.
         """
-        self._files, self.ledger_id = files, ledger_id
+        self._files, self.ledger_id, self._proof = files, ledger_id, proof
         self.first_entry = self.next_entry = begin_at[0]
         self.offset = FILE_HEADER_BYTES + begin_at[1]
         self.replayed = 0
@@ -54,14 +60,20 @@ class LedgerReplay:
 
     @classmethod
     def from_file(
-        cls, files: LedgerFiles, ledger_id: int, max_record_bytes: int, end: tuple[int, int] | None = None
+        cls,
+        files: LedgerFiles,
+        ledger_id: int,
+        max_record_bytes: int,
+        end: tuple[int, int] | None = None,
+        proof: int = NO_PROOF,
     ) -> LedgerReplay:
         """Without a checkpoint: begin behind the unbroken records of the file."""
-        scan = LedgerReader(files, ledger_id, max_record_bytes).scan(0, FILE_HEADER_BYTES, files.size(ledger_id))
+        reader = LedgerReader(files, ledger_id, max_record_bytes, proof)
+        scan = reader.scan(0, FILE_HEADER_BYTES, files.size(ledger_id))
         entries, length = scan.entries, scan.end_offset - FILE_HEADER_BYTES
         if scan.damage:
             entries, length = scan.damage[0].first_entry_id, scan.damage[0].start - FILE_HEADER_BYTES
-        replay = cls(files, ledger_id, (entries, length), end)
+        replay = cls(files, ledger_id, (entries, length), end, proof)
         replay.changed = True  # the content of the file may not be durable yet
         return replay
 
@@ -192,7 +204,7 @@ class LedgerReplay:
         if (header.ledger_id, header.entry_id) == (self.ledger_id, self.next_entry):
             if RECORD_HEADER_BYTES + header.body_bytes > len(window):
                 window = self._read(min(RECORD_HEADER_BYTES + header.body_bytes, limit, _GAP_WINDOW_BYTES))
-            offsets, end, _ = scan_records(window, 0, len(window), self.ledger_id)
+            offsets, end, _ = scan_records(window, 0, len(window), self.ledger_id, self._proof)
             count = (len(offsets) >> 3) - 1
             if count > 0:
                 self._pass(count, end)
@@ -204,10 +216,10 @@ class LedgerReplay:
         page that the device put there; they are copied, for the ledger's end is not to move.
         """
         window = self._window()
-        found = find_exactly(window, 0, len(window), self.ledger_id, self.next_entry)
+        found = find_exactly(window, 0, len(window), self.ledger_id, self.next_entry, self._proof)
         if found is None:
             return False
-        offsets, end, reason = scan_records(window, found, len(window), self.ledger_id)
+        offsets, end, reason = scan_records(window, found, len(window), self.ledger_id, self._proof)
         count = (len(offsets) >> 3) - 1
         if end - found > PAGE_BYTES or end == len(window) or reason == "short":
             self._pass(count, end)
@@ -225,7 +237,7 @@ class LedgerReplay:
     def _following_in_file(self) -> int | None:
         """The first intact entry of the file behind damage."""
         window = self._window()
-        found = find_again(window, 0, len(window), self.ledger_id, self.next_entry) if window else None
+        found = find_again(window, 0, len(window), self.ledger_id, self.next_entry, self._proof) if window else None
         return None if found is None or found[1] <= self.next_entry else found[1]
 
     def _window(self) -> bytes:

@@ -23,7 +23,7 @@ from magnetar.storage.embedded.journal.salvage import LostRecord, salvage
 from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, scan_uses
 from magnetar.storage.embedded.layout import Layout, ledger_id_of, segment_id_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
-from magnetar.storage.embedded.ledger_head import parse_properties
+from magnetar.storage.embedded.ledger_head import NO_PROOF, parse_properties, proof_of
 from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport, journal_work
 from magnetar.storage.embedded.recovery.metadata_check import forgotten_ledgers, metadata_lag
 from magnetar.storage.embedded.store_version import read_version
@@ -221,7 +221,7 @@ class _Verification:
             return
         self._report.frames += frame.whole
         known = self._nodes.ledgers if self._nodes.complete else range(1 << 62)
-        for record in salvage(payload, known, exact=frame.exact):
+        for record in salvage(payload, known, self._proof_of, exact=frame.exact):
             if isinstance(record, LostRecord):
                 if record.is_birth:
                     continue
@@ -239,6 +239,10 @@ class _Verification:
                 DAMAGE, "frame", path, frame.offset, "frame has a wrong checksum; the records found in it are intact"
             )
 
+    def _proof_of(self, ledger_id: int) -> int:
+        node = self._nodes.ledgers.get(ledger_id)
+        return proof_of(self._store_id or b"", ledger_id, node.properties) if node is not None else NO_PROOF
+
     def _may_be_of_this_use(self, ledger_id: int, entry_id: int) -> bool:
         """Whether a record of a damaged frame may count: on a page whose write was lost it is of an earlier use of the
         segment, when every frame was checkpointed.
@@ -253,7 +257,14 @@ class _Verification:
         files = self._files if self._repair else cast("FileSystem", _Reading(self._files))
         ledger_files = LedgerFiles(files, self._layout, self._nodes.store_id or b"", self._clock, max_open=8)
         verifier = LedgerVerifier(
-            self._files, self._layout, ledger_files, self._nodes, self._checkpoint, self._journalled, self._report
+            self._files,
+            self._layout,
+            ledger_files,
+            self._nodes,
+            self._checkpoint,
+            self._journalled,
+            self._report,
+            self._proof_of,
         )
         try:
             self._strangers()

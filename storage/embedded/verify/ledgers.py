@@ -13,6 +13,8 @@ from magnetar.storage.errors import DamagedFileError
 from magnetar.storage.records import is_placeholder
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.storage.embedded.checkpoint_file import Checkpoint
     from magnetar.storage.embedded.files import FileSystem
     from magnetar.storage.embedded.layout import Layout
@@ -56,9 +58,11 @@ class LedgerVerifier:
         checkpoint: Checkpoint,
         journalled: JournalledEntries,
         report: VerifyReport,
+        proof_of: Callable[[int], int],
     ) -> None:
         self._files, self._layout, self._ledger_files = files, layout, ledger_files
         self._nodes, self._checkpoint, self._journalled, self._report = nodes, checkpoint, journalled, report
+        self._proof_of = proof_of
 
     def verify(self, ledger_id: int, node: LedgerNode, repair: frozenset[str]) -> None:
         """One ledger the metadata know."""
@@ -73,7 +77,7 @@ class LedgerVerifier:
         size = self._ledger_files.size(ledger_id)
         self._report.bytes_read += size
         end = FILE_HEADER_BYTES + length if node.closed and promised else size
-        reader = LedgerReader(self._ledger_files, ledger_id, _MAX_RECORD_BYTES)
+        reader = LedgerReader(self._ledger_files, ledger_id, _MAX_RECORD_BYTES, self._proof_of(ledger_id))
         scan = reader.scan(0, FILE_HEADER_BYTES, min(end, size))
         damaged = sum(self._damage(path, ledger_id, damage, promised) for damage in scan.damage)
         self._report.entries += scan.entries - damaged

@@ -224,7 +224,7 @@ class CursorStore:
         places = _int64s(offsets)
         counts = _int64s([1] * len(bodies))
         data, record_offsets = stamp(
-            b"".join(bodies), places, counts, 0, len(bodies), writer.ledger_id, first, writer.last_add_confirmed, -1, -2
+            b"".join(bodies), places, counts, 0, len(bodies), writer.ledger_id, first, writer.record_proof, -1, -2
         )
         await append_slab(writer, Slab(writer.ledger_id, first, data, record_offsets))
 

@@ -130,7 +130,7 @@ async def test_many_writers_share_their_syncs(tmp_path):
 
     for number in range(20):
         for writer in writers:
-            writer.append(slab_of(writer.ledger_id, number, [b"e"]), done)
+            writer.append(slab_of(writer.ledger_id, number, [b"e"], writer.record_proof), done)
     await answered
     assert storage.stats().journal_frames < 200
     await storage.close()
@@ -164,7 +164,7 @@ async def test_appends_wait_while_too_much_is_unwritten_and_then_go_on(tmp_path)
             answered.set_result(None)
 
     for number in range(50):
-        writer.append(slab_of(writer.ledger_id, number, [b"x" * 3000]), done)
+        writer.append(slab_of(writer.ledger_id, number, [b"x" * 3000], writer.record_proof), done)
     await answered
     assert answers == [None] * 50
     await storage.close()

@@ -34,7 +34,7 @@ async def with_topic():
 
 async def filled(ground, properties):
     writer = await ground.ledgers.create(properties)
-    writer.append(slab_of(writer.ledger_id, 0, [b"entry"]), lambda _: None)
+    writer.append(slab_of(writer.ledger_id, 0, [b"entry"], writer.record_proof), lambda _: None)
     await writer.wait_idle()
     return writer.ledger_id
 

@@ -56,7 +56,7 @@ async def opened(**changes: int) -> tuple[EmbeddedStorage, HeldWriter, World]:
 
 
 def push(writer: EmbeddedLedgerWriter, answers: list[object], name: object, body: bytes = b"x") -> None:
-    slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [body])
+    slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [body], writer.record_proof)
     writer.append(slab, lambda error: answers.append((name, type(error).__name__) if error else name))
 
 
@@ -169,7 +169,7 @@ async def test_a_callback_that_raises_costs_no_other_its_answer():
     def raises(_error: object) -> None:
         raise ValueError("a bug")
 
-    ledger.append(slab_of(ledger.ledger_id, ledger.last_add_pushed + 1, [b"a"]), raises)
+    ledger.append(slab_of(ledger.ledger_id, ledger.last_add_pushed + 1, [b"a"], ledger.record_proof), raises)
     push(ledger, answers, 1)
     await settle()
     writer.release()
