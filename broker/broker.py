@@ -47,6 +47,7 @@ from magnetar.broker.topics.append_door import AppendDoor
 from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.context import TopicContext
 from magnetar.broker.topics.delay_indexes import bitmap_shelf
+from magnetar.broker.topics.followers import TopicFollowers
 from magnetar.broker.topics.ledger_config import engine_settings, ledger_config
 from magnetar.broker.topics.lifecycle import TopicLifecycle
 from magnetar.broker.topics.list_watchers import TopicListWatchers
@@ -368,9 +369,7 @@ class Broker:
         self.namespaces.settings_changed()
         self.topics.settings_changed()
         self.maintenance.settings_changed()
-        for topic in list(self.topics.loaded.values()):
-            self.tasks.spawn(topic.config_changed(), "topic.config_changed")
-            topic.recheck_rights()
+        TopicFollowers(self.topics, self.tasks).follow_settings()
 
     def _engine_settings(self) -> EngineSettings:
         return engine_settings(self.settings, self.descriptors.ledger_files)
@@ -387,16 +386,7 @@ class Broker:
     def _on_policies_changed(self, change: PolicyChange) -> None:
         """Policies or grants changed: loaded topics follow, clients that lost their right are closed."""
         self.topic_watchers.recheck(change.tenant, change.namespace)
-        for topic in list(self.topics.loaded.values()):
-            name = topic.name
-            if name.tenant != change.tenant or change.namespace not in (None, name.namespace):
-                continue
-            if change.topic not in (None, str(name.base)):
-                continue
-            if change.namespace is not None:
-                self.tasks.spawn(topic.config_changed(), "topic.config_changed")
-            if change.namespace is not None and (change.topic is None or topic.persistent):
-                topic.recheck_rights()  # for policies of its own a non-persistent topic does not, as Apache Pulsar 4.2
+        TopicFollowers(self.topics, self.tasks).follow_policies(change)
 
     # --- facts and doors for handlers ----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from magnetar.broker.ownership.cluster_nodes import NO_LIMIT, BundleUsage, LoadR
 from magnetar.broker.ownership.ownership import BrokerAddresses
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.process_load import resident_bytes, usable_bytes
+from magnetar.broker.slices import sliced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["LoadReports", "addresses_of"]
 
 _MIB: Final = float(2**20)
+_TOPICS_IN_ONE_TURN: Final = 64
 
 
 class ReportedBroker(Protocol):
@@ -60,14 +62,15 @@ class LoadReports:
         self._network = NetworkLoad(names, speed)
         self._started_ms = broker.now_ms()
 
-    def current(self) -> LoadReport:
-        """True figures: a broker that reports none gets every bundle."""
+    async def current(self) -> LoadReport:
+        """True figures: a broker that reports none gets every bundle. Topics are summed in slices."""
         broker = self._broker
         topics = list(broker.topics.loaded.values())
         bundles: dict[str, BundleUsage] = {}
-        for topic in topics:
-            bundle = self._bundle(topic.name)
-            bundles[bundle] = bundles.get(bundle, BundleUsage()) + _usage_of(topic)
+        async for part in sliced(topics, _TOPICS_IN_ONE_TURN):
+            for topic in part:
+                bundle = self._bundle(topic.name)
+                bundles[bundle] = bundles.get(bundle, BundleUsage()) + _usage_of(topic)
         whole = sum(bundles.values(), BundleUsage())
         report = LoadReport.of(
             addresses_of(broker.addresses),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import expiry, orphans, quotas
 from magnetar.broker.topics.expiry import delete_if_inactive
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.engine import EmbeddedStorage
 
 log = structlog.get_logger(__name__)
+_ROLLED_IN_ONE_TURN = 64
 ORPHANS_AFTER_S = 10.0
 """After the start, when the sweep of orphaned ledgers begins."""
 
@@ -140,8 +142,9 @@ class Maintenance:
 
     async def _roll_stats(self) -> None:
         seconds = self._settings.stats_update_frequency_in_secs
-        for topic in list(self._topics.loaded.values()):
-            topic.roll_rates(seconds)
+        async for topics in sliced(list(self._topics.loaded.values()), _ROLLED_IN_ONE_TURN):
+            for topic in topics:
+                topic.roll_rates(seconds)
         self._roll_broker_rates(seconds)
 
     async def _trim(self) -> None:

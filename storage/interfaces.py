@@ -147,7 +147,7 @@ class LedgerStore(Protocol):
         ...
 
     async def properties(self, ledger_id: int) -> Mapping[str, str]:
-        """The ledger's properties from its creation and notes of the store; fences nothing. Raises NoSuchLedgerError."""
+        """The properties of its creation and notes of the store; fences nothing. Raises NoSuchLedgerError."""
         ...
 
     async def close(self) -> None:

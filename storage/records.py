@@ -3,7 +3,6 @@
 A scan trusts nothing: length, checksum, ledger id and the succession of entry ids must all fit. Behind a damaged record
 the scan finds the next record by its ids and its checksum, so damage costs only the damaged entry.
 
-
 ``proof``: the number that all records of the ledger have in their field ``last_add_confirmed`` (``ledger_head.py``). No
 bytes of a client have it, so a search inside a damaged entry finds no record that a client put there. 0: the ledger is
 of an earlier version, its records count without.

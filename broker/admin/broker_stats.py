@@ -15,7 +15,7 @@ from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.absent_features import ALLOCATOR_STATS, ALLOCATORS, LEDGER_OPERATIONS
 from magnetar.broker.errors import RestError
 from magnetar.broker.prometheus.exposition import CONTENT_TYPE, render
-from magnetar.broker.slices import give_way
+from magnetar.broker.slices import give_way, sliced
 
 routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
@@ -66,7 +66,7 @@ async def topics(call: Call) -> Response:
         config = call.namespaces.effective(stats.name)
         bundle = out.setdefault(stats.name.namespace, {}).setdefault("0x00000000_0xffffffff", {})
         shown = topic_stats(stats, config, owner=call.api.urls.broker_id)
-        bundle.setdefault(stats.name.domain, {})[str(stats.name)] = shown
+        bundle.setdefault(stats.name.domain, {})[str(stats.name)] = msgspec.Raw(msgspec.json.encode(shown))
     return json_response(out)
 
 
@@ -81,9 +81,10 @@ async def json_metrics(call: Call) -> Response:
 async def bookie_operations(call: Call) -> Response:
     """Namespace -> persistent topic -> operations that wait for bookies; this broker never has any."""
     out: dict[str, dict[str, dict[str, int]]] = {}
-    for name in call.topics.loaded_names():
-        if name.persistent:
-            out.setdefault(name.namespace, {})[str(name)] = LEDGER_OPERATIONS
+    async for names in sliced(call.topics.loaded_names()):
+        for name in names:
+            if name.persistent:
+                out.setdefault(name.namespace, {})[str(name)] = LEDGER_OPERATIONS
     return json_response(out)
 
 
@@ -110,4 +111,4 @@ async def availability(_call: Call) -> Response:
 async def load_report(call: Call) -> Response:
     """LocalBrokerData of now, as the brokers of a cluster write it for each other."""
     assert call.api.load_reports is not None, "made before the web port is served"
-    return Response(msgspec.json.encode(call.api.load_reports.current()), media_type="application/json")
+    return Response(msgspec.json.encode(await call.api.load_reports.current()), media_type="application/json")

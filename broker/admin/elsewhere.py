@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse
 from magnetar.broker.admin.call import topic_of
 from magnetar.broker.admin.routes import ADMIN
 from magnetar.broker.ownership.ownership import Here, ServedAt
+from magnetar.broker.slices import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -98,7 +99,7 @@ async def together(call: "Call", parts: "Sequence[TopicName]", do: "Callable[[To
     turn, as in Apache Pulsar; the first failure is raised.
     """
     if call.api.peers is None:
-        return [await do(part) for part in parts]
+        return [await do(part) async for part in in_turns(parts)]
     results: list[T | BaseException] = []
     for start in range(0, len(parts), _AT_ONCE):
         results += await asyncio.gather(*(do(part) for part in parts[start : start + _AT_ONCE]), return_exceptions=True)

@@ -20,7 +20,7 @@ from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import NotAllowedError, RestError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.ownership.ownership import Here
-from magnetar.broker.slices import sorted_in_slices
+from magnetar.broker.slices import in_turns, sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -158,9 +158,8 @@ async def get_partitioned_stats(call: Call) -> Response:
     each = dict(zip(map(str, parts), found, strict=True))
     per_partition = call.flag("perPartition", default=True)
     metadata = await _metadata(call, name, count)
-    return json_response(
-        partitioned_stats({k: as_asked(v, call) for k, v in each.items()}, metadata, per_partition=per_partition)
-    )
+    asked = {k: as_asked(v, call) for k, v in each.items()}
+    return json_response(await partitioned_stats(asked, metadata, per_partition=per_partition))
 
 
 @routes.get(TOPIC + "/partitioned-internalStats", TOPIC_USE)
@@ -205,7 +204,7 @@ def _path(part: TopicName) -> str:
 
 async def _parts(call: Call) -> list[TopicName]:
     parts = topic_parts(call)
-    for part in parts:
+    async for part in in_turns(parts):
         if not part.persistent:
             await load_partition(call, part)
     return [part for part in parts if call.topics.exists(part)]

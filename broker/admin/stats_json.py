@@ -6,6 +6,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.compat import absent_features
+from magnetar.broker.slices import sliced
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -210,10 +211,10 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
     return out
 
 
-def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_partition: bool) -> Json:
+async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_partition: bool) -> Json:
     """The sum over the statistics of a topic's partitions; with `per_partition` each partition as well."""
     figures = [{key: value for key, value in each.items() if key not in _NOT_SUMMED} for each in parts.values()]
-    out: Json = _NOTHING | _summed(figures)
+    out: Json = _NOTHING | await _summed_in_turns(figures)
     earliest = [each["earliestMsgPublishTimeInBacklogs"] for each in figures]
     out["earliestMsgPublishTimeInBacklogs"] = min((ms for ms in earliest if ms > 0), default=0)
     out["oldestBacklogMessageAgeSeconds"] = max([0, *(each["oldestBacklogMessageAgeSeconds"] for each in figures)])
@@ -225,7 +226,7 @@ def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_partition
         out[key] = figures[0][key] if figures else -1
     out["publishers"] = _summed_publishers(parts.values())
     names = sorted({name for part in parts.values() for name in part["subscriptions"]})
-    out["subscriptions"] = {name: _summed_subscription(name, parts) for name in names}
+    out["subscriptions"] = {name: await _summed_subscription(name, parts) for name in names}
     out["replication"] = {}
     out["compaction"] = _summed([each["compaction"] for each in parts.values()])
     out["metadata"] = metadata
@@ -233,9 +234,9 @@ def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_partition
     return out
 
 
-def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
+async def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
     each = [part["subscriptions"][name] for part in parts.values() if name in part["subscriptions"]]
-    out = _summed(each)
+    out = await _summed_in_turns(each)
     consumers: list[Json] = []
     for part in each:
         consumers = _with_consumers(consumers, part["consumers"])
@@ -262,9 +263,16 @@ def _one_publisher(row: list[Json]) -> Json:
     return out | {"producerId": 0, "supportsPartialProducer": False}
 
 
-def _summed(rows: Iterable[Json]) -> Json:
-    """Numbers added up; of everything else the first."""
+async def _summed_in_turns(rows: list[Json]) -> Json:
     out: Json = {}
+    async for part in sliced(rows):
+        out = _summed(part, out)
+    return out
+
+
+def _summed(rows: Iterable[Json], out: Json | None = None) -> Json:
+    """Numbers added up; of everything else the first. ``out``: the sum of the rows before."""
+    out = {} if out is None else out
     for row in rows:
         for key, value in row.items():
             if isinstance(value, bool):

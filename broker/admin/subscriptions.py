@@ -28,6 +28,7 @@ from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import BrokerError, NotAllowedError, RestError, SubscriptionNotFoundError
 from magnetar.broker.limits import MAX_SUBSCRIPTION_PROPERTIES_BYTES, check_subscription_name
+from magnetar.broker.slices import in_turns
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.protocol.topic_name import TopicName
 
@@ -86,7 +87,7 @@ async def _create_elsewhere(call: Call, part: TopicName) -> None:
 async def _create_on_each(parts: list[TopicName], create_on: Callable[[TopicName], Awaitable[None]]) -> None:
     """Where the subscription is already nothing changes; raises ConflictError when it was everywhere."""
     known = 0
-    for part in parts:
+    async for part in in_turns(parts):
         try:
             await create_on(part)
         except ConflictError:
@@ -176,7 +177,7 @@ async def _message_of(call: Call) -> MessageIdBody | None:
 
 async def _reset_nothing(call: Call, subscription: str) -> Response:
     """A subscription of a non-persistent topic has no place to go back to: well if it exists."""
-    for part in topic_parts(call):
+    async for part in in_turns(topic_parts(call)):
         await load_partition(call, part)
         if subscription not in await call.subscriptions.subscriptions(part):
             raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription, topic=part)
@@ -232,7 +233,11 @@ async def expire_up_to(call: Call) -> Response:
 async def expire_all_older(call: Call) -> Response:
     seconds = call.number("seconds", bits=32)
     parts = await _persistent_parts(call)
-    by_part = {part: await call.subscriptions.subscriptions(part) for part in parts if not is_elsewhere(call, part)}
+    by_part = {
+        part: await call.subscriptions.subscriptions(part)
+        async for part in in_turns(parts)
+        if not is_elsewhere(call, part)
+    }
     for part, names in by_part.items():
         check_subscriptions(call, part, names, TOPIC_CONSUME)
     if len(by_part) < len(parts):

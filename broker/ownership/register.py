@@ -24,7 +24,7 @@ from magnetar.broker.ownership.shared_read import SharedRead
 from magnetar.storage.errors import BadVersionError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.tasks import TaskSet
@@ -48,7 +48,7 @@ class BrokerRegister:
         self,
         metadata: Coordination,
         broker_id: str,
-        report: Callable[[], LoadReport],
+        report: Callable[[], Awaitable[LoadReport]],
         tasks: TaskSet,
         fresh_s: float = _FRESH_S,
         report_rules: Callable[[], ReportRules] = ReportRules,
@@ -135,8 +135,9 @@ class BrokerRegister:
 
     async def _write(self, report: LoadReport | None = None) -> None:
         async with self._writing:
+            report = report or await self._report()
             if self._entered:
-                report = _with_changes(report or self._report(), self._written)
+                report = _with_changes(report, self._written)
                 await self._metadata.put_ephemeral(self._path, encode_report(report))
                 self._written = report
 
@@ -144,7 +145,7 @@ class BrokerRegister:
         """Write the report again when it says something new."""
         while self._entered:
             await asyncio.sleep(self._report_rules().look_s)
-            report = self._report()
+            report = await self._report()
             if self._written is not None and not is_due(self._written, report, self._report_rules()):
                 continue
             try:
@@ -154,7 +155,7 @@ class BrokerRegister:
 
     async def _elect(self) -> None:
         """Be the leader when there is none."""
-        own = self._report().addresses
+        own = (await self._report()).addresses
         value = encode_node(Leader(self.broker_id, own.web_url or own.web_url_tls or ""))
         try:
             await self._metadata.create_ephemeral(LEADER, value)

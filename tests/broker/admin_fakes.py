@@ -263,7 +263,7 @@ class FakeBroker:
         self.ready = True
         self.health_error = None
 
-    def current(self):
+    async def current(self):
         """The load report."""
         addresses = BrokerAddresses(self.urls.service_url, None, self.urls.web_url, None)
         return LoadReport.of(addresses, num_topics=len(self.operations.directory.loaded_names()))

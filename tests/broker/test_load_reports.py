@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from types import SimpleNamespace
 
 import pytest
 
+from magnetar.broker import load_reports
 from magnetar.broker.advertised import AdvertisedAddresses
 from magnetar.broker.load_reports import LoadReports
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
@@ -53,8 +55,8 @@ def broker():
     )
 
 
-def test_a_report_sums_up_topics_by_bundle(broker):
-    report = LoadReports(broker).current()
+async def test_a_report_sums_up_topics_by_bundle(broker):
+    report = await LoadReports(broker).current()
     whole = "t/n/0x00000000_0xffffffff"
     assert report.bundles == sorted(report.last_stats) == [whole, "t/other"]
     of_bundle = report.last_stats[whole]
@@ -66,9 +68,9 @@ def test_a_report_sums_up_topics_by_bundle(broker):
     assert report.last_update == report.start_timestamp == 1_700_000_000_000
 
 
-def test_a_report_has_true_resources_and_can_be_written(broker):
+async def test_a_report_has_true_resources_and_can_be_written(broker):
     reports = LoadReports(broker)
-    report = reports.current()
+    report = await reports.current()
     assert report.cpu.share == 0.5
     assert 1 < report.memory.usage < report.memory.limit
     assert (report.direct_memory.usage, report.direct_memory.limit) == (0.0, 64.0)
@@ -77,3 +79,26 @@ def test_a_report_has_true_resources_and_can_be_written(broker):
     assert reports.bandwidth_percent() == (0.0, 0.0)
     assert [name for name, _ in report.addresses.listeners] == ["in", "out"]
     assert decode_report(encode_report(report)) == report
+
+
+async def test_topics_of_a_report_are_summed_in_slices(broker, monkeypatch):
+    names = [f"t/n/{number}" for number in range(1000)]
+    broker.topics.loaded = {name: topic(name) for name in names}
+    turn, summed = [0], []
+
+    def noted(each):
+        summed.append(turn[0])
+        return usage_of(each)
+
+    async def ticks():
+        while True:
+            turn[0] += 1
+            await asyncio.sleep(0)
+
+    usage_of = load_reports._usage_of
+    monkeypatch.setattr(load_reports, "_usage_of", noted)
+    ticking = asyncio.create_task(ticks())
+    report = await LoadReports(broker).current()
+    ticking.cancel()
+    assert report.num_topics == len(names) == len(summed)
+    assert max(map(summed.count, set(summed))) <= 64

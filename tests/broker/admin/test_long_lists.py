@@ -1,11 +1,15 @@
 """Lists of many topics of a namespace: the work of a turn of the loop, and the answers."""
 
+import ast
 import asyncio
+from pathlib import Path
 
 import pytest
 
+import magnetar.broker.admin
 from magnetar.broker.policies import records
 from magnetar.broker.policies.records import BundlesData, bundle_finder, bundle_of, even_bundles, hash_of
+from magnetar.broker.slices import ITEMS_IN_ONE_TURN, in_turns
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin_fakes import open_client
 
@@ -85,3 +89,37 @@ def test_the_bundle_of_a_topic_is_the_last_that_begins_before_it(boundaries):
     for name in TOPICS[:200]:
         begun = [r for r in records.bundle_ranges(bundles) if int(r.partition("_")[0], 16) <= hash_of(name)]
         assert find(name) == (begun[-1] if begun else "0x00000000_0xffffffff")
+
+
+async def test_partitions_come_a_few_a_turn():
+    turns = Turns()
+    ticks = asyncio.create_task(turns.run())
+    await asyncio.sleep(0)
+    parts = [TopicName.parse(name) for name in TOPICS[:200]]
+    found = []
+    async for part in in_turns(parts):
+        turns.note()
+        found.append(part)
+    ticks.cancel()
+    assert found == parts
+    assert turns.most <= ITEMS_IN_ONE_TURN
+
+
+def _takes_partitions(loop):
+    called = [node.func for node in ast.walk(loop.iter) if isinstance(node, ast.Call)]
+    return any(isinstance(name, ast.Name) and name.id.endswith("_parts") for name in called)
+
+
+def test_no_call_about_partitions_awaits_in_a_plain_loop():
+    """Where the partitions are loaded such a loop is one turn for ten thousand of them: it needs ``in_turns``."""
+    plain = []
+    for path in sorted(Path(magnetar.broker.admin.__file__).parent.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            loops = [node] if isinstance(node, ast.For) else getattr(node, "generators", [])
+            waits = any(isinstance(inner, ast.Await) for inner in ast.walk(node))
+            plain += [
+                f"{path.name}:{node.lineno}"
+                for loop in loops
+                if waits and _takes_partitions(loop) and not getattr(loop, "is_async", 0)
+            ]
+    assert plain == []

@@ -46,7 +46,7 @@ class World:
         others = Peers(self.session, self.tasks, self.connects)
         self.ownership = BundleOwnership(self.session, self.own, register, self, self.tasks, random.Random(1), others)
 
-    def report(self):
+    async def report(self):
         return LoadReport(
             web_service_url=self.own.web_url, pulsar_service_url=self.own.service_url, msg_rate_in=self.rate
         )

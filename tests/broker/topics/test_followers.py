@@ -1,0 +1,113 @@
+"""Loaded topics follow changes in slices."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from magnetar.broker.policies.namespaces import PolicyChange
+from magnetar.broker.tasks import TaskSet
+from magnetar.broker.topics.followers import AT_ONCE, TopicFollowers
+from magnetar.protocol.topic_name import TopicName
+
+TOPICS = 5 * AT_ONCE + 7
+
+
+class Followed:
+    """A topic that notes what it was told, and in which turn of the loop."""
+
+    def __init__(self, name: str, turns: list[int]) -> None:
+        self.name, self.turns = TopicName.parse(name), turns
+        self.persistent = self.name.persistent
+        self.configs: list[int] = []
+        self.rights: list[int] = []
+        self.stuck: asyncio.Event | None = None
+
+    async def config_changed(self) -> None:
+        self.configs.append(self.turns[0])
+        if self.stuck is not None:
+            await self.stuck.wait()
+
+    def recheck_rights(self) -> None:
+        self.rights.append(self.turns[0])
+
+
+class World:
+    def __init__(self, names: list[str]) -> None:
+        self.turns = [0]
+        self.topics = [Followed(name, self.turns) for name in names]
+        self.loaded = {str(topic.name): topic for topic in self.topics}
+        self.tasks = TaskSet()
+        self.followers = TopicFollowers(SimpleNamespace(loaded=self.loaded), self.tasks)
+
+    async def settle(self) -> None:
+        """Count the turns of the loop until all tasks have ended."""
+        while len(self.tasks):
+            self.turns[0] += 1
+            await asyncio.sleep(0)
+
+
+def many(count: int = TOPICS) -> list[str]:
+    return [f"persistent://t/n/{number}" for number in range(count)]
+
+
+async def test_few_topics_follow_at_once():
+    world = World(many(3))
+    world.followers.follow_settings()
+    assert [topic.rights for topic in world.topics] == [[0]] * 3
+    await world.settle()
+    assert [len(topic.configs) for topic in world.topics] == [1] * 3
+
+
+@pytest.mark.parametrize("change", [None, PolicyChange("t", "t/n")], ids=["settings", "policies"])
+async def test_many_topics_follow_a_slice_a_turn(change: PolicyChange | None):
+    world = World(many())
+    if change is None:
+        world.followers.follow_settings()
+    else:
+        world.followers.follow_policies(change)
+    await world.settle()
+    assert all(len(topic.configs) == len(topic.rights) == 1 for topic in world.topics)
+    for told in ([topic.rights[0] for topic in world.topics], [topic.configs[0] for topic in world.topics]):
+        assert max(told.count(turn) for turn in told) <= AT_ONCE
+
+
+async def test_topics_of_the_change_alone_follow():
+    world = World(
+        [
+            "persistent://t/n/a",
+            "persistent://t/n/a-partition-3",
+            "non-persistent://t/n/a",
+            "persistent://t/n/ab",
+            "persistent://t/other/a",
+        ]
+    )
+    world.followers.follow_policies(PolicyChange("t", "t/n", "persistent://t/n/a"))
+    world.followers.follow_policies(PolicyChange("t", "t/n", "non-persistent://t/n/a"))
+    world.followers.follow_policies(PolicyChange("t"))
+    await world.settle()
+    assert [len(topic.configs) for topic in world.topics] == [1, 1, 1, 0, 0]
+    assert [len(topic.rights) for topic in world.topics] == [1, 1, 0, 0, 0]
+
+
+async def test_a_topic_that_was_closed_meanwhile_follows_no_change():
+    world = World(many())
+    world.followers.follow_settings()
+    gone = world.topics[-1]
+    del world.loaded[str(gone.name)]
+    await world.settle()
+    assert gone.configs == gone.rights == []
+
+
+async def test_a_topic_that_waits_for_the_disk_holds_up_the_others_for_a_moment_only(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("magnetar.broker.topics.followers._SLICE_S", 0.01)
+    world = World(many())
+    stuck, last = world.topics[AT_ONCE], asyncio.Event()
+    stuck.stuck = asyncio.Event()
+    monkeypatch.setattr(world.topics[-1], "recheck_rights", last.set)
+    world.followers.follow_settings()
+    await asyncio.wait_for(last.wait(), 60)
+    stuck.stuck.set()
+    await world.settle()
