@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "TopicFollowers"]
 
 AT_ONCE = 256
-"""Loaded topics that one turn looks at."""
+"""Loaded topics of one turn."""
 _SLICE_S = 1.0
-"""Most time for the topics of a slice before those of the next one begin: a topic may wait for the disk."""
+"""Most time for the topics of a slice before those of the next slice begin: a topic may wait for the disk."""
 
 
 class TopicFollowers:

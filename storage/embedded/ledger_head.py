@@ -12,7 +12,7 @@ journal as the *birth record* of the ledger, right before its first entry: an en
 
 The property ``record-proof`` says that every record of the ledger has the ledger's *proof* in its field ``last add
 confirmed``: a number that follows from the store id, which no client learns. Bytes of a client never form such a
-record, so what a search behind damage finds is an entry of the ledger. Ledgers of earlier versions have no proof: their
+record, so a search behind damage finds only entries of the ledger. Ledgers of earlier versions have no proof: their
 records count by their checksum alone.
 """
 

@@ -34,8 +34,8 @@ FORGED = b"forged"
 
 
 def _forged_records() -> bytes:
-    """Records of the damaged entry, of those behind it, of another ledger, and of the begin of a ledger. What a record
-    of an earlier version has in its third field can be guessed.
+    """Records of the damaged entry, of those behind it, of another ledger, and of the begin of a ledger. A client can guess
+    the third field of records of an earlier version.
     """
     ids = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2), (2, 0), (0, BIRTH_ENTRY_ID), (1, BIRTH_ENTRY_ID)]
     return b"".join(
@@ -55,7 +55,7 @@ def _run(world: World, work: Coroutine[Any, Any, Any]) -> None:
 
 
 def _store(*, checkpoint: bool) -> World:
-    """Ledger 0 has the entry with the forged records, ledger 1 another one; the process dies after the last receipt."""
+    """Ledger 0 has the entry with the forged records, ledger 1 another entry; the process dies after the last receipt."""
     world = World()
 
     async def fill() -> None:
@@ -86,7 +86,7 @@ def _journal_path(world: World) -> str:
 
 
 def _entries(world: World) -> dict[int, list[bytes | None]]:
-    """What the broker reads after a start, None for a damaged entry."""
+    """The entries that the broker reads after a start, None for a damaged entry."""
     found: dict[int, list[bytes | None]] = {}
 
     async def read() -> None:

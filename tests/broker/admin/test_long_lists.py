@@ -106,8 +106,8 @@ async def test_partitions_come_a_few_a_turn():
 
 
 def _takes_partitions(loop):
-    called = [node.func for node in ast.walk(loop.iter) if isinstance(node, ast.Call)]
-    return any(isinstance(name, ast.Name) and name.id.endswith("_parts") for name in called)
+    called = loop.iter.func if isinstance(loop.iter, ast.Call) else None
+    return isinstance(called, ast.Name) and called.id.endswith("_parts")
 
 
 def test_no_call_about_partitions_awaits_in_a_plain_loop():

@@ -16,7 +16,7 @@ TOPICS = 5 * AT_ONCE + 7
 
 
 class Followed:
-    """A topic that notes what it was told, and in which turn of the loop."""
+    """A topic that notes its calls, and the turn of the loop of each."""
 
     def __init__(self, name: str, turns: list[int]) -> None:
         self.name, self.turns = TopicName.parse(name), turns
