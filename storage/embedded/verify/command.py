@@ -241,7 +241,9 @@ class _Verification:
 
     def _proof_of(self, ledger_id: int) -> int:
         node = self._nodes.ledgers.get(ledger_id)
-        return proof_of(self._store_id or b"", ledger_id, node.properties) if node is not None else NO_PROOF
+        if node is None or self._store_id is None:
+            return NO_PROOF  # no id, no proof: the records count by their checksums
+        return proof_of(self._store_id, ledger_id, node.properties)
 
     def _may_be_of_this_use(self, ledger_id: int, entry_id: int) -> bool:
         """Whether a record of a damaged frame may count: on a page whose write was lost it is of an earlier use of the

@@ -11,6 +11,7 @@ import pytest
 from magnetar.storage.embedded.engine import open_embedded
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES
 from magnetar.storage.embedded.verify.command import verify_store
+from magnetar.storage.embedded.verify.metadata import read_stored_nodes
 from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, WARNING
 from magnetar.storage.errors import CorruptEntryError, StoreLockedError
 from tests.storage.engine_for_tests import ROOT, World, append, run_until_crash, settle
@@ -127,6 +128,23 @@ async def test_torn_tail_is_cut_only_when_asked(world):
     assert world.disk.content(OPEN) == whole
     with pytest.raises(ValueError, match="unknown repair"):
         verify(world, repair=["everything"])
+
+
+async def test_entries_of_a_store_whose_id_is_lost_count_and_stay(world, monkeypatch):
+    """The proofs of its records are unknown then."""
+
+    def without_id(*given):
+        nodes = read_stored_nodes(*given)
+        nodes.store_id = None
+        return nodes
+
+    monkeypatch.setattr("magnetar.storage.embedded.verify.command.read_stored_nodes", without_id)
+    world.disk.flip_bit(f"{ROOT}/VERSION", 20)
+    world.disk.remove(f"{ROOT}/journal/checkpoint")
+    whole = world.disk.content(OPEN)
+    report = verify(world, repair=["torn-tail"])
+    assert report.entries == 6
+    assert world.disk.content(OPEN) == whole
 
 
 def test_a_crashed_store_has_notes_at_most():
