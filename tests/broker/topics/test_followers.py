@@ -92,10 +92,19 @@ async def test_topics_of_the_change_alone_follow():
     assert [len(topic.rights) for topic in world.topics] == [1, 1, 0, 0, 0]
 
 
+@pytest.mark.parametrize("subject", [None, "persistent://t/own/a"], ids=["namespace", "topic"])
+async def test_topics_of_the_change_follow_at_once_beside_many_others(subject: str | None):
+    world = World([*many(), "persistent://t/own/a-partition-0"])
+    world.followers.follow_policies(PolicyChange("t", "t/own", subject))
+    assert world.topics[-1].rights == [0]
+    await world.settle()
+    assert sum(len(topic.configs) for topic in world.topics) == 1
+
+
 async def test_a_topic_that_was_closed_meanwhile_follows_no_change():
     world = World(many())
     world.followers.follow_settings()
-    gone = world.topics[-1]
+    gone = world.topics[0]
     del world.loaded[str(gone.name)]
     await world.settle()
     assert gone.configs == gone.rights == []
@@ -104,9 +113,9 @@ async def test_a_topic_that_was_closed_meanwhile_follows_no_change():
 async def test_a_topic_that_waits_for_the_disk_holds_up_the_others_for_a_moment_only(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("magnetar.broker.topics.followers._SLICE_S", 0.01)
     world = World(many())
-    stuck, last = world.topics[AT_ONCE], asyncio.Event()
+    stuck, last = world.topics[-1 - AT_ONCE], asyncio.Event()
     stuck.stuck = asyncio.Event()
-    monkeypatch.setattr(world.topics[-1], "recheck_rights", last.set)
+    monkeypatch.setattr(world.topics[0], "recheck_rights", last.set)
     world.followers.follow_settings()
     await asyncio.wait_for(last.wait(), 60)
     stuck.stuck.set()
