@@ -123,11 +123,12 @@ def _parts(text: str) -> tuple[str, str, str, str]:
     try:
         split = urlsplit(url)
         usable = bool(name and split.scheme in _SCHEMES and split.hostname and split.port)
-    except ValueError:  # a port that is no number
+    except ValueError:  # a port that is no number, or beyond 65535
         usable = False
     if not usable:
         schemes = ", ".join(f"{each}://" for each in _SCHEMES)
         raise ValueError(
-            f"advertisedListeners: {text!r} must be <name>:<url> with <host>:<port> behind one of {schemes}"
+            f"advertisedListeners: {text!r} must be <name>:<url> with <host>:<port> behind one of {schemes},"
+            " and the port an integer from 1 to 65535"
         )
     return name, url, split.scheme, split.netloc
