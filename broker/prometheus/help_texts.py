@@ -129,6 +129,7 @@ _TEXTS: Final = {
     "pulsar_authentication_failures_total": "Proofs of a role that were refused since the start, by reason",
     "pulsar_topics_count": "Loaded topics of the namespace",
     "pulsar_subscriptions_count": "Subscriptions of the topic",
+    "magnetar_subscriptions_without_consumers": "Subscriptions of the topic that have no consumer",
     "pulsar_producers_count": "Producers connected to the topic",
     "pulsar_consumers_count": "Consumers connected to the topic",
     "pulsar_rate_in": "Messages published to the topic per second",

@@ -72,8 +72,14 @@ def _per_second(size: int, view: TopicView) -> float:
     return size * 1000 / duration_ms if duration_ms else 0.0
 
 
+def _without_consumers(view: TopicView) -> int:
+    """Subscriptions of the topic that have no consumer."""
+    return sum(not each.consumers for each in view.stats.subscriptions.values())
+
+
 TOPIC_ROWS: Final[tuple[Row[TopicView], ...]] = (
     Row("pulsar_subscriptions_count", lambda v: len(v.stats.subscriptions)),
+    Row("magnetar_subscriptions_without_consumers", _without_consumers),
     Row("pulsar_producers_count", lambda v: len(v.stats.publishers)),
     Row("pulsar_consumers_count", lambda v: v.consumers),
     Row("pulsar_rate_in", lambda v: v.stats.msg_rate_in),

@@ -134,6 +134,18 @@ def test_namespaces_instead_of_topics():
     assert not any("topic" in dict(labels) for _, labels in values)
 
 
+def test_subscriptions_without_consumers_are_counted_by_topic_or_namespace():
+    left = {"s": SUBSCRIPTION, "t": dataclasses.replace(SUBSCRIPTION, consumers=())}
+    topics = [dataclasses.replace(topic(), subscriptions=left), topic("persistent://public/default/u")]
+    name = "magnetar_subscriptions_without_consumers"
+    values, _ = samples(topics)
+    assert [value for (each, _), value in values.items() if each == name] == [1, 0]
+    assert values[name, TOPIC_LABELS] == 1
+    settings = dataclasses.replace(Settings(), expose_topic_level_metrics_in_prometheus=False)
+    values, _ = samples([*topics, dataclasses.replace(topics[0], name=topics[1].name)], settings)
+    assert values[name, (("namespace", "public/default"),)] == 2
+
+
 def test_partition_in_a_label_of_its_own():
     settings = dataclasses.replace(Settings(), split_topic_and_partition_label_in_prometheus=True)
     values, _ = samples([topic("persistent://public/default/p-partition-3"), topic()], settings)
