@@ -139,10 +139,20 @@ def show_topic(session: Session, topic: str) -> None:
             "stored bytes": found.get("storageSize"),
             "producers": len(found.get("publishers", ())),
             "deduplication": found.get("deduplicationStatus"),
+            "oldest unacknowledged": oldest_unacknowledged(found),
         }
     )
     session.out.text("")
     _show_subscriptions(session, found)
+
+
+def oldest_unacknowledged(found: dict[str, Any]) -> str | None:
+    """Age of the oldest message with a missing acknowledgement, as of the last check of backlogs by the broker; None
+    without a backlog, and before the first check.
+    """
+    age = int(found.get("oldestBacklogMessageAgeSeconds", 0))
+    behind = any(int(each.get("msgBacklog", 0)) for each in found.get("subscriptions", {}).values())
+    return f"{age} s" if behind and age > 0 else None
 
 
 for _name, _method, _path, _text in (
