@@ -37,6 +37,13 @@ def test_prose_stays_within_the_columns(page):
     assert not wide
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_rows_of_tables_are_whole(page):
+    """A row that continues on a next line ends its table there."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert not [line for line in text.splitlines() if line.startswith("|") and not line.rstrip().endswith("|")]
+
+
 def test_only_prose_is_measured():
     page = "text\n```\ncode\n```\n| a | b |\n\n    code\n\n    code\n\ntext\n"
     assert [line for _, line in prose_lines(page) if line] == ["text", "```", "text"]
