@@ -133,12 +133,21 @@ class RawPeer:
                 return found
         raise AssertionError("the broker closed instead of answering")
 
+    def find(self, topic):
+        """Look the topic up, as every client does: a member of a cluster serves no topic of a bundle without an owner, and
+        a lookup makes the broker the owner.
+        """
+        found = self.ask("LOOKUP", "lookupTopic", topic=topic, authoritative=False)
+        assert found.lookupTopicResponse.response == pb.CommandLookupTopicResponse.Connect, found
+
     def producer(self, topic, producer_id=1, **values):
+        self.find(topic)
         found = self.ask("PRODUCER", "producer", topic=topic, producer_id=producer_id, **values)
         assert found.type == pb.BaseCommand.PRODUCER_SUCCESS, found
         return found
 
     def subscribe(self, topic, subscription="sub", consumer_id=1, permits=0, **values):
+        self.find(topic)
         options = {"subType": pb.CommandSubscribe.Shared, "initialPosition": pb.CommandSubscribe.Earliest} | values
         found = self.ask(
             "SUBSCRIBE", "subscribe", topic=topic, subscription=subscription, consumer_id=consumer_id, **options

@@ -4,6 +4,8 @@
     python -m tests.cluster.on_bookkeeper blackbox [ARGUMENTS OF PYTEST]
     python -m tests.cluster.on_bookkeeper sample
 
+Arguments that name test files of `tests/blackbox` replace the whole folder. SIGTERM ends the tests and the services.
+
 The broker is a member of a cluster of one: a real ZooKeeper, three real bookies, every entry on all of them (E3 W3 A2).
 Tests of features that only a data directory has (damage, backup, files, its start) are left out.
 """
@@ -15,6 +17,7 @@ import contextlib
 import hmac
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -127,11 +130,24 @@ def blackbox(tests, cluster, arguments):
 
 
 def pytest(arguments, environment):
+    """Exit code of the tests; an exception that interrupts them ends every process that they started."""
     command = [sys.executable, "-m", "pytest", "-q", *arguments]
-    return subprocess.run(command, env=os.environ | environment, check=False).returncode
+    with subprocess.Popen(command, env=os.environ | environment, start_new_session=True) as tests:
+        try:
+            return tests.wait()
+        finally:
+            if tests.poll() is None:
+                os.killpg(tests.pid, signal.SIGKILL)
+
+
+def end(*_):
+    """For SIGTERM: leave all blocks; each block ends its own processes."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
 
 
 def main(what, *arguments):
+    signal.signal(signal.SIGTERM, end)
     if (reason := missing()) is not None:
         print(reason)
         return int(os.environ.get("CI") == "true")
@@ -144,7 +160,9 @@ def main(what, *arguments):
         if what in ("conformance", "sample"):
             code |= conformance(cluster, directory, arguments, SAMPLE if what == "sample" else EVERY)
         if what == "blackbox":
-            code |= blackbox([str(BLACKBOX)], cluster, arguments)
+            files = [each for each in arguments if each.endswith(".py")]
+            others = [each for each in arguments if each not in files]
+            code |= blackbox(files or [str(BLACKBOX)], cluster, others)
         if what == "sample":
             code |= blackbox([str(BLACKBOX / "test_publish_and_consume.py")], cluster, arguments)
         return code
