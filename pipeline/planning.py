@@ -38,6 +38,8 @@ class ReadRange:
     ledger_id: the ledger file to read; None: through the broker.
     weight_bytes: about how many stored bytes it is.
     span: where these entries are, for a file that has no index of its own.
+    newest_ledger: the newest ledger of the log when the range was planned: an entry of a later ledger is behind the
+        range, or belongs to a later topic of this name. None: not known.
     """
 
     topic: str
@@ -47,6 +49,7 @@ class ReadRange:
     ledger_id: int | None = None
     weight_bytes: float = 0.0
     span: EntrySpan | None = None
+    newest_ledger: int | None = None
 
     @property
     def messages(self) -> int | None:

@@ -178,7 +178,9 @@ class SourcePlan:
             first = self._stored_from(stored, self.begin(start, stored), until)
             if is_before(first, until):
                 weight = stored.between(first, until) * stored.bytes_per()
-                ranges += self._ways(stored, ReadRange(topic, stored.partition, first, until, weight_bytes=weight))
+                newest = end.ledgers.get(topic, stored.last.ledger_id)
+                whole = ReadRange(topic, stored.partition, first, until, weight_bytes=weight, newest_ledger=newest)
+                ranges += self._ways(stored, whole)
         options = self.options
         tasks = pack(
             ranges,

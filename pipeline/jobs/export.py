@@ -176,6 +176,16 @@ class ExportJob:
         Raises: DataLossError with failOnDataLoss, PipelineError, ClientError. Committed work stays.
         """
         report = report if report is not None else ExportReport()
+        while True:
+            try:
+                return self._run(runner, progress, report)
+            except DataLossError as error:
+                if self.options.fail_on_data_loss:
+                    raise
+                progress.say(f"{error.topic}: {error.why}; planning again")
+
+    def _run(self, runner: Runner, progress: Progress, report: ExportReport) -> ExportReport:
+        """Raises: as `run`, and DataLossError without failOnDataLoss for a topic that is made anew while it is read."""
         logs = stored_logs(self.options)
         rows = self._row_settings(choose_values(self.options, logs))
         schema = self.table.prepare(RowReader(rows).decoder().schema)

@@ -57,7 +57,8 @@ def highest_sequence_ids(connect: ConnectOptions, topic: str) -> dict[str, int]:
         return {}
     reader = RangeReader(ReadSettings(connect, on_corrupt="quarantine", fail_on_data_loss=False))
     found: dict[str, int] = {}
-    for chunk in reader.chunks(ReadRange(topic, log.partition, log.first, log.end)):
+    whole = ReadRange(topic, log.partition, log.first, log.end, newest_ledger=log.last.ledger_id)
+    for chunk in reader.chunks(whole):
         _note(chunk, found)
     return found
 

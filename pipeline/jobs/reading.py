@@ -61,7 +61,8 @@ def wanted_spans(options: SourceOptions, logs: Mapping[str, LogRange]) -> list[I
 
 
 def ensure_same_logs(options: SourceOptions, spans: Iterable[IndexSpan], ledgers: Mapping[str, int]) -> None:
-    """Rows that were read of a topic while it was deleted and made anew may be of either.
+    """A topic that was deleted and made anew while it was read may have given a part of its rows, and rows that older
+    versions of its schema decode were perhaps decoded by schemas of the new topic.
 
     Args:    ledgers: topic partition -> the newest ledger of its log before reading began.
     Raises:  DataLossError for such a topic.
@@ -101,7 +102,8 @@ def plan_tasks(
     for span in spans:
         log = logs[span.topic]
         weight = log.bytes_per() * (span.end - span.start)
-        whole = ReadRange(span.topic, log.partition, span.start, span.end, weight_bytes=weight)
+        newest = log.last.ledger_id
+        whole = ReadRange(span.topic, log.partition, span.start, span.end, weight_bytes=weight, newest_ledger=newest)
         pieces += stitch(whole, ledgers.covered(log, span.start, span.end) if ledgers is not None else [])
     total = sum(piece.weight_bytes for piece in pieces)
     small = total < options.split_bytes * cores

@@ -2,7 +2,8 @@
 
 The task goes on by itself where the broker went away: it connects again and reads on behind the last entry it has,
 until `pollTimeoutMs` have passed without a single entry. Messages that are no longer stored are reported as lost, never
-silently omitted.
+silently omitted. A topic may be deleted and made anew meanwhile: ledger ids grow, so the ledgers of the new topic are
+later than all ledgers of the range, and its messages are not taken for those of the range.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from magnetar.client.errors import InputError, RefusedError, RetryError
 from magnetar.pipeline.catalog import Catalog
-from magnetar.pipeline.errors import CatalogError, CatalogUnavailableError, NoSuchTopicError, ReadTimeoutError
+from magnetar.pipeline.errors import CatalogError, CatalogUnavailableError, ReadTimeoutError
+from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.reading.index_tracker import IndexTracker, messages_in
 from magnetar.pipeline.reading.pushed import PushedEntries
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 _IDLE_S = 2.0
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 _LAST_PERMITS = 1 << 30
+_DELETED = "the topic does not exist any more"
+_GONE = "they are not stored any more (retention, or the topic was truncated or made anew)"
 
 OnLoss = Callable[["Place", "Place", str], None]
 """Called with a half-open range that is lost, and why."""
@@ -63,6 +67,8 @@ class _RangeReader:
 
     def __init__(self, piece: ReadRange, settings: ReadSettings, on_loss: OnLoss) -> None:
         self._piece, self._settings, self._on_loss = piece, settings, on_loss
+        self._last_ledger = piece.end.ledger_id if isinstance(piece.end, Position) else piece.newest_ledger
+        """No message of the range is in a later ledger; None: not known."""
         self._catalog = Catalog(settings.connect.admin())
         self._tracker = IndexTracker(lambda position: self._catalog.index_of(piece.topic, position))
         self._next: Place = piece.start
@@ -147,7 +153,7 @@ class _RangeReader:
             self._last_wanted = log.position_at(until - 1) if until else Position(-1, -1)
             return Position(self._next.ledger_id, self._next.entry_id - 1)
         found = self._catalog.position_of_index(self._piece.topic, self._next)
-        if found is None:
+        if found is None or self._is_later(found.ledger_id):
             if self._checked(self._log()) is None or self._done():
                 return None
             found = self._catalog.position_of_index(self._piece.topic, self._next)
@@ -160,19 +166,18 @@ class _RangeReader:
 
     def _checked(self, log: LogRange | None) -> LogRange | None:
         """The log; None without a log. Reports and skips the part of the range that is no longer stored."""
-        gone = "they are not stored any more (retention, or the topic was truncated)"
         if log is None:
-            self._lose(self._piece.end, "the topic does not exist any more")
+            self._lose(self._piece.end, _DELETED)
+        elif log.is_another_than(self._piece.end, self._piece.newest_ledger):
+            self._lose(self._piece.end, MADE_ANEW)
         elif isinstance(self._next, Position):
             first = log.position_at(0)
             if first > self._next:
-                self._lose(min(first, self._end_position), gone)
+                self._lose(min(first, self._end_position), _GONE)
         elif log.first_index is None or log.end_index is None:
             self._lose(self._end_index, "the entries have no broker index any more")
         elif log.first_index > self._next:
-            self._lose(min(log.first_index, self._end_index), gone)
-        elif log.end_index < self._end_index:
-            self._lose(self._end_index, f"the log ends at index {log.end_index} (was the topic deleted and made anew?)")
+            self._lose(min(log.first_index, self._end_index), _GONE)
         return log
 
     def _lose(self, until: Place, why: str) -> None:
@@ -195,6 +200,9 @@ class _RangeReader:
             if self._done() or self._pushed is None:
                 break
             try:
+                if self._is_later(chunk.ledger_id):
+                    self._lose_rest()
+                    break
                 cut, counted = self._cut(chunk)
             except CatalogUnavailableError:
                 if not kept:
@@ -208,6 +216,18 @@ class _RangeReader:
             with contextlib.suppress(RetryError):  # a lost connection raises when the next entries are taken
                 self._pushed.ask_for(messages)
         return kept
+
+    def _is_later(self, ledger_id: int) -> bool:
+        return self._last_ledger is not None and ledger_id > self._last_ledger
+
+    def _lose_rest(self) -> None:
+        """The broker gives later entries than all of the range: missing messages are lost, or were compacted away, or
+        have no row (control entries at the end of a range of positions).
+        """
+        self._checked(self._log(ledgers=isinstance(self._next, Position)))
+        if isinstance(self._next, int) and not self._settings.read_compacted:
+            self._lose(self._piece.end, _GONE)
+        self._next = self._piece.end
 
     def _cut(self, chunk: EntryChunk) -> tuple[Cut, int]:
         """The part of the chunk in the range, and the number of examined messages. Continues behind it, and reports
@@ -253,11 +273,8 @@ class _RangeReader:
         self._failures += 1
 
     def _refused(self, error: RefusedError) -> None:
-        """A topic that is gone is data loss; anything else ends the task."""
+        """A topic that is gone, or was made anew, is data loss; anything else ends the task."""
         self.close()
-        if self._log() is not None:
+        self._checked(self._log(ledgers=isinstance(self._next, Position)))
+        if not self._done():
             raise CatalogError(f"{self._piece.topic}: {error}") from error
-        if not self._settings.fail_on_data_loss:
-            self._lose(self._piece.end, "the topic does not exist any more")
-            return
-        raise NoSuchTopicError(self._piece.topic) from error

@@ -54,13 +54,18 @@ class PushedEntries:
     async def open(
         options: ConnectOptions, topic: str, after: Position, *, read_compacted: bool = False
     ) -> PushedEntries:
-        """A reader that begins at the entry behind `after`. Raises: RefusedError, RetryError, InputError."""
+        """A reader that begins at the entry behind `after`; it creates no topic.
+
+        Raises: RefusedError (also for a topic that does not exist), RetryError, InputError.
+        """
         connection = await open_at_owner(options.service, options.credentials, topic, entry_metadata=True)
         try:
             pushed = PushedEntries(connection, topic)
             name, raw = f"pipeline-{os.urandom(5).hex()}", {ENTRY_FORMAT_RAW: "true"}
             await connection.ask(
-                lambda n: requests.reader(n, _CONSUMER_ID, topic, name, raw, after=after, read_compacted=read_compacted)
+                lambda n: requests.reader(
+                    n, _CONSUMER_ID, topic, name, raw, after=after, read_compacted=read_compacted, create=False
+                )
             )
         except BaseException:
             connection.close()

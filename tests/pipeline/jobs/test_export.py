@@ -244,24 +244,33 @@ def test_a_topic_that_was_made_anew(
     assert ExportJob(SourceOptions.parse(given), table).run(runner, progress).rows == 5
 
 
-def test_a_topic_that_is_made_anew_while_it_is_read(
-    jobs_broker, topic, publish, admin, runner, progress, tmp_path, monkeypatch
-):
-    table = open_table("parquet", str(tmp_path / "t"))
-    given = {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url, "topic": topic}
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_topic_that_is_made_anew_while_it_is_read(job, topic, publish, admin, runner, progress, monkeypatch, fails):
     publish(topic, VALUES[:60])
-    plan = export_module.plan_tasks
+    plan, times = export_module.plan_tasks, []
 
     def planned(*arguments):
-        admin("DELETE", topic, "?force=true")
-        publish(topic, VALUES[100:180])
+        times.append(1)
+        if len(times) == 2:
+            admin("DELETE", topic, "?force=true")
+            publish(topic, VALUES[100:180])
         return plan(*arguments)
 
     monkeypatch.setattr(export_module, "plan_tasks", planned)
-    with pytest.raises(DataLossError, match="made anew while"):
-        ExportJob(SourceOptions.parse(given), table).run(runner, progress)
-    assert table.committed([topic]) == {}
-    assert [each for each in table.place.list() if each.path.endswith(".parquet")] == []
+    made = job(topic, round_bytes=3000, failOnDataLoss=str(fails).lower())
+    if fails:
+        with pytest.raises(DataLossError, match=f"of {topic} are lost"):
+            made.run(runner, progress)
+    else:
+        assert made.run(runner, progress).anew == [topic]
+    first = len(rows(made.table)) - (0 if fails else 80)
+    assert 0 < first < 60
+    assert made.table.committed([topic]) == {topic: first if fails else 80}
+    assert rows(made.table) == sorted(
+        expected(topic, VALUES[:first]) + ([] if fails else expected(topic, VALUES[100:180]))
+    )
+    named = {each.path for each in made.table.files()}
+    assert {each.path for each in made.table.place.list() if each.path.endswith(".parquet")} == named
 
 
 def test_the_options_say_where_a_new_topic_begins_and_ends(job, topic, publish, runner, progress):
