@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
 
+_NOT_SENT = int(EntryFlag.MARKER | EntryFlag.UNREADABLE)
+
 
 def as_slab(run: EntryRun) -> Slab:
     """The entries of a run as records that all have the id (0, 0), ready to be encoded for any consumer."""
@@ -62,7 +64,8 @@ class NonPersistentSubscription:
         self.dropped = RateMeter()
         self.gone = RateMeter()
         self._on_empty = on_empty
-        self.context = UnstoredContext(str(topic_name), topic_name.partition, settings)
+        # the first by priority and name is active on a topic without partitions (Apache Pulsar 4.2.4)
+        self.context = UnstoredContext(str(topic_name), max(0, topic_name.partition), settings)
         self._now_ms = now_ms
 
     @property
@@ -112,34 +115,38 @@ class NonPersistentSubscription:
     # --- messages ------------------------------------------------------------------------------------------------
 
     def publish(self, slab: Slab) -> None:
-        """Entries of one burst (see `as_slab`): sent now or dropped."""
+        """Entries of one burst (see `as_slab`): sent now or dropped.
+
+        No consumer gets a marker; a consumer that could have taken the marker keeps its permit, and nothing is dropped.
+        """
         sent_to: dict[Consumer, None] = {}
         if self.dispatcher is None:
             self.dropped.add(messages_in(slab, 0, slab.count), slab.size_bytes)
             return
-        start, previous = 0, None
+        start, previous, dropped = 0, None, 0
         facts = slab.facts()
-        unreadable = memoryview(facts.flags).cast("I") if facts.any_flags & EntryFlag.UNREADABLE else None
+        flags = memoryview(facts.flags).cast("I") if facts.any_flags & _NOT_SENT else None
         for k, chosen in enumerate(self.dispatcher.choose(slab)):
-            consumer = None if unreadable is not None and unreadable[k] & EntryFlag.UNREADABLE else chosen
+            held_back = 0 if flags is None else flags[k] & _NOT_SENT
+            consumer = None if held_back else chosen
             if consumer is not previous:
                 self._push(previous, slab, start, k)
                 start, previous = k, consumer
             if consumer is not None:
                 consumer.permits.sent(messages_in(slab, k, k + 1), 0)
                 sent_to[consumer] = None
+            elif chosen is None or held_back & EntryFlag.UNREADABLE:
+                dropped += messages_in(slab, k, k + 1)
         self._push(previous, slab, start, slab.count)
+        if dropped:
+            self.dropped.add(dropped, 0)
         now_ms = self._now_ms()
         for consumer in sent_to:
             consumer.flush(now_ms)
 
     def _push(self, consumer: Consumer | None, slab: Slab, i: int, j: int) -> None:
-        if i < j:
-            messages = messages_in(slab, i, j)
-            if consumer is None:
-                self.dropped.add(messages, 0)
-            else:
-                consumer.push(Span(slab, i, j), messages)
+        if i < j and consumer is not None:
+            consumer.push(Span(slab, i, j), messages_in(slab, i, j))
 
     # --- commands ------------------------------------------------------------------------------------------------
 

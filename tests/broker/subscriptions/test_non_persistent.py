@@ -146,3 +146,24 @@ async def test_the_topic_hears_of_its_last_leaver():
     bench.leave(c)
     assert bench.empty == [bench.subscription]
     await bench.subscription.close()
+
+
+async def test_the_first_of_equal_failover_names_stays_active():
+    """Verified against Apache Pulsar 4.2.4: without partitions, the consumer in place 0 is active, not one of a ring."""
+    bench = NonPersistentBench()
+    first = await bench.join(FAILOVER, "x", permits=10)
+    second = await bench.join(FAILOVER, "x", permits=10)
+    bench.send(entry(b"1"))
+    assert (payloads(first), payloads(second)) == ([b"1"], [])
+    assert second.outbox.frames == [("ACTIVE_CONSUMER_CHANGE", False)]
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED])
+async def test_markers_reach_no_consumer_and_are_not_counted(kind):
+    """Verified against Apache Pulsar 4.2.4."""
+    bench = NonPersistentBench()
+    c = await bench.join(kind, permits=2)
+    bench.send(entry(b"1"), entry(b"x", marker_type=10), entry(b"y", marker_type=99), entry(b"2"), entry(b"3"))
+    assert payloads(c) == [b"1", b"2"]
+    assert c.permits.available == 0
+    assert subscription_stats(bench.subscription).msg_drop_counter == 1
