@@ -11,7 +11,9 @@
 #define CRC_POLY 0x82f63b78u
 #define CRC_LONG 1024 /* bytes of each of the three streams */
 #define CRC_SHORT 64
-#define CRC_KNOWN_FROM 512 /* fewer bytes are read as fast */
+#define CRC_KNOWN_FROM 512 /* fewer bytes are read as fast, where the power has to be found first */
+#define CRC_TABLED 2048 /* sizes below have their power in a table: a multiplication is less than to read so many bytes */
+#define CRC_TABLED_FROM 48
 
 static uint32_t crc_table[8][256];
 static uint32_t crc_long_shift[4][256], crc_short_shift[4][256];
@@ -91,8 +93,20 @@ __attribute__((target("sse4.2"))) static uint32_t crc_hard(uint32_t start, const
         memcpy(&v, p, 8);
         crc = _mm_crc32_u64(crc, v);
     }
-    while (n--)
-        crc = _mm_crc32_u8((uint32_t)crc, *p++);
+    if (n & 4) {
+        uint32_t four;
+        memcpy(&four, p, 4);
+        crc = _mm_crc32_u32((uint32_t)crc, four);
+        p += 4;
+    }
+    if (n & 2) {
+        uint16_t two;
+        memcpy(&two, p, 2);
+        crc = _mm_crc32_u16((uint32_t)crc, two);
+        p += 2;
+    }
+    if (n & 1)
+        crc = _mm_crc32_u8((uint32_t)crc, *p);
     return (uint32_t)crc;
 }
 
@@ -100,6 +114,7 @@ __attribute__((target("sse4.2"))) static uint32_t crc_hard(uint32_t start, const
  * instructions give is a * b * x^33: so `crc_times` of two such is such again, and of one with a plain value a plain one. */
 static uint32_t crc_powers[48]; /* x^(8 * 2^k) */
 static struct { size_t size; uint32_t power; } crc_known[64]; /* x^(8 * size) */
+static uint32_t crc_tabled[CRC_TABLED]; /* the same for each size but 0 */
 
 __attribute__((target("sse4.2,pclmul"))) static uint32_t crc_times(uint32_t a, uint32_t b) {
     __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)a), _mm_cvtsi32_si128((int)b), 0);
@@ -130,6 +145,8 @@ static uint32_t crc_power(size_t size) {
 
 /* The same, remembered. */
 static inline uint32_t crc_power_known(size_t size) {
+    if (size < CRC_TABLED)
+        return crc_tabled[size];
     size_t at = size & 63;
     if (crc_known[at].size != size) {
         crc_known[at].power = crc_power(size);
@@ -158,6 +175,17 @@ static void crc32c_init(void) {
 #endif
 }
 
+/* After `crc32c_init`, for those who call `crc32c_append_often`. */
+static inline void crc32c_often_init(void) {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (!crc_multiplies)
+        return;
+    crc_tabled[1] = crc_powers[0];
+    for (int size = 2; size < CRC_TABLED; size++)
+        crc_tabled[size] = crc_times(crc_tabled[size - 1], crc_powers[0]);
+#endif
+}
+
 static inline uint32_t crc32c_update(uint32_t crc, const uint8_t *p, size_t n) {
 #if defined(__x86_64__) && defined(__GNUC__)
     if (crc_hardware)
@@ -176,10 +204,10 @@ static inline uint32_t crc32c_append(uint32_t crc, const uint8_t *p, size_t n, u
     return crc32c_update(crc, p, n);
 }
 
-/* The same, quicker for sizes that come often; not for two threads at once. */
+/* The same, quicker for sizes that come often; after `crc32c_often_init`, and not for two threads at once. */
 static inline uint32_t crc32c_append_often(uint32_t crc, const uint8_t *p, size_t n, uint32_t known) {
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (crc_multiplies && n >= CRC_KNOWN_FROM)
+    if (crc_multiplies && n >= CRC_TABLED_FROM)
         return crc_times(crc, crc_power_known(n)) ^ known;
 #endif
     (void)known;

@@ -13,7 +13,7 @@ enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
     HAS_HIGHEST = 256, BATCHED = 512, NAMES_FORMAT = 1024, HAS_DELIVER_AT = 2048, NO_ENTRY = 4096
 };
-enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, MOST_PREFIX = 6 + 22 };
+enum { RECORD_HEADER = 32, TYPE_SEND = 6, RUN_START = 16384, LEAST_MESSAGE = 6, MOST_COMPRESSION = 32768, MOST_GAP = 1024, MOST_PREFIX = 6 + 22, STAMP_STEP = 32, SHARED_PART = 16 };
 typedef struct { const uint8_t *p, *end; } span;
 typedef enum { FINE, UNUSUAL } look;
 
@@ -26,8 +26,13 @@ static inline uint32_t be32(const uint8_t *p) { return (uint32_t)p[0] << 24 | (u
 static inline void put_be32(uint8_t *p, uint32_t v) { p[0] = v >> 24; p[1] = v >> 16; p[2] = v >> 8; p[3] = v; }
 static inline uint32_t le32(const uint8_t *p) { return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
 static inline uint64_t le64(const uint8_t *p) { return le32(p) | (uint64_t)le32(p + 4) << 32; }
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+static inline void put_le32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
+static inline void put_le64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }
+#else
 static inline void put_le32(uint8_t *p, uint32_t v) { p[0] = v; p[1] = v >> 8; p[2] = v >> 16; p[3] = v >> 24; }
 static inline void put_le64(uint8_t *p, uint64_t v) { put_le32(p, (uint32_t)v); put_le32(p + 4, (uint32_t)(v >> 32)); }
+#endif
 
 static inline size_t put_varint(uint8_t *p, uint64_t v) {
     size_t n = 0;
@@ -105,13 +110,77 @@ static int push_u32(buffer *b, uint32_t v) {
 
 static PyObject *as_bytes(const buffer *b) { return PyBytes_FromStringAndSize((const char *)b->data, (Py_ssize_t)b->size); }
 
+/* --- shapes ------------------------------------------------------------------------------------------------------------------ */
+
+/* A message of protobuf that was parsed: another of the same size that differs in the marked values alone, and there in no bit that
+ * ends a varint, parses the same way. Consecutive SENDs of a producer differ so, and comparing words is quicker than parsing. */
+enum { SHAPE_WORDS = 16, MOST_MARKED_VARINT = 9, MOST_MISSES = 8 };
+typedef struct {
+    size_t size;
+    uint64_t words[SHAPE_WORDS], same[SHAPE_WORDS]; /* `same`: the bits that have to be equal */
+    int misses;                                     /* in a row: what never comes twice is not learnt */
+} shape;
+
+static int shape_fits(shape *s, const uint8_t *p, size_t n, const uint8_t *readable_to) {
+    size_t words = (n + 7) / 8;
+    if (n == 0 || n != s->size || (size_t)(readable_to - p) < 8 * words)
+        return 0;
+    uint64_t other = 0, v;
+    for (size_t i = 0; i < words; i++) {
+        memcpy(&v, p + 8 * i, 8);
+        other |= (v ^ s->words[i]) & s->same[i];
+    }
+    if (other)
+        return 0;
+    s->misses = 0;
+    return 1;
+}
+
+/* Take the shape of n bytes; 0 when they are too many, or too many before them were no use. */
+static int shape_learn(shape *s, const uint8_t *p, size_t n) {
+    s->size = 0;
+    if (n == 0 || n > 8 * SHAPE_WORDS || s->misses >= MOST_MISSES)
+        return 0;
+    s->misses++;
+    s->size = n;
+    s->words[(n - 1) / 8] = s->same[(n - 1) / 8] = 0;
+    memcpy(s->words, p, n);
+    memset(s->same, 0xff, n);
+    return 1;
+}
+
+/* Bytes `mask` of the value (a varint of the learnt bytes that begin at p, or a string in them) may differ. */
+static void shape_mark(shape *s, const uint8_t *p, const span *value, int mask) {
+    if (value->p == value->end)
+        return;
+    if (mask && value->end - value->p > MOST_MARKED_VARINT)
+        s->size = 0; /* the last byte of a longer varint is limited */
+    else
+        memset((uint8_t *)s->same + (value->p - p), mask, (size_t)(value->end - value->p));
+}
+
+enum { MARK_VARINT = 0x80, MARK_STRING = 0 };
+
+/* The varint that ends at `end`, known to be well formed. */
+static inline uint64_t known_varint(const uint8_t *p, size_t size) {
+    uint64_t v = 0;
+    for (size_t i = 0; i < size; i++)
+        v |= (uint64_t)(p[i] & 127) << 7 * i;
+    return v;
+}
+
 /* --- commands and metadata --------------------------------------------------------------------------------------------------- */
 
-typedef struct { uint64_t producer_id, sequence_id, highest; int32_t num_messages; uint32_t flags; } send_command;
+typedef struct {
+    uint64_t producer_id, sequence_id, highest;
+    int32_t num_messages;
+    uint32_t flags;
+    span sequence_bytes, highest_bytes; /* where these values were found */
+} send_command;
 
 /* BaseCommand of a SEND in the form every client writes: type, then the command, nothing else. */
 static look parse_send(const uint8_t *p, size_t n, send_command *out) {
-    span s = {p, p + n}, body;
+    span s = {p, p + n}, body, value;
     uint64_t v;
     unsigned seen = 0;
     if (n < 2 || p[0] != 8 || p[1] != TYPE_SEND)
@@ -123,15 +192,17 @@ static look parse_send(const uint8_t *p, size_t n, send_command *out) {
     out->num_messages = 1;
     while (body.p < body.end) {
         uint8_t tag = *body.p++;
+        value.p = body.p;
         if (tag & 7 || tag > 8 << 3 || tag < 1 << 3 || get_varint(&body, &v) != FINE || seen >> (tag >> 3) & 1)
             return UNUSUAL;
+        value.end = body.p;
         seen |= 1u << (tag >> 3);
         switch (tag >> 3) {
         case 1: out->producer_id = v; break;
-        case 2: out->sequence_id = v; break;
+        case 2: out->sequence_id = v; out->sequence_bytes = value; break;
         case 3: out->num_messages = (int32_t)v; break;
         case 4: case 5: if ((seen & 0x30) == 0x30) out->flags |= TXN; break;
-        case 6: out->highest = v; out->flags |= HAS_HIGHEST; break;
+        case 6: out->highest = v; out->highest_bytes = value; out->flags |= HAS_HIGHEST; break;
         case 7: if (v) out->flags |= CHUNK; break;
         default: if (v) out->flags |= MARKER;
         }
@@ -145,6 +216,7 @@ typedef struct {
     int64_t deliver_at, publish_time;
     uint64_t sequence_id;
     span producer_name, partition_key, ordering_key;
+    span sequence_bytes, publish_bytes; /* where these values were found */
     int key_is_base64, compressed;
 } metadata;
 
@@ -177,16 +249,18 @@ static look parse_metadata(const uint8_t *p, size_t n, metadata *out) {
         if (get_varint(&s, &tag) != FINE || s.p - start > 2 || tag >> 3 > 34 || tag >> 3 == 0)
             return UNUSUAL;
         unsigned field = (unsigned)(tag >> 3), wire = tag & 7;
+        span value = {s.p, s.p};
         if (wire == 0 ? get_varint(&s, &v) != FINE : wire != 2 || get_bytes(&s, &bytes) != FINE)
             return UNUSUAL;
+        value.end = s.p;
         int list = field == 4 || field == 7;
         if (!list && seen >> field & 1)
             return UNUSUAL;
         seen |= 1ull << field;
         switch (field) {
         case 1: out->producer_name = bytes; if (wire != 2) return UNUSUAL; break;
-        case 2: out->sequence_id = v; if (wire) return UNUSUAL; break;
-        case 3: out->publish_time = (int64_t)v; if (wire) return UNUSUAL; break;
+        case 2: out->sequence_id = v; out->sequence_bytes = value; if (wire) return UNUSUAL; break;
+        case 3: out->publish_time = (int64_t)v; out->publish_bytes = value; if (wire) return UNUSUAL; break;
         case 4: if (wire != 2 || check_key_value(bytes, &out->flags) != FINE) return UNUSUAL; break;
         case 6: out->partition_key = bytes; if (wire != 2) return UNUSUAL; break;
         case 5: case 7: case 14: case 15: case 16: case 26: case 32: if (wire != 2) return UNUSUAL; break;
@@ -218,9 +292,22 @@ static int find_metadata(const uint8_t *p, size_t n, const uint8_t **meta, size_
     return *size <= n - 4;
 }
 
+typedef struct { shape form; uint32_t flags; int64_t deliver_at; } known_metadata;
+
+static void learn_metadata(known_metadata *known, const metadata *m, const uint8_t *p, size_t n) {
+    if (!shape_learn(&known->form, p, n))
+        return;
+    shape_mark(&known->form, p, &m->sequence_bytes, MARK_VARINT);
+    shape_mark(&known->form, p, &m->publish_bytes, MARK_VARINT);
+    shape_mark(&known->form, p, &m->partition_key, MARK_STRING);
+    shape_mark(&known->form, p, &m->ordering_key, MARK_STRING);
+    known->flags = m->flags;
+    known->deliver_at = m->deliver_at;
+}
+
 /* Flags and deliver_at of an entry, as _pure._look_at. */
-static int look_at_entry(uint32_t *flags, int64_t *deliver_at, const uint8_t *p, size_t n) {
-    const uint8_t *meta;
+static int look_at_entry(uint32_t *flags, int64_t *deliver_at, const uint8_t *p, size_t n, known_metadata *known) {
+    const uint8_t *meta, *end = p + n;
     size_t size;
     metadata m;
     *deliver_at = 0;
@@ -244,9 +331,15 @@ static int look_at_entry(uint32_t *flags, int64_t *deliver_at, const uint8_t *p,
         *flags |= UNREADABLE;
         return 0;
     }
+    if (shape_fits(&known->form, meta, size, end)) {
+        *flags |= known->flags;
+        *deliver_at = known->deliver_at;
+        return 0;
+    }
     if (parse_metadata(meta, size, &m) == FINE) {
         *flags |= m.flags;
         *deliver_at = m.deliver_at;
+        learn_metadata(known, &m, meta, size);
         return 0;
     }
     PyObject *seen = PyObject_CallMethod(pure, "look_at_metadata", "y#", meta, (Py_ssize_t)size);
@@ -268,23 +361,49 @@ typedef struct {
     size_t count;
     PyObject *data; /* bytes, written in place and cut to `used` in the end */
     size_t used, gap, looked_to; /* looked_to: how far `bytes_ahead` has come in this read */
-    buffer offsets, sequences, highest, counts, deliver_at, flags;
+    size_t room; /* entries that fit into the arrays */
+    int64_t *offsets, *sequences, *highest, *counts, *deliver_at;
+    uint32_t *flags;
+    known_metadata metadata;
+    shape command;
+    send_command first; /* that the shape was taken from */
+    size_t sequence_at, sequence_size, highest_at, highest_size; /* in a command of this shape */
     uint32_t any_flags, all_flags;
     int64_t total, last_sequence;
     int ascending;
 } run;
 
 static void run_free(run *r) {
-    buffer *all[] = {&r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        PyMem_Free(all[i]->data);
+    PyMem_Free(r->offsets);
+    PyMem_Free(r->sequences);
+    PyMem_Free(r->highest);
+    PyMem_Free(r->counts);
+    PyMem_Free(r->deliver_at);
+    PyMem_Free(r->flags);
     Py_XDECREF(r->data);
 }
 
+static int grow(void *array, size_t count, size_t width) {
+    void **at = array, *data = PyMem_Realloc(*at, count * width);
+    if (!data) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    *at = data;
+    return 0;
+}
+
+/* Room for as many entries again. */
+static int run_grow(run *r) {
+    size_t room = r->room ? 2 * r->room : 128;
+    if (grow(&r->offsets, room + 1, 8) || grow(&r->sequences, room, 8) || grow(&r->highest, room, 8) || grow(&r->counts, room, 8) ||
+        grow(&r->deliver_at, room, 8) || grow(&r->flags, room, 4))
+        return -1;
+    r->room = room;
+    return 0;
+}
+
 static int run_start(run *r, uint64_t producer_id) {
-    buffer *all[] = {&r->offsets, &r->sequences, &r->highest, &r->counts, &r->deliver_at, &r->flags};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        all[i]->size = 0;
     Py_CLEAR(r->data);
     r->used = 0;
     r->producer_id = producer_id;
@@ -293,7 +412,10 @@ static int run_start(run *r, uint64_t producer_id) {
     r->all_flags = 0xffffffffu;
     r->total = 0;
     r->ascending = 1;
-    return push_i64(&r->offsets, 0);
+    if (!r->room && run_grow(r))
+        return -1;
+    r->offsets[0] = 0;
+    return 0;
 }
 
 /* The frame being added: it begins at `at` of a read that ends at `stop`. */
@@ -333,7 +455,7 @@ static int run_room(run *r, size_t n, const place *here) {
 }
 
 static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n, uint32_t flags, int64_t deliver_at, const place *here) {
-    if (run_room(r, r->gap + n, here))
+    if (run_room(r, r->gap + n, here) || (r->count == r->room && run_grow(r)))
         return -1;
     uint8_t *to = (uint8_t *)PyBytes_AS_STRING(r->data) + r->used;
     memset(to, 0, r->gap);
@@ -343,14 +465,22 @@ static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n
     int64_t sequence = (int64_t)c->sequence_id;
     if (r->count && sequence <= r->last_sequence)
         r->ascending = 0;
+    size_t k = r->count++;
     r->last_sequence = sequence;
-    r->count++;
     r->any_flags |= flags;
     r->all_flags &= flags;
     r->total += c->num_messages > 0 ? c->num_messages : 0;
-    return push_i64(&r->offsets, (int64_t)r->used) || push_i64(&r->sequences, sequence) || push_i64(&r->highest, (int64_t)(c->highest >= c->sequence_id ? c->highest : 0)) ||
-           push_i64(&r->counts, c->num_messages) || push_i64(&r->deliver_at, deliver_at) || push_u32(&r->flags, flags)
-        ? -1 : 0;
+    r->offsets[k + 1] = (int64_t)r->used;
+    r->sequences[k] = sequence;
+    r->highest[k] = (int64_t)(c->highest >= c->sequence_id ? c->highest : 0);
+    r->counts[k] = c->num_messages;
+    r->deliver_at[k] = deliver_at;
+    r->flags[k] = flags;
+    return 0;
+}
+
+static PyObject *bytes_of(const void *array, size_t count, size_t width) {
+    return PyBytes_FromStringAndSize(array, (Py_ssize_t)(count * width));
 }
 
 static int run_done(run *r, PyObject *items) {
@@ -360,9 +490,11 @@ static int run_done(run *r, PyObject *items) {
         return -1;
     PyObject *data = r->data;
     r->data = NULL;
-    PyObject *due = r->any_flags & HAS_DELIVER_AT ? as_bytes(&r->deliver_at) : Py_NewRef(Py_None);
-    PyObject *item = Py_BuildValue("(KnNNNNNNNIILNn)", (unsigned long long)r->producer_id, (Py_ssize_t)r->count, data,
-        as_bytes(&r->offsets), as_bytes(&r->sequences), as_bytes(&r->highest), as_bytes(&r->counts), due, as_bytes(&r->flags),
+    size_t n = r->count;
+    PyObject *due = r->any_flags & HAS_DELIVER_AT ? bytes_of(r->deliver_at, n, 8) : Py_NewRef(Py_None);
+    PyObject *item = Py_BuildValue("(KnNNNNNNNIILNn)", (unsigned long long)r->producer_id, (Py_ssize_t)n, data,
+        bytes_of(r->offsets, n + 1, 8), bytes_of(r->sequences, n, 8), bytes_of(r->highest, n, 8), bytes_of(r->counts, n, 8), due,
+        bytes_of(r->flags, n, 4),
         (unsigned)r->any_flags, (unsigned)r->all_flags, (long long)r->total, PyBool_FromLong(r->ascending), (Py_ssize_t)r->gap);
     r->count = 0;
     if (!item)
@@ -382,10 +514,31 @@ static int command_type(const uint8_t *p, size_t n) {
     return PyErr_Occurred() ? -2 : (int)value;
 }
 
+static void learn_send(run *r, const send_command *c, const uint8_t *p, size_t n) {
+    if (!shape_learn(&r->command, p, n))
+        return;
+    shape_mark(&r->command, p, &c->sequence_bytes, MARK_VARINT);
+    shape_mark(&r->command, p, &c->highest_bytes, MARK_VARINT);
+    r->first = *c;
+    r->sequence_at = (size_t)(c->sequence_bytes.p - p);
+    r->sequence_size = (size_t)(c->sequence_bytes.end - c->sequence_bytes.p);
+    r->highest_size = (size_t)(c->highest_bytes.end - c->highest_bytes.p);
+    r->highest_at = r->highest_size ? (size_t)(c->highest_bytes.p - p) : 0;
+}
+
 /* 1 parsed, 0 it does not parse, -1 Python raised. */
-static int send_of(const uint8_t *p, size_t n, send_command *out) {
-    if (parse_send(p, n, out) == FINE)
+static int send_of(run *r, const uint8_t *p, size_t n, const uint8_t *readable_to, send_command *out) {
+    if (shape_fits(&r->command, p, n, readable_to)) {
+        *out = r->first;
+        out->sequence_id = known_varint(p + r->sequence_at, r->sequence_size);
+        if (r->highest_size)
+            out->highest = known_varint(p + r->highest_at, r->highest_size);
         return 1;
+    }
+    if (parse_send(p, n, out) == FINE) {
+        learn_send(r, out, p, n);
+        return 1;
+    }
     PyObject *fields = PyObject_CallMethod(pure, "send_fields", "y#", p, (Py_ssize_t)n);
     if (!fields)
         return -1;
@@ -395,7 +548,7 @@ static int send_of(const uint8_t *p, size_t n, send_command *out) {
         int count;
         unsigned flags;
         ok = PyArg_ParseTuple(fields, "KKKiI", &producer, &sequence, &highest, &count, &flags) ? 1 : -1;
-        *out = (send_command){producer, sequence, highest, count, flags};
+        *out = (send_command){.producer_id = producer, .sequence_id = sequence, .highest = highest, .num_messages = count, .flags = flags};
     }
     Py_DECREF(fields);
     return ok;
@@ -446,7 +599,7 @@ static PyObject *cut(PyObject *self, PyObject *args) {
         }
         if (kind == TYPE_SEND) {
             send_command c;
-            int parsed = send_of(command, size, &c);
+            int parsed = send_of(&r, command, size, p + stop, &c);
             if (parsed < 0)
                 goto out;
             if (!parsed) {
@@ -461,7 +614,7 @@ static PyObject *cut(PyObject *self, PyObject *args) {
             uint32_t flags = c.flags;
             int64_t due;
             place here = {p, at, stop};
-            if (look_at_entry(&flags, &due, entry, n) || run_add(&r, &c, entry, n, flags, due, &here))
+            if (look_at_entry(&flags, &due, entry, n, &r.metadata) || run_add(&r, &c, entry, n, flags, due, &here))
                 goto out;
         } else {
             if (run_done(&r, items))
@@ -545,13 +698,17 @@ static inline size_t put_prefix(stamping *s, uint8_t *p, int64_t messages) {
     return 6 + size;
 }
 
-/* The header of a record of `prefix` and then n bytes, all of them in place. Moves the entry id. */
+/* The header of a record of `prefix` and then n bytes, but for its checksum. Moves the entry id. */
 static inline void put_header(stamping *s, uint8_t *head, size_t prefix, size_t n) {
-    const uint8_t *entry = head + RECORD_HEADER + prefix;
     put_le32(head, (uint32_t)(prefix + n));
     put_le64(head + 8, (uint64_t)s->ledger);
     put_le64(head + 16, (uint64_t)s->id++);
     put_le64(head + 24, (uint64_t)s->confirmed);
+}
+
+/* The checksum of a record of which all else is in place. */
+static inline void put_checksum(const stamping *s, uint8_t *head, size_t prefix, size_t n) {
+    const uint8_t *entry = head + RECORD_HEADER + prefix;
     uint32_t crc = crc32c_update(0, head, 4);
     if (s->known && n >= 6) { /* magic, checksum, and what it covers */
         crc = crc32c_update(crc, head + 8, RECORD_HEADER - 8 + prefix + 6);
@@ -590,6 +747,7 @@ static PyObject *stamp(PyObject *self, PyObject *args) {
         size_t prefix = put_prefix(&s, head + RECORD_HEADER, at_i64(&counts, k));
         memcpy(head + RECORD_HEADER + prefix, entry, n);
         put_header(&s, head, prefix, n);
+        put_checksum(&s, head, prefix, n);
         at += RECORD_HEADER + prefix + n;
         int64_t mark = (int64_t)at;
         memcpy(marks + 8 * (k - i + 1), &mark, 8);
@@ -604,6 +762,44 @@ out:
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&counts);
     return result;
+}
+
+/* The 0x0e02 parts of a run whose entries differ in the value of their index alone; none (`size` 0) of other runs. */
+typedef struct { uint8_t bytes[MOST_PREFIX]; size_t size, index_at; } prefixes;
+
+static void alike(const stamping *s, const Py_buffer *counts, Py_ssize_t count, prefixes *out) {
+    stamping first = *s;
+    uint64_t odd = 0, sum = 0;
+    out->size = out->index_at = 0;
+    if (s->index < -2)
+        return;
+    for (Py_ssize_t k = 0; k < count; k++) {
+        uint64_t messages = (uint64_t)at_i64(counts, k);
+        odd |= (messages - 1) >> 31;
+        sum += messages;
+    }
+    if (odd)
+        return; /* an entry without messages gets none */
+    size_t size = put_prefix(&first, out->bytes, at_i64(counts, 0));
+    if (s->index != -2) {
+        int64_t last = (int64_t)((uint64_t)s->index + sum);
+        if (last < 0 || varint_size((uint64_t)last) != varint_size((uint64_t)first.index))
+            return;
+        out->index_at = size - varint_size((uint64_t)first.index);
+    }
+    out->size = size;
+}
+
+/* As put_prefix. */
+static inline void put_alike(stamping *s, uint8_t *p, const prefixes *given, int64_t messages) {
+    memcpy(p, given->bytes, given->size);
+    if (given->index_at) {
+        uint64_t v = (uint64_t)(s->index += messages);
+        size_t at = given->index_at;
+        for (; at < given->size - 1; at++, v >>= 7)
+            p[at] = (uint8_t)v | 128;
+        p[at] = (uint8_t)v;
+    }
 }
 
 /* Whether what is put before each entry takes exactly `gap` bytes. */
@@ -641,20 +837,37 @@ static PyObject *stamp_in_place(PyObject *self, PyObject *args) {
     }
     if (check_offsets(&offsets, 0, count, PyBytes_GET_SIZE(data), gap) || check_array(&counts, count, "num_messages"))
         goto out;
-    if (gap < RECORD_HEADER || !fills_gap(&s, &counts, count, gap)) {
+    prefixes given;
+    alike(&s, &counts, count, &given);
+    if (gap < RECORD_HEADER || (given.size ? given.size != (size_t)gap - RECORD_HEADER : !fills_gap(&s, &counts, count, gap))) {
         result = Py_NewRef(Py_None);
         goto out;
     }
     uint32_t all = 0;
     int follows = known; /* the checksum of all records, as long as none of them has to be read for it */
-    for (Py_ssize_t k = 0; k < count; k++) {
-        uint8_t *head = (uint8_t *)PyBytes_AS_STRING(data) + at_i64(&offsets, k), *entry = head + gap;
-        size_t n = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap);
-        put_prefix(&s, head + RECORD_HEADER, at_i64(&counts, k));
-        put_header(&s, head, (size_t)gap - RECORD_HEADER, n);
-        follows = follows && n >= 6 + CRC_KNOWN_FROM;
-        if (follows)
+    uint8_t *base = (uint8_t *)PyBytes_AS_STRING(data);
+    for (Py_ssize_t from = 0, to; from < count; from = to) {
+        /* Some records at a time: a checksum over bytes that were written a moment ago would wait for them. */
+        to = count - from < STAMP_STEP ? count : from + STAMP_STEP;
+        for (Py_ssize_t k = from; k < to; k++) {
+            uint8_t *head = base + at_i64(&offsets, k);
+            if (given.size)
+                put_alike(&s, head + RECORD_HEADER, &given, at_i64(&counts, k));
+            else
+                put_prefix(&s, head + RECORD_HEADER, at_i64(&counts, k));
+            put_header(&s, head, (size_t)gap - RECORD_HEADER, (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap));
+        }
+        for (Py_ssize_t k = from; k < to; k++) {
+            uint8_t *head = base + at_i64(&offsets, k);
+            size_t n = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap);
+            put_checksum(&s, head, (size_t)gap - RECORD_HEADER, n);
+            follows = follows && n >= 6 + CRC_KNOWN_FROM;
+        }
+        for (Py_ssize_t k = from; follows && k < to; k++) {
+            uint8_t *head = base + at_i64(&offsets, k), *entry = head + gap;
+            size_t n = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap);
             all = crc32c_append_often(crc32c_update(all, head, (size_t)gap + 6), entry + 6, n - 6, be32(entry + 2));
+        }
     }
     result = PyLong_FromLongLong(follows ? (long long)all : -1);
 out:
@@ -741,32 +954,39 @@ static PyObject *encode_receipts(PyObject *self, PyObject *args) {
     }
     if (!(result = PyBytes_FromStringAndSize(NULL, (j - i) * 72)))
         goto out;
-    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result), body[64], id[24];
-    size_t at = 0, head, prefix;
+    /* Both parts that all receipts share are copied whole, whatever their size: what follows is written over the rest. */
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result), body[SHARED_PART] = {0}, id[SHARED_PART] = {0};
+    size_t head, prefix;
     body[0] = 0x08;
     head = 1 + put_varint(body + 1, (uint64_t)producer);
     body[head++] = 0x10;
     id[0] = 0x08;
     prefix = 1 + put_varint(id + 1, (uint64_t)ledger);
     id[prefix++] = 0x10;
+    uint8_t *p = out;
     for (Py_ssize_t k = i; k < j; k++) {
-        size_t ids = prefix + put_varint(id + prefix, (uint64_t)(first + (k - i) * step));
-        size_t n = head + put_varint(body + head, (uint64_t)at_i64(&sequences, k));
-        body[n++] = 0x1a;
-        body[n++] = (uint8_t)ids;
-        memcpy(body + n, id, ids);
-        n += ids;
-        body[n++] = 0x20;
-        n += put_varint(body + n, (uint64_t)at_i64(&highest, k));
-        put_be32(out + at, (uint32_t)(8 + n));
-        put_be32(out + at + 4, (uint32_t)(4 + n));
-        out[at + 8] = 0x08;
-        out[at + 9] = 0x07;
-        out[at + 10] = 0x3a;
-        out[at + 11] = (uint8_t)n; /* n is at most 61: one byte */
-        memcpy(out + at + 12, body, n);
-        at += 12 + n;
+        uint64_t entry = (uint64_t)(first + (k - i) * step), high = (uint64_t)at_i64(&highest, k);
+        uint8_t *frame = p;
+        memcpy(p + 12, body, sizeof body);
+        p += 12 + head;
+        p += put_varint(p, (uint64_t)at_i64(&sequences, k));
+        *p++ = 0x1a;
+        uint8_t *ids = p++;
+        memcpy(p, id, sizeof id);
+        p += prefix;
+        p += put_varint(p, entry);
+        *ids = (uint8_t)(p - ids - 1);
+        *p++ = 0x20;
+        p += put_varint(p, high);
+        size_t n = (size_t)(p - frame) - 12;
+        put_be32(frame, (uint32_t)(8 + n));
+        put_be32(frame + 4, (uint32_t)(4 + n));
+        frame[8] = 0x08;
+        frame[9] = 0x07;
+        frame[10] = 0x3a;
+        frame[11] = (uint8_t)n; /* n is at most 57: one byte */
     }
+    size_t at = (size_t)(p - out);
     _PyBytes_Resize(&result, (Py_ssize_t)at);
 out:
     PyBuffer_Release(&sequences);
@@ -1037,6 +1257,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_speedups", NULL, -1
 
 PyMODINIT_FUNC PyInit__speedups(void) {
     crc32c_init();
+    crc32c_often_init();
     if (!(pure = PyImport_ImportModule("magnetar.protocol._pure")) || !(facts_class = PyObject_GetAttrString(pure, "Facts")))
         return NULL;
     return PyModule_Create(&module);

@@ -1,8 +1,10 @@
 """Back-pressure on publishers: decides which connections keep reading from their sockets.
 
 Two limits (Pulsar's maxPendingPublishRequestsPerConnection and maxMessagePublishBufferSizeInMB): entries of a
-connection without receipts, and bytes of all connections together that are not yet on the disk. Reading pauses at a
-limit and resumes at half of it, so that a connection near the limit does not flip with every entry.
+connection without receipts, and bytes of all connections together that are not yet on the disk. Reading pauses at the
+limit of bytes, and with the first run that comes while the limit of entries is reached: a client whose window is that
+limit (1000 is the usual value of both) would pause with each window else, at two system calls a time. Reading resumes
+at half of a limit, so that a connection near the limit does not flip with every entry.
 """
 
 from __future__ import annotations
@@ -55,12 +57,13 @@ class PublishGate:
         self._holding = False
 
     def started(self, entries: int, size: int) -> None:
-        self.pending_entries += entries
+        most, pending = self._max_entries, self.pending_entries
+        self.pending_entries = pending + entries
         budget = self._budget
         budget.in_flight_bytes += size
         if 0 < budget.max_bytes <= budget.in_flight_bytes:
             budget.hold(self)
-        if self._max_entries and self.pending_entries >= self._max_entries and not self._holding:
+        if 0 < most <= pending and not self._holding:
             self._holding = True
             self.owner.hold_reading("publish-entries")
 

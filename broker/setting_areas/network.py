@@ -113,7 +113,7 @@ class NetworkSettings(Table):
     max_pending_publish_requests_per_connection: int = setting(
         "maxPendingPublishRequestsPerConnection",
         1000,
-        "Reading from a connection pauses at this many unanswered SENDs and goes on at half of it.",
+        "Reading from a connection pauses when SENDs come while this many are unanswered, and goes on at half of it.",
         unit="requests",
         minimum=1,
     )

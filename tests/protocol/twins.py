@@ -51,13 +51,18 @@ def check_like_frames(compiled, rng: random.Random) -> None:
         base.send.is_chunk = True
     if rng.random() < 0.2:
         meta.producer_name = rng.choice(("n" * 127, "n" * 128, "\x10\x01\x18\x01" * 40))
+    keyed, highest = rng.random() < 0.3, rng.random() < 0.2
     frames = []
     for i in range(rng.randrange(1, 12)):
+        if keyed:
+            meta.partition_key = rng.choice("abc") * rng.choice((0, 3, 3, 3, 130))
+        if highest:
+            base.send.highest_sequence_id = min(first + 300 * i, U64)
         base.send.sequence_id = meta.sequence_id = min(first + i * rng.choice((1, 1, 1, 0, 200)), U64)
         meta.publish_time = 1_700_000_000_000 + i * rng.choice((0, 1, 200))
         frames.append(changed(rng, base, meta, rng.randbytes(rng.choice((0, 10, 10, 300)))))
     data = b"".join(frames)
-    end = len(data) - rng.choice((0, 0, 1, 9, 20))  # the bytes behind it are of an earlier read
+    end = max(len(data) - rng.choice((0, 0, 1, 9, 20)), 0)  # the bytes behind it are of an earlier read
     for buffer, gap in ((data, 0), (bytearray(data), rng.choice(GAPS))):
         assert compiled.cut(buffer, 0, end, LIMIT, gap) == _pure.cut(buffer, 0, end, LIMIT, gap)
     assert compiled.cut(data, 0, end, 200) == _pure.cut(data, 0, end, 200)

@@ -243,8 +243,8 @@ static bool hand_over(Writer *w) {
     w->handed_over++;
     pthread_mutex_lock(&w->mutex);
     w->state = WORKING;
-    pthread_cond_signal(&w->work);
     pthread_mutex_unlock(&w->mutex);
+    pthread_cond_signal(&w->work); /* not under the mutex, for which the thread would wait at once */
     return true;
 }
 

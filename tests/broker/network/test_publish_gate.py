@@ -2,14 +2,16 @@ from magnetar.broker.network.publish_gate import PublishBudget, PublishGate
 from tests.twins.fake_connection import FakeConnection
 
 
-def test_entries_pause_at_the_limit_and_resume_at_half():
+def test_entries_beyond_the_limit_pause_and_resume_at_half():
     connection = FakeConnection()
     gate = PublishGate(connection, PublishBudget(0), 10)
     gate.started(9, 0)
     assert not connection.held
     gate.started(1, 0)
+    assert not connection.held, "a window of the limit needs no pause"
+    gate.started(2, 0)
     assert connection.held == {"publish-entries"}
-    gate.finished(4, 0)
+    gate.finished(6, 0)
     assert connection.held
     gate.finished(1, 0)
     assert not connection.held
