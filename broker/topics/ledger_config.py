@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MINUTE_MS = 60_000
 _SHORTEST_SAVE_MS = 10
+_ENGINE_DEFAULTS = EngineSettings()
+_LEAST_UNWRITTEN_BYTES = 16 << 20
 RECORD_PADDING_BYTES = 64 * 1024
 """Room for the parts of a frame beyond maxMessageSize, and for Magnetar's headers."""
 
@@ -51,11 +53,23 @@ def _scaled(value: int, unit: int) -> int:
 
 def engine_settings(settings: Settings, ledger_files: int) -> EngineSettings:
     """The settings of the storage engine, with at most so many ledger files open."""
+    cache_bytes = settings.managed_ledger_cache_size_mb << 20
     return EngineSettings(
         max_open_files=ledger_files,
-        cache_bytes=settings.managed_ledger_cache_size_mb << 20,
+        cache_bytes=cache_bytes,
+        max_unwritten_bytes=_unwritten_bytes(cache_bytes),
         max_record_bytes=settings.max_message_size + RECORD_PADDING_BYTES,
         watches_disk_usage=True,
         disk_usage_threshold=settings.disk_usage_threshold,
         disk_usage_warn_threshold=min(settings.disk_usage_warn_threshold, settings.disk_usage_threshold),
     )
+
+
+def _unwritten_bytes(cache_bytes: int) -> int:
+    """Bytes that may await write-behind: those of the engine by default, less beside a smaller entry cache.
+
+    A small cache asks for a small process, and entries that await their ledger file take the same memory.
+    """
+    if cache_bytes >= _ENGINE_DEFAULTS.cache_bytes:
+        return _ENGINE_DEFAULTS.max_unwritten_bytes
+    return max(4 * cache_bytes, _LEAST_UNWRITTEN_BYTES)
