@@ -39,9 +39,10 @@ async def unload_bundle(call: Call) -> Response:
     """Close the topics of the bundle; the next lookup finds an owner, by default any broker, with ?destinationBroker=
     the named broker.
     """
-    call.policies()
     if not _is_range(call.param("bundle")):
         raise rest_refusals.BUNDLE_TO_UNLOAD_INVALID.error(bundle=call.param("bundle"))
+    if not call.namespaces.exists(call.namespace):
+        raise rest_refusals.NAMESPACE_UNKNOWN.error()
     destination, ownership = call.query("destinationBroker"), call.api.ownership
     if destination and destination not in (await ownership.brokers() or [call.api.urls.broker_id]):
         raise rest_refusals.DESTINATION_INACTIVE.error()
@@ -183,6 +184,7 @@ async def _traffic(call: Call, names: list[str]) -> float:
 @routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
 async def delete_bundle(call: Call) -> Response:
     """An empty bundle goes on being there. A path that names no bundle is refused like an invalid bundle."""
+    call.policies()
     _check_bundle(call)
     bundle = call.param("bundle")
     if await in_bundle(call, _names(call), bundle):
@@ -246,13 +248,24 @@ async def hash_positions(call: Call) -> Response:
 
 
 def _check_bundle(call: Call) -> tuple[str, str]:
-    """The two boundaries of the bundle in the path; raises 412 when the namespace has none like it."""
-    call.policies()
-    bundle = call.param("bundle").lower()
-    if bundle not in bundle_ranges(call.bundles()):
-        raise rest_refusals.BUNDLE_RANGE_INVALID.error(bundle=bundle)
-    low, _, high = bundle.partition("_")
-    return low, high
+    """The two boundaries of the bundle in the path; raises 404 without the namespace, 412 without such a bundle."""
+    if not call.namespaces.exists(call.namespace):
+        raise rest_refusals.NAMESPACE_UNKNOWN.error()
+    given = call.param("bundle")
+    low, _, high = given.lower().partition("_")
+    if not (BOUNDARY.fullmatch(low) and BOUNDARY.fullmatch(high)):
+        raise rest_refusals.BUNDLE_RANGE_INVALID.error(bundle=given)
+    first, last = int(low, 16), int(high, 16)
+    if first > last:
+        raise rest_refusals.BUNDLE_RANGE_BACKWARDS.error(low=first, high=last)
+    asked = f"{call.namespace}/0x{first:08x}_0x{last:08x}"
+    for each in bundle_ranges(call.bundles()):
+        start, _, end = each.partition("_")
+        if int(start, 16) == first:
+            if int(end, 16) != last:
+                raise rest_refusals.BUNDLE_END_INVALID.error(bundle=asked, found=f"{call.namespace}/{each}")
+            return start, end
+    raise rest_refusals.BUNDLE_START_UNKNOWN.error(bundle=asked)
 
 
 @routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_CONSUME)

@@ -1,6 +1,7 @@
 """Namespaces themselves: created, listed, unloaded, emptied, deleted; their bundles and properties."""
 
 import asyncio
+import contextlib
 import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
@@ -12,7 +13,7 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.offload_policies import shown_offload
-from magnetar.broker.admin.responses import done, json_response, not_found, precondition
+from magnetar.broker.admin.responses import done, json_response, not_found
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.admin.topic_calls import bounded, check_all_subscriptions, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
@@ -20,7 +21,16 @@ from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.errors import RestError, SubscriptionNotFoundError
 from magnetar.broker.ownership.ownership import Here
-from magnetar.broker.policies.records import KEPT_APART, Policies, bundle_finder, bundle_ranges, even_bundles, shown
+from magnetar.broker.policies.records import (
+    KEPT_APART,
+    LAST_BUNDLE_BOUNDARY,
+    Policies,
+    bundle_finder,
+    bundle_ranges,
+    even_bundles,
+    shown,
+)
+from magnetar.broker.policies.values import BundlesData
 from magnetar.broker.slices import give_way, sliced, sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
@@ -32,6 +42,8 @@ if TYPE_CHECKING:
 routes = RouteTable()
 COMPACTION: Final = "__compaction"  # a subscription that compaction alone moves
 BOUNDARY: Final = re.compile("0x[0-9a-f]{1,8}")
+_JAVA_NUMBER: Final = re.compile("([+-]?)(0[xX]|#|0(?=[0-9a-fA-F]))?([0-9a-fA-F]{1,64})")
+_LONG: Final = 2**63
 _MOST_BUNDLES: Final = 2**14
 _AT_A_TIME: Final = 64
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
@@ -81,7 +93,7 @@ async def create_namespace(call: Call) -> Response:
     policies = _new_policies(call, body)
     for cluster in (*policies.replication_clusters, *policies.allowed_clusters):
         if cluster not in tenant.allowed_clusters:
-            raise RestError(403, f"Cluster [{cluster}] is not in the list of allowed clusters of the tenant")
+            raise rest_refusals.CLUSTER_BEYOND_TENANT.error(cluster=cluster, tenant=call.param("tenant"))
     if call.namespaces.exists(name):
         raise rest_refusals.NAMESPACE_EXISTS.error()
     limit = call.api.settings.max_namespaces_per_tenant
@@ -109,14 +121,8 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
             raise problem
     count = given.bundles.num_bundles
     if count > _MOST_BUNDLES:
-        raise precondition("Invalid number of bundles. Number of bundles has to be in the range of (0, 2^14].")
-    boundaries = sorted(set(given.bundles.boundaries or ()))
-    if count > 0 and not all(map(BOUNDARY.fullmatch, boundaries)):
-        raise RestError(500, "a boundary of a bundle is a hexadecimal number")
-    if count > 0 and len(boundaries) > 1:
-        bundles = msgspec.structs.replace(given.bundles, boundaries=boundaries, num_bundles=len(boundaries) - 1)
-    else:
-        bundles = even_bundles(count) if count > 0 else fresh.bundles
+        raise rest_refusals.TOO_MANY_BUNDLES.error()
+    bundles = _given_bundles(given.bundles.boundaries or (), count) if count > 0 else fresh.bundles
     quotas = {kind: msgspec.structs.replace(q, limit=q.limit_size) for kind, q in given.backlog_quota_map.items()}
     return msgspec.structs.replace(
         given,
@@ -125,6 +131,28 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
         replication_clusters=given.replication_clusters or fresh.replication_clusters,
         deleted=False,
     )
+
+
+def _given_bundles(boundaries: list[str] | tuple[()], count: int) -> BundlesData:
+    """The bundles between these boundaries, `count` equal bundles without boundaries; refuses gaps at both ends."""
+    if not boundaries:
+        return even_bundles(count)
+    cuts = sorted({boundary_value(text) for text in boundaries})
+    if cuts[0] != 0 or cuts[-1] != LAST_BUNDLE_BOUNDARY:
+        raise rest_refusals.BUNDLES_INCOMPLETE.error(first=f"0x{cuts[0]:08x}", last=f"0x{cuts[-1]:08x}")
+    if len(cuts) > _MOST_BUNDLES + 1:
+        raise rest_refusals.TOO_MANY_BUNDLES.error()
+    return BundlesData(boundaries=[f"0x{cut:08x}" for cut in cuts], num_bundles=len(cuts) - 1)
+
+
+def boundary_value(text: str) -> int:
+    """A boundary as Java's `Long.decode` reads numbers (hexadecimal, octal, decimal); below zero it is beyond 2^63."""
+    match = _JAVA_NUMBER.fullmatch(text)
+    with contextlib.suppress(ValueError):
+        value = int(match[1] + match[3], {None: 10, "0": 8}.get(match[2], 16)) if match else _LONG
+        if -_LONG <= value < _LONG:
+            return value % (2 * _LONG)
+    raise RestError(500, f"a boundary of a bundle is a number, not {text[:40]!r}")
 
 
 @routes.delete(NAMESPACE, TENANT_ADMIN)

@@ -39,6 +39,10 @@ BOOKIE_NUMBERS_UNORDERED: Final = RestRefusal(
     "Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})",
 )
 BOOKIE_NUMBER_OUT_OF_RANGE: Final = RestRefusal(400, "Bookkeeper-{name} must be <= {most} and > 0.")
+BUNDLES_INCOMPLETE: Final = RestRefusal(
+    400,
+    "Input bundles do not cover the whole hash range. first:{first}, last:{last}",
+)
 ENTRY_FILTER_EMPTY: Final = RestRefusal(
     400,
     "entryFilterNames can't be empty. To remove entry filters use the remove method.",
@@ -177,7 +181,13 @@ BACKLOG_QUOTA_BEYOND_RETENTION: Final = RestRefusal(
     "Backlog Quota exceeds configured retention quota for {subject}. Please increase retention quota and retry",
 )
 BOOKIE_GROUP_MISSING: Final = RestRefusal(412, "Bookie 'group' parameters is missing")
+BUNDLE_RANGE_BACKWARDS: Final = RestRefusal(412, "Invalid range: [{low}..{high})")
 BUNDLE_RANGE_INVALID: Final = RestRefusal(412, "Invalid bundle range: {bundle}")
+BUNDLE_START_UNKNOWN: Final = RestRefusal(412, "Cannot find bundle {bundle} in the bundles list")
+BUNDLE_END_INVALID: Final = RestRefusal(
+    412,
+    "Invalid upper boundary for bundle {bundle}. Expected upper boundary of {found}",
+)
 CLUSTERS_MISSING: Final = RestRefusal(412, "Clusters cannot be null")
 CLUSTERS_UNKNOWN: Final = RestRefusal(412, "Clusters do not exist")
 CLUSTER_IDS_MISSING: Final = RestRefusal(412, "ClusterIds should not be null or empty")
@@ -214,6 +224,10 @@ SPLIT_BOUNDARIES_MISSING: Final = RestRefusal(
 )
 TENANT_INFO_MISSING: Final = RestRefusal(412, "TenantInfo is null")
 TENANT_NAME_INVALID: Final = RestRefusal(412, "Tenant name is not valid")
+TOO_MANY_BUNDLES: Final = RestRefusal(
+    412,
+    "Invalid number of bundles. Number of bundles has to be in the range of (0, 2^14].",
+)
 TOO_MANY_NAMESPACES: Final = RestRefusal(412, "Exceed the maximum number of namespace in tenant :{tenant}")
 TOO_MANY_TENANTS: Final = RestRefusal(412, "Exceed the maximum number of tenants")
 TOPIC_IN_USE: Final = RestRefusal(412, "Topic has active producers/subscriptions")

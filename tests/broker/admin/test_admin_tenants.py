@@ -154,6 +154,50 @@ async def test_policies_of_a_new_namespace_are_those_of_the_recorded_answer():
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "boundaries"),
+    [
+        (["0xffffffff", "0x80000000", "0x00000000"], ["0x00000000", "0x80000000", "0xffffffff"]),
+        (["0x0", "0x00000000", "010", "#FF", "+4294967295"], ["0x00000000", "0x00000008", "0x000000ff", "0xffffffff"]),
+        ([0, 9, 4294967295], ["0x00000000", "0x00000009", "0xffffffff"]),
+        ([], ["0x00000000", "0x80000000", "0xffffffff"]),
+    ],
+)
+async def test_bundles_of_given_boundaries(given, boundaries):
+    """Verified against Apache Pulsar 4.2.4."""
+    call = await open_client()
+    body = {"bundles": {"boundaries": given, "numBundles": 2}}
+    assert (await call("PUT", "namespaces/public/n", body)).status == 204
+    found = (await call("GET", "namespaces/public/n/bundles")).json
+    assert found == {"boundaries": boundaries, "numBundles": len(boundaries) - 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "status", "reason"),
+    [
+        (["0x0", "0xf"], 400, "first:0x00000000, last:0x0000000f"),
+        (["0xffffffff"], 400, "first:0xffffffff, last:0xffffffff"),
+        (["0x0", "-0x1", "0xffffffff"], 400, "first:0x00000000, last:0xffffffffffffffff"),
+        (["0x0", "0x1ffffffff"], 400, "first:0x00000000, last:0x1ffffffff"),
+        (["0x0", "089", "0xffffffff"], 500, "'089'"),
+        (["0x0", "0x8000000000000000", "0xffffffff"], 500, "'0x8000000000000000'"),
+        (["x"], 500, "'x'"),
+        (["0x"], 500, "'0x'"),
+        (["9" * 100_000], 500, "9"),
+        ([hex(i) for i in (*range(2**14), 2**32 - 2, 2**32 - 1)], 412, "2^14"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+async def test_boundaries_that_leave_gaps_or_are_no_numbers(given, status, reason):
+    """A namespace whose bundles leave a gap would have topics without a bundle. Verified against Apache Pulsar 4.2.4,
+    but for the limit of bundles.
+    """
+    call = await open_client()
+    answer = await call("PUT", "namespaces/public/n", {"bundles": {"boundaries": given, "numBundles": 2}})
+    assert (answer.status, reason in answer.json["reason"]) == (status, True)
+    assert (await call("GET", "namespaces/public/n")).status == 404
+
+
 async def test_namespace_is_created_from_the_policies_given():
     call = await open_client()
     body = {"bundles": {"numBundles": 3}, "message_ttl_in_seconds": 5, "replication_clusters": ["standalone"]}

@@ -279,3 +279,35 @@ def namespaces_and_hash_positions(s):
         s.note("found", [status, sorted(found), sorted(x for x in found["topicHashPositions"] if "__" not in x)])
     for bundle in ("0x00000000_0x40000000", "x", ""):
         s.call("GET", f"{path}/{bundle}/topicHashPositions")
+
+
+GIVEN_BOUNDARIES = (
+    ["0x0", "0xf"], ["0x0", "0xffffffff"], ["0x00000000"], ["0xffffffff"], ["0x0", "0x5", "0xffffffff"],
+    ["0xffffffff", "0x80000000", "0x00000000"], ["0", "4294967295"], ["0x0", "0X80", "#FFFFFFFF"],
+    ["0x0", "-0x1", "0xffffffff"], ["0x0", "010", "0xffffffff"], ["0x0", "0x00000000", "0xffffffff"],
+    ["0x0", "0x1ffffffff"], [""], ["0x"], ["x"], ["0x0", "0xffffffffffffffffff"], ["0x0", " 0xffffffff"],
+    ["0x0", "+0xffffffff"], ["0x0", "089", "0xffffffff"], [5, 4294967295], [0, 4294967295],
+)  # fmt: skip
+
+
+@scenario
+def namespaces_created_with_boundaries_of_bundles(s):
+    for i, boundaries in enumerate(GIVEN_BOUNDARIES):
+        path = f"/admin/v2/namespaces/public/{s.tag}-b{i}"
+        s.call("PUT", path, {"bundles": {"boundaries": boundaries, "numBundles": 2}})
+        s.call("GET", path + "/bundles", keep=True)
+    for count in (0, -1):
+        path = f"/admin/v2/namespaces/public/{s.tag}-c{count}"
+        s.call("PUT", path, {"bundles": {"boundaries": ["x"], "numBundles": count}})
+        s.call("GET", path + "/bundles", keep=True)
+
+
+@scenario
+def words_about_bundles_that_a_namespace_does_not_have(s):
+    ns, path = new(s, body={"bundles": {"numBundles": 4}})
+    for there in (path, f"/admin/v2/namespaces/public/{s.tag}-none"):
+        for bundle in ("0x00000000_0x20000000", "0x20000000_0x40000000", "0x40000000_0x00000000", "0x0_0x1"):
+            for method, verb in (("PUT", "split"), ("POST", "clearBacklog"), ("POST", "unsubscribe/s"), ("DELETE", "")):
+                s.note("call", f"{method} {bundle} {verb}")
+                status, answer = s.http(method, f"{there}/{bundle}/{verb}".rstrip("/"), quietly=True)
+                s.note("answer", [status, answer["reason"].replace(ns, "NS")])
