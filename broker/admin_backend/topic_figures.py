@@ -102,9 +102,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
     """PersistentTopicInternalStats."""
     ledger = topic.ledger
     slots = ledger.ledgers
-    last = ledger.last_confirmed
-    if last.entry_id < 0 and slots:
-        last = Position(slots[-1].ledger_id, -1)
+    last = ledger.last_confirmed if ledger.last_confirmed.entry_id >= 0 else ledger.newest_position
     current = slots[-1] if slots and not slots[-1].closed_at_ms else None
     return {
         "entriesAddedCounter": ledger.entries_added,

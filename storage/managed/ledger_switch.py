@@ -110,10 +110,11 @@ class LedgerSwitch:
 
     # -- asked by the managed ledger ---
 
-    async def settle(self) -> None:
+    async def settle(self, *, recover: bool = False) -> None:
         """Finish pending appends, seal the current ledger, drop the ledger made ahead, store the list.
 
-        The caller has set a state in which nothing new is appended. Raises StorageError.
+        The caller has set a state in which nothing new is appended. ``recover`` seals a ledger with failed appends,
+        too, and the ledger whose seal an earlier call could not store. Raises StorageError.
         """
         while self._appender.pending:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -123,16 +124,23 @@ class LedgerSwitch:
         await self._background.wait_idle()
         current = self._appender.current
         self._appender.release_current()
-        dropped = []
+        failed = self._failed
+        dropped = await self._settle_failed() if recover else []
         if self._ahead is not None:
             dropped.append(self._ahead.ledger_id)
             self._ahead = self.ledger_list.ahead = None
         if current is not None:
+            self._failed = failed = current.slot
             with_index(current.slot, self._appender.confirmed_index)
             await self._close_slot(current)
             dropped += self._drop_empty(current.slot)
         if (current is not None or dropped) and not self.ledger_list.fenced:
-            await self.ledger_list.save()
+            try:
+                await self.ledger_list.save()
+            except StorageError:
+                self._not_settled(failed)
+                raise
+            self._failed = None
             for ledger_id in dropped:
                 await self.env.ledgers.delete(ledger_id)
         if not self.ledger_list.fenced:
@@ -267,6 +275,12 @@ class LedgerSwitch:
         slot.closed_at_ms = self.env.clock.now_ms()
         self._failed = None
         return self._drop_empty(slot)
+
+    def _not_settled(self, slot: LedgerSlot | None) -> None:
+        """The list does not store the end of the ledger: its next recovery repeats the seal."""
+        self._failed = slot
+        if slot is not None and self.ledger_list.ledgers.slot(slot.ledger_id) is None:
+            self.ledger_list.ledgers.put_back([slot])
 
     async def _seal(self, old: OpenLedger) -> None:
         try:

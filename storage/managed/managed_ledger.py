@@ -132,6 +132,17 @@ class ManagedLedger:
         return self._ledgers.last_confirmed
 
     @property
+    def newest_position(self) -> Position:
+        """The last entry of the newest ledger (entry id -1: it is empty). A terminated log without ledgers keeps the
+        name of the ledger of its end.
+        """
+        if self._ledgers.slots:
+            newest = self._ledgers.slots[-1]
+            return Position(newest.ledger_id, newest.entries - 1)
+        end = self._list.terminated
+        return self.last_confirmed if end is None else Position(end.ledger_id, -1)
+
+    @property
     def ledgers(self) -> list[LedgerSlot]:
         """Oldest first; the last ledger may be open (``closed_at_ms`` 0). Not to be changed."""
         return self._ledgers.slots
@@ -249,15 +260,12 @@ class ManagedLedger:
         return self._ledgers.previous(position)
 
     async def ensure_ledger(self) -> Position:
-        """The last entry of the newest ledger (entry id -1: it is empty); an empty log gets its first ledger."""
+        """``newest_position``; an empty log gets its first ledger."""
         for _ in range(2):
             if not self._ledgers.slots and self.state is AppendState.OPEN:
                 self._switch.prepare()
                 await self._background.wait_idle()
-        if not self._ledgers.slots:
-            return self.last_confirmed
-        newest = self._ledgers.slots[-1]
-        return Position(newest.ledger_id, newest.entries - 1)
+        return self.newest_position
 
     async def ensure_open_ledger(self) -> None:
         """Where the newest ledger is sealed, or there is none, the next append's ledger exists on return (not after an
@@ -373,9 +381,9 @@ class ManagedLedger:
             self._appender.state = AppendState.TERMINATED
             self._appender.fail_waiting(self._appender.state_error())
             last = self.last_confirmed
-            if last == EARLIEST and self._ledgers.slots:
-                last = Position(self._ledgers.slots[-1].ledger_id, -1)  # an end that names the empty ledger
-            await self._switch.settle()
+            if self._ledgers.slots and self._ledgers.slot(last.ledger_id) is None:
+                last = self.newest_position  # no entry is left: the end names the empty ledger
+            await self._switch.settle(recover=True)
             self._list.terminated = max(last, self.last_confirmed)
             try:
                 await self._list.save()

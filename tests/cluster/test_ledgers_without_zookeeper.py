@@ -75,3 +75,47 @@ def test_publishes_go_on_in_a_ledger_that_is_full(services, tmp_path):
         if client is not None:
             client.close()
         member.end()
+
+
+def terminate(member):
+    return requests.post(f"{member.http}/admin/v2/{TOPIC.replace('://', '/')}/terminate", timeout=120)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["repeated", "broker-killed"])
+def test_a_termination_while_zookeeper_is_away(services, tmp_path, killed):
+    """The request fails; repeated it ends the topic behind all messages. After a kill in between the topic goes on."""
+    initialize(services)
+    member = Member(tmp_path, "t1", services.zookeeper, **SETTINGS)
+    client = None
+    try:
+        client = connect(member.start())
+        consumer = client.subscribe(TOPIC, "s", initial_position=pulsar.InitialPosition.Earliest)
+        producer = client.create_producer(TOPIC, batching_enabled=False)
+        for number in range(10):
+            producer.send(str(number).encode())
+        services.kill("zk")
+        began_s = time.monotonic()
+        assert terminate(member).status_code >= 500
+        figure("termination without ZooKeeper", refused_after_s=time.monotonic() - began_s)
+        if killed:
+            member.kill()
+        services.start("zk")
+        if killed:
+            member.start()
+            producer.send(b"10")
+        answer = wait_for(lambda: (found := terminate(member)).ok and found, 90, "the repeated termination")
+        last = 10 if killed else 9
+        assert answer.json()["entryId"] == (0 if killed else 9)
+        assert terminate(member).json() == answer.json()
+        client.close()
+        member.terminate()
+        client = connect(member.start())
+        consumer = client.subscribe(TOPIC, "s", initial_position=pulsar.InitialPosition.Earliest)
+        assert read_numbers(consumer, last) == list(range(last + 1))
+        assert terminate(member).json() == answer.json()
+        with pytest.raises(pulsar.TopicTerminated):
+            client.create_producer(TOPIC)
+    finally:
+        if client is not None:
+            client.close()
+        member.end()

@@ -94,6 +94,8 @@ class MemoryLedgerWriter:
         if self.refuse is None:
             self.refuse = LedgerClosedError
         await self.wait_idle()
+        if self._store.fail_closes is not None:
+            raise self._store.fail_closes
         self.closed = True
         return self.info()
 
@@ -118,6 +120,8 @@ class MemoryLedgerStore:
         self.max_record_bytes = max_record_bytes
         self.cached = cached
         self.fail_appends: StorageError | None = None
+        self.fail_closes: StorageError | None = None
+        """Closes and recoveries raise this: the store cannot store the end of a ledger."""
         self.corrupt: set[Position] = set()
         """Entries whose reading raises CorruptEntryError."""
         self.reads = 0
@@ -164,6 +168,8 @@ class MemoryLedgerStore:
         if not writer.closed:
             writer.refuse = LedgerFencedError
             await writer.wait_idle()
+            if self.fail_closes is not None:
+                raise self.fail_closes
             writer.closed = True
         return writer.info()
 

@@ -91,6 +91,44 @@ def terminated_topic_stays_readable_when_all_is_consumed(s):
     c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
 
 
+def asked_after_the_end(s, topic):
+    """Termination, twice, and the place of new subscriptions, before and after an unload."""
+    for _ in range(2):
+        s.http("POST", rest(topic, "/terminate"), keep=["ledgerId", "entryId"])
+    for subscriptions in (("a", "b"), ("a", "c")):
+        c = s.connect()
+        for number, name in enumerate(subscriptions, 1):
+            c.subscribe(topic, name, number, quietly=True, initialPosition="Earliest" if name == "b" else "Latest")
+            c.ask("GET_LAST_MESSAGE_ID", consumer_id=number)
+        s.http("GET", rest(topic, "/lastMessageId"), keep=["ledgerId", "entryId"])
+        s.http("PUT", rest(topic, "/unload"), quietly=True)
+        s.lookup(topic)
+
+
+@scenario
+def topic_terminated_without_messages(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, quietly=True, initialPosition="Earliest")
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+    asked_after_the_end(s, topic)
+
+
+@scenario
+def topic_terminated_after_its_messages_are_gone(s):
+    topic = s.topic()
+    ids = published(s, topic, 2)
+    c = join(s, topic, "Exclusive")
+    read(c, 2)
+    ack(c, ids[1], kind="Cumulative")
+    time.sleep(0.3)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.lookup(topic)
+    c = join(s, topic, "Exclusive", "b")
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+    asked_after_the_end(s, topic)
+
+
 @scenario
 def acknowledged_before_an_unload(s):
     topic = s.topic()

@@ -12,6 +12,7 @@ from magnetar.storage.errors import (
     ManagedLedgerTerminatedError,
     NoSuchLedgerError,
     StorageFullError,
+    StorageUnavailableError,
 )
 from magnetar.storage.managed.managed_ledger import AppendPiece
 from magnetar.storage.position import EARLIEST, LATEST, Position
@@ -129,6 +130,56 @@ async def test_a_termination_that_cannot_be_stored_may_be_tried_again():
     assert (await ground.after_crash().open()).terminated
 
 
+AWAY = StorageUnavailableError("away")
+
+
+@pytest.mark.parametrize("entries", [3, 0])
+async def test_a_termination_whose_ledger_cannot_be_closed_may_be_tried_again(entries):
+    ground, ledger = await opened()
+    await ledger.ensure_ledger()
+    if entries:
+        await append(ledger, [b"x"] * entries)
+    ground.ledgers.fail_closes = ground.metadata.fail_writes = AWAY
+    for _ in range(2):
+        with pytest.raises(StorageUnavailableError):
+            await ledger.terminate()
+    with pytest.raises(ManagedLedgerTerminatedError):
+        await append(ledger, [b"y"])
+    ground.ledgers.fail_closes = None
+    with pytest.raises(StorageUnavailableError):
+        await ledger.terminate()
+    crashed = await ground.after_crash().open()
+    assert (crashed.terminated, crashed.entries) == (False, entries), "without a stored end the topic goes on"
+    ground.metadata.fail_writes = None
+    assert await ledger.terminate() == Position(0, entries - 1)
+    assert all(slot.closed_at_ms for slot in ledger.ledgers)
+    assert len(await ground.ledgers.list_ledgers()) == len(ledger.ledgers) == (1 if entries else 0)
+    again = await ground.after_crash().open()
+    assert again.terminated
+    assert await again.terminate() == Position(0, entries - 1)
+    assert len(await everything(again)) == entries
+
+
+async def test_the_end_of_a_topic_is_behind_entries_whose_appends_failed():
+    """A store may keep entries whose appends it reported as failed."""
+    ground, ledger = await opened()
+    await append(ledger, [b"x"])
+    ground.ledgers.hold()
+    results = []
+    ledger.append(run_of([b"kept"]), results.append)
+    await settle()
+    writer = ground.ledgers._ledgers[0]
+    slab = writer._pending[0][0]
+    ground.ledgers.fail_appends = FULL
+    ground.ledgers.release()
+    await settle()
+    assert results[0].error is FULL
+    writer._confirm(slab)
+    assert await ledger.terminate() == Position(0, 1)
+    assert ledger.ledgers[-1].closed_at_ms
+    assert len(await everything(ledger)) == 2
+
+
 async def test_close_finishes_pending_appends_and_refuses_later_ones():
     ground, ledger = await opened()
     await append(ledger, [b"x"] * 9)
@@ -175,6 +226,33 @@ async def test_an_empty_topic_can_be_given_its_first_ledger():
     _, ledger = await opened()
     await ledger.terminate()
     assert await ledger.ensure_ledger() == EARLIEST
+
+
+async def test_a_terminated_topic_keeps_the_name_of_its_empty_ledger():
+    ground, ledger = await opened()
+    await ledger.ensure_ledger()
+    for _ in range(2):
+        assert await ledger.terminate() == await ledger.ensure_ledger() == Position(0, -1)
+        assert not ledger.ledgers
+        ground = await ground.restart()
+        ledger = await ground.open()
+
+
+async def test_the_end_of_a_consumed_topic_is_its_empty_ledger():
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("c", "earliest")
+    every = await append(ledger, [b"x"])
+    cursor.ack_cumulative(every[-1])
+    await ledger.close()
+    ledger = await ground.open(DROP)
+    await ledger.trim(ground.clock.now_ms())
+    await ledger.ensure_open_ledger()
+    newest = ledger.ledgers[-1].ledger_id
+    assert [slot.ledger_id for slot in ledger.ledgers] == [newest] != [0]
+    assert await ledger.terminate() == await ledger.ensure_ledger() == Position(newest, -1)
+    ledger = await (await ground.restart()).open()
+    assert await ledger.terminate() == await ledger.ensure_ledger() == Position(newest, -1)
+    assert not ledger.cursors["c"].has_more
 
 
 async def test_the_ledger_of_the_next_append_can_be_opened_beforehand():
