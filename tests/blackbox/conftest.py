@@ -23,6 +23,9 @@ MEMBER = {
     "managedLedgerDefaultWriteQuorum": 3,
     "managedLedgerDefaultAckQuorum": 2,
 }
+SKIPPED = "MAGNETAR_TESTS_SKIPPED"
+"""Variable of the environment: a file for the names of tests whose broker finds the cluster taken."""
+TAKEN = "a second broker while the first one has the cluster"
 READY = re.compile(r"magnetar ready (\S+) (\S+)")
 SLOW_CALLBACK = re.compile(r"loop\.slow_callback\W.*?\bcpu_ms\W+([0-9.]+).*")
 SLOWEST_CALLBACK_MS = 200  # of the broker's processor time, which other processes do not change
@@ -68,11 +71,14 @@ class BrokerProcess:
             from tests.cluster.on_bookkeeper import fresh
 
             if any(other.process.poll() is None for other in BrokerProcess.members):
-                pytest.skip("a second broker while the first one has the cluster")
+                pytest.skip(TAKEN)
             fresh(zookeeper)
             self.data_dir.mkdir()
         BrokerProcess.members.append(self)
-        self.settings = MEMBER | {"metadataStoreUrl": f"zk:{zookeeper}"} | self.settings
+        defaults = MEMBER | {"metadataStoreUrl": f"zk:{zookeeper}"}
+        if self.settings.get("authenticationEnabled") == "true":
+            defaults["topicLevelPoliciesEnabled"] = "false"  # else a member needs a proof of its own role
+        self.settings = defaults | self.settings
         return ["broker"]
 
     def log_text(self):
@@ -142,6 +148,12 @@ class BrokerProcess:
     @property
     def rss_bytes(self):
         return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def pytest_runtest_logreport(report):
+    if report.skipped and report.longrepr[2].endswith(TAKEN) and (found := os.environ.get(SKIPPED)):
+        with open(found, "a") as names:
+            names.write(f"{report.nodeid}\n")
 
 
 @pytest.fixture
