@@ -11,6 +11,8 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGES = [ROOT / n for n in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted((ROOT / "docs").rglob("*.md"))
 COLUMNS = 100
+_CODE = re.compile(r"^```.*?^```|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
+"""Blocks of code, and the targets of links."""
 _UNBREAKABLE = re.compile(r"\s*(?:[-*>] |\d+\. )*(?:!?\[[^\]]*\]\([^)]*\)|\S+)[.,;:)]*$")
 
 
@@ -40,7 +42,7 @@ def test_prose_stays_within_the_columns(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_rows_of_tables_are_whole(page):
     """A row that continues on a next line ends its table there."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = _CODE.sub("", page.read_text())
     assert not [line for line in text.splitlines() if line.startswith("|") and not line.rstrip().endswith("|")]
 
 
@@ -78,8 +80,8 @@ RIDDLES = re.compile(
     r"|\bthe (?:first|last|next|other|old|new|same|real|right) one\b"
     r"|\b[Oo]ne (?:that|which|who)\b"
 )
-"""Pronouns in place of nouns, beyond the plainest phrases: refused in docstrings and comments. WHAT in capitals is the
-name of an argument; a question may begin with what.
+"""Pronouns in place of nouns, beyond the plainest phrases: refused in pages, docstrings and comments. WHAT in capitals is
+the name of an argument; a question may begin with what.
 """
 # The rule itself, this test, and the name of a role.
 ALLOWED = {"CONTRIBUTING.md", "tests/test_prose.py", "tests/conformance/scenarios/security_rights.py"}
@@ -101,7 +103,8 @@ def prose_of(source):
 def forbidden_in(path):
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
-        return [match[0] for match in FORBIDDEN.finditer(plain(text))]
+        text = plain(_CODE.sub("", text))
+        return [match[0] for rule in (FORBIDDEN, RIDDLES) for match in rule.finditer(text)]
     if not FORBIDDEN.search(plain(text)) and not RIDDLES.search(plain(text)):
         return []
     texts = [plain(each) for each in prose_of(text)]

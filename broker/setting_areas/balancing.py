@@ -140,7 +140,7 @@ class BalancingSettings(Table):
     load_balancer_msg_rate_difference_shedder_threshold: float = setting(
         "loadBalancerMsgRateDifferenceShedderThreshold",
         50.0,
-        "UniformLoadShedder: the broker with most messages gives up bundles when it has so much more than the one with "
+        "UniformLoadShedder: the broker with most messages gives up bundles when it has so much more than that with "
         "least; 0 = never.",
         unit="%",
         minimum=0,
@@ -148,7 +148,7 @@ class BalancingSettings(Table):
     load_balancer_msg_throughput_multiplier_difference_shedder_threshold: float = setting(
         "loadBalancerMsgThroughputMultiplierDifferenceShedderThreshold",
         4.0,
-        "UniformLoadShedder: the same by traffic, when the broker has so many times that of the one with least; 0 = "
+        "UniformLoadShedder: the same by traffic, when the broker has so many times the least traffic of a broker; 0 = "
         "never.",
         unit="times",
         minimum=0,
@@ -223,7 +223,7 @@ class BalancingSettings(Table):
     load_balancer_override_broker_nics: tuple[str, ...] = setting(
         "loadBalancerOverrideBrokerNics",
         (),
-        "Network interfaces whose traffic the load report has; empty: the physical ones.",
+        "Network interfaces whose traffic the load report has; empty: the physical interfaces.",
     )
     load_balancer_override_broker_nic_speed_gbps: float = setting(
         "loadBalancerOverrideBrokerNicSpeedGbps",

@@ -135,7 +135,7 @@ class BookieSecuritySettings(Table):
     bookkeeper_tls_cert_files_refresh_duration_seconds: int = setting(
         "bookkeeperTlsCertFilesRefreshDurationSeconds",
         300,
-        "How often these files are looked at for changes; new connections use the new ones. 0: never.",
+        "How often these files are looked at for changes; new connections use the new files. 0: never.",
         unit="s",
         minimum=0,
     )

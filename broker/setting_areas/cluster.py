@@ -69,8 +69,9 @@ class ClusterSettings(Table):
     broker_client_authentication_plugin: str = setting(
         "brokerClientAuthenticationPlugin",
         "",
-        "With what this broker proves itself to the brokers of its cluster, itself among them: token, basic or tls, or "
-        "the class AuthenticationToken, AuthenticationBasic or AuthenticationTls of Apache Pulsar's client.",
+        "The credentials with which this broker proves itself to the brokers of its cluster, itself among "
+        "them: token, basic or tls, or the class AuthenticationToken, AuthenticationBasic or AuthenticationTls of "
+        "Apache Pulsar's client.",
     )
     broker_client_authentication_parameters: str = setting(
         "brokerClientAuthenticationParameters",

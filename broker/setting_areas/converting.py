@@ -41,7 +41,7 @@ class ConvertingSettings(Table):
         "messageConverterParkOrdered",
         "block",
         "Whether a parked entry of an ordered subscription (Exclusive, Failover; Key_Shared: of its key) holds back "
-        "what follows it, or lets it pass. Namespaces and topics may set a property of this name.",
+        "the messages behind it, or lets them pass. Namespaces and topics may set a property of this name.",
         choices=("block", "pass"),
         source=_OURS,
     )

@@ -35,7 +35,7 @@ TENANTS: Final = (
         "tenant",
         "POST",
         "tenants/{tenant}",
-        "change what is given, keep the rest",
+        "change the given values, keep the rest",
         _ROLES,
         _ALLOWED,
         steps="update_tenant",
@@ -206,9 +206,17 @@ BROKERS: Final = (
         "take such a change back",
         flag("-c --config!"),
     ),
-    _row("brokers", "list-dynamic-config", "", "GET", "brokers/configuration", "what can be changed", show="lines"),
     _row(
-        "brokers", "get-all-dynamic-config", "", "GET", "brokers/configuration/values", "what was changed", show="map"
+        "brokers",
+        "list-dynamic-config",
+        "",
+        "GET",
+        "brokers/configuration",
+        "settings that can be changed",
+        show="lines",
+    ),
+    _row(
+        "brokers", "get-all-dynamic-config", "", "GET", "brokers/configuration/values", "changed settings", show="map"
     ),
     _row(
         "brokers", "get-internal-config", "", "GET", "brokers/internal-configuration", "addresses inside", show="json"

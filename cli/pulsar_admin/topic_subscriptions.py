@@ -96,7 +96,7 @@ SUBSCRIPTIONS: Final = (
         "expire-messages",
         "POST",
         "{topic}/subscription/{subscription}/expireMessages",
-        "acknowledge what is older, or before a position",
+        "acknowledge older messages, or those before a position",
         SUBSCRIPTION,
         flag("-t --expireTime", "seconds"),
         flag("-p --position", "position"),

@@ -103,7 +103,9 @@ _LIFE: Final = (
         _METADATA,
         body=_new_partitions,
     ),
-    _row("create-missed-partitions", "POST", "{topic}/createMissedPartitions", "create what is missing of it"),
+    _row(
+        "create-missed-partitions", "POST", "{topic}/createMissedPartitions", "create the partitions that are missing"
+    ),
     _row(
         "update-partitioned-topic",
         "POST",
