@@ -60,6 +60,8 @@ class AppendPath:
         )
         self._helper = threads.lane("journal-prepare", self._prepare, self._prepared)
         self._preparing = False
+        self._resuming = False
+        """RESUME is in the lane: appends are refused until it is done."""
         self._no_spare_for = -1
         self._held: deque[Append] | None = None
         self._confirm_timer: Timer | None = None
@@ -99,16 +101,18 @@ class AppendPath:
 
     def try_resume(self) -> None:
         """After ``health.full``: prepare a segment; when that works, appends are tried again."""
-        if not self._preparing:
+        if not self._preparing and not self._resuming:
             self._preparing = True
             self._helper.submit(SpareOrder(self._pool.grown(0), in_haste=False))
 
     async def close(self) -> None:
-        """Finish pending appends, stop the threads, close the journal's files."""
+        """Finish pending appends, confirm the last frame, stop the threads, close the journal's files."""
+        self.release()
+        await self._lane.wait_idle()
         self._closing = True
         if self._confirm_timer is not None:
             self._confirm_timer.cancel()
-        self.release()
+            self._lane.submit(CONFIRM)
         await self._lane.close()
         await self._helper.close()
         self._journal.close()
@@ -122,8 +126,8 @@ class AppendPath:
         else:
             errors = result.errors
             self._count(result)
-            if result.refusal is not None:
-                self._note_refusal(result.refusal)
+            if self._resuming or result.refusal is not None:
+                self._note_state(batch, result.refusal)
         jobs: list[WriteSlab] = []
         for index, item in enumerate(batch):
             if item.slab is None or item.ledger is None or item.done is None:
@@ -173,8 +177,15 @@ class AppendPath:
         if result.frames:
             self.sync_seconds.observe(result.seconds)
 
-    def _note_refusal(self, refusal: StorageError) -> None:
-        if isinstance(refusal, StorageFailedError):
+    def _note_state(self, batch: list[Append], refusal: StorageError | None) -> None:
+        """A batch before RESUME may report a refusal that RESUME takes back, so RESUME's own batch ends the state."""
+        is_over = self._resuming and any(item is RESUME for item in batch)
+        if is_over:
+            self._resuming = False
+        if refusal is None:
+            if is_over:
+                self._health.set_full(None)
+        elif isinstance(refusal, StorageFailedError):
             self._health.fail(refusal)
         elif isinstance(refusal, StorageFullError):
             self._health.set_full(refusal)
@@ -186,9 +197,9 @@ class AppendPath:
         self._preparing = False
         if segments is not None:
             self._pool.spares.extend(segments)
-            if "journal" in self._health.full_sources:
+            if "journal" in self._health.full_sources and not self._resuming:
+                self._resuming = True
                 self._lane.submit(RESUME)
-                self._health.set_full(None)
         elif isinstance(error, OSError) and error.errno in SPACE_ERRORS:
             # Only when the journal itself has no room do appends fail; until then the spare can wait.
             self._no_spare_for = self._journal.generation
@@ -209,9 +220,11 @@ class AppendPath:
             self._confirm_timer = self._scheduler.call_later(_CONFIRM_AFTER_S, self._confirm)
 
     def _confirm(self) -> None:
-        """Idle for a while: write an empty frame that confirms the last frame."""
+        """Idle for a while: write an empty frame that confirms the last frame. The journal keeps room for that frame,
+        so a full disk is no obstacle, and a journal that failed writes nothing.
+        """
         self._confirm_timer = None
-        if self._closing or self._health.problem:
+        if self._closing:
             return
         if self.last_sequence != self._confirmed_at:
             self._arm_confirm()

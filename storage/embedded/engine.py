@@ -73,7 +73,7 @@ class EmbeddedStorage:
     async def close(self) -> None:
         """Finish pending appends, write everything behind, leave an empty journal. Idempotent.
 
-        After a failure nothing more is written: the next start recovers from the journal.
+        After a failure no entry is written: the next start recovers from the journal.
         """
         if self._closed:
             return

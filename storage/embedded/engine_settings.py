@@ -55,8 +55,8 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         minimum = {
-            "journal_segment_bytes": 8 << 10,
-            "journal_first_segment_bytes": 8 << 10,
+            "journal_segment_bytes": 12 << 10,
+            "journal_first_segment_bytes": 12 << 10,
             "journal_zeroed_bytes": 0,
             "journal_max_frame_bytes": 4 << 10,
             "checkpoint_bytes": 1 << 10,

@@ -32,8 +32,8 @@ _PAIR = struct.Struct(">II")
 Command = pb.BaseCommand
 
 SMALL = EngineSettings(
-    journal_segment_bytes=32 << 10,
-    journal_first_segment_bytes=8 << 10,
+    journal_segment_bytes=36 << 10,
+    journal_first_segment_bytes=12 << 10,
     journal_max_frame_bytes=4 << 10,
     checkpoint_bytes=16 << 10,
     checkpoint_interval_s=7,

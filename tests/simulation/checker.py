@@ -129,7 +129,7 @@ def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, i
     leave its numbers to the next.
     """
     lost = set()
-    if damage.told():
+    if damage.costs():
         here = {place for place, _, _ in found}
         seen = {place: known.by_body[known.seen[place]] for place in known.index}  # also those without a receipt
         lost = {place for place, entry in seen.items() if place not in here and damage.lies_on(known, entry)}
@@ -138,7 +138,7 @@ def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, i
     for place, entry, index in found:
         if not known.keeps_all and place != (before[0], before[1] + 1):
             last = None  # entries between them were acknowledged and dropped while the reader read
-        if damage.told() and place != (before[0], before[1] + 1):
+        if damage.costs() and place != (before[0], before[1] + 1):
             last = None  # an entry without receipt may be among the damaged entries
         before = place
         if index is None:

@@ -2,7 +2,8 @@
 
 Each must be harmless, or reported and limited to the damaged entries, which ``Damage`` finds by their bytes around the
 damaged place. Damage that only a later frame distinguishes from a write that never happened is documented: so for some
-seconds after the damage nothing else goes wrong, and then the process is killed.
+seconds after the damage nothing else goes wrong, and then the process is killed. Where the process ends all the same
+before it confirms the damaged frame, the entries of that frame from the damage on may be missing without a report.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from magnetar.storage import events
+from magnetar.storage.embedded.journal.format import FRAME_HEADER_BYTES, PAGE_BYTES, parse_frame
+from magnetar.storage.records import ANY_LEDGER, scan_records
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from random import Random
 
+    from magnetar.storage.embedded.journal.format import FrameHeader
     from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory
     from tests.simulation.world import World
     from tests.twins.sim_files import SimDisk
@@ -30,8 +34,9 @@ FLIPPED_HEADER = "flipped_header"
 FLIPS = ("flipped_bit", FLIPPED_HEADER)
 QUIET_S = 5.0
 CONFIRMED_S = 1.7
-"""Until a damaged last frame has one behind it."""
-PAGE_BYTES = 4096
+"""Until a damaged last frame has a frame behind it."""
+UNCONFIRMED_S = 2.5
+"""A process that ends earlier behind its last frame may leave that frame unconfirmed; docs/durability.md."""
 _AROUND_BYTES = 20_000
 """More than the largest entry."""
 _HEAD_BYTES = 128
@@ -54,6 +59,35 @@ REPORTS = frozenset(
 """Events that tell of damage."""
 
 
+@dataclass(frozen=True)
+class DamagedFrame:
+    """A frame of the journal as it was before the damage."""
+
+    sequence: int
+    written_ms: int
+    payload: bytes
+    begin: int
+    """Of the damage, in the payload; negative in the frame's header."""
+
+    def entries(self, topic: TopicHistory) -> set[int]:
+        """Identities of the entries from the damaged record on."""
+        return {
+            id(entry)
+            for body, entry in topic.by_body.items()
+            if (at := self.payload.rfind(body)) >= 0 and at + len(body) > self.begin
+        }
+
+    def ledgers(self) -> set[int]:
+        """Ledgers with records in the frame."""
+        found, at = set(), 0
+        while at < len(self.payload):
+            offsets, end, _ = scan_records(self.payload, at, len(self.payload), ANY_LEDGER)
+            assert len(offsets) > 8
+            found.add(int.from_bytes(self.payload[at + 8 : at + 16], "little"))
+            at = end
+        return found
+
+
 @dataclass
 class Damage:
     """One damage of the disk."""
@@ -72,6 +106,10 @@ class Damage:
     """(bytes as they should be, begin and end of the damage within them)."""
     set_back: set[str] = field(default_factory=set)
     """Subscriptions (with their topic) whose saved acknowledgements it hit."""
+    frames: list[DamagedFrame] = field(default_factory=list)
+    """Damaged, and not yet seen by a start."""
+    unconfirmed: list[DamagedFrame] = field(default_factory=list)
+    """Damaged last frames of a process that ended before it confirmed them."""
 
     # --- doing ------------------------------------------------------------------------------------------------------
 
@@ -105,7 +143,7 @@ class Damage:
         self.world.timers.after(0.1, self.happen)
 
     def _flip(self, disk: SimDisk, path: str, at: int) -> None:
-        self._spot(disk.content(path), at, at + 1)
+        self._spot(path, disk.content(path), at, at + 1)
         disk.flip_bit(path, at * 8 + self.chance.randrange(8))
         self._happened(f"{path} byte {at}")
 
@@ -130,7 +168,7 @@ class Damage:
 
         def lose() -> None:
             whole = disk.content(path)
-            self._spot(whole, begin, end)
+            self._spot(path, whole, begin, end)
             disk.overwrite(path, begin, before)
             to = self._elsewhere(disk, path, begin, whole[begin:end]) if self.kind == "misdirected_write" else ""
             self._happened(f"{path} {begin}-{end}{to}")
@@ -171,19 +209,34 @@ class Damage:
         other, at = self.chance.choice(places)
         whole = disk.content(other)
         page = page[: len(whole) - at]
-        self._spot(whole, at, at + len(page))
+        self._spot(other, whole, at, at + len(page))
         self.is_frame = self.is_frame or "/journal/" in other
         disk.overwrite(other, at, page)
         return f" to {other} {at}"
 
-    def _spot(self, content: bytes, begin: int, end: int) -> None:
+    def _spot(self, path: str, content: bytes, begin: int, end: int) -> None:
         first = max(0, begin - _AROUND_BYTES)
         self.spots.append((content[first : end + _AROUND_BYTES], begin - first, end - first))
+        if path.endswith(".journal") and (frame := damaged_frame(content, begin, end)):
+            self.frames.append(frame)
+
+    def process_begins(self) -> None:
+        """A start recovers the journal of the process before."""
+        frames, self.frames = self.frames, []
+        contents = [self.world.disk.content(path) for path in self.world.disk.paths() if path.endswith(".journal")]
+        newest = max((frame.sequence for content in contents for frame in frames_of(content)), default=-1)
+        for frame in frames:
+            alone_s = self.world.ended_s - self.world.clock.when(frame.written_ms)
+            if frame.sequence >= newest and alone_s <= UNCONFIRMED_S:
+                self.unconfirmed.append(frame)
+                self._known.clear()
 
     def _happened(self, where: str) -> None:
         self.done, self.where = True, where
         self.world.disk.bad_writes = None
         self.world.note(f"{self.kind} {where}")
+        if self.world.broker is None:
+            self.process_begins()  # it is about to read, or has read
         self.world.faults.keep_quiet(QUIET_S)
         self.world.timers.after(self.chance.uniform(CONFIRMED_S, QUIET_S), lambda: self.world.end_life("crash"))
 
@@ -197,10 +250,16 @@ class Damage:
         self.look_for_reports(self.world.logs)
         return self.reported
 
+    def costs(self) -> bool:
+        """Whether entries may be missing."""
+        return self.told() or bool(self.unconfirmed)
+
     def hit(self, topic: TopicHistory, entry: Sent) -> bool:
         """Whether the damage lies on this entry's bytes, and was reported: then the entry may be missing. One bit costs
         one entry.
         """
+        if self._is_unconfirmed(topic, entry):
+            return True
         if not self.lies_on(topic, entry):
             return False
         self._lost.add(id(entry))
@@ -208,7 +267,10 @@ class Damage:
 
     def lies_on(self, topic: TopicHistory, entry: Sent) -> bool:
         """The same, of an entry that may be missing for another reason."""
-        return self.told() and id(entry) in self._hits(topic)
+        return self._is_unconfirmed(topic, entry) or (self.told() and id(entry) in self._hits(topic))
+
+    def _is_unconfirmed(self, topic: TopicHistory, entry: Sent) -> bool:
+        return any(id(entry) in frame.entries(topic) for frame in self.unconfirmed)
 
     def _hits(self, topic: TopicHistory) -> set[int]:
         known = self._known.get(topic.name)
@@ -225,10 +287,33 @@ class Damage:
         """Whether saved acknowledgements of this subscription may be gone: of one subscription for each damaged place,
         of several when a frame of the journal was lost.
         """
-        if not self.told():
+        if not self.costs():
             return False
         self.set_back.add(f"{topic.name} {subscription.name}")
-        return len(self.set_back) <= len(self.spots) or self.is_frame
+        of_frames = sum(len(frame.ledgers()) for frame in self.unconfirmed)
+        if not self.told():
+            return len(self.set_back) <= of_frames
+        return len(self.set_back) <= len(self.spots) + of_frames or self.is_frame
+
+
+def frames_of(content: bytes) -> Iterator[FrameHeader]:
+    """All intact frame headers of a segment, of any use."""
+    for at in range(PAGE_BYTES, len(content), PAGE_BYTES):
+        if (header := parse_frame(content, at)) is not None:
+            yield header
+
+
+def damaged_frame(content: bytes, begin: int, end: int) -> DamagedFrame | None:
+    """The frame on which these bytes of a segment lie; None: they carry no frame."""
+    for at in range((end - 1) // PAGE_BYTES * PAGE_BYTES, 0, -PAGE_BYTES):
+        header = parse_frame(content, at)
+        if header is not None:
+            payload = at + FRAME_HEADER_BYTES
+            if payload + header.payload_bytes <= begin:
+                return None
+            whole = content[payload : payload + header.payload_bytes]
+            return DamagedFrame(header.sequence, header.written_ms, whole, begin - payload)
+    return None
 
 
 def _overlaps(spot: tuple[bytes, int, int], body: bytes) -> bool:

@@ -30,8 +30,8 @@ FIRST_WITH_FORGERY = 200_000
 """From here on half of the seeds have producers whose messages contain records, and a flipped bit in such a message."""
 
 SMALL = EngineSettings(
-    journal_segment_bytes=32 << 10,
-    journal_first_segment_bytes=8 << 10,
+    journal_segment_bytes=36 << 10,
+    journal_first_segment_bytes=12 << 10,
     journal_max_frame_bytes=8 << 10,
     checkpoint_bytes=16 << 10,
     checkpoint_interval_s=7,

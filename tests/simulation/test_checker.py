@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLANTED = [
     (
         "lost_syncs",
-        "not there|behind|not read|before b|dropped before|duplicate|receipts|held and ack|damage|after its ack",
+        "not there|behind|not read|before b|dropped before|duplicate|receipts|held and ack|damage|by no|after its ack",
     ),
     ("acks_of_one_more", "by no consumer|held and acknowledged"),
     ("acks_answered_before_they_are_saved", "after its acknowledgement was answered"),

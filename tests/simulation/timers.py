@@ -76,15 +76,28 @@ class WallClock:
         self._ahead_s = 0
         self.most_ahead_s = 0
         """So far ahead it ever was."""
+        self._settings: list[tuple[float, int]] = [(0.0, 0)]
+        """(since when, seconds ahead), ascending."""
 
     def set_by(self, seconds: int) -> None:
         """Set the wall clock to so many seconds beside the right time."""
         self._ahead_s = seconds
+        self._settings.append((0.0 if self.loop is None else self.loop.now_s, seconds))
         self.most_ahead_s = max(self.most_ahead_s, seconds)
 
     def now_ms(self) -> int:
         assert self.loop is not None
         return self._epoch_ms + round((self.loop.now_s + self._ahead_s) * 1000)
+
+    def when(self, stamp_ms: int) -> float:
+        """The elapsed time at which ``now_ms`` was the stamp."""
+        seconds = (stamp_ms - self._epoch_ms) / 1000
+        now_s = float("inf") if self.loop is None else self.loop.now_s
+        ends = [since_s for since_s, _ in self._settings[1:]] + [now_s]
+        for (since_s, ahead_s), end_s in reversed(list(zip(self._settings, ends, strict=True))):
+            if since_s - 0.001 <= seconds - ahead_s <= end_s + 0.001:
+                return seconds - ahead_s
+        raise AssertionError(f"no clock showed {stamp_ms}")
 
     def now_s(self) -> float:
         assert self.loop is not None

@@ -74,7 +74,10 @@ class World:
         self.faults = Faults(self, self.chance_for("faults"))
         self.damage = Damage(self, self.chance_for("damage"), plan.damage, plan.damage_in)
         self._entropy = self.chance_for("entropy").randbytes
+        self.ended_s = 0.0
+        """When the last process ended, or its journal failed."""
         self._over: asyncio.Event
+        self._journal_failed = False
         self._next_life = ""
         self._calm = False
         self._wire_chance = self.chance_for("wire")
@@ -176,6 +179,8 @@ class World:
             if not self.threads.dead:
                 raise
             crashed = True
+        if crashed and not self._journal_failed:
+            self.ended_s = self.now_s
         self._no_problems(loop, logs)
         if self._next_life == "over":
             loop.close()
@@ -194,6 +199,8 @@ class World:
         if self.plan.seed % 4:
             environment.frame_writer = lambda: LaneFrameWriter(self.threads)
         broker = Broker(settings, environment)
+        self.damage.process_begins()
+        self._journal_failed = False
         try:
             with mock.patch.object(broker_module, "engine_settings", return_value=SMALL):
                 await broker.start()
@@ -204,6 +211,7 @@ class World:
             return
         self.web = await WebPort.open(broker)
         self.broker = broker
+        broker.storage.health.on_failure(self._storage_failed)
         self.note("started")
         stopped = loop.create_task(broker.wait_stopped(), name="world")
         over = loop.create_task(self._over.wait(), name="world")
@@ -215,6 +223,8 @@ class World:
             await broker.stop()
             await stopped
         self.broker = None
+        if not self._journal_failed:
+            self.ended_s = self.now_s
         over.cancel()
         await asyncio.sleep(
             PATIENCE_S / 10 if self._next_life in ("over", "restart") else 0
@@ -226,6 +236,11 @@ class World:
         for link in self.links:
             if not link.is_over:
                 link.process_gone()
+
+    def _storage_failed(self, error: StorageError) -> None:
+        """A journal that failed writes no more frames, however long the process takes to end."""
+        if str(error).startswith("journal"):
+            self._journal_failed, self.ended_s = True, self.now_s
 
     def _bury(self, loop: SimLoop, logs: list[Any]) -> None:
         """The process ends at any point: the next process finds the surviving bytes of the disk."""

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 ROOT = "/data"
 
 TINY = EngineSettings(
-    journal_segment_bytes=16 << 10,
-    journal_first_segment_bytes=8 << 10,
-    journal_zeroed_bytes=8 << 10,
+    journal_segment_bytes=20 << 10,
+    journal_first_segment_bytes=12 << 10,
+    journal_zeroed_bytes=12 << 10,
     journal_max_frame_bytes=4 << 10,
     checkpoint_bytes=1 << 30,
     checkpoint_interval_s=1e9,

@@ -7,7 +7,8 @@ thread (``frame_writer.py``). Both keep the order of truth:
 * An append goes out only when it follows the last journalled entry of its ledger; so behind a failed append nothing
   of that ledger is written before its writer has fallen back.
 * No space (ENOSPC): this batch and all later batches fail with StorageFullError until ``RESUME`` came through the same
-  queue. The write position does not move, so the next frame lies over the remains of the failed one.
+  queue. The write position does not move, so the next frame lies over the remains of the failed one. Every segment
+  keeps a page for an empty frame, so ``CONFIRM`` succeeds meanwhile.
 * Any other error of write or sync: the journal has failed for good; nothing is ever written or acknowledged again.
 """
 
@@ -38,6 +39,8 @@ __all__ = ["CONFIRM", "RESUME", "Append", "BatchResult", "Journal", "Plan", "Spa
 _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 """Errors that pass by themselves: no space on the disk, no descriptor for the next segment."""
 _JOIN_ABOVE = 64
+_EMPTY_FRAME_BYTES = frame_bytes(0)
+"""Behind each frame of appends there is room for the empty frame that confirms the frame."""
 _HASTE_BYTES_PER_S = 96 << 20
 """Segments that fill faster than this leave no time, and no bandwidth, to zero the next segment."""
 
@@ -147,7 +150,8 @@ class Journal:
         todo = self._gather(batch, 0, len(batch), errors)
         payload, checksums = _payload(todo)
         room = frame_bytes(sum(map(len, payload)))
-        if not todo or not (self._fits(room) or self._pool.has_spare(room)):
+        needed = room + _EMPTY_FRAME_BYTES
+        if not todo or not (self._fits(needed) or self._pool.has_spare(needed)):
             for _, item in reversed(todo):
                 _fall_back(item)
             return None
@@ -179,10 +183,12 @@ class Journal:
         self._pool.close()
 
     def _control(self, item: Append) -> int:
-        """RESUME: try again from here on, unless the journal failed for good. CONFIRM: an empty frame."""
+        """RESUME: try again from here on, unless the journal failed for good. CONFIRM: an empty frame, also while the
+        disk is full.
+        """
         if item is RESUME and isinstance(self._refusal, StorageFullError):
             self._refusal = None
-        if item is CONFIRM and self._refusal is None:
+        if item is CONFIRM and not isinstance(self._refusal, StorageFailedError) and self._fits(_EMPTY_FRAME_BYTES):
             return self._write([], {})
         return 0
 
@@ -251,8 +257,9 @@ class Journal:
         """The place of the next frame; takes another segment when the active segment is full. Raises OSError when there
         is no other segment.
         """
-        if not self._fits(room):
-            self._next_segment(room)
+        needed = room + _EMPTY_FRAME_BYTES if payload else room
+        if not self._fits(needed):
+            self._next_segment(needed)
         segment = self._segment
         assert segment is not None
         return Frame(
