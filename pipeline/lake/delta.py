@@ -4,10 +4,16 @@ The table is append-only and partitioned by `__date`. Each topic partition is an
 (``txn`` action: app id ``magnetar:<topic partition>``, version = index up to which the table is complete), so the
 position and the files of a commit are one atomic action. deltalake does not retry commits: a commit that meets another
 commit fails, and the caller compares its range with the new position first.
+
+On a local disk the data files are synced before a commit names them. deltalake names the file of a commit without a
+sync; the commit, and the commit before it, which may be another job's, are synced before a method returns. When the
+machine stops between the two, the newest commit may be missing, empty (then it does not count) or incomplete, and
+nothing depends on it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
 APP_ID: Final = "magnetar:"
 LEDGER_ID: Final = "magnetar-ledger:"
 """App id whose version is the newest ledger of the topic partition when the commit was planned."""
+_LOG: Final = "_delta_log"
 _DATE = pa.field(DATE_COLUMN, pa.date32())
 _HOUR_S = 3600
 
@@ -59,7 +66,9 @@ class DeltaLakeTable:
         if added:
             try:
                 with raising_full(self.place.uri):
+                    before = table.version()
                     table.alter.add_columns([Field.from_arrow(field) for field in added])
+                    self._sync_log(before)
             except DeltaError as error:
                 raise CommitConflictError(f"{self.place.uri}: columns could not be added: {error}") from error
         return merged
@@ -133,6 +142,8 @@ class DeltaLakeTable:
                 self._table = DeltaTable(self.place.uri, storage_options=self._options)
             except TableNotFoundError:
                 return None
+            except DeltaError as error:
+                raise LakeError(f"{self.place.uri}: {self._incomplete() or error}") from error
             if self._table.metadata().partition_columns != [DATE_COLUMN]:
                 raise NotATableError(f"{self.place.uri} is a Delta table that was not made by this pipeline")
         else:
@@ -159,9 +170,11 @@ class DeltaLakeTable:
             except DeltaError as error:
                 if not DeltaTable.is_deltatable(self.place.uri, self._options):
                     raise LakeError(f"{self.place.uri}: {error}") from error
+            self._sync_log(0)
 
     def _write(self, table: DeltaTable, actions: list[Any], properties: CommitProperties) -> None:
         with raising_full(self.place.uri):
+            before = table.version()
             try:
                 table.create_write_transaction(
                     actions,
@@ -175,6 +188,34 @@ class DeltaLakeTable:
                 raise CommitConflictError(f"{self.place.uri}: another commit came first ({error})") from error
             except DeltaError as error:
                 raise LakeError(f"{self.place.uri}: {error}") from error
+            self._sync_log(before)
+
+    def _sync_log(self, first: int) -> None:
+        """Return when the commits from version `first` on are on the disk, with the checkpoints that belong to them."""
+        if not self.place.is_local:
+            return
+        names = [f"{_LOG}/_last_checkpoint"]
+        for version in range(first, self._existing().version() + 1):
+            names += [f"{_LOG}/{version:020d}.json", f"{_LOG}/{version:020d}.checkpoint.parquet"]
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # there are few checkpoints, and readers remove old commits
+                self.place.sync(name)
+
+    def _incomplete(self) -> str:
+        """The text for a table whose newest commit is incomplete; empty when another error is the reason."""
+        commits = [each.path for each in self.place.list(_LOG) if each.path.endswith(".json")]
+        if not commits:
+            return ""
+        try:
+            with self.place.open_input(commits[-1]) as file:
+                for line in file.read().splitlines():
+                    json.loads(line)
+        except ValueError:
+            return (
+                f"{commits[-1]} is incomplete, because the machine stopped while it was written; no finished export "
+                "depends on it: remove that file"
+            )
+        return ""
 
 
 def _schema_of(table: DeltaTable) -> pa.Schema:

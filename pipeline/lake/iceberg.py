@@ -3,7 +3,8 @@
 The table is partitioned by ``day(__brokerPublishTime)``. The position of each topic partition is a table property
 (``magnetar.committed-index.<topic partition>``) that changes in the same commit as the files; each snapshot's summary
 names the ranges that it added. A commit requires the snapshot that it started from, and pyiceberg's own retries are off
-(they would write an old position over a newer position).
+(they would write an old position over a newer position). On a local disk the data files, manifests and metadata files
+are synced before the catalog names them, and the catalog's own database before a commit returns.
 
 Options are properties of the catalog. Without options the catalog is an SQLite file beside the data (``catalog.db``),
 for a single machine; ``{"type": "rest", "uri": ...}`` and pyiceberg's other catalogs serve several.
@@ -15,7 +16,7 @@ import contextlib
 import json
 import posixpath
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -26,7 +27,8 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
-from pyiceberg.io.pyarrow import parquet_files_to_data_files, schema_to_pyarrow
+from pyiceberg.io import PY_IO_IMPL
+from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO, parquet_files_to_data_files, schema_to_pyarrow
 from pyiceberg.table import TableProperties
 from pyiceberg.transforms import DayTransform
 from sqlalchemy.exc import OperationalError
@@ -34,7 +36,7 @@ from sqlalchemy.exc import OperationalError
 from magnetar.pipeline.lake.data_file import Append, DataFile, ensure_follows
 from magnetar.pipeline.lake.errors import CommitConflictError, NotATableError, SinkFullError
 from magnetar.pipeline.lake.schema import merge
-from magnetar.pipeline.lake.table_files import TableFiles, raising_full
+from magnetar.pipeline.lake.table_files import TableFiles, raising_full, sync_with_directories
 from magnetar.pipeline.lake.vacuum import remove_unreferenced
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 COMMITTED: Final = "magnetar.committed-index."
 LEDGER: Final = "magnetar.newest-ledger."
 _TIME = "__brokerPublishTime"
+_DATABASE = "catalog.db"
 _NAMESPACE = "magnetar.namespace"
 """Option: the namespace of the catalog that the table is in; `lake` by default."""
 _TABLE_PROPERTIES = {
@@ -111,6 +114,7 @@ class IcebergTable:
             with transaction.update_snapshot(snapshot_properties=summary).fast_append() as update:
                 for each in self._as_data_files(table, append.files):
                     update.append_data_file(each)
+        self._sync_catalog()
 
     def files(self) -> list[DataFile]:
         table = self._newest()
@@ -134,6 +138,7 @@ class IcebergTable:
                 update.delete_data_file(known[path])
             for each in self._as_data_files(table, added):
                 update.append_data_file(each)
+        self._sync_catalog()
 
     def vacuum(self, older_than_s: float, *, dry_run: bool = False) -> list[str]:
         table = self._existing()
@@ -143,6 +148,7 @@ class IcebergTable:
             if old:
                 with _conflicts(self.place.uri):
                     table.maintenance.expire_snapshots().by_ids(old).commit()
+                self._sync_catalog()
         return remove_unreferenced(self.place, self._needed, older_than_s, dry_run=dry_run)
 
     def _needed(self) -> set[str]:
@@ -162,8 +168,10 @@ class IcebergTable:
                     raise NotATableError(f"{self.place.uri}: name a catalog, for example with --table-option type=rest")
                 with raising_full(self.place.uri):
                     self.place.make_directory()
-                database = f"sqlite:///{self.place.absolute('catalog.db')}"
+                database = f"sqlite:///{self.place.absolute(_DATABASE)}"
                 properties = {"type": "sql", "uri": database, "warehouse": self._location}
+            if self.place.is_local:
+                properties = {PY_IO_IMPL: f"{SyncedFiles.__module__}.{SyncedFiles.__qualname__}", **properties}
             with _raising_full_catalog(self.place.uri):
                 self._loaded = load_catalog("magnetar", **properties)
         return self._loaded
@@ -203,6 +211,11 @@ class IcebergTable:
                     update.add_field(_TIME, DayTransform(), "date")
         return self._existing()
 
+    def _sync_catalog(self) -> None:
+        """SQLite syncs its file, but not the end of its journal, which is a name in the directory."""
+        with contextlib.suppress(FileNotFoundError):  # another catalog
+            self.place.sync(_DATABASE)
+
     def _as_data_files(self, table: Table, files: Sequence[DataFile]) -> Iterable[Any]:
         """Reads the footer of each file for its statistics and its partition."""
         return parquet_files_to_data_files(
@@ -231,6 +244,43 @@ class IcebergTable:
             -1 if low is None else low,
             -1 if high is None else high,
         )
+
+
+class SyncedFiles(PyArrowFileIO):
+    """pyiceberg's files on a local disk. A file that it writes is on the disk when it is closed."""
+
+    def new_output(self, location: str) -> PyArrowFile:
+        made = super().new_output(location)
+        made.__class__ = _SyncedFile
+        return made
+
+
+class _SyncedFile(PyArrowFile):
+    def create(self, overwrite: bool = False) -> Any:
+        return _SyncedStream(super().create(overwrite), urlsplit(self.location).path)
+
+
+class _SyncedStream:
+    """A pyarrow file."""
+
+    def __init__(self, stream: pa.NativeFile, path: str) -> None:
+        self._stream, self._path = stream, path
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def close(self) -> None:
+        """Raises: OSError."""
+        if not self._stream.closed:
+            self._stream.close()
+            table = posixpath.dirname(posixpath.dirname(self._path))  # the file is in TABLE/metadata
+            sync_with_directories(self._path, posixpath.dirname(table))
 
 
 @contextlib.contextmanager

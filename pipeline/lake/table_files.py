@@ -79,15 +79,9 @@ class TableFiles:
 
     def sync(self, path: str) -> None:
         """Return when the file and its name are on the disk; object stores are durable once a file is closed."""
-        if not self.is_local:
-            return
-        full = self.absolute(path)
-        with raising_full(full):
-            sync_path(full)
-            while len(full := posixpath.dirname(full)) >= len(self.uri):
-                sync_path(full)
-            with contextlib.suppress(PermissionError):
-                sync_path(full)  # the directory that holds the name of the table
+        if self.is_local:
+            with raising_full(self.absolute(path)):
+                sync_with_directories(self.absolute(path), posixpath.dirname(self.uri))
 
     def early_sync(self, path: str) -> EarlySync:
         """Syncs a file while more is being written to it."""
@@ -178,6 +172,19 @@ def _local_path(uri: str) -> str:
             raise NotATableError(f"{uri}: a file URL has three slashes, file:///PATH")
         rest = slash + path
     return unquote(rest)
+
+
+def sync_with_directories(path: str, top: str) -> None:
+    """Return when the file, and its name and those of the directories above it, up to names in `top`, are on the disk.
+
+    A directory that this user may not read counts as synced.
+    """
+    sync_path(path)
+    while len(path := posixpath.dirname(path)) >= len(top):
+        with contextlib.suppress(PermissionError):
+            sync_path(path)
+        if path == posixpath.dirname(path):
+            break
 
 
 def sync_path(path: str) -> None:

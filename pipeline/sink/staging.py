@@ -6,18 +6,21 @@
 
 The manifest decides which attempt of each task counts. From then on the batch's rows and their order are fixed, so
 sending may be interrupted and repeated. A batch that is computed again, even with other rows or another order, finds
-the manifest and leaves its own rows out. Executors and driver need the same folder: a local path on one machine,
-else a shared folder (`s3://`, `hdfs://`, `gs://`, a mount).
+the manifest and leaves its own rows out. In a local path the rows are on the disk before the manifest names them, and
+the manifest before the first row is sent. Executors and driver need the same folder: a local path on one machine, else
+a shared folder (`s3://`, `hdfs://`, `gs://`, a mount).
 """
 
 from __future__ import annotations
 
 import json
+import posixpath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import fs
 
+from magnetar.pipeline.lake.table_files import sync_with_directories
 from magnetar.pipeline.option_table import OptionError
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ class Staging:
 
     def __init__(self, folder: str, sink_id: str) -> None:
         self._files, root = _file_system(folder)
-        self._root = f"{root.rstrip('/')}/{sink_id}"
+        self._top = root.rstrip("/")
+        self._root = f"{self._top}/{sink_id}"
 
     def stage(self, batch_id: int, task: int, attempt: str, batches: Iterable[pa.RecordBatch]) -> tuple[str, int]:
         """Write a task's rows; (name of the file, rows). The empty name stands for no rows. Raises: OSError."""
@@ -52,6 +56,7 @@ class Staging:
             for batch in _with_first(first, remaining):
                 writer.write_batch(batch)
                 rows += batch.num_rows
+        self._sync(f"{folder}/{name}")
         return name, rows
 
     def manifest(self, batch_id: int) -> list[str] | None:
@@ -112,7 +117,14 @@ class Staging:
         self._files.create_dir(folder, recursive=True)
         with self._files.open_output_stream(f"{folder}/{name}.new") as out:
             out.write(json.dumps(content).encode())
+        self._sync(f"{folder}/{name}.new")
         self._files.move(f"{folder}/{name}.new", f"{folder}/{name}")
+        self._sync(f"{folder}/{name}")
+
+    def _sync(self, path: str) -> None:
+        """Return when a file of a local folder, and its name, are on the disk; the folder's own name with them."""
+        if isinstance(self._files, fs.LocalFileSystem):
+            sync_with_directories(path, posixpath.dirname(self._top))
 
 
 def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@ import pytest
 
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.staging import Staging, StagingError
+from tests.pipeline.lake.power_loss import Power
 
 
 def batches(*numbers):
@@ -77,3 +78,22 @@ def test_lost_and_damaged_files(tmp_path):
 def test_unknown_file_systems():
     with pytest.raises(OptionError, match="stagingDirectory"):
         Staging("gopher://x/y", "sink")
+
+
+def test_a_loss_of_power_keeps_a_decision_and_its_rows(tmp_path, monkeypatch):
+    power = Power(tmp_path / "staging", monkeypatch)
+    staging = Staging(power.root, "sink")
+    names = [staging.stage(7, task, "a", batches(task, 10 + task))[0] for task in range(2)]
+    staging.publish(7, names)
+    during = list(power.lost)
+    power.lost.clear()
+    power.look()
+    monkeypatch.undo()
+    for image in during:
+        power.put_back(image)
+        for name in staging.manifest(7) or ():
+            assert rows(staging, 7, name), "a manifest names files that are on the disk"
+    for image in power.lost:
+        power.put_back(image)
+        assert staging.manifest(7) == names
+        assert [rows(staging, 7, name) for name in names] == [[0, 10], [1, 11]]
