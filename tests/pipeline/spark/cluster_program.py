@@ -15,6 +15,7 @@ from magnetar.pipeline.jobs.runner import SparkRunner
 from magnetar.pipeline.lake.committer import open_table
 from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.progress import Progress
+from tests.pipeline.spark.standalone_cluster import EXECUTOR
 
 
 def main(master, service, admin, data_dir, topic, folder):
@@ -23,9 +24,7 @@ def main(master, service, admin, data_dir, topic, folder):
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "1",
-        "spark.cores.max": "2",
+        **EXECUTOR,
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.session.timeZone": "UTC",
         "spark.log.level": "OFF",

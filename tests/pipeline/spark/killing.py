@@ -7,70 +7,114 @@ import signal
 import subprocess
 import sys
 
+from tests.pipeline.spark.standalone_cluster import SUBMIT
 from tests.waiting import wait_for
 
+EXECUTOR = "CoarseGrainedExecutorBackend"
+WORKER = "pyspark.daemon"
 
-def children(pid):
-    """All descendants of a process: (pid, command line)."""
-    parents = {}
+
+def processes():
+    """All processes: (pid, parent, session, command line)."""
+    found = []
     for entry in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            stat = (entry / "stat").read_text()
-            parent = int(stat.rpartition(")")[2].split()[1])
+            stat = (entry / "stat").read_text().rpartition(")")[2].split()
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            parents.setdefault(parent, []).append((int(entry.name), command))
-    found, waiting = [], [pid]
+            found.append((int(entry.name), int(stat[1]), int(stat[3]), command))
+    return found
+
+
+def children(*pids):
+    """All descendants of these processes: (pid, command line)."""
+    by_parent = {}
+    for pid, parent, _session, command in processes():
+        by_parent.setdefault(parent, []).append((pid, command))
+    found, waiting = [], list(pids)
     while waiting:
-        for each in parents.get(waiting.pop(), []):
+        for each in by_parent.get(waiting.pop(), []):
             found.append(each)
             waiting.append(each[0])
     return found
 
 
-class Driver:
-    """A command in a session of its own, started again whenever it has ended."""
+def send(number, pids):
+    """The signal, to those of the processes that still exist."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
-    def __init__(self, command, log):
-        self._command, self._log, self._process = command, log, None
+
+class Driver:
+    """A command in a session of its own, started again whenever it has ended.
+
+    cluster: the standalone cluster whose workers run the executors; None: the driver runs the tasks.
+    """
+
+    def __init__(self, command, log, cluster=None):
+        self._command, self._log, self._cluster, self._process = command, log, cluster, None
         self.starts = 0
         self.ensure()
 
     def ensure(self):
+        """Start the driver if it has ended."""
         if self._process is None or self._process.poll() is not None:
+            if self._process is not None:
+                self.kill()  # the rest of the session: the JVM may outlive its Python process for a while
             self.starts += 1
             with self._log.open("ab") as log:
-                environment = os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).parents[3])}
+                environment = os.environ | {
+                    "PYTHONPATH": str(pathlib.Path(__file__).parents[3]),
+                    "PYSPARK_PYTHON": sys.executable,
+                    "PYSPARK_DRIVER_PYTHON": sys.executable,
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    **({"PYSPARK_SUBMIT_ARGS": SUBMIT} if self._cluster is not None else {}),
+                }
                 self._process = subprocess.Popen(
                     self._command, stdout=log, stderr=log, env=environment, start_new_session=True
                 )
 
     def kill(self):
-        """The driver with its JVM and everything below."""
-        everything = [pid for pid, _ in children(self._process.pid)]
-        for pid in (self._process.pid, *everything):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """The driver with its JVM and all other processes of its session; executors of a cluster outlive it."""
+        send(signal.SIGKILL, self._session())
         self._process.wait()
 
-    def kill_worker(self, choose):
-        """One Python worker that runs tasks; False when there is none."""
-        workers = [pid for pid, command in children(self._process.pid) if "pyspark.daemon" in command]
-        if not workers:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(choose(workers), signal.SIGKILL)
-        return True
+    @contextlib.contextmanager
+    def paused(self):
+        """The driver stands still in the block: it decides and commits nothing."""
+        pids = self._session()
+        send(signal.SIGSTOP, pids)
+        try:
+            yield
+        finally:
+            send(signal.SIGCONT, pids)
+
+    def executors(self):
+        """Pids of the JVMs of executors; none without a cluster."""
+        return [pid for pid, command in self._task_processes() if EXECUTOR in command]
+
+    def workers(self):
+        """Pids of the Python processes that run tasks."""
+        return [pid for pid, command in self._task_processes() if WORKER in command]
+
+    def _task_processes(self):
+        if self._cluster is None:
+            return children(self._process.pid)
+        return children(*(worker.process.pid for worker in self._cluster.workers))
+
+    def _session(self):
+        return [pid for pid, _parent, session, _command in processes() if session == self._process.pid]
 
 
 def python(*arguments):
     return [sys.executable, *arguments]
 
 
-def wait_while_driven(condition, seconds, driver):
+def wait_while_driven(condition, seconds, driver, subject, *, every=0.5, ignoring=()):
     """Wait until the condition holds; the driver is started again whenever it has ended."""
 
     def holds():
         driver.ensure()
         return condition()
 
-    wait_for(holds, seconds, "progress of the stream", every=0.5, ignoring=OSError)
+    return wait_for(holds, seconds, subject, every=every, ignoring=(OSError, *ignoring))

@@ -1,9 +1,8 @@
 """A driver of its own, to be killed: a stream from one topic into another.
 
-python -m tests.pipeline.spark.stream_program SERVICE_URL ADMIN_URL FROM TO CHECKPOINT
+python -m tests.pipeline.spark.stream_program SERVICE_URL ADMIN_URL FROM TO CHECKPOINT MASTER
 """
 
-import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -12,10 +11,8 @@ import magnetar.pipeline
 from tests.pipeline.spark.conftest import SETTINGS
 
 
-def main(service_url, admin_url, source, target, checkpoint):
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2,6]").appName("to be killed")
+def main(service_url, admin_url, source, target, checkpoint, master):
+    builder = SparkSession.builder.master(master).appName("to be killed")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
