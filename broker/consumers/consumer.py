@@ -42,6 +42,8 @@ KNOWS_BATCHES_VERSION = 4
 KNOWS_END_OF_TOPIC_VERSION = 9
 KNOWS_CLOSE_CONSUMER_VERSION = 5
 _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
+_WRITTEN_SINGLY_BYTES = 32 * 1024
+"""Frames of spans that are as large as this on average go to the socket as they are; smaller spans are joined first."""
 _encodings = Encodings()
 """All consumers of this process share the encodings and their bound."""
 
@@ -360,11 +362,16 @@ class Consumer:
             return
         if self._entries_sent:
             self.learn_average()
-        queued = self._queued
+        queued, size = self._queued, self.queued_bytes
         self._queued, self.queued_bytes = [], 0
         self.first_sent_ms = self.first_sent_ms or now_ms
         self.last_sent_ms = now_ms
-        if not self.outbox.closed:
+        if self.outbox.closed:
+            return
+        if size >= len(queued) * _WRITTEN_SINGLY_BYTES:
+            for frames in queued:
+                self.outbox.write(frames)
+        else:
             self.outbox.write(queued[0] if len(queued) == 1 else b"".join(queued))
 
     def tell_active(self, *, is_active: bool) -> None:

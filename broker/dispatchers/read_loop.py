@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-TURN_BYTES = 256 * 1024
+TURN_BYTES = 512 * 1024
 _IDLE_TURN_S = 0.005
 _END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
 """Wait before the next read, and the next notice to consumers, at the end of a terminated topic."""

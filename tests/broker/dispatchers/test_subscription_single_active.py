@@ -47,6 +47,14 @@ async def test_a_turn_is_one_write():
     assert consumer.outbox.writes == 1
 
 
+async def test_large_reads_of_a_turn_are_not_joined():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=1000)
+    bench.publish(*[entry(bytes(2000)) for _ in range(250)])
+    assert len(got(consumer)) == 250
+    assert consumer.outbox.writes == 3, "one for each read of at most a hundred entries"
+
+
 async def test_permits_count_messages_and_every_entry_read_is_sent():
     """Verified against Apache Pulsar 4.2.4: FLOW 2, 3, 5, 4 on batches of three give 2, 0, 4, 0 entries."""
     bench = Bench()
