@@ -65,11 +65,11 @@ def client_file(directory, own="client.pem"):
     return str(file)
 
 
-def options(servers, path):
+def options(servers, path, connect_timeout_s=10.0):
     found = read_security(path)
     return ZooKeeperOptions(
         servers,
-        connect_timeout_s=10.0,
+        connect_timeout_s=connect_timeout_s,
         tls=found.tls,
         tls_ca_file=found.ca_file,
         tls_certificate_file=found.certificate_file,
@@ -89,7 +89,7 @@ async def test_a_session_over_tls(secure):
 async def test_a_stranger_and_a_plain_client_do_not_get_in(secure):
     servers, directory = secure
     for each in (
-        options(servers, client_file(directory, "stranger.pem")),
+        options(servers, client_file(directory, "stranger.pem"), connect_timeout_s=3.0),
         ZooKeeperOptions(servers, connect_timeout_s=3.0),
     ):
         with pytest.raises(MetadataUnavailableError):
