@@ -69,6 +69,7 @@ class SingleActiveDispatcher:
         self._waiting: list[Span] = []
         """Read and not sent: the first of them cannot be converted before `_waiting_until_ms`, and order counts."""
         self._waiting_until_ms = 0
+        self._waiting_timer: Any = None
         self._passed: list[Position] = []
         """Entries that were passed over and are due to be tried again."""
 
@@ -219,7 +220,8 @@ class SingleActiveDispatcher:
         delay_ms = result.parked[-1].delay_ms
         self._waiting = result.rest + self._waiting
         self._waiting_until_ms = self.context.now_ms() + delay_ms
-        self.context.call_later(delay_ms / 1000, self.loop.wake)
+        self._stop_waiting_timer()
+        self._wake_after_waiting(delay_ms)
 
     def again(self, position: Position) -> None:
         self._passed.append(position)
@@ -227,11 +229,28 @@ class SingleActiveDispatcher:
     def not_again(self, _position: Position) -> None:
         """No-op: the next read finds the entries behind a parked entry."""
 
+    def _wake_after_waiting(self, delay_ms: int) -> None:
+        """Have a turn after the delay. A timer may run a moment before its time by the wall clock; such a turn starts
+        a timer for the rest.
+        """
+        if self._waiting_timer is None:
+            self._waiting_timer = self.context.call_later(delay_ms / 1000, self._waited)
+
+    def _waited(self) -> None:
+        self._waiting_timer = None
+        self.loop.wake()
+
+    def _stop_waiting_timer(self) -> None:
+        if self._waiting_timer is not None:
+            self._waiting_timer.cancel()
+            self._waiting_timer = None
+
     def _held_read(self, max_entries: int) -> Read | None:
         """The held spans, once their first entry may be tried again or is acknowledged; None until then."""
         cursor = self.context.cursor
-        waits = self.context.now_ms() < self._waiting_until_ms
-        if waits and not cursor.is_deleted(self._waiting[0].first_position):
+        left_ms = self._waiting_until_ms - self.context.now_ms()
+        if left_ms > 0 and not cursor.is_deleted(self._waiting[0].first_position):
+            self._wake_after_waiting(left_ms)
             return None
         spans, self._waiting = self._waiting, []
         taken: list[Span] = []

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from magnetar.broker.dispatchers.ports import Parked, Transformed
 from magnetar.broker.errors import (
     BrokerError,
     ConsumerBusyError,
@@ -344,3 +345,33 @@ async def test_readers_at_the_end_hear_of_a_dropped_backlog():
     assert consumer.outbox.names() == []
     bench.flow(consumer, 1)
     assert consumer.outbox.names() == ["REACHED_END_OF_TOPIC"]
+
+
+class LateConverter:
+    """Parks the first entry for a second at the first attempt and sends everything later."""
+
+    flags = 0
+
+    def __init__(self):
+        self.attempts = 0
+
+    def __call__(self, spans, _order):
+        self.attempts += 1
+        if self.attempts > 1:
+            return Transformed(spans=spans)
+        return Transformed(parked=[Parked(next(iter(spans[0].cut(1))), 1000)], rest=spans)
+
+
+async def test_a_timer_before_its_time_by_the_wall_clock_loses_no_attempt():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    behind_ms = 0
+    bench.subscription.context.now_ms = lambda: bench.clock.now_ms() - behind_ms
+    bench.subscription.context.transform = converter = LateConverter()
+    bench.publish(entry(), entry())
+    assert (got(consumer), converter.attempts) == ([], 1)
+    behind_ms = 20
+    bench.clock.advance(1.0)
+    assert got(consumer) == []
+    bench.clock.advance(0.05)
+    assert (got(consumer), converter.attempts) == ([0, 1], 2)
