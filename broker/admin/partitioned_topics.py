@@ -203,11 +203,17 @@ def _path(part: TopicName) -> str:
 
 
 async def _parts(call: Call) -> list[TopicName]:
-    parts = topic_parts(call)
-    async for part in in_turns(parts):
+    """Partitions with figures; a broker that serves a partition of a non-persistent topic loads the partition."""
+    parts = []
+    async for part in in_turns(topic_parts(call)):
+        if not part.persistent and await _is_elsewhere(call, part):
+            parts.append(part)
+            continue
         if not part.persistent:
             await load_partition(call, part)
-    return [part for part in parts if call.topics.exists(part)]
+        if call.topics.exists(part):
+            parts.append(part)
+    return parts
 
 
 async def _partitions_of_body(call: Call) -> PartitionedBody:

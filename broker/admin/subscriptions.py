@@ -178,6 +178,9 @@ async def _message_of(call: Call) -> MessageIdBody | None:
 async def _reset_nothing(call: Call, subscription: str) -> Response:
     """A subscription of a non-persistent topic has no place to go back to: well if it exists."""
     async for part in in_turns(topic_parts(call)):
+        if is_elsewhere(call, part):
+            await called_elsewhere(call, part)
+            continue
         await load_partition(call, part)
         if subscription not in await call.subscriptions.subscriptions(part):
             raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription, topic=part)

@@ -19,10 +19,11 @@ import requests
 
 from tests.waiting import wait_for
 
-__all__ = ["RECORDED", "Brokers", "play_partitioned"]
+__all__ = ["RECORDED", "Brokers", "play_non_persistent", "play_partitioned"]
 
 RECORDED = pathlib.Path(__file__).with_name("partitioned_requests.json")
 PARTITIONS = 4
+UNUSED = 16
 EARLIEST = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
 
 
@@ -235,6 +236,27 @@ def play_partitioned(brokers):
     client.close()
 
 
+def play_non_persistent(brokers):
+    """Requests about partitions that no client has used: their bundles have no owners, and two brokers take them."""
+    ask = brokers.ask
+    namespace = "public/unused"
+    requests.put(f"{brokers.http[0]}/admin/v2/namespaces/{namespace}", json={"bundles": {"numBundles": 32}}, timeout=60)
+    wait_for(lambda: all(has(http, f"namespaces/{namespace}") for http in brokers.http), 60, "the namespace")
+    for name, operation, *more in (
+        ("stats", "GET /partitioned-stats", lambda found: sorted(found["partitions"])),
+        ("listed", "GET /subscriptions"),
+        ("reset", "POST /subscription/nope/resetcursor/0", lambda found: "done"),
+        ("deleted", "DELETE /subscription/nope"),
+        ("unloaded", "PUT /unload"),
+    ):
+        base = f"non-persistent/{namespace}/{name}"
+        ask("PUT", f"{base}/partitions", UNUSED)
+        wait_for(lambda at=base: all(count(http, at) == UNUSED for http in brokers.http), 60, "the topic")
+        method, path = operation.split()
+        for _ in range(2):
+            ask(method, base + path, show=more[0] if more else None)
+
+
 def has(http, path):
     return requests.get(f"{http}/admin/v2/{path}", timeout=60).status_code == 200
 
@@ -250,6 +272,7 @@ def count(http, base):
 def main(*addresses):
     brokers = Brokers([tuple(each.split(",")) for each in addresses])
     play_partitioned(brokers)
+    play_non_persistent(brokers)
     lines = ",\n".join(json.dumps(each) for each in brokers.answers)
     RECORDED.write_text(f"[\n{lines}\n]\n")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.broker_processes import Member, initialize, wait_until_alone
 from tests.cluster.conftest import LONG
-from tests.cluster.requests_of_topics import RECORDED, Brokers, play_partitioned
+from tests.cluster.requests_of_topics import RECORDED, Brokers, play_non_persistent, play_partitioned
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
 
@@ -21,6 +21,7 @@ def test_answers_are_those_of_apache_pulsar(cluster, tmp_path):
         wait_until_alone(*started)
         brokers = Brokers([(each.http, each.url) for each in started])
         play_partitioned(brokers)
+        play_non_persistent(brokers)
     finally:
         for each in members:
             each.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.broker.errors import RestError
+from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin.test_admin_security import as_role, call, secured  # noqa: F401 - the fixture
 from tests.broker.admin.test_bundles_in_cluster import Cluster
 from tests.broker.admin_fakes import open_client
@@ -137,3 +138,18 @@ async def opened_for_roles(call):  # noqa: F811
     cluster = call.broker.peers = call.broker.ownership.current = Cluster()
     cluster.elsewhere.add("persistent://t/n/parts-partition-1")
     return cluster
+
+
+async def test_a_partition_of_a_non_persistent_topic_is_loaded_by_its_broker(client, cluster):
+    base = BASE.replace("persistent", "non-persistent")
+    name = TopicName.parse(TOPIC.replace("persistent", "non-persistent"))
+    await client.topics.create_partitioned(name, 3, {})
+    for number in range(3):
+        client.topics.plain.pop(str(name.partition_name(number)), None)
+    cluster.elsewhere |= {str(name.partition_name(number)) for number in range(3)}
+    calls = [("POST", f"{base}-partition-{number}/subscription/s/resetcursor/0") for number in range(3)]
+    assert (await client("POST", f"{base}/subscription/s/resetcursor/0")).status == 204
+    assert cluster.calls == calls
+    cluster.there[calls[1]] = RestError(404, "Subscription not found")
+    assert (await client("POST", f"{base}/subscription/s/resetcursor/0")).status == 404
+    assert not any(client.topics.exists(name.partition_name(number)) for number in range(3))
