@@ -343,9 +343,11 @@ def bad_broker(tmp_path_factory):
 
 def children(pid):
     """Whichever thread started them."""
-    return [
-        int(pid) for each in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for pid in each.read_text().split()
-    ]
+    found = []
+    for each in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += map(int, each.read_text().split())
+    return found
 
 
 @pytest.mark.parametrize("bad", bad_converters.BAD)
