@@ -121,7 +121,7 @@ async def isolation_policies(call: Call) -> Response:
         raise rest_refusals.CLUSTER_UNKNOWN.error(cluster=call.param("cluster"))
     found = _isolation(call)
     if found is None:
-        raise not_found("NamespaceIsolationPolicies for the cluster do not exist")
+        raise rest_refusals.ISOLATION_POLICIES_UNKNOWN.error(cluster=call.param("cluster"))
     return json_response(found)
 
 

@@ -177,6 +177,7 @@ async def _message_of(call: Call) -> MessageIdBody | None:
 
 async def _reset_nothing(call: Call, subscription: str) -> Response:
     """A subscription of a non-persistent topic has no place to go back to: well if it exists."""
+    await load_partition(call, call.topic())
     async for part in in_turns(topic_parts(call)):
         if is_elsewhere(call, part):
             await called_elsewhere(call, part)

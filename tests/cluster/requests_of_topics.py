@@ -49,12 +49,14 @@ class Brokers:
             shown = show(shown)
         elif isinstance(shown, dict) and "reason" in shown:
             shown = shown["reason"]
-        self.answers.append([f"{method} {path}", answer.status_code, self._without_places(shown)])
+        self.answers.append(
+            [*self._without_places([f"{method} {path}"]), answer.status_code, self._without_places(shown)]
+        )
         return answer
 
     def _without_places(self, shown):
         text = json.dumps(shown)
-        text = re.sub(r"127\.0\.0\.1:\d+", "BROKER", text)
+        text = re.sub(r"\b(127\.0\.0\.1|localhost):\d+", "BROKER", text)
         return json.loads(text)
 
     def client(self):

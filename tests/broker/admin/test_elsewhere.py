@@ -153,3 +153,6 @@ async def test_a_partition_of_a_non_persistent_topic_is_loaded_by_its_broker(cli
     cluster.there[calls[1]] = RestError(404, "Subscription not found")
     assert (await client("POST", f"{base}/subscription/s/resetcursor/0")).status == 404
     assert not any(client.topics.exists(name.partition_name(number)) for number in range(3))
+    cluster.elsewhere.remove(str(name.partition_name(1)))
+    assert (await client("POST", f"{base}-partition-1/subscription/s/resetcursor/0")).status == 404
+    assert client.topics.exists(name.partition_name(1))
