@@ -74,7 +74,7 @@ class TopicBacklog:
     def exceeded_policy(self, config: TopicConfig) -> str | None:
         """The policy of the first exceeded quota, by size before age; None if no quota is exceeded."""
         size, age = config.size_quota, config.age_quota
-        if size.limit_size >= 0 and self.size_bytes() > size.limit_size:
+        if size.limit_size >= 0 and self.size_bytes() >= size.limit_size:
             return str(size.policy)
         if age.limit_time > 0 and self.age_s() > age.limit_time:
             return str(age.policy)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.topics.catalog import PartitionedTopic
@@ -117,34 +118,47 @@ class TopicLifecycle:
                 await self._create_partitions(name, index, index + 1)
 
     async def grow(self, name: TopicName, partitions: int) -> None:
-        """Add partitions; each new partition gets the existing subscriptions. Raises TopicNotFoundError."""
+        """Add partitions. The durable subscriptions of the first partition then exist on all partitions, as in Apache
+        Pulsar, each new one from the first message on; that of compaction only on the added, empty partitions. Raises
+        TopicNotFoundError.
+        """
         known = self._catalog.partitioned(name)
         if known is None:
             raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
-        subscriptions: dict[str, dict[str, str]] = {}
-        for index in range(known.partitions):
-            part = name.partition_name(index)
-            if name.persistent and self._topics.known(part):
-                subscriptions |= await self._subscriptions(part)
+        first = name.partition_name(0)
+        requests = await self._durable(first) if name.persistent and self._topics.known(first) else []
         await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
         await self._create_partitions(name, known.partitions, partitions)
-        for index in range(known.partitions, partitions if name.persistent else 0):
-            for subscription, properties in subscriptions.items():
-                await self._subscribe(name.partition_name(index), subscription, properties)
+        for index in range(1, partitions if requests else 0):
+            for request in requests:
+                if index >= known.partitions or request.subscription != COMPACTION_CURSOR:
+                    await self._subscribe(name.partition_name(index), request)
 
-    async def _subscriptions(self, part: TopicName) -> dict[str, dict[str, str]]:
-        """Names and properties of its durable subscriptions; of a topic elsewhere the names."""
+    async def _durable(self, part: TopicName) -> list[SubscribeRequest]:
+        """Requests for subscriptions like its durable subscriptions; of a topic elsewhere by their names alone."""
         if self._is_elsewhere(part) and self._elsewhere is not None:
-            return {each: {} for each in await self._elsewhere.subscriptions(part)}
+            names = await self._elsewhere.subscriptions(part)
+            return [SubscribeRequest(each, from_earliest=True) for each in names]
         topic = await self.persistent(part)
-        return {each.name: dict(each.cursor.cursor_properties) for each in topic.subscriptions.durable()}
+        return [
+            SubscribeRequest(
+                each.name,
+                from_earliest=True,
+                properties={} if each.pinned else dict(each.cursor.cursor_properties),
+                replicated=each.replicated,
+            )
+            for each in topic.subscriptions.by_name.values()
+            if each.durable
+        ]
 
-    async def _subscribe(self, part: TopicName, subscription: str, properties: dict[str, str]) -> None:
+    async def _subscribe(self, part: TopicName, request: SubscribeRequest) -> None:
         if self._is_elsewhere(part) and self._elsewhere is not None:
-            await self._elsewhere.subscribe(part, subscription)
+            await self._elsewhere.subscribe(part, request.subscription)
             return
         topic = await self.persistent(part)
-        await topic.subscriptions.create(SubscribeRequest(subscription, from_earliest=True, properties=properties))
+        if request.subscription not in topic.subscriptions.by_name:
+            created = await topic.subscriptions.create(request)
+            created.replicated = bool(request.replicated)
 
     def _is_elsewhere(self, name: TopicName) -> bool:
         return self._elsewhere is not None and not self._topics.context.serves(name)

@@ -36,7 +36,7 @@ async def enforce(topic: Topic) -> None:
 
 async def _evict(topic: Topic) -> None:
     size, age = topic.config.size_quota, topic.config.age_quota
-    if size.limit_size >= 0 and topic.backlog.size_bytes() > size.limit_size:
+    if size.limit_size >= 0 and topic.backlog.size_bytes() >= size.limit_size:
         await _evict_by_size(topic, int(size.limit_size * _EVICT_TO))
         topic.backlog.evictions_size += 1
     elif age.limit_time > 0:

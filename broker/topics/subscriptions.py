@@ -328,7 +328,7 @@ class TopicSubscriptions:
     # --- moving ahead --------------------------------------------------------------------------------------------
 
     def durable(self) -> list[Subscription]:
-        """The durable subscriptions of users: expiry, quotas and new partitions leave out that of compaction."""
+        """The durable subscriptions of users: expiry and quotas leave out that of compaction."""
         return [s for s in self.by_name.values() if s.durable and not s.pinned]
 
     def slowest(self) -> Subscription | None:

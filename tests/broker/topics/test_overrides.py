@@ -128,6 +128,20 @@ async def test_backlog_quota_by_size(level):
     assert 0 < subscription.cursor.backlog_bytes <= 1000
 
 
+@pytest.mark.parametrize(
+    ("policy", "error"), [("producer_request_hold", QuotaHoldError), ("producer_exception", QuotaExceededError)]
+)
+async def test_a_quota_without_room_refuses_producers_of_an_empty_topic(policy, error):
+    """Verified against Apache Pulsar 4.2.4: a quota is breached at its limit, not beyond."""
+    bench = TopicBench()
+    await bench.open()
+    await bench.set_topic(backlog_quota_map=size_quota(1, policy))
+    bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+    await bench.set_topic(backlog_quota_map=size_quota(0, policy))
+    with pytest.raises(error):
+        bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     ("policy", "error"), [("producer_request_hold", QuotaHoldError), ("producer_exception", QuotaExceededError)]

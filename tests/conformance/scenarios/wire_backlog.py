@@ -184,3 +184,33 @@ def deleting_a_subscription_frees_the_backlog_quota(s):
     c.recv()
     c.ask("UNSUBSCRIBE", consumer_id=1)
     c.producer(topic, 1, producer_name="p")
+
+
+def quota_without_room(level, quota):
+    def run(s):
+        for policy in ("producer_request_hold", "producer_exception", "consumer_backlog_eviction"):
+            ns = namespace(s, policy[:12])
+            topic = f"persistent://{ns}/t"
+            s.http("PUT", rest(topic), quietly=True)
+            s.lookup(topic)
+            where = rest(topic) if level == "topic" else f"/admin/v2/namespaces/{ns}"
+            s.http("POST", where + "/backlogQuota", quota | {"policy": policy})
+            c = s.connect()
+
+            def answer(c=c, topic=topic):
+                found = c.ask("PRODUCER", quietly=True, topic=topic, producer_id=9, producer_name="p")
+                if found.type == "PRODUCER_SUCCESS":
+                    c.ask("CLOSE_PRODUCER", quietly=True, producer_id=9)
+                return [found.type, getattr(found.command, "error", None)]
+
+            if policy != "consumer_backlog_eviction" and quota.get("limitSize", 0) == 0:
+                s.eventually("refused", lambda answer=answer: answer()[0] == "ERROR")
+            s.note(policy, answer())
+
+    run.__name__ = f"quota_without_room_{level}_{'_'.join(quota) or 'empty'}_{quota.get('limitSize', 0)}"
+    return scenario(run)
+
+
+for level in ("topic", "namespace"):
+    for quota in ({"limitTime": 70}, {"limitSize": 0}, {"limitSize": 1}, {"limitSize": -1}, {}):
+        globals()[f"quota_{level}_{quota}"] = quota_without_room(level, quota)
