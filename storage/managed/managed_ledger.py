@@ -14,6 +14,7 @@ reported before it; broker indexes are continuous over ledgers, restarts and fai
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -97,6 +98,7 @@ class ManagedLedger:
         ledger_list.index_floor = lambda: appender.confirmed_index
         self._search = PositionSearch(env.ledgers, self._ledgers)
         self._is_closed = False
+        self._ending = asyncio.Lock()
 
     # -- state ---
 
@@ -373,24 +375,33 @@ class ManagedLedger:
         return await self._list.is_taken_over()
 
     async def terminate(self) -> Position:
-        """No more appends for ever; the position of the last entry. Durable on return, may be repeated."""
+        """No more appends for ever; the position of the last entry. Durable on return, may be repeated.
+
+        A repeated call waits for the call before: an end that is not stored yet may still fail.
+        """
         self._check_usable()
-        if self._list.terminated is None:
-            if self._appender.state is AppendState.FENCED:
-                raise ManagedLedgerFencedError(self.name)
-            self._appender.state = AppendState.TERMINATED
-            self._appender.fail_waiting(self._appender.state_error())
-            last = self.last_confirmed
-            if self._ledgers.slots and self._ledgers.slot(last.ledger_id) is None:
-                last = self.newest_position  # no entry is left: the end names the empty ledger
-            await self._switch.settle(recover=True)
-            self._list.terminated = max(last, self.last_confirmed)
-            try:
-                await self._list.save()
-            except Exception:
-                self._list.terminated = None
-                raise
-        return self._list.terminated
+        async with self._ending:
+            if self._list.terminated is None:
+                await self._terminate()
+            assert self._list.terminated is not None
+            return self._list.terminated
+
+    async def _terminate(self) -> None:
+        if self._appender.state is AppendState.FENCED:
+            raise ManagedLedgerFencedError(self.name)
+        self._check_usable()
+        self._appender.state = AppendState.TERMINATED
+        self._appender.fail_waiting(self._appender.state_error())
+        last = self.last_confirmed
+        if self._ledgers.slots and self._ledgers.slot(last.ledger_id) is None:
+            last = self.newest_position  # no entry is left: the end names the empty ledger
+        await self._switch.settle(recover=True)
+        self._list.terminated = max(last, self.last_confirmed)
+        try:
+            await self._list.save()
+        except BaseException:  # a cancelled caller does not know either
+            self._list.terminated = None
+            raise
 
     async def close(self) -> None:
         """Finish pending appends, seal the current ledger, save every cursor. Idempotent."""

@@ -160,6 +160,41 @@ async def test_a_termination_whose_ledger_cannot_be_closed_may_be_tried_again(en
     assert len(await everything(again)) == entries
 
 
+@pytest.mark.parametrize("held", [1, 2])
+async def test_terminations_follow_each_other(held, monkeypatch):
+    """The end that a termination is about to store is no answer for another, and the ledger is closed once."""
+    ground, ledger = await opened()
+    await append(ledger, [b"x"])
+    put, gate, writes, recovered = ground.metadata.put, asyncio.Event(), [], []
+    recover = ground.ledgers.open_recover
+
+    async def put_held(*args):
+        writes.append(args)
+        if len(writes) == held:
+            await gate.wait()
+            raise AWAY
+        return await put(*args)
+
+    async def recover_noted(ledger_id):
+        recovered.append(ledger_id)
+        return await recover(ledger_id)
+
+    monkeypatch.setattr(ground.metadata, "put", put_held)
+    monkeypatch.setattr(ground.ledgers, "open_recover", recover_noted)
+    first = asyncio.create_task(ledger.terminate())
+    await settle()
+    second = asyncio.create_task(ledger.terminate())
+    await settle()
+    assert len(writes) == held
+    assert not second.done()
+    assert not recovered
+    gate.set()
+    with pytest.raises(StorageUnavailableError):
+        await first
+    assert await second == Position(0, 0)
+    assert (await ground.after_crash().open()).terminated
+
+
 async def test_the_end_of_a_topic_is_behind_entries_whose_appends_failed():
     """A store may keep entries whose appends it reported as failed."""
     ground, ledger = await opened()
