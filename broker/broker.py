@@ -178,7 +178,7 @@ class Broker:
         self.maintenance = maintenance(settings, self.topics, self.lifecycle, self.embedded, self.roll_rates)
         self.maintenance.start()
         self._apply_settings()
-        self.dynamic_settings.on_change = self._on_settings_changed
+        self.dynamic_settings.listen(self._on_settings_changed)
         if self.member is None:
             self._log_started()
             on_ready()

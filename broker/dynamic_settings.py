@@ -33,13 +33,14 @@ CONFIGURATION: Final = "/admin/configuration"
 
 
 class DynamicSettings:
-    """The changed settings of one broker. `on_change` is called after each change that took effect."""
+    """The changed settings of one broker. A listener hears of each change that took effect (`listen`)."""
 
     names: Final = tuple(sorted(DYNAMIC))
 
     def __init__(self, metadata: MetadataStore, settings: Settings) -> None:
         self.values: dict[str, str] = {}
-        self.on_change: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] | None = None
+        self._is_loaded = self._missed = False
         self._metadata = metadata
         self._settings = settings
         self._at_start: dict[str, Value] = {
@@ -48,12 +49,21 @@ class DynamicSettings:
         self._version = -1
         self._lock = asyncio.Lock()
 
+    def listen(self, on_change: Callable[[], None]) -> None:
+        """Call back after each change from now on, and at once when a change came between the first `load` and now:
+        parts may have copied the value before.
+        """
+        self._on_change = on_change
+        if self._missed:
+            on_change()
+
     async def load(self) -> None:
         """Put the stored changes in force, those of other brokers too. Raises StorageError."""
         async with self._lock:
             changed = await self._read()
-        if changed:
-            self.on_change()
+        if changed and self._is_loaded:
+            self._changed()
+        self._is_loaded = True
 
     async def _read(self) -> bool:
         """Take over the stored values; whether one of them took effect. Values that cannot be read stay as they are."""
@@ -73,7 +83,7 @@ class DynamicSettings:
         """Change a setting, durable and in force on return. Precondition: the key is in `names`."""
         await self._store(key, text)
         if self._apply(key, text):
-            self.on_change()
+            self._changed()
 
     async def remove(self, key: str) -> None:
         """Restore the value of the start, durable on return; no-op for a key that was not changed."""
@@ -81,7 +91,13 @@ class DynamicSettings:
             return
         await self._store(key, None)
         if self._reset(key):
-            self.on_change()
+            self._changed()
+
+    def _changed(self) -> None:
+        if self._on_change is None:
+            self._missed = True
+        else:
+            self._on_change()
 
     def _reset(self, key: str) -> bool:
         """Whether it took effect."""
@@ -101,7 +117,7 @@ class DynamicSettings:
                     self._version = await self._metadata.put(CONFIGURATION, msgspec.json.encode(kept), self._version)
                 except BadVersionError:  # another broker was first
                     if await self._read():
-                        self.on_change()
+                        self._changed()
                     continue
                 self.values = kept
                 return

@@ -21,7 +21,7 @@ def changes():
 async def dynamic(metadata, changes):
     found = DynamicSettings(metadata, Settings(max_tenants=7))
     await found.load()
-    found.on_change = lambda: changes.append(True)
+    found.listen(lambda: changes.append(True))
     return found
 
 
@@ -34,6 +34,28 @@ async def test_a_change_is_in_force_and_told(dynamic, changes):
     assert settings_of(dynamic).max_tenants == 9
     assert dynamic.values == {"maxTenants": "9"}
     assert changes == [True]
+
+
+async def test_a_change_before_the_parts_listen_reaches_them(metadata, changes):
+    """Another broker changes a setting while this broker starts."""
+    dynamic = DynamicSettings(metadata, Settings())
+    await dynamic.load()
+    other = DynamicSettings(metadata, Settings())
+    await other.change("maxTenants", "9")
+    await dynamic.load()
+    dynamic.listen(lambda: changes.append(settings_of(dynamic).max_tenants))
+    assert changes == [9]
+    await other.change("maxTenants", "10")
+    await dynamic.load()
+    assert changes == [9, 10]
+
+
+async def test_parts_that_begin_to_listen_get_no_call_without_a_change(metadata, changes):
+    await DynamicSettings(metadata, Settings()).change("maxTenants", "9")
+    dynamic = DynamicSettings(metadata, Settings())
+    await dynamic.load()
+    dynamic.listen(lambda: changes.append(True))
+    assert changes == []
 
 
 async def test_a_change_outlives_the_broker(dynamic, metadata):

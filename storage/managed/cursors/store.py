@@ -50,6 +50,9 @@ __all__ = ["CursorStore", "cursor_path"]
 
 log = structlog.get_logger(__name__)
 
+_PAGE_BYTES = 4096
+"""The journal writes at least as much."""
+
 
 def cursor_path(ledger_name: str, cursor_name: str) -> str:
     return f"{ledger_list_path(ledger_name)}/{quote(cursor_name, safe='')}"
@@ -170,14 +173,16 @@ class CursorStore:
 
     def _next_entries(self, writer: LedgerWriter, acks: AckState, properties: dict[str, int]) -> list[bytes]:
         """An increment while that is less to write and to read back than the whole state. New properties come with the
-        whole state: a damaged entry before them does not hide them.
+        whole state where that takes a page: a damaged entry before them does not hide them.
         """
-        increment = acks.take_changes(properties) if properties == self._properties else None
+        may_be_increment = properties == self._properties or self._full_bytes > _PAGE_BYTES
+        increment = acks.take_changes(properties) if may_be_increment else None
         entry = None if increment is None else self._layout.increment_entry(increment, self._base)
         if entry is not None:
             self._increment_bytes += len(entry)
             chunk_bytes = self.config.cursor_chunk_bytes
             if len(entry) <= chunk_bytes and self._increment_bytes <= max(self._full_bytes, chunk_bytes):
+                self._properties = dict(properties)
                 return [entry]
         return self._full_entries(acks, properties, writer.last_add_pushed + 1)
 

@@ -115,8 +115,34 @@ async def test_a_topic_that_waits_for_the_disk_holds_up_the_others_for_a_moment_
     world = World(many())
     stuck, last = world.topics[-1 - AT_ONCE], asyncio.Event()
     stuck.stuck = asyncio.Event()
-    monkeypatch.setattr(world.topics[0], "recheck_rights", last.set)
+    follow = world.topics[0].config_changed
+
+    async def config_changed() -> None:
+        last.set()
+        await follow()
+
+    monkeypatch.setattr(world.topics[0], "config_changed", config_changed)
     world.followers.follow_settings()
     await asyncio.wait_for(last.wait(), 60)
     stuck.stuck.set()
     await world.settle()
+
+
+@pytest.mark.parametrize("change", [None, PolicyChange("t", "t/n")], ids=["settings", "policies"])
+async def test_no_right_waits_for_topics_that_wait_for_the_disk(change: PolicyChange | None):
+    world, released = World(many()), asyncio.Event()
+    for topic in world.topics:
+        topic.stuck = released
+    if change is None:
+        world.followers.follow_settings()
+    else:
+        world.followers.follow_policies(change)
+    for _ in range(2 * len(world.topics) // AT_ONCE):
+        world.turns[0] += 1
+        await asyncio.sleep(0)
+    assert [len(topic.rights) for topic in world.topics] == [1] * TOPICS
+    waiting = sum(not topic.configs for topic in world.topics)
+    assert waiting >= TOPICS - 2 * AT_ONCE, "their settings follow a slice at a time"
+    released.set()
+    await world.settle()
+    assert [len(topic.configs) for topic in world.topics] == [1] * TOPICS

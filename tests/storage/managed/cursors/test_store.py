@@ -171,6 +171,34 @@ async def test_position_properties_are_saved_with_mark_delete():
     assert (cursor.mark_delete, cursor.position_properties) == (every[4], {"producer": 18})
 
 
+async def test_properties_of_each_acknowledgement_do_not_repeat_a_large_state():
+    """The client chooses the properties and the holes: a save costs a change, not the whole state."""
+    ground, _, cursor, every = await opened(entries=8000)
+    cursor.ack_many(every[1::2])
+    await cursor.mark_delete_with(every[0], {"number": -1})
+    cursor.ack(every[7000])
+    await cursor.flush()
+    writer = ground.ledgers._ledgers[(await record(ground)).cursorsLedgerId]
+    whole_bytes, before = writer.length_bytes, writer.length_bytes
+    assert whole_bytes > 4096
+    for number in range(40):
+        await cursor.mark_delete_with(every[2 * number + 1], {"number": number, f"name-{number}": 1})
+    assert writer.length_bytes - before < whole_bytes
+    _, _, again = await after_crash(ground)
+    assert again.position_properties == {"number": 39, "name-39": 1}
+    assert (again.mark_delete, again.backlog_entries) == (cursor.mark_delete, cursor.backlog_entries)
+
+
+async def test_damage_before_new_properties_of_a_small_state_does_not_hide_them():
+    ground, _, cursor, every = await opened()
+    for number in range(4):
+        await cursor.mark_delete_with(every[number], {"number": number})
+    ground = ground.after_crash()
+    ground.ledgers.corrupt.add(Position((await record(ground)).cursorsLedgerId, 2))
+    ledger = await ground.open()
+    assert ledger.cursors["s"].position_properties == {"number": 3}
+
+
 async def test_reset_is_durable():
     ground, _, cursor, every = await opened()
     cursor.ack_many(every[10:20])
