@@ -7,7 +7,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import json_response
+from magnetar.broker.admin.responses import JSON, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.stats_json import topic_stats
 from magnetar.broker.auth.table import PROBE, SUPER
@@ -66,8 +66,21 @@ async def topics(call: Call) -> Response:
         config = call.namespaces.effective(stats.name)
         bundle = out.setdefault(stats.name.namespace, {}).setdefault("0x00000000_0xffffffff", {})
         shown = topic_stats(stats, config, owner=call.api.urls.broker_id)
-        bundle.setdefault(stats.name.domain, {})[str(stats.name)] = msgspec.Raw(msgspec.json.encode(shown))
-    return json_response(out)
+        bundle.setdefault(stats.name.domain, {})[str(stats.name)] = msgspec.json.encode(shown).decode()
+    return StreamingResponse(_in_turns(_object(out)), media_type=JSON)
+
+
+def _object(value: dict[str, Any] | str) -> Iterator[str]:
+    """An object whose innermost values are JSON texts, in parts."""
+    if isinstance(value, str):
+        yield value
+        return
+    before = "{"
+    for key, inner in value.items():
+        yield before + msgspec.json.encode(key).decode() + ":"
+        yield from _object(inner)
+        before = ","
+    yield "}" if value else "{}"
 
 
 @routes.get(STATS + "/metrics", SUPER)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.offload_policies import shown_offload
-from magnetar.broker.admin.responses import done, json_response, not_found
+from magnetar.broker.admin.responses import done, json_response, list_response, not_found
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.admin.topic_calls import bounded, check_all_subscriptions, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
@@ -58,7 +58,10 @@ async def list_namespaces(call: Call) -> Response:
     tenant = call.param("tenant")
     if tenant not in call.namespaces.tenants:
         raise rest_refusals.TENANT_OF_LIST_UNKNOWN.error()
-    return json_response(call.namespaces.namespaces_of(tenant))
+    prefix, found = tenant + "/", list[str]()
+    async for part in sliced(call.namespaces.namespaces.unsorted()):
+        found += [name for name in part if name.startswith(prefix)]
+    return await list_response(await sorted_in_slices(found))
 
 
 @routes.get(NAMESPACE, NAMESPACE_ADMIN)
@@ -230,7 +233,7 @@ async def list_topics(call: Call) -> Response:
     if mode == "ALL":  # Apache Pulsar lists the persistent topics before the others
         stored = bisect_left(found, "persistent:")
         found = found[stored:] + found[:stored]
-    return json_response(found)
+    return await list_response(found)
 
 
 @routes.post(NAMESPACE + "/migration", SUPER)

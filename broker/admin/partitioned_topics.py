@@ -10,7 +10,7 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import together
 from magnetar.broker.admin.namespaces import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import conflict, done, json_response, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response, list_response, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_missing, topic_parts
@@ -54,7 +54,7 @@ async def list_partitioned(call: Call) -> Response:
 
 async def _listed(call: Call, names: list[str]) -> Response:
     shown = names if call.flag("includeSystemTopic") else await without_system_topics(names)
-    return json_response(await sorted_in_slices(shown))
+    return await list_response(await sorted_in_slices(shown))
 
 
 @routes.get(TOPIC + "/partitions", TOPIC_USE)

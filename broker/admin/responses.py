@@ -1,5 +1,6 @@
 """Answers of the admin API: JSON, nothing (204), an unset value (200, empty), and errors as {"reason": ...}."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -8,10 +9,12 @@ from starlette.responses import Response
 from magnetar.broker import errors
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.namespaces import ExistsError, MissingError
+from magnetar.broker.slices import sliced
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.storage.errors import StorageClosedError, StorageError
 
 JSON: Final = "application/json"
+_NAMES: Final = 2048
 
 STATUS_OF: Final[dict[type[Exception], int]] = {
     errors.TopicNotFoundError: 404,
@@ -67,6 +70,12 @@ def json_response(value: object, status: int = 200) -> Response:
     if value is None:
         return Response(status_code=status)
     return Response(msgspec.json.encode(value), status_code=status, media_type=JSON)
+
+
+async def list_response(names: Sequence[str]) -> Response:
+    """The names as a JSON array. Each turn of the loop encodes a slice: a tenant decides how many names there are."""
+    parts = [msgspec.json.encode(part)[1:-1] async for part in sliced(names, _NAMES)]
+    return Response(b"[" + b",".join(parts) + b"]", media_type=JSON)
 
 
 def done(status: int = 204) -> Response:

@@ -88,6 +88,10 @@ class Records(Generic[T]):
     def names(self) -> list[str]:
         return sorted(self._values)
 
+    def unsorted(self) -> list[str]:
+        """The names of all records, however many there are."""
+        return list(self._values)
+
     async def load(self, name: str) -> bool:
         """Read one record from the store, again if it was known; a name without a record is no record. Whether it
         differs from the known record.

@@ -3,10 +3,13 @@
 import ast
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 import magnetar.broker.admin
+from magnetar.broker.admin import broker_stats, responses
 from magnetar.broker.policies import records
 from magnetar.broker.policies.records import BundlesData, bundle_finder, bundle_of, even_bundles, hash_of
 from magnetar.broker.slices import ITEMS_IN_ONE_TURN, in_turns
@@ -80,6 +83,49 @@ async def test_a_list_of_many_topics_is_made_in_slices(listed, path):
         }
     else:
         assert answer == sorted(n for n in TOPICS if "?" not in path or bundle_of(n, even_bundles(4)) == BUNDLE)
+
+
+class Encoder:
+    """Encodes, and notes how many names a turn of the loop encodes."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+
+    def encode(self, value: object) -> bytes:
+        for _ in value if isinstance(value, list) else ():
+            self.turns.note()
+        return msgspec.json.encode(value)
+
+
+async def test_a_list_of_many_namespaces_is_made_in_slices(monkeypatch):
+    call, turns = await open_client(), Turns()
+    monkeypatch.setattr(responses, "msgspec", SimpleNamespace(json=Encoder(turns)))
+    records_of = call.broker.namespaces.namespaces
+    names = [f"public/n{number * 7919 % 5000:04}" for number in range(5000)]
+    monkeypatch.setattr(
+        records_of, "_values", dict.fromkeys([*names, "publicly/other"], records_of.get("public/default"))
+    )
+    ticks = asyncio.create_task(turns.run())
+    assert (await call("GET", "namespaces/public")).json == sorted(names)
+    ticks.cancel()
+    assert turns.total == len(names)
+    assert turns.most < 2500, "names encoded in one turn"
+
+
+@pytest.mark.parametrize("names", [[], ["a"], [f'"{number}' for number in range(4096)], ["b"] * 4097])
+async def test_a_list_in_slices_is_the_list(names):
+    assert (await responses.list_response(names)).body == msgspec.json.encode(names)
+
+
+async def test_figures_of_many_topics_are_sent_in_parts():
+    figures = {f"n{number}": {"persistent": {'t"': '{"x":1}', "u": "{}"}, "other": {}} for number in range(3000)}
+    parts = [part async for part in broker_stats._in_turns(broker_stats._object(figures))]
+    assert len(parts) > 1
+    assert max(map(len, parts)) < 100_000
+    assert msgspec.json.decode(b"".join(parts)) == {
+        name: {"persistent": {'t"': {"x": 1}, "u": {}}, "other": {}} for name in figures
+    }
+    assert [part async for part in broker_stats._in_turns(broker_stats._object({}))] == [b"{}"]
 
 
 @pytest.mark.parametrize("boundaries", [["0x0", "0x40000000", "0x9", "0xffffffff"], ["0x80000000", "0xffffffff"], []])
