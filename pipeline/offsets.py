@@ -9,10 +9,13 @@ A place is the *next* message to read, so two places are a half-open range: comp
 Offsets of a stream are one JSON object in Spark's checkpoint::
 
     {"v": 1, "persistent://public/default/orders-partition-0": 1042, "persistent://public/default/plain": "17:3",
-     "ledgers": {"persistent://public/default/orders-partition-0": 31}}
+     "ledgers": {"persistent://public/default/orders-partition-0": 31},
+     "bytes": {"persistent://public/default/orders-partition-0": 1080}}
 
 ``ledgers`` has the newest ledger of a log when its place was chosen. Ledgers that were opened later hold later
 messages, so a log that begins with such a ledger and still has messages before the place is another log of that name.
+``bytes`` has the average stored size of a message at that time: it decides where a range is cut for Spark partitions,
+so a micro-batch that is planned again has the same Spark partitions, however the log has grown since.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ VERSION = 1
 EARLIEST = "earliest"
 LATEST = "latest"
 _KAFKA_ENDS = {-2: EARLIEST, -1: LATEST}
-_LEDGERS = "ledgers"
-_NO_TOPICS = frozenset({"v", _LEDGERS})
+_LEDGERS, _BYTES = "ledgers", "bytes"
+_NO_TOPICS = frozenset({"v", _LEDGERS, _BYTES})
 
 
 class Position(NamedTuple):
@@ -91,16 +94,21 @@ Wanted = str | int | MessagePlace | TimePlace
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """The place in every topic partition. ledgers: the newest ledger of its log when the place was chosen, if known."""
+    """The place in every topic partition.
+
+    ledgers, bytes_per: the newest ledger of its log and the average size of a message when the place was chosen, if
+        known.
+    """
 
     by_topic: Mapping[str, Place]
     ledgers: Mapping[str, int] = field(default_factory=dict, compare=False)
+    bytes_per: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def as_json(self) -> dict[str, Any]:
         """The offsets as Spark stores them; the inverse of `from_json`."""
         places = {t: place if isinstance(place, int) else str(place) for t, place in sorted(self.by_topic.items())}
-        ledgers = dict(sorted(self.ledgers.items()))
-        return {"v": VERSION, **places, **({_LEDGERS: ledgers} if ledgers else {})}
+        facts = {_LEDGERS: dict(sorted(self.ledgers.items())), _BYTES: dict(sorted(self.bytes_per.items()))}
+        return {"v": VERSION, **places, **{name: known for name, known in facts.items() if known}}
 
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Offsets:
@@ -109,7 +117,7 @@ class Offsets:
             raise ValueError(f"offsets of version {stored.get('v')!r}; this program reads version {VERSION}")
         given = {t: p for t, p in stored.items() if t not in _NO_TOPICS}
         places = {t: p if isinstance(p, int) else Position.parse(p) for t, p in given.items()}
-        return Offsets(places, stored.get(_LEDGERS, {}))
+        return Offsets(places, stored.get(_LEDGERS, {}), stored.get(_BYTES, {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Assigns ranges to Spark partitions. Pure: places and sizes in, ranges out.
 
-Three steps. `shares` gives every topic partition its part of a micro-batch. `stitch` cuts a range at the borders of the
-ledgers whose files can be read, so that every piece has a single reader, without gap or overlap. `pack` cuts large
-ranges and gathers small ranges into the wanted number of Spark partitions.
+Three steps. `shares` gives every topic partition its part of a micro-batch. `pack` cuts large ranges and gathers small
+ranges into the wanted number of Spark partitions. `stitch` cuts a range at the borders of the ledgers whose files can
+be read, so that every piece has a single reader, without gap or overlap.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from dataclasses import dataclass, replace
@@ -98,8 +99,11 @@ def stitch(whole: ReadRange, covered: Sequence[Covered]) -> list[ReadRange]:
             pieces.append(replace(whole, start=first, end=stop, ledger_id=ledger_id, weight_bytes=weight))
 
     at = start
-    for ledger in covered:
+    begin = bisect.bisect_right(covered, start, key=lambda each: each.end)
+    for ledger in itertools.islice(covered, begin, None):
         first, stop = max(ledger.first, at), min(ledger.end, end)
+        if ledger.first >= end:
+            break
         if first >= stop:
             continue
         add(at, first, None)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.log_range import LogRange
     from magnetar.pipeline.offsets import Place, Wanted
     from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.planning import Covered
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ _SMALL_BYTES = 1 << 20
 """A range this small that is not in ledger files as a whole is read through the broker as a whole."""
 
 Logs = dict[str, "LogRange"]
+Files = dict[str, "list[Covered]"]
 
 
 class SourcePlan:
@@ -121,13 +123,16 @@ class SourcePlan:
         allowed = self._allowed(waiting, logs) if limited else waiting
         ends: dict[str, Place] = {}
         ledgers: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for topic, each in logs.items():
             if waiting[topic]:
                 ends[topic], ledgers[topic] = _after(each, begins[topic], int(allowed[topic])), each.last.ledger_id
+                sizes[topic] = round(each.bytes_per())
             elif topic in start.by_topic:  # a new topic without messages begins when it has some
                 ends[topic] = start.by_topic[topic]
                 ledgers |= {topic: start.ledgers[topic]} if topic in start.ledgers else {}
-        return Offsets(ends, ledgers)
+                sizes |= {topic: start.bytes_per[topic]} if topic in start.bytes_per else {}
+        return Offsets(ends, ledgers, sizes)
 
     def _check_topics(self, start: Offsets, logs: Logs) -> None:
         for topic, place in start.by_topic.items():
@@ -165,7 +170,11 @@ class SourcePlan:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def tasks(self, start: Offsets, end: Offsets, logs: Logs) -> list[list[ReadRange]]:
-        """The ranges of every Spark partition, so that all of ``start .. end`` is read once."""
+        """The ranges of every Spark partition, so that all of ``start .. end`` is read once.
+
+        With offsets of `advance` the messages of each Spark partition, and their order, do not depend on the growth of
+        the logs and of ledger files: exactly-once sinks number the rows of a task.
+        """
         ranges: list[ReadRange] = []
         for topic, until in sorted(end.by_topic.items()):
             stored = logs.get(topic)
@@ -177,10 +186,10 @@ class SourcePlan:
                 continue
             first = self._stored_from(stored, self.begin(start, stored), until)
             if is_before(first, until):
-                weight = stored.between(first, until) * stored.bytes_per()
+                weight = stored.between(first, until) * end.bytes_per.get(topic, stored.bytes_per())
                 newest = end.ledgers.get(topic, stored.last.ledger_id)
                 whole = ReadRange(topic, stored.partition, first, until, weight_bytes=weight, newest_ledger=newest)
-                ranges += self._ways(stored, whole)
+                ranges.append(whole)
         options = self.options
         tasks = pack(
             ranges,
@@ -188,7 +197,18 @@ class SourcePlan:
             min_tasks=options.min_partitions,
             max_messages=options.max_records,
         )
-        return [[self._with_span(piece) for piece in task] for task in tasks]
+        files = self._files(ranges, logs)
+        return [[self._with_span(part) for piece in task for part in self._ways(piece, files)] for task in tasks]
+
+    def _files(self, ranges: list[ReadRange], logs: Logs) -> Files:
+        """The parts of the logs that ledger files hold, of each topic partition with a range."""
+        if self._segments is None or self.options.read_compacted:
+            return {}
+        return {
+            each.topic: self._segments.covered(logs[each.topic], each.start, each.end)
+            for each in ranges
+            if isinstance(each.start, int) and isinstance(each.end, int)
+        }
 
     def _stored_from(self, stored: LogRange, first: Place, until: Place) -> Place:
         """The first stored place of the range; lost messages are reported."""
@@ -198,14 +218,12 @@ class SourcePlan:
             return gone
         return first
 
-    def _ways(self, stored: LogRange, whole: ReadRange) -> list[ReadRange]:
+    def _ways(self, whole: ReadRange, files: Files) -> list[ReadRange]:
+        """The pieces of a range in their order, each read in one way."""
         if self._segments is None or self.options.read_compacted:
             return [whole]
         assert self.options.read_mode != "broker"
-        if not isinstance(whole.start, int) or not isinstance(whole.end, int):
-            pieces = [whole]
-        else:
-            pieces = stitch(whole, self._segments.covered(stored, whole.start, whole.end))
+        pieces = stitch(whole, files.get(whole.topic, ()))
         rest = [piece for piece in pieces if piece.ledger_id is None]
         if rest and self.options.read_mode == "segment":
             raise CatalogError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -14,22 +15,27 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from magnetar.pipeline.errors import CatalogError
+from magnetar.pipeline.errors import CatalogError, CatalogUnavailableError
 from magnetar.pipeline.offsets import Offsets, Position
 from magnetar.pipeline.source.batch_reader import Ranges, ranges_of
 from magnetar.pipeline.source_plan import SourcePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
 
     from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.planning import ReadRange
     from magnetar.pipeline.source.row_source import RowSource
     from magnetar.pipeline.source_plan import Logs
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_FIRST_PAUSE_S: Final = 0.1
+_LONGEST_PAUSE_S: Final = 2.0
 
 
 class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -69,9 +75,13 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Where the micro-batch that begins at `start` ends."""
         begin = Offsets.from_json(start)
-        self._newest = self._planner.logs(streaming=True, begun=True)
-        logs = self._newest if self._until is None else self._until
-        return self._planner.advance(begin, logs, limited=not isinstance(limit, ReadAllAvailable)).as_json()
+
+        def end() -> Offsets:
+            self._newest = self._planner.logs(streaming=True, begun=True)
+            logs = self._newest if self._until is None else self._until
+            return self._planner.advance(begin, logs, limited=not isinstance(limit, ReadAllAvailable))
+
+        return self._patiently(end).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """A limit that stands for all: `latestOffset` keeps to every limit of the options, whichever this is."""
@@ -89,15 +99,18 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """From here on the logs end where they end now."""
-        self._until = self._planner.logs(streaming=True, begun=True)
+        self._until = self._patiently(lambda: self._planner.logs(streaming=True, begun=True))
 
     # --- a micro-batch ----------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The same messages whenever the batch is planned again."""
-        logs = self._planner.logs(streaming=True, begun=True)
-        tasks = self._planner.tasks(Offsets.from_json(start), Offsets.from_json(end), logs)
-        return [Ranges(task) for task in tasks]
+
+        def tasks() -> list[list[ReadRange]]:
+            logs = self._planner.logs(streaming=True, begun=True)
+            return self._planner.tasks(Offsets.from_json(start), Offsets.from_json(end), logs)
+
+        return [Ranges(task) for task in self._patiently(tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
@@ -117,6 +130,19 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._plan is not None:
             self._plan.close()
             self._plan = None
+
+    def _patiently(self, ask: Callable[[], T]) -> T:
+        """The answer of a broker, which may be away for a restart until `pollTimeoutMs` have passed."""
+        deadline, pause = time.monotonic() + self._options.poll_timeout_s, _FIRST_PAUSE_S
+        while True:
+            try:
+                return ask()
+            except CatalogUnavailableError as error:
+                if time.monotonic() + pause > deadline:
+                    raise
+                log.info("pulsar source: %s; trying again", error)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     # --- the subscription -------------------------------------------------------------------------------------------
 

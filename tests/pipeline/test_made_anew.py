@@ -177,7 +177,7 @@ def stitched(plan):
     assert plan._segments is not None
     whole = ReadRange(topic, -1, log.first, log.end, weight_bytes=1e9, newest_ledger=log.last.ledger_id)
     assert options.selection.names == (topic,)
-    pieces = plan._ways(log, whole)
+    pieces = plan._ways(whole, plan._files([whole], logs))
     plan.close()
     return pieces
 

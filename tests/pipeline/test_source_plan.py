@@ -1,5 +1,7 @@
 """Where micro-batches end and which task reads which range, over a catalog in memory."""
 
+import itertools
+import json
 import tracemalloc
 
 import pytest
@@ -11,6 +13,7 @@ from magnetar.pipeline.log_range import LedgerSpan, LogRange
 from magnetar.pipeline.offsets import MessagePlace, Offsets, Position
 from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.options import SourceOptions
+from magnetar.pipeline.planning import Covered
 from magnetar.pipeline.source_plan import SourcePlan
 
 T = "persistent://public/default/t"
@@ -142,6 +145,48 @@ def test_a_micro_batch_of_a_topic_that_was_made_anew_meanwhile_is_lost():
     plan = plan_over(old, failOnDataLoss="false")
     end = plan.advance(Offsets({T: 5}, {T: 9}), {T: old}, limited=True)
     assert plan.tasks(Offsets({T: 5}, {T: 9}), end, {T: new}) == []
+
+
+def test_spark_partitions_of_a_micro_batch_do_not_depend_on_later_messages():
+    """Exactly-once sinks number the rows of a task: a row that moved to another task would count as another row."""
+    before = indexed(T, 0, 1000, size=1_000_000)
+    plan = plan_over(before, splitBytes="300000", maxMessagesPerTrigger="900")
+    start = Offsets({T: 0})
+    end = Offsets.from_json(json.loads(json.dumps(plan.advance(start, plan.logs(), limited=True).as_json())))
+    first = plan.tasks(start, end, {T: before})
+    assert len(first) == 3
+    grown = indexed(T, 0, 2000, size=90_000_000, ledger=9)
+    assert plan.tasks(start, end, {T: grown}) == first
+
+
+class FakeFiles:
+    """Ledger files that hold the messages before `end`, in ledgers of 70 messages."""
+
+    def __init__(self, end):
+        self.end = end
+
+    def covered(self, log, start, end):
+        return [Covered(n, n, min(n + 70, self.end)) for n in range(0, self.end, 70)]
+
+    def span(self, ledger_id, start, end):
+        return None
+
+
+@pytest.mark.parametrize("more", [{"minPartitions": "3"}, {"splitBytes": "300000"}, {"maxRecordsPerPartition": "77"}])
+def test_ledger_files_that_grow_do_not_move_messages_to_other_spark_partitions(more):
+    log = indexed(T, 0, 400, size=8_000_000)
+    plan = plan_over(log, **more)
+    start, end = Offsets({T: 7}), Offsets({T: 390})
+    found = []
+    for written in (0, 100, 390):
+        plan._segments = FakeFiles(written)
+        tasks = plan.tasks(start, end, {T: log})
+        assert sum(piece.messages for task in tasks for piece in task if piece.ledger_id is not None) >= written - 70
+        for task in tasks:
+            assert all(a.end == b.start for a, b in itertools.pairwise(task))
+        found.append([(task[0].start, task[-1].end) for task in tasks])
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) > 1
 
 
 def test_a_log_that_was_truncated_is_not_one_made_anew():
