@@ -26,7 +26,9 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.log.level": "OFF",
+    "spark.python.authenticate.socketTimeout": "180s",
 }
+"""The last setting: under load a Python process of Spark needs more than the 15 s to its first connection."""
 
 
 def missing():
