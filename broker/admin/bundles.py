@@ -185,8 +185,7 @@ async def _traffic(call: Call, names: list[str]) -> float:
 async def delete_bundle(call: Call) -> Response:
     """An empty bundle goes on being there. A path that names no bundle is refused like an invalid bundle."""
     call.policies()
-    _check_bundle(call)
-    bundle = call.param("bundle")
+    bundle = "_".join(_check_bundle(call))
     if await in_bundle(call, _names(call), bundle):
         raise rest_refusals.BUNDLE_IN_USE.error()
     return done()

@@ -230,6 +230,15 @@ async def test_bundles_are_split_and_unloaded():
     assert (await call("DELETE", "namespaces/public/default/nonsense")).status == 412
 
 
+@pytest.mark.parametrize("bundle", ["0x00000000_0xffffffff", "0x0_0xFFFFFFFF"])
+async def test_a_bundle_with_topics_is_not_deleted_however_its_range_is_written(bundle):
+    call = await open_client()
+    assert (await call("PUT", "namespaces/public/n", {"bundles": {"numBundles": 1}})).status == 204
+    assert (await call("DELETE", f"namespaces/public/n/{bundle}")).status == 204
+    await call("PUT", "persistent/public/n/t")
+    assert (await call("DELETE", f"namespaces/public/n/{bundle}")).status == 409
+
+
 async def test_namespace_properties():
     call = await open_client()
     path = "namespaces/public/default/"
