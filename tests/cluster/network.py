@@ -21,17 +21,17 @@ OPEN, CUT, SILENT = "open", "cut", "silent"
 PIECE = 256 << 10
 
 
-def process_of(port):
-    """Id of the process that has the client's end of a connection of this machine; None when it is gone."""
-    wanted = f":{port:04X}"
-    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[1].endswith(wanted) and fields[9] != "0":
-            return _process_with(f"socket:[{fields[9]}]")
-    for line in pathlib.Path("/proc/net/tcp6").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[1].endswith(wanted) and fields[9] != "0":
-            return _process_with(f"socket:[{fields[9]}]")
+def process_of(port, service):
+    """Id of the process that has the client's end of the connection from this port to the service; None when it is
+    gone. The system's table may miss a line while other connections come and go.
+    """
+    ours, theirs = f":{port:04X}", f":{int(service):04X}"
+    for _ in range(5):
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            for line in pathlib.Path(table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[1].endswith(ours) and fields[2].endswith(theirs) and fields[9] != "0":
+                    return _process_with(f"socket:[{fields[9]}]")
     return None
 
 
@@ -97,7 +97,7 @@ class Network:
         self._servers.append(await asyncio.start_server(accept, FRONT, port))
 
     async def _accept(self, port, reader, writer):
-        process = process_of(writer.get_extra_info("peername")[1])
+        process = process_of(writer.get_extra_info("peername")[1], port)
         state = self._states.get((process, port), OPEN)
         if state is CUT:
             writer.transport.abort()

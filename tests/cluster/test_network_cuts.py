@@ -98,7 +98,8 @@ def test_between_an_owner_and_two_bookies(field, load, how):
         getattr(field.network, how)(owner.process.pid, port)
     time.sleep(8)
     field.network.heal()
-    end(f"owner and two bookies for 8 s, {how}", load, 20)
+    silence_s = end(f"owner and two bookies for 8 s, {how}", load, 20)
+    assert silence_s > 5, "publishes without two bookies: the network was not cut"
 
 
 @pytest.mark.parametrize("how", ["cut", "silence"])
