@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -35,6 +37,15 @@ def test_endless():
     process.wait()
 """
 
+TAKEN = """
+import os, pathlib
+def test_with_a_broker_of_its_own():
+    with open("runs", "a") as runs:
+        runs.write("x")
+    if len(pathlib.Path("runs").read_text()) < FREE_AT:
+        pathlib.Path(os.environ["MAGNETAR_TESTS_SKIPPED"]).write_text("test_it.py::test_with_a_broker_of_its_own\\n")
+"""
+
 
 def run(folder, text):
     (folder / "test_it.py").write_text(text)
@@ -53,6 +64,13 @@ def test_a_named_file_runs_and_its_result_is_the_exit_code(tmp_path):
     done = subprocess.run(run(tmp_path, "def test_fails():\n    assert 0\n"), cwd=tmp_path, check=False, timeout=120)
     assert done.returncode == 1
     assert (tmp_path / "down").exists()
+
+
+@pytest.mark.parametrize(("free_at", "runs", "code"), [(1, 1, 0), (2, 2, 0), (9, 2, 1)])
+def test_a_single_test_that_finds_the_cluster_taken_runs_again(free_at, runs, code, tmp_path):
+    """A test that finds the cluster taken beside no other test has failed."""
+    done = subprocess.run(run(tmp_path, TAKEN.replace("FREE_AT", str(free_at))), cwd=tmp_path, check=False, timeout=120)
+    assert (done.returncode, len((tmp_path / "runs").read_text())) == (code, runs)
 
 
 def test_sigterm_ends_the_tests_their_processes_and_the_services(tmp_path):
