@@ -12,11 +12,12 @@ import pytest
 
 from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import CorruptEntryError
-from tests.storage.engine_for_tests import ROOT, TINY, World, append, run_until_crash, settle
+from tests.storage.engine_for_tests import ROOT, TINY, World, append, read_all, run_until_crash, settle
 from tests.storage.records_for_tests import record
 
 if TYPE_CHECKING:
     from magnetar.storage.embedded.engine import EngineSettings
+    from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport
 
 PAGE = 4096
 ONE_SEGMENT = replace(
@@ -191,3 +192,37 @@ def test_a_lost_page_of_a_ledger_that_was_closed_since_the_checkpoint():
         overwrite(after, page, b"")
         expected = [None if number in lost else body for number, body in enumerate(LARGE)]
         assert outcome(after) == {0: expected, 1: BEHIND}
+
+
+def test_records_of_a_torn_frame_in_a_ledger_file_raise_no_alarm():
+    """The start before was interrupted while it wrote them: a gap between them is no lost entry."""
+    found: list[tuple[RecoveryReport, list[bytes]]] = []
+
+    async def fill(world: World) -> None:
+        storage = await world.open(ONE_SEGMENT)
+        writer = await storage.ledgers.create()
+        await append(writer, BEFORE)
+        await append(writer, LARGE[:4])
+
+    async def start(world: World) -> None:
+        storage = await world.open()
+        found.append((storage.recovery, await read_all(storage.ledgers, 0, 3)))
+        await storage.close()
+
+    world = World()
+    run_until_crash(world.disk, fill(world))
+    torn = world.after_crash("nothing")
+    path, ledger = f"{ROOT}/journal/00000000.journal", f"{ROOT}/ledgers/000000000000.ledger"
+    torn.disk.overwrite(path, torn.disk.content(path).rindex(LARGE[3]) + 100, bytes(PAGE))
+    before = torn.disk.copy()
+    run_until_crash(torn.disk, start(torn))
+    half_written = bytearray(torn.disk.content(ledger))
+    at = half_written.index(LARGE[0])
+    half_written[at : at + 512] = bytes(512)
+    before.put(ledger, bytes(half_written))
+    run_until_crash(before, start(World(before)))
+    assert len(found) == 2
+    for report, bodies in found:
+        assert report.torn_frame is not None
+        assert not report.damaged_entries
+        assert bodies == [*BEFORE, *LARGE[:3]]

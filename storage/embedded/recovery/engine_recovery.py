@@ -181,11 +181,13 @@ class Recovery:
         for frame in work:
             if frame.sequence <= last_whole:
                 self._replay_frame(frame)
+        torn = [frame for frame in work if frame.sequence == last_whole + 1]
+        for frame in torn:
+            self._note_torn(self._payload(frame))
         self._settle()
-        for frame in work:
-            if frame.sequence == last_whole + 1:
-                self._report.torn_frame = frame.sequence
-                self._replay_torn(self._payload(frame))
+        for frame in torn:
+            self._report.torn_frame = frame.sequence
+            self._replay_torn(self._payload(frame))
         self._finish(scans, last_whole)
         self._set_aside_strangers()
         others = [*self._known, *self._metadata.half_deleted, *self._checkpoint.synced, *self._seen_ids]
@@ -260,6 +262,15 @@ class Recovery:
             return file.read(frame.payload_bytes, frame.offset)
         finally:
             file.close()
+
+    def _note_torn(self, payload: bytes) -> None:
+        for record in salvage(payload, self._known, self._proof_of):
+            if isinstance(record, LostRecord):
+                return
+            replay = self._replay_of(record.ledger_id) if record.entry_id >= 0 else None
+            # A record that an earlier use of the segment left there is in the file, or in a whole frame.
+            if replay is not None and replay.torn_from is None and record.entry_id >= replay.next_entry:
+                replay.torn_from = record.entry_id
 
     def _replay_torn(self, payload: bytes) -> None:
         for record in salvage(payload, self._known, self._proof_of):

@@ -51,6 +51,10 @@ class LedgerReplay:
         self.damaged: list[Position] = []
         self.changed = False
         """The file, or its known content, has changed: it needs a sync."""
+        self.torn_from: int | None = None
+        """First entry of the ledger in a torn frame. The file has entries from there on only as far as an interrupted
+        start wrote them; no gap before them is a lost entry.
+        """
         self._end = end
         self._wrote = False
         self._doubtful: dict[int, bytes] = {}
@@ -238,7 +242,9 @@ class LedgerReplay:
         """The first intact entry of the file behind damage."""
         window = self._window()
         found = find_again(window, 0, len(window), self.ledger_id, self.next_entry, self._proof) if window else None
-        return None if found is None or found[1] <= self.next_entry else found[1]
+        if found is None or found[1] <= self.next_entry:
+            return None
+        return None if self.torn_from is not None and found[1] > self.torn_from else found[1]
 
     def _window(self) -> bytes:
         return self._read(min(_GAP_WINDOW_BYTES, self._limit()))
