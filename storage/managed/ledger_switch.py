@@ -126,19 +126,21 @@ class LedgerSwitch:
         self._appender.release_current()
         failed = self._failed
         dropped = await self._settle_failed() if recover else []
-        if self._ahead is not None:
-            dropped.append(self._ahead.ledger_id)
-            self._ahead = self.ledger_list.ahead = None
         if current is not None:
             self._failed = failed = current.slot
             with_index(current.slot, self._appender.confirmed_index)
             await self._close_slot(current)
             dropped += self._drop_empty(current.slot)
+        ahead, self._ahead, self.ledger_list.ahead = self._ahead, None, None
+        if ahead is not None:
+            dropped.append(ahead.ledger_id)
         if (current is not None or dropped) and not self.ledger_list.fenced:
             try:
                 await self.ledger_list.save()
             except StorageError:
                 self._not_settled(failed)
+                if ahead is not None:
+                    self._ahead, self.ledger_list.ahead = ahead, ahead.ledger_id
                 raise
             self._failed = None
             for ledger_id in dropped:

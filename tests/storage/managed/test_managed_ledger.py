@@ -160,6 +160,22 @@ async def test_a_termination_whose_ledger_cannot_be_closed_may_be_tried_again(en
     assert len(await everything(again)) == entries
 
 
+@pytest.mark.parametrize("failing", ["closes", "writes"])
+async def test_a_repeated_termination_deletes_the_ledger_made_ahead(failing):
+    ground, ledger = await opened()
+    await append(ledger, [b"x"] * (KEEP.max_entries_per_ledger - 1))
+    await settle()
+    assert len(await ground.ledgers.list_ledgers()) == 2, "one is made ahead"
+    ground.ledgers.fail_closes = AWAY if failing == "closes" else None
+    ground.metadata.fail_writes = AWAY if failing == "writes" else None
+    for _ in range(2):
+        with pytest.raises(StorageUnavailableError):
+            await ledger.terminate()
+    ground.ledgers.fail_closes = ground.metadata.fail_writes = None
+    await ledger.terminate()
+    assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in ledger.ledgers] == [0]
+
+
 @pytest.mark.parametrize("held", [1, 2])
 async def test_terminations_follow_each_other(held, monkeypatch):
     """The end that a termination is about to store is no answer for another, and the ledger is closed once."""
