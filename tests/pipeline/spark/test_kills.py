@@ -179,16 +179,21 @@ def kill_amid(stream, victim, broker, driver, choose, let_more_arrive):
     def at_work():
         return stream.running() and driver.workers()
 
+    def at_work_again():
+        if at_work():
+            return True
+        with contextlib.suppress(OSError, CatalogError):
+            let_more_arrive()  # a fast stream has committed all messages before it is seen at work
+        return False
+
     for _ in range(50):
-        wait_while_driven(at_work, PATIENCE_S, driver, "a micro-batch with tasks", every=0.005)
+        wait_while_driven(at_work_again, PATIENCE_S, driver, "a micro-batch with tasks", every=0.005)
         time.sleep(choose.random() * 0.4)
         with driver.paused():
             if at_work():
                 victim = strike(victim, broker, driver, choose)
                 stream.killed()
                 return victim, True
-        with contextlib.suppress(OSError, CatalogError):
-            let_more_arrive()
     return strike(victim, broker, driver, choose), False
 
 
