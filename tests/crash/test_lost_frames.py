@@ -226,3 +226,37 @@ def test_records_of_a_torn_frame_in_a_ledger_file_raise_no_alarm():
         assert report.torn_frame is not None
         assert not report.damaged_entries
         assert bodies == [*BEFORE, *LARGE[:3]]
+
+
+def test_a_lost_frame_before_a_torn_frame_is_reported_beside_its_records_in_a_ledger_file():
+    """The device loses the first frame of a ledger, and of the file that an interrupted start wrote all but the end."""
+    found: list[RecoveryReport] = []
+
+    async def fill(world: World) -> None:
+        storage = await world.open(ONE_SEGMENT)
+        writer, other = await storage.ledgers.create(), await storage.ledgers.create()
+        await append(writer, BEFORE)
+        await append(other, SEALED)
+        await append(writer, LARGE[:4])
+
+    async def start(world: World) -> None:
+        storage = await world.open()
+        found.append(storage.recovery)
+        await storage.close()
+
+    world = World()
+    run_until_crash(world.disk, fill(world))
+    torn = world.after_crash("nothing")
+    path, ledger = f"{ROOT}/journal/00000000.journal", f"{ROOT}/ledgers/000000000000.ledger"
+    torn.disk.overwrite(path, torn.disk.content(path).rindex(LARGE[3]) + 100, bytes(PAGE))
+    before = torn.disk.copy()
+    run_until_crash(torn.disk, start(torn))
+    half_written = bytearray(torn.disk.content(ledger))
+    begin, end = half_written.index(BEFORE[0]), half_written.index(LARGE[0]) + 512
+    half_written[begin:end] = bytes(end - begin)
+    before.put(ledger, bytes(half_written))
+    before.overwrite(path, before.content(path).index(BEFORE[0]) // PAGE * PAGE, bytes(PAGE))
+    run_until_crash(before, start(World(before)))
+    assert [(each.ledger_id, each.entry_id) for each in found[1].damaged_entries] == [
+        (0, number) for number in range(len(BEFORE))
+    ]

@@ -239,12 +239,16 @@ class LedgerReplay:
         self.changed = True
 
     def _following_in_file(self) -> int | None:
-        """The first intact entry of the file behind damage."""
+        """The first intact entry of the file behind damage. Where that entry came from the torn frame, the first entry
+        of the torn frame, if entries before it are lost.
+        """
         window = self._window()
         found = find_again(window, 0, len(window), self.ledger_id, self.next_entry, self._proof) if window else None
         if found is None or found[1] <= self.next_entry:
             return None
-        return None if self.torn_from is not None and found[1] > self.torn_from else found[1]
+        if self.torn_from is None or found[1] <= self.torn_from:
+            return found[1]
+        return self.torn_from if self.next_entry < self.torn_from else None
 
     def _window(self) -> bytes:
         return self._read(min(_GAP_WINDOW_BYTES, self._limit()))
