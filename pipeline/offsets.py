@@ -8,7 +8,7 @@ A place is the *next* message to read, so two places are a half-open range: comp
 
 Offsets of a stream are one JSON object in Spark's checkpoint::
 
-    {"v": 1, "persistent://public/default/orders-partition-0": 1042, "persistent://public/default/plain": "17:3",
+    {"v": 2, "persistent://public/default/orders-partition-0": 1042, "persistent://public/default/plain": "17:3",
      "ledgers": {"persistent://public/default/orders-partition-0": 31},
      "bytes": {"persistent://public/default/orders-partition-0": 1080}}
 
@@ -36,7 +36,9 @@ from magnetar.protocol.topic_name import TopicName
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VERSION = 1
+VERSION = 2
+"""Of offsets with sizes of messages; offsets without them have version 1, which earlier releases read."""
+_VERSIONS = (1, VERSION)
 EARLIEST = "earliest"
 LATEST = "latest"
 _KAFKA_ENDS = {-2: EARLIEST, -1: LATEST}
@@ -108,13 +110,14 @@ class Offsets:
         """The offsets as Spark stores them; the inverse of `from_json`."""
         places = {t: place if isinstance(place, int) else str(place) for t, place in sorted(self.by_topic.items())}
         facts = {_LEDGERS: dict(sorted(self.ledgers.items())), _BYTES: dict(sorted(self.bytes_per.items()))}
-        return {"v": VERSION, **places, **{name: known for name, known in facts.items() if known}}
+        version = VERSION if self.bytes_per else 1
+        return {"v": version, **places, **{name: known for name, known in facts.items() if known}}
 
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Offsets:
         """Raises ValueError for unsupported offsets."""
-        if stored.get("v") != VERSION:
-            raise ValueError(f"offsets of version {stored.get('v')!r}; this program reads version {VERSION}")
+        if stored.get("v") not in _VERSIONS:
+            raise ValueError(f"offsets of version {stored.get('v')!r}; this program reads up to version {VERSION}")
         given = {t: p for t, p in stored.items() if t not in _NO_TOPICS}
         places = {t: p if isinstance(p, int) else Position.parse(p) for t, p in given.items()}
         return Offsets(places, stored.get(_LEDGERS, {}), stored.get(_BYTES, {}))

@@ -42,8 +42,15 @@ def test_the_newest_ledger_of_a_log_is_kept_beside_the_places():
 
 
 def test_offsets_of_a_newer_version_are_refused():
-    with pytest.raises(ValueError, match="version 2"):
-        Offsets.from_json({"v": 2, T: 3})
+    with pytest.raises(ValueError, match="version 3"):
+        Offsets.from_json({"v": 3, T: 3})
+
+
+def test_only_offsets_with_sizes_of_messages_are_refused_by_earlier_releases():
+    stored = Offsets({T: 5}, {T: 31}, {T: 1080}).as_json()
+    assert stored == {"v": 2, T: 5, "ledgers": {T: 31}, "bytes": {T: 1080}}
+    assert Offsets.from_json(stored).bytes_per == {T: 1080}
+    assert Offsets({T: 5}, {T: 31}).as_json()["v"] == 1
 
 
 @pytest.mark.parametrize(
