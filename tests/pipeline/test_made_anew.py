@@ -142,7 +142,7 @@ def test_ledger_files_that_disappear_under_a_reader(log_broker, fresh_topic, fai
     publish(log_broker, fresh_topic, 500)
     more = {"storage.url": str(log_broker.data_dir), "failOnDataLoss": str(fails).lower()}
     options = options_for(log_broker, fresh_topic, **more)
-    covered_of(log_broker, catalog_of(log_broker).range(fresh_topic, ledgers=True), 500)
+    covered_of(log_broker, catalog_of(log_broker).range(fresh_topic, ledgers=True), 500, files=2)
     files, others = [], []
     plan = SourcePlan(options)
     for piece in stitched(plan):

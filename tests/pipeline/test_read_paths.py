@@ -55,13 +55,14 @@ def messages_of(chunks, start, end):
     return found
 
 
-def covered_of(broker, log, end):
-    """The ranges in ledger files, once write-behind has written the first entries."""
-    return wait_for(
-        lambda: SegmentMap(DataDirectory(str(broker.data_dir))).covered(log, 0, end),
-        subject="the first entries in ledger files",
-        every=0.05,
-    )
+def covered_of(broker, log, end, files=1):
+    """The ranges in ledger files, once write-behind has written entries of so many files."""
+
+    def found():
+        covered = SegmentMap(DataDirectory(str(broker.data_dir))).covered(log, 0, end)
+        return covered if len(covered) >= files else None
+
+    return wait_for(found, subject=f"entries in {files} ledger files", every=0.05)
 
 
 def read(broker, topic, start, end, **more):
