@@ -173,7 +173,7 @@ class CursorStore:
 
     def _next_entries(self, writer: LedgerWriter, acks: AckState, properties: dict[str, int]) -> list[bytes]:
         """An increment while that is less to write and to read back than the whole state. New properties come with the
-        whole state where that takes a page: a damaged entry before them does not hide them.
+        whole state while that fits a page: a damaged entry before them does not hide them.
         """
         may_be_increment = properties == self._properties or self._full_bytes > _PAGE_BYTES
         increment = acks.take_changes(properties) if may_be_increment else None
