@@ -36,7 +36,9 @@ QUIET_S = 5.0
 CONFIRMED_S = 1.7
 """Until a damaged last frame has a frame behind it."""
 UNCONFIRMED_S = 2.5
-"""A process that ends earlier behind its last frame may leave that frame unconfirmed; docs/durability.md."""
+"""A process that ends earlier behind its last frame, or behind the end of a slow disk's wait, may leave that frame
+unconfirmed; docs/durability.md.
+"""
 _AROUND_BYTES = 20_000
 """More than the largest entry."""
 _HEAD_BYTES = 128
@@ -226,7 +228,8 @@ class Damage:
         contents = [self.world.disk.content(path) for path in self.world.disk.paths() if path.endswith(".journal")]
         newest = max((frame.sequence for content in contents for frame in frames_of(content)), default=-1)
         for frame in frames:
-            alone_s = self.world.ended_s - self.world.clock.when(frame.written_ms)
+            since_s = max(self.world.clock.when(frame.written_ms), self.world.held_until_s)
+            alone_s = self.world.ended_s - since_s
             if frame.sequence >= newest and alone_s <= UNCONFIRMED_S:
                 self.unconfirmed.append(frame)
                 self._known.clear()

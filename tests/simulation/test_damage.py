@@ -26,7 +26,7 @@ LAST = 2
 class Bench:
     """A journal with two frames, and a damage in it."""
 
-    def __init__(self, *, confirmed: bool, ended_s: float) -> None:
+    def __init__(self, *, confirmed: bool, ended_s: float, held_until_s: float = 0.0) -> None:
         def frame(sequence: int, *records: bytes) -> bytes:
             return b"".join(encode_frame(1, 7, sequence, records, EPOCH_MS + round(WRITTEN_S * 1000)))
 
@@ -36,7 +36,14 @@ class Bench:
             frames.append(frame(3))
         disk = SimDisk()
         disk.put(PATH, encode_first_page(header, 0) + b"".join(frames) + bytes(4096))
-        self.world = SimpleNamespace(disk=disk, clock=WallClock(EPOCH_MS), ended_s=ended_s, broker=object(), logs=[])
+        self.world = SimpleNamespace(
+            disk=disk,
+            clock=WallClock(EPOCH_MS),
+            ended_s=ended_s,
+            held_until_s=held_until_s,
+            broker=object(),
+            logs=[],
+        )
         self.damage = Damage(self.world, Random(1), "flipped_bit", "/journal/")
         self.topic = TopicHistory("topic", keeps_all=True, deduplicates=False)
         for number, body in enumerate(BODIES):
@@ -57,6 +64,13 @@ def test_an_unconfirmed_frame_may_lose_its_entries_from_the_damage_on():
     assert bench.damaged_at(b"second") == {b"second", b"third"}
     assert bench.damage.costs()
     assert not bench.damage.told()
+
+
+def test_a_slow_disk_holds_back_the_frame_that_confirms():
+    ended_s = WRITTEN_S + 2 * UNCONFIRMED_S
+    assert Bench(confirmed=False, ended_s=ended_s, held_until_s=ended_s).damaged_at(b"third") == {b"third"}
+    held_before = Bench(confirmed=False, ended_s=ended_s, held_until_s=ended_s - UNCONFIRMED_S - 0.1)
+    assert held_before.damaged_at(b"third") == set()
 
 
 def test_a_damaged_frame_header_may_cost_all_entries_of_the_frame():

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 
 class SimThreads:
-    """``pace_s`` is how long work takes on average; ``stalled_until_s``: nothing begins before (a slow disk)."""
+    """``pace_s`` is how long work takes on average; ``stalled_until_s``: nothing begins before (a slow disk);
+    ``held_until_s``: when the last work begins that a slow disk holds back.
+    """
 
     def __init__(self, chance: Random, pace_s: float, on_crash: Callable[[], None]) -> None:
         self.chance = chance
         self.pace_s = pace_s
-        self.stalled_until_s = 0.0
+        self.stalled_until_s = self.held_until_s = 0.0
         self.on_crash = on_crash
         self.dead = False
         self.under_way = 0
@@ -37,7 +39,10 @@ class SimThreads:
     def later(self, call: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         wait_s = self.chance.expovariate(1 / self.pace_s) if self.pace_s else 0.0
-        loop.call_later(wait_s + max(0.0, self.stalled_until_s - loop.time()), call)
+        stalled_s = max(0.0, self.stalled_until_s - loop.time())
+        if stalled_s:
+            self.held_until_s = self.stalled_until_s
+        loop.call_later(wait_s + stalled_s, call)
 
     def run(self, work: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
         """The result or error of the work; None when the process is gone."""

@@ -76,6 +76,8 @@ class World:
         self._entropy = self.chance_for("entropy").randbytes
         self.ended_s = 0.0
         """When the last process ended, or its journal failed."""
+        self.held_until_s = 0.0
+        """When the disk went on with the work of that process that it held back."""
         self._over: asyncio.Event
         self._journal_failed = False
         self._next_life = ""
@@ -181,6 +183,7 @@ class World:
             crashed = True
         if crashed and not self._journal_failed:
             self.ended_s = self.now_s
+        self.held_until_s = self.threads.held_until_s
         self._no_problems(loop, logs)
         if self._next_life == "over":
             loop.close()
