@@ -343,11 +343,17 @@ class BrokerMachine(RuleBasedStateMachine):
     def unsubscribe(self, data: st.DataObject) -> None:
         alone = sorted(n for n, s in self.subscriptions.items() if len(s.consumers) == 1)
         name = data.draw(st.sampled_from(alone), label="subscription")
-        consumer = self.subscriptions.pop(name).consumers[0]
-        del self.consumers[consumer.consumer_id]
+        subscription = self.subscriptions[name]
+        consumer = subscription.consumers[0]
+        stands_by = subscription.single and subscription.active is not consumer  # behind a SEEK
+        if not stands_by:
+            del self.subscriptions[name], self.consumers[consumer.consumer_id]
         command = pb.CommandUnsubscribe(consumer_id=consumer.consumer_id)
         answer = self.request(consumer.peer, Command.UNSUBSCRIBE, "unsubscribe", command)
-        assert answer.type == Command.SUCCESS, answer
+        if stands_by:
+            assert answer.error.error == pb.MetadataError, answer
+        else:
+            assert answer.type == Command.SUCCESS, answer
 
     # --- time and the process -------------------------------------------------------------------------------------
 

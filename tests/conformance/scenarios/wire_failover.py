@@ -173,6 +173,18 @@ def failover_seek_closes_the_active_one(s):
 
 
 @scenario
+def failover_standby_unsubscribes_behind_a_seek(s):
+    """It is not active: only a consumer that joins or leaves makes it active."""
+    topic = s.topic()
+    a = join(s, topic, "a", 0)
+    b = join(s, topic, "b", 1)
+    heard(s, a, b)
+    ids = published(s, topic, 1)
+    b.ask("SEEK", consumer_id=1, message_id=ids[0])
+    b.ask("UNSUBSCRIBE", consumer_id=1)
+
+
+@scenario
 def failover_without_permits_stays_active(s):
     topic = s.topic()
     a = join(s, topic, "a", 0, permits=0)
