@@ -33,11 +33,13 @@ def port(broker):
 
 
 def new_topic(broker):
-    """A topic that this broker serves: its bundle is acquired."""
-    name = f"public/bench-{broker.name}/{uuid.uuid4().hex}"
-    found = requests.get(f"{broker.http}/lookup/v2/topic/persistent/{name}?authoritative=true", timeout=60)
-    assert found.json()["brokerUrl"] == broker.url, found.text
-    return f"persistent://{name}"
+    """A topic that this broker serves. The leader of the cluster may give the bundle of a name to the other broker."""
+    for _ in range(100):
+        name = f"public/bench-{broker.name}/{uuid.uuid4().hex}"
+        found = requests.get(f"{broker.http}/lookup/v2/topic/persistent/{name}?authoritative=true", timeout=60)
+        if found.json()["brokerUrl"] == broker.url:
+            return f"persistent://{name}"
+    raise AssertionError(f"no bundle of public/bench-{broker.name} is at {broker.url}: {found.text}")
 
 
 def cpu_s(broker):
