@@ -350,10 +350,7 @@ class BrokerMachine(RuleBasedStateMachine):
             del self.subscriptions[name], self.consumers[consumer.consumer_id]
         command = pb.CommandUnsubscribe(consumer_id=consumer.consumer_id)
         answer = self.request(consumer.peer, Command.UNSUBSCRIBE, "unsubscribe", command)
-        if stands_by:
-            assert answer.error.error == pb.MetadataError, answer
-        else:
-            assert answer.type == Command.SUCCESS, answer
+        assert answer.error.error == pb.MetadataError if stands_by else answer.type == Command.SUCCESS, answer
 
     # --- time and the process -------------------------------------------------------------------------------------
 
