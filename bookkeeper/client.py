@@ -67,7 +67,7 @@ class BookKeeper:
 
     @classmethod
     async def connect(cls, uri: str, options: ClientOptions | None = None) -> BookKeeper:
-        """A client with a ZooKeeper session of its own. Raises MetadataError."""
+        """Return a client that opens a ZooKeeper session for itself. Raises MetadataError."""
         from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession  # noqa: PLC0415 - kazoo is an extra
         from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions  # noqa: PLC0415
 
@@ -196,7 +196,7 @@ class BookKeeper:
         await self._context.store.delete(ledger_id)
 
     async def metadata(self, ledger_id: int) -> LedgerMetadata:
-        """As stored now; nothing is fenced. Raises NoSuchLedgerError."""
+        """Return the metadata as stored now; the call fences nothing. Raises NoSuchLedgerError."""
         self._check_open()
         return (await self._context.store.read(ledger_id, latest=True)).metadata
 
@@ -235,7 +235,7 @@ class BookKeeper:
         raise NotEnoughBookiesError(-1, detail)
 
     async def _create_node(self, ledger_id: int, metadata: LedgerMetadata) -> int | None:
-        """The version of the node made; None when the id is another ledger's."""
+        """Return the version of the created node; None when another ledger has the id."""
         try:
             return await self._context.store.create(ledger_id, metadata)
         except (NodeExistsError, MetadataUnavailableError):

@@ -153,7 +153,7 @@ class AddTimeoutError(LedgerError):
 
 
 class RecoveryFailedError(LedgerError):
-    """Nothing is lost: the ledger stays in recovery and may be opened again."""
+    """The ledger stays in recovery and may be opened again; nothing is lost."""
 
     what = "recovery failed"
 

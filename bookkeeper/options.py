@@ -14,8 +14,8 @@ __all__ = ["ClientOptions", "LedgerOptions"]
 
 @dataclass(frozen=True, slots=True)
 class LedgerOptions:
-    """Of a ledger to create: each entry goes to ``write_quorum`` of ``ensemble_size`` bookies, and is acknowledged once
-    ``ack_quorum`` of them have it on disk.
+    """The quorums of a new ledger: each entry goes to ``write_quorum`` of ``ensemble_size`` bookies, and is
+    acknowledged once ``ack_quorum`` of them have the entry on disk.
     """
 
     ensemble_size: int = 3
@@ -51,7 +51,7 @@ class ClientOptions:
     recovery_read_ahead: int = 16
     """Entries that a recovery reads and writes at the same time."""
     quarantine_s: float = 60.0
-    """For so long a bookie that failed an add is not chosen for ensembles while others do."""
+    """New ensembles leave out a bookie for this time after a failed add, as long as other bookies suffice."""
     quarantine_ratio: float = 1.0
     """Chance of a bookie that failed an add to get into quarantine: less than 1 where many clients see one failure."""
     reconnect_delay_s: float = 0.05
@@ -59,11 +59,11 @@ class ClientOptions:
     max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES
     """The bookies' ``nettyMaxFrameSizeBytes``: a bookie resets the connection of a client that sends more."""
     write_buffer_bytes: int = 4 << 20
-    """Per connection: with more unsent, adds wait for it."""
+    """The bound for each connection: adds wait while the connection has more unsent bytes."""
     max_in_flight_bytes: int = 64 << 20
-    """Per ledger: ``append`` waits while more is unacknowledged."""
+    """The bound for each ledger: ``append`` waits while more bytes are unacknowledged."""
     max_lag_bytes: int = 32 << 20
-    """Per ledger: a bookie this far behind the ack quorum is replaced."""
+    """The bound for each ledger: the writer replaces a bookie this far behind the ack quorum."""
     max_reads_per_bookie: int = 1000
     """Limit of reads without an answer; a further read goes to the next replica."""
     batch_reads: bool = True

@@ -16,7 +16,7 @@ class ServiceUri(NamedTuple):
     servers: str
     """``host:port,host:port`` for ZooKeeper."""
     root: str
-    """Of the ledgers' metadata, without a slash at its end."""
+    """The root of the ledgers' metadata, without a slash at its end."""
 
 
 def parse_service_uri(uri: str) -> ServiceUri:

@@ -19,7 +19,7 @@ _WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not
 
 @dataclass(frozen=True, slots=True)
 class AdvertisedUrls:
-    """Where a client reaches this broker; None where no such listener is open."""
+    """The addresses at which a client reaches this broker; None for a listener that is not open."""
 
     service_url: str | None = None
     service_url_tls: str | None = None
@@ -56,7 +56,7 @@ class AdvertisedAddresses:
 
     @property
     def listeners(self) -> dict[str, AdvertisedUrls]:
-        """Those of advertisedListeners, by name."""
+        """The addresses of advertisedListeners, by name of the listener."""
         return dict(self._listeners)
 
     @property
@@ -84,8 +84,8 @@ class AdvertisedAddresses:
         self.own = own
 
     def of(self, listener: str = "") -> AdvertisedUrls | None:
-        """The urls of a named listener, of the broker itself for no name; None for an unknown name. A listener without
-        web addresses has the broker's, as in Apache Pulsar.
+        """The urls of a named listener, of the broker itself for an empty name; None for an unknown name. A listener
+        without web addresses has the web addresses of the broker, as in Apache Pulsar.
         """
         named = self._listeners.get(listener) if listener else self.own
         if named is None:

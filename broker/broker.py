@@ -130,7 +130,7 @@ class Broker:
         )
         self.server = BinaryServer(self.resources, Seats(self.descriptors.connections))
         self.embedded: EmbeddedStorage | None = None
-        """The stores, when they are this machine's."""
+        """The stores of this machine; None for stores of a cluster."""
         self.in_cluster = in_cluster
         self.member: ClusterMember | None = None
         self.ownership = OwnershipDoor()
@@ -319,7 +319,9 @@ class Broker:
             self.stopping.end()
 
     def _stop_steps(self) -> list[Step]:
-        """In order: no new work begins, clients get a notice, pending data goes to the disk, the store closes."""
+        """Return the steps in order: new work ends, clients get a notice, pending data goes to the disk, the store
+        closes.
+        """
         steps = [] if self.member is None else [Step("cluster", self.member.leave)]
         steps += [Step("maintenance", self.maintenance.close)]
         if self._admin is not None:

@@ -192,7 +192,7 @@ def _settings(config: Path | None, overrides: list[str], defaults: "Mapping[str,
 
 
 def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluster: bool = False) -> int:
-    """Run the broker on a loop of its own; uvloop where it exists. An error that stops its start is one line, no
+    """Run the broker on a new loop, uvloop's where it exists. An error that stops the start prints a line, no
     traceback.
     """
     import asyncio  # noqa: PLC0415 - not for `version`
@@ -308,7 +308,7 @@ def _initialize_cluster(options: argparse.Namespace) -> int:
 
 
 def _add_kafka(commands: "argparse._SubParsersAction[argparse.ArgumentParser]", *, with_options: bool) -> None:
-    """The `kafka` group. Its options come with modules of their own, which no other command waits for."""
+    """Add the `kafka` group. Its options come with modules that no other command loads."""
     text = "bring Kafka log files into a topic, exactly once and resumable"
     group = commands.add_parser("kafka", help=text).add_subparsers(dest="action", required=True, metavar="ACTION")
     parser = group.add_parser("import", help=text, description=_IMPORT_DESCRIPTION)

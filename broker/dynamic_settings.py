@@ -66,7 +66,7 @@ class DynamicSettings:
         self._is_loaded = True
 
     async def _read(self) -> bool:
-        """Take over the stored values; whether one of them took effect. Values that cannot be read stay as they are."""
+        """Take over the stored values; return whether one of them took effect. Unreadable values stay as they are."""
         found = await self._metadata.get(CONFIGURATION)
         before = self.values
         self._version = -1 if found is None else found[1]

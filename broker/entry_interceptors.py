@@ -1,8 +1,8 @@
 """Interceptors of broker entry metadata (PIP-70): they create the metadata before every entry.
 
-``brokerEntryMetadataInterceptors`` names them. Two are Apache Pulsar's, by their class names: the broker's timestamp
-and the index. Any other name is the path of a Python class of the user's (``package.module.Class``), which is made
-once, without arguments, at the broker's start. See docs/features/entry-metadata.md.
+``brokerEntryMetadataInterceptors`` names them. Two names are Apache Pulsar's classes: the broker's timestamp and the
+index. Any other name is the path of a Python class of the user's (``package.module.Class``), which is made once,
+without arguments, at the broker's start. See docs/features/entry-metadata.md.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class EntryStamp:
 
     def __init__(self, headers_and_payload: memoryview, num_messages: int, broker_timestamp: int | None) -> None:
         self.headers_and_payload = headers_and_payload
-        """As the client sent it; not to be kept beyond the call."""
+        """The bytes as the client sent them, valid during the call only."""
         self.num_messages = num_messages
-        """Of the batch; 1 for a single message."""
+        """The number of messages in the batch; 1 for a single message."""
         self.broker_timestamp = broker_timestamp
         """Milliseconds since 1970, None without Apache Pulsar's interceptor. May be replaced; seek by time, TTL and
         quotas by age go by it, so it should not go back."""
@@ -126,7 +126,7 @@ class EntryMetadataInterceptors:
         self._interceptors = tuple(interceptors)
         self._monotonic = monotonic
         self.failures = dict.fromkeys((name for name, _ in self._interceptors), 0)
-        """By class path: calls that raised."""
+        """The number of calls that raised, by class path."""
         self._complained_s: dict[str, float] = {}
 
     def prefixes(self, managed_ledger: str, run: EntryRun, start: int, end: int, stamping: Stamping) -> list[bytes]:

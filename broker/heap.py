@@ -27,7 +27,7 @@ __all__ = ["LOOK_S", "Heap", "free_bytes", "give_back", "use_one_arena"]
 log = structlog.get_logger(__name__)
 LOOK_S: Final = 30.0
 _IDLE_PART: Final = 0.05
-"""Of a core: below it the broker counts as idle."""
+"""The part of a core below which the broker counts as idle."""
 _WORTH_BYTES: Final = 16 << 20
 _M_ARENA_MAX: Final = -8
 _FREE: Final = 8

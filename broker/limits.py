@@ -21,7 +21,7 @@ MAX_SCHEMA_PROPERTIES_BYTES: Final = 64 << 10
 MAX_PARTITIONS: Final = 10_000
 """Of a topic, where maxNumPartitionsPerPartitionedTopic says less or nothing: a request for the topic goes to each."""
 MAX_ACK_SET_WORDS: Final = 4096
-"""Of one entry: a batch of 262,144 messages."""
+"""The most words of one entry's ack set: a batch of 262,144 messages."""
 
 MAX_KEY_RANGES: Final = 1000
 """Hash ranges that a Key_Shared consumer may declare: the broker keeps and sorts each, and shows it in statistics."""

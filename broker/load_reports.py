@@ -94,7 +94,7 @@ class LoadReports:
         return report.with_highest()
 
     def bandwidth_percent(self) -> tuple[float, float]:
-        """In and out, in relation to the capacity of the interfaces; 0.0 if it is unknown."""
+        """The share of the interfaces' capacity in and out; 0.0 for an unknown capacity."""
         limit = self._network.limit_kbits()
         received, sent = self._network.kbits()
         return (100 * received / limit, 100 * sent / limit) if limit else (0.0, 0.0)
@@ -121,7 +121,7 @@ class LoadReports:
 
 
 def addresses_of(addresses: AdvertisedAddresses) -> BrokerAddresses:
-    """With those of the advertised listeners: other brokers answer lookups with them."""
+    """Return the addresses with those of the advertised listeners, which other brokers need to answer lookups."""
     listeners = [(name, _addresses(urls)) for name, urls in sorted(addresses.listeners.items())]
     return replace(_addresses(addresses.own), listeners=tuple(listeners))
 

@@ -48,7 +48,7 @@ _MOST_ITEMS: Final = 32
 
 
 def _repr_of_items(value: Any) -> str:
-    """Of the first items alone; the bound of the result limits their sizes."""
+    """Return the repr of the first items; the bound of the result limits their sizes."""
     if len(value) <= _MOST_ITEMS:
         return repr(value)
     first = [item for item, _ in zip(value, range(_MOST_ITEMS), strict=False)]

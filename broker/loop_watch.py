@@ -182,7 +182,7 @@ def outermost(stack: FrameType | None, base: FrameType | None) -> FrameType | No
 
 
 def place_of(stack: FrameType) -> str:
-    """File, line and function of the innermost frame of our own, else of the innermost."""
+    """Return file, line and function of the innermost frame of this project, else of the innermost frame."""
     frame: FrameType | None = stack
     while frame is not None and not any(room in frame.f_code.co_filename for room in _ROOMS):
         frame = frame.f_back

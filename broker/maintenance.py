@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 _ROLLED_IN_ONE_TURN = 64
 ORPHANS_AFTER_S = 10.0
-"""After the start, when the sweep of orphaned ledgers begins."""
+"""The delay of the sweep of orphaned ledgers after the start."""
 
 
 class Job(NamedTuple):
@@ -110,7 +110,7 @@ class Maintenance:
             self._begin(job)
 
     async def _sweep_orphans(self) -> None:
-        """Once; not while clients that come back after a restart have the broker busy."""
+        """Sweep once, and not while clients that reconnect after a restart keep the broker busy."""
         await asyncio.sleep(ORPHANS_AFTER_S)
         if self._storage is None:
             return  # the ledgers of a cluster are other brokers' and other users' as well

@@ -125,7 +125,7 @@ class MemoryShare:
         self.is_waiting = False
 
     def set(self, kind: str, size: int) -> None:
-        """From now on this connection holds `size` bytes of this kind; nothing happens after `close`."""
+        """Set the bytes of this kind that the connection holds; without effect after `close`."""
         delta = size - self._parts.get(kind, 0)
         if delta == 0 or self._closed:
             return

@@ -51,7 +51,7 @@ class NetworkLoad:
         return self._rates
 
     def limit_kbits(self) -> float:
-        """Of each direction; 0.0 where no interface has a limit."""
+        """The bandwidth of each direction; 0.0 where no interface has a limit."""
         found = self._found()
         if self._speed_gbps:
             return len(found) * self._speed_gbps * _KBIT_OF_GBIT

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 OWNER_ONLY_UMASK: Final = 0o077
-"""Of the broker's process: its files (journal, ledgers, metadata, scratch files) belong to its user alone."""
+"""The umask of the broker's process: its files (journal, ledgers, metadata, scratch files) belong to its user alone."""
 
 
 def warnings_of_open_doors(settings: "Settings") -> list[str]:

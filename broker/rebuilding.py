@@ -49,7 +49,7 @@ def rebuild_records(nodes: Nodes, ledgers: Sequence[LedgerOrigin], now_ms: int) 
 
 
 def _partitioned(topics: Sequence[TopicName], paths: set[str]) -> tuple[Records, list[str]]:
-    """Partitioned topics by their partitions: as many as the highest one says."""
+    """Return partitioned topics by their partitions: the number is that of the highest partition."""
     counts: dict[str, tuple[TopicName, int]] = {}
     for topic in topics:
         if topic.partition >= 0:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 LEAST_S: Final = 5.0
 LONGEST_S: Final = 60.0
-"""Behind brokerShutdownTimeoutMs, when the process ends in any case."""
+"""The time behind brokerShutdownTimeoutMs after which the process ends in any case."""
 EXIT_OK: Final = 0
 EXIT_HANGS: Final = 70
 

@@ -26,7 +26,7 @@ def awaited(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
 
 
 async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`; when this is cancelled meanwhile, `work` goes on to its end all the same.
+    """Await `work`, which goes on to its end even if the caller is cancelled meanwhile.
 
     For changes of the metadata store: a written change without a record of it looks like another owner's.
     """

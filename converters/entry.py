@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ENTRY_FORMAT: Final = "entry.format"
 """Property of MessageMetadata that names a foreign payload format."""
 ENTRY_FORMAT_ORIGIN: Final = "entry.format.origin"
-"""Its replacement in a converted entry (guarantee G5)."""
+"""The property that replaces `entry.format` in a converted entry (guarantee G5)."""
 ENTRY_FORMAT_RAW: Final = "entry.format.raw"
 """Consumer or subscription property: with the value `true` the stored bytes are sent, unconverted."""
 HEAD_BYTES: Final = 64

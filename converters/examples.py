@@ -25,7 +25,7 @@ class RejectAllConverter:
         refuse_settings(self.name, settings)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """The converter holds nothing."""
 
     def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:  # noqa: ARG002 - the interface's arguments
         return False
@@ -45,7 +45,7 @@ class EchoConverter:
         refuse_settings(self.name, settings)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """The converter holds nothing."""
 
     def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:  # noqa: ARG002 - the interface's arguments
         return True
@@ -72,7 +72,7 @@ class BytesConverter:
         refuse_settings(self.name, settings)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """The converter holds nothing."""
 
     def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:  # noqa: ARG002 - the format decides alone
         return True

@@ -51,7 +51,9 @@ class Converted:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing to deliver: every index is a hole (a control batch); to be acknowledged, not sent."""
+        """Whether the entry holds no message: every index is a hole (a control batch), so the broker acknowledges the
+        entry.
+        """
         return len(self.holes) == self.messages
 
 

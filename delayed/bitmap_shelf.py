@@ -1,8 +1,8 @@
 """Where bitmaps go that do not fit into memory: one scratch file for all indexes of a broker, gone with the process.
 
-The budget is shared by all holders; when it is exceeded the largest one puts its oldest bitmaps on the shelf and reads
-each back on demand. Nothing depends on the file: a bitmap that cannot be written stays in memory; the shelf reports an
-unreadable bitmap to its holder, which then treats all its entries as fired-when-due.
+The budget is shared by all holders; when it is exceeded the largest holder puts its oldest bitmaps on the shelf and
+reads each back on demand. Nothing depends on the file: a bitmap that cannot be written stays in memory; the shelf
+reports an unreadable bitmap to its holder, which then treats all its entries as fired-when-due.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Place(NamedTuple):
     size: int
     checksum: int
     entries: int
-    """In the bitmap."""
+    """The number of entries in the bitmap."""
 
 
 class _Holder(Protocol):
@@ -52,7 +52,7 @@ class BitmapShelf:
         self._free: dict[int, list[int]] = {}
         self._end = 0
         self.held_bytes = 0
-        """In memory, by the holders' last measures."""
+        """The bytes in memory, by the holders' last measures."""
         self._full = False
         self.shelved = 0
         """Bitmaps put here since the start."""
@@ -71,7 +71,7 @@ class BitmapShelf:
         self.held_bytes += delta
 
     def keep_within(self) -> None:
-        """Have the largest holder put bitmaps away while there is too much in memory; a bounded piece of work."""
+        """Make the largest holder put bitmaps away while they take too much memory; a bounded piece of work."""
         excess = self.held_bytes - self.limit_bytes
         if excess > 0:
             max(self._holders, key=lambda holder: holder.held_bytes).put_away(excess)
@@ -79,7 +79,7 @@ class BitmapShelf:
     # --- the file ------------------------------------------------------------------------------------------------
 
     def put(self, bitmap: BitMap) -> Place | None:
-        """None when there is no room: it stays where it is."""
+        """Return None when the shelf has no room: the bitmap stays in memory."""
         bitmap.run_optimize()
         data = bitmap.serialize()
         offset = self._place_for(len(data))

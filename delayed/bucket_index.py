@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from pyroaring import BitMap
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from magnetar.delayed.catalogue import BucketRecord
-    from magnetar.delayed.delay_ports import DelayCursor, DelayEnvironment, Log, Timer
+    from magnetar.delayed.delay_ports import DelayCursor, DelayEnvironment, Log
     from magnetar.delayed.delay_settings import BucketSettings, DelayPolicy
     from magnetar.delayed.immutable_bucket import ImmutableBucket
     from magnetar.protocol.runs import EntryRun
+    from magnetar.storage.interfaces import Timer
     from magnetar.storage.position import Position
 
 __all__ = ["BucketDelayIndex"]
@@ -51,7 +52,7 @@ _LOOK_EVERY_S = 30.0
 
 
 class BucketDelayIndex:
-    """One topic's. `open` first; `close` or `delete` last."""
+    """The delayed index of one topic. Call `open` first; `close` or `delete` last."""
 
     def __init__(
         self, topic: str, log_: Log, policy: DelayPolicy, settings: BucketSettings, environment: DelayEnvironment
@@ -62,8 +63,8 @@ class BucketDelayIndex:
         self._keeper = BucketKeeper(self._firing, stores, log_, settings, environment)
         self._keeper.on_damage = self._damaged
         self._keeper.on_changed = self._fire_soon
-        self._tasks: set[Any] = set()
-        self._worker: Any = None
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._worker: asyncio.Task[object] | None = None
         self._recovered = asyncio.Event()
         self._closed = False
         self._scans: list[tuple[Position, Position, bool]] = []
@@ -218,7 +219,7 @@ class BucketDelayIndex:
         self._arm()
 
     def _arm(self) -> None:
-        """Have `_fire` called when the next index is due, or the next segment should be loaded."""
+        """Set the timer of `_fire` to the time when the next index is due or the next segment should be loaded."""
         if self._closed or self._fire_timer is not None:
             return
         firing, settings = self._firing, self._settings
@@ -291,7 +292,7 @@ class BucketDelayIndex:
 
     # --- background ----------------------------------------------------------------------------------------------
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> Any:
+    def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[object]:
         task = self._environment.spawn(work, name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -359,8 +360,8 @@ class BucketDelayIndex:
         if covered is not None and covered < end:
             self._scan_later(covered.next(), end, repair=False)
 
-    async def _retrying(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        """Until the store answers; a SnapshotError passes."""
+    async def _retrying(self, work: Callable[[], Coroutine[object, object, object]]) -> None:
+        """Repeat the work until the store answers; a SnapshotError passes to the caller."""
         wait_ms = self._settings.retry_initial_ms
         while True:
             try:
@@ -438,7 +439,7 @@ class BucketDelayIndex:
 
     @property
     def earliest_ms(self) -> int | None:
-        """When the next message is due; None when none waits."""
+        """The time when the next message is due; None when no message waits."""
         return self._firing.earliest
 
     @property

@@ -61,7 +61,7 @@ class BucketKeeper:
         self.covered = PositionRanges()
         """Complete without entries published meanwhile."""
         self.live_from: Position | None = None
-        """From here on everything published is indexed; None while delays are switched off."""
+        """The index has every entry published from here on; None while delays are switched off."""
         self.doomed: set[int] = set()
         self.dirty = False
         """The stored catalogue differs from memory."""

@@ -48,7 +48,7 @@ def mergeable(buckets: Sequence[ImmutableBucket], settings: BucketSettings, due_
 
 
 def _smallest(buckets: Sequence[ImmutableBucket], fan_in: int, settings: BucketSettings) -> list[ImmutableBucket]:
-    """As many as are merged at a time and fit into one bucket."""
+    """Choose as many buckets as a merge takes and as fit into one bucket."""
     chosen: list[ImmutableBucket] = []
     total = 0
     for bucket in sorted(buckets, key=lambda b: b.remaining):

@@ -90,7 +90,7 @@ async def _segment(bucket: ImmutableBucket, store: SnapshotStore, off_loop: OffL
 
 
 def _install(bucket: ImmutableBucket, bits: Bits, current: SortedRun | None, firing: Firing) -> None:
-    """In one step: due entries are not pending, the rest is."""
+    """Install the recovered state in one step: due entries stop being pending, all others stay pending."""
     if current is not None:
         past = current.take(bisect_right(current.times, firing.due_before()))
         _clear(bits, past)

@@ -26,7 +26,7 @@ _AFTER_LAST_ENTRY = 1 << 32
 
 
 class _Ready:
-    """A fired batch, taken up to ``at``; rows at or behind ``below`` are the cursor's."""
+    """A fired batch, of which rows up to ``at`` are taken; the cursor reads rows at or behind ``below``."""
 
     __slots__ = ("all_below", "at", "batch", "below")
 
@@ -54,7 +54,7 @@ class PendingIndex(Protocol):
         ...
 
     def hold(self, time: int, position: Position) -> bool:
-        """Have an entry that was read from the log wait for its time; False when it is due."""
+        """Hold an entry that was read from the log until its time; return False for a due entry."""
         ...
 
 
@@ -113,7 +113,7 @@ class BucketDelayView:
         return self._index.recovering
 
     def take_due(self, max_entries: int) -> list[Position]:
-        """At most so many, each once, ordered by (deliver_at, position).
+        """Return at most so many positions, each once, ordered by (deliver_at, position).
 
         A subscription that lags behind the due entries gets the rest by position, cyclically through the log:
         neighbouring entries are read and sent together, several times faster than scattered entries. While the index
@@ -174,7 +174,9 @@ class BucketDelayView:
         return self._awake and self._queued < self._ready_limit and not self._spilled
 
     def fired(self, batch: Columns) -> bool:
-        """These entries are due now; returns whether they were kept as bitmaps only, because there are too many."""
+        """Take entries that are due now; return whether the view keeps them as bitmaps only, because there are too
+        many.
+        """
         if not self._awake:
             return False
         self._allowance = self._index.given_while_behind
@@ -194,7 +196,7 @@ class BucketDelayView:
 
     @property
     def memory_bytes(self) -> int:
-        """Without the batches, which views share."""
+        """The memory of the view without the batches, which views share."""
         return self._spilled.memory_bytes
 
     def batches(self) -> list[Columns]:

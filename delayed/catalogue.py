@@ -40,7 +40,7 @@ class BucketRecord(msgspec.Struct, frozen=True):
     """One immutable bucket."""
 
     ledger_id: int
-    """Of the snapshot."""
+    """The ledger of the snapshot."""
     count: int
     first: tuple[int, int]
     """Smallest position within."""
@@ -49,7 +49,7 @@ class BucketRecord(msgspec.Struct, frozen=True):
     max_time: int
     size_bytes: int
     entries: int = 0
-    """Of the snapshot's ledger, the last of which is the header."""
+    """The number of entries of the snapshot's ledger; the last entry is the header."""
     bitmap_entries: int = 0
     """How many come before the header."""
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from pyroaring import BitMap
 
     from magnetar.delayed.bitmap_shelf import BitmapShelf
-    from magnetar.storage.interfaces import LedgerStore, MetadataStore
+    from magnetar.storage.interfaces import CallLater, LedgerStore, MetadataStore
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
-__all__ = ["DelayCursor", "DelayEnvironment", "Log", "OffLoop", "ScanCursor", "Timer"]
+__all__ = ["DelayCursor", "DelayEnvironment", "Log", "OffLoop", "ScanCursor"]
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ class DelayCursor(Protocol):
 
 
 class ScanCursor(Protocol):
-    """A cursor of our own for looking through a part of the log."""
+    """A read cursor of the index, which passes through a part of the log."""
 
     def read(
         self, max_entries: int, max_bytes: int, upto: Position | None = None
@@ -50,13 +51,7 @@ class Log(Protocol):
     @property
     def first_position(self) -> Position | None: ...
     def entries_between(self, after: Position, up_to: Position) -> int: ...
-    def new_read_cursor(self, start: Position) -> Any: ...
-
-
-class Timer(Protocol):
-    """The handle that `call_later` returns."""
-
-    def cancel(self) -> None: ...
+    def new_read_cursor(self, start: Position) -> ScanCursor: ...
 
 
 class OffLoop(Protocol):
@@ -67,14 +62,14 @@ class OffLoop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DelayEnvironment:
-    """One broker's."""
+    """The stores, the clock and the threads of one broker."""
 
     ledgers: LedgerStore
     metadata: MetadataStore
     now_ms: Callable[[], int]
-    call_later: Callable[[float, Callable[[], None]], Timer]
-    spawn: Callable[[Coroutine[Any, Any, Any], str], Any]
+    call_later: CallLater
+    spawn: Callable[[Coroutine[object, object, object], str], asyncio.Task[object]]
     """Starts background work; its failures are logged there."""
     off_loop: OffLoop
     shelf: BitmapShelf | None = None
-    """Where bitmaps go that exceed the broker's budget; None: all stay in memory."""
+    """The place of bitmaps that exceed the broker's budget; None: all bitmaps stay in memory."""

@@ -38,7 +38,7 @@ def is_due(deliver_at_ms: int, now_ms: int, policy: DelayPolicy) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BucketSettings:
-    """Pulsar's settings first; the rest has no key of its own."""
+    """Settings of the bucket index: first those with a key of Apache Pulsar, then those without a key."""
 
     min_index_count: int = 50_000
     """delayedDeliveryMinIndexCountPerBucket: the mutable bucket is sealed when it holds this many."""
@@ -49,7 +49,7 @@ class BucketSettings:
     max_buckets: int = -1
     """delayedDeliveryMaxNumBuckets; -1 means DEFAULT_MAX_BUCKETS."""
     uncovered_entries: int = 1_000_000
-    """So many entries of the log at most are looked through after a crash."""
+    """The largest number of log entries that the index reads after a crash."""
     max_bucket_indexes: int = 4_194_304
     """Merging makes no larger buckets."""
     prefetch_ms: int = 30_000
@@ -60,7 +60,7 @@ class BucketSettings:
     """A subscription keeps the order of so many due entries; beyond, it keeps a bitmap."""
     min_fire_interval_ms: int = 10
     recovery_patience_ms: int = 1_000
-    """So long at most dispatch waits at the start for the buckets to come into service."""
+    """The longest time that dispatch waits at the start for the buckets to come into service."""
     retry_initial_ms: int = 1_000
     retry_max_ms: int = 60_000
 

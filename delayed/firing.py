@@ -138,7 +138,7 @@ class Firing:
         return bool(batches)
 
     def _take(self, cutoff: int) -> list[Columns]:
-        """In exact order as long as a view keeps it."""
+        """Take due entries, in exact order as long as a view keeps that order."""
         sources = self._sources(cutoff)
         if not any(view.keeps_order for view in self.views.values()):
             return take_due_unordered(sources, cutoff, self._slice_indexes * _FASTER_UNORDERED)
@@ -156,7 +156,7 @@ class Firing:
             self.counters.spills += view.fired(batch)
 
     def next_time(self) -> int:
-        """When the next index that is in memory is due; AFTER_ALL when there is none."""
+        """The time when the next index in memory is due; AFTER_ALL without such an index."""
         return min(
             self.mutable.next_time, min((b.next_time for b in self.buckets if not b.waits_for_load), default=AFTER_ALL)
         )

@@ -25,9 +25,9 @@ class ImmutableBucket:
         self.segment = segment
         """The current segment, in memory or not."""
         self.loading = -1
-        """The segment that is being read; -1: none."""
+        """The number of the segment that the keeper reads; -1: none."""
         self.resting = False
-        """Reading it failed; it is tried again later."""
+        """A read has failed; the keeper tries again later."""
         self.merging = False
         self.gone = False
         """Whether the bucket is out of service: reads for it that are under way are dropped."""
@@ -54,7 +54,9 @@ class ImmutableBucket:
             self.segment += 1
 
     def wanted_segment(self, horizon_ms: int) -> int:
-        """The segment that should be in memory because it begins before the horizon, and is not; -1: none."""
+        """Return the segment that should be in memory because it begins before the horizon; -1 when no segment is
+        missing.
+        """
         if self.loading >= 0 or self.gone:
             return -1
         wanted = self.segment
@@ -74,12 +76,12 @@ class ImmutableBucket:
             self._next = SortedRun(columns)
 
     def skip_before(self, time_ms: int) -> None:
-        """Nothing before this time is wanted: start at the first segment that reaches it."""
+        """Start at the first segment that reaches this time: earlier indexes are not needed."""
         while self.segment < self.directory.segments and self.directory.last_times[self.segment] < time_ms:
             self.segment += 1
 
     def exhaust(self) -> None:
-        """Nothing of it is wanted any more."""
+        """Drop the rest: no index of the bucket is needed any more."""
         self.segment, self._current, self._next = self.directory.segments, None, None
 
     @property
@@ -88,7 +90,7 @@ class ImmutableBucket:
 
     @property
     def next_time(self) -> int:
-        """When the earliest index left is due."""
+        """The time when the earliest remaining index is due."""
         if self._current is not None:
             return self._current.head_time if len(self._current) else AFTER_ALL
         return AFTER_ALL if self.exhausted else self.directory.first_times[self.segment]
@@ -98,7 +100,7 @@ class ImmutableBucket:
         return self._current is None and not self.exhausted
 
     def is_late(self, cutoff_ms: int) -> bool:
-        """Whether entries that are due are still being read."""
+        """Whether due entries still have to be read."""
         return self.waits_for_load and not self.resting and self.next_time <= cutoff_ms
 
     @property

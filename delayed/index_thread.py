@@ -54,7 +54,7 @@ class IndexThread:
 
 
 def _malloc_trim() -> Callable[[], object]:
-    """glibc's; elsewhere nothing."""
+    """Return glibc's malloc_trim; elsewhere a function without effect."""
     import ctypes  # noqa: PLC0415 - not before a broker has something to seal
 
     with contextlib.suppress(OSError, AttributeError):

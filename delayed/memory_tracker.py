@@ -8,7 +8,7 @@ tested against.
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from magnetar.delayed.delay_settings import LONGEST_WAIT_S, DelayPolicy, is_due
 
@@ -17,16 +17,11 @@ if TYPE_CHECKING:
 
     from pyroaring import BitMap
 
+    from magnetar.storage.interfaces import CallLater, Timer
     from magnetar.storage.position import Position
 
 _ENTRY_BYTES = 24
 """The bytes that Pulsar counts for an index entry: time, ledger, entry."""
-
-
-class Timer(Protocol):
-    """The handle that a scheduler returns (asyncio.TimerHandle)."""
-
-    def cancel(self) -> None: ...
 
 
 class MemoryDelayView:
@@ -36,7 +31,7 @@ class MemoryDelayView:
         self,
         policy: DelayPolicy,
         now_ms: Callable[[], int],
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: CallLater,
         wake: Callable[[], None],
         lookahead: int = 0,
     ) -> None:
@@ -54,7 +49,7 @@ class MemoryDelayView:
     # --- calls of dispatch (DelayView) ---------------------------------------------------------------------------
 
     def pending(self, _ledger_id: int) -> BitMap | None:
-        """None: this tracker learns of entries when they are read, so reads skip no entries."""
+        """Return None: this tracker meets entries when cursors read them, so reads skip no entries."""
         return None
 
     def offer(self, deliver_at_ms: int, position: Position) -> bool:
@@ -69,14 +64,14 @@ class MemoryDelayView:
         return True
 
     def holds_none(self, latest_ms: int, _ledger_id: int, _first: int, _last: int) -> bool:
-        """Whether all of these are due."""
+        """Whether all of these entries are due."""
         return is_due(latest_ms, self._now_ms(), self._policy)
 
     def has_due(self) -> bool:
         return bool(self._heap) and is_due(self._heap[0][0], self._now_ms(), self._policy)
 
     def take_due(self, max_entries: int) -> list[Position]:
-        """At most that many entries that have become due, in the order of (time, position)."""
+        """Return at most that many due entries, in the order of (time, position)."""
         out: list[Position] = []
         while len(out) < max_entries and self.has_due():
             out.append(heapq.heappop(self._heap)[1])
@@ -87,9 +82,9 @@ class MemoryDelayView:
 
     @property
     def pauses_reading(self) -> bool:
-        """With a fixed delay later entries are due later than the held entries: the subscription reads no further while
-        it holds enough (delayedDeliveryFixedDelayDetectionLookahead). As in Pulsar, other messages behind it wait as
-        well.
+        """Whether reading pauses. With a fixed delay later entries are due later than the held entries, so the
+        subscription reads no further while it holds enough entries (delayedDeliveryFixedDelayDetectionLookahead). As in
+        Pulsar, other messages behind it wait as well.
         """
         return self._ascending and 0 < self._lookahead <= len(self._heap) and not self.has_due()
 
@@ -98,7 +93,7 @@ class MemoryDelayView:
         return len(self._heap)
 
     def clear(self) -> None:
-        """Forget everything: the cursor moves, its reads will meet the entries again."""
+        """Forget all entries: the cursor moves, and its reads meet the entries again."""
         self._heap.clear()
         self._highest_ms, self._ascending = 0, True
         self._disarm()
@@ -128,7 +123,7 @@ class MemoryDelayView:
     # --- the timer -----------------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """Have the timer go off when the earliest entry is due; not more often than once a tick."""
+        """Set the timer to the time when the earliest entry is due, at most once a tick."""
         if not self._heap:
             self._disarm()
             return
@@ -162,7 +157,7 @@ class MemoryDelayIndex:
         self,
         policy: DelayPolicy,
         now_ms: Callable[[], int],
-        call_later: Callable[[float, Callable[[], None]], Timer],
+        call_later: CallLater,
         lookahead: int = 0,
     ) -> None:
         self._policy = policy
@@ -171,7 +166,7 @@ class MemoryDelayIndex:
         self._lookahead = lookahead
         self._views: dict[str, MemoryDelayView] = {}
 
-    def view(self, name: str, _cursor: Any, wake: Callable[[], None]) -> MemoryDelayView:
+    def view(self, name: str, _cursor: object, wake: Callable[[], None]) -> MemoryDelayView:
         """The view of a subscription; `wake` is called when something becomes due."""
         view = MemoryDelayView(self._policy, self._now_ms, self._call_later, wake, self._lookahead)
         self._views[name] = view
@@ -182,7 +177,7 @@ class MemoryDelayIndex:
         if view is not None:
             view.close()
 
-    def published(self, _run: Any, _pieces: Any) -> None:
+    def published(self, _run: object, _pieces: object) -> None:
         """Entries were stored: this tracker learns of them when they are read."""
 
     def set_policy(self, policy: DelayPolicy) -> None:
@@ -200,7 +195,7 @@ class MemoryDelayIndex:
         return sum(view.memory_bytes for view in self._views.values())
 
     async def close(self) -> None:
-        """Nothing to store; timers stop."""
+        """Stop the timers; the tracker stores nothing."""
         for name in list(self._views):
             self.remove_view(name)
 

@@ -56,14 +56,14 @@ class Chunk:
 
     @property
     def head_time(self) -> int:
-        """Of the earliest index left; AFTER_ALL when there is none."""
+        """The time of the earliest remaining index; AFTER_ALL for an empty chunk."""
         if self._run is None:
             return self._min_time
         return self._run.head_time if len(self._run) else AFTER_ALL
 
     @property
     def last_time(self) -> int:
-        """Of the latest index left; -1 when there is none."""
+        """The time of the latest remaining index; -1 for an empty chunk."""
         if not len(self):
             return -1
         if self._last_time < 0:
@@ -104,7 +104,7 @@ class MutableBucket:
         return self._open.size_bytes + sum(c.size_bytes for c in (*self._closed, *self._frozen))
 
     def extend(self, ledger_id: int, first_entry_id: int, times: Sequence[int]) -> None:
-        """Consecutive entries, all delayed."""
+        """Add consecutive entries, all of them delayed."""
         start, count = 0, len(times)
         while start < count:
             open_ = self._open
@@ -137,12 +137,12 @@ class MutableBucket:
 
     @property
     def next_time(self) -> int:
-        """When the earliest index is due; AFTER_ALL when there is none."""
+        """The time when the earliest index is due; AFTER_ALL for an empty bucket."""
         return min(self._open_min, min((c.head_time for c in (*self._closed, *self._frozen)), default=AFTER_ALL))
 
     @property
     def last_time(self) -> int:
-        """The farthest time; -1 when there is none."""
+        """The farthest time; -1 for an empty bucket."""
         latest = max((c.last_time for c in (*self._closed, *self._frozen)), default=-1)
         return max(max(self._open.times, default=-1), latest)
 

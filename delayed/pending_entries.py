@@ -45,7 +45,7 @@ class PendingEntries:
         self._sizes: dict[int, int] = {}
         self._to_measure: list[int] = []
         self.held_bytes = 0
-        """Of the bitmaps in memory, as last measured; only with a shelf."""
+        """The bytes of the bitmaps in memory, as last measured; only with a shelf."""
         if shelf is not None:
             shelf.join(self)
 
@@ -78,7 +78,7 @@ class PendingEntries:
         return sorted((*self._by_ledger, *self._shelved))
 
     def positions(self) -> Iterator[Position]:
-        """All of them in order; for small sets and tests."""
+        """Return all positions in order; for small sets and tests."""
         for ledger_id in self.ledgers():
             for entry_id in self.of(ledger_id) or ():
                 yield Position(ledger_id, entry_id)
@@ -87,7 +87,7 @@ class PendingEntries:
         self._of_or_new(ledger_id).add(entry_id)
 
     def add_range(self, ledger_id: int, start: int, end: int) -> None:
-        """Entries start .. end - 1."""
+        """Add the entries start .. end - 1."""
         self._of_or_new(ledger_id).add_range(start, end)
 
     def update(self, ledger_id: int, entries: BitMap | Iterable[int]) -> None:
@@ -107,7 +107,7 @@ class PendingEntries:
                 del self._by_ledger[ledger_id]
 
     def take(self, batch: Columns) -> Columns:
-        """The rows of the batch that are pending, each position once; they no longer are."""
+        """Return the rows of the batch that are pending, each position once, and clear them."""
         fresh = {
             ledger_id: present
             for ledger_id, ids in by_ledger(batch).items()
@@ -116,7 +116,7 @@ class PendingEntries:
         return batch if not fresh else _only(batch, fresh)
 
     def _clear(self, ledger_id: int, ids: list[int]) -> BitMap | None:
-        """Clear these bits. None when all were set, each named once; else those that were."""
+        """Clear these bits. Return None when all were set and each was named once, else the bits that were set."""
         if ledger_id in self._lost:
             self.update(ledger_id, ids)
         held = self.of(ledger_id)
@@ -174,7 +174,7 @@ class PendingEntries:
         self.held_bytes = 0
 
     def count_after(self, after: Position) -> int:
-        """How many lie after the position."""
+        """Return the number of entries behind the position."""
         total = sum(len(held) for ledger_id, held in self._by_ledger.items() if ledger_id > after.ledger_id)
         total += sum(place.entries for ledger_id, place in self._shelved.items() if ledger_id > after.ledger_id)
         held = self.of(after.ledger_id)

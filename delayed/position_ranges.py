@@ -62,7 +62,7 @@ class PositionRanges:
         return PositionRanges(r for r in left if r[0] <= r[1])
 
     def from_ledger(self, ledger_id: int) -> PositionRanges:
-        """Without positions in ledgers before this ledger."""
+        """Return the ranges without positions in earlier ledgers."""
         start = Position(ledger_id, -1)
         return PositionRanges((max(first, start), last) for first, last in self.ranges)
 

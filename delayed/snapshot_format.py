@@ -53,8 +53,8 @@ _HEADER, _BITMAPS, _SEGMENT = 1, 2, 3
 _WIDE_TIMES, _ONE_LEDGER, _ENTRY_STEPS = 1, 2, 4
 _MAX_BITMAPS_BYTES = 1 << 20
 _SMALL_SEGMENT = 512
-"""A segment is not ended for its time span before it holds so many indexes: otherwise each long delay would be a
-segment of its own.
+"""The encoder ends a segment for its time span only with at least so many indexes: otherwise each long delay would be a
+segment by itself.
 """
 _U32 = (1 << 32) - 1
 
@@ -76,12 +76,12 @@ class Directory:
 
     @property
     def entries(self) -> int:
-        """Of the whole snapshot."""
+        """The number of entries of the whole snapshot."""
         return self.segments + self.bitmap_entries + 1
 
 
 def segment_ends(times: array[int], max_indexes: int, step_ms: int) -> list[int]:
-    """Where segments of sorted times end: by number, or by time span when they are not small."""
+    """Return the ends of the segments of sorted times: by number, or by time span for segments that are not small."""
     ends, start, count = [], 0, len(times)
     while start < count:
         end = min(start + max_indexes, count)
@@ -112,26 +112,26 @@ class SnapshotEncoder:
         self._segments: list[bytes] = []
 
     def add(self, columns: Columns) -> None:
-        """The next indexes."""
+        """Take the next indexes."""
         for all_of, more in zip(self._waiting, columns, strict=True):
             all_of.extend(more)
         if self._waiting.rows >= 2 * self._max_indexes:
             self._emit(last=False)
 
     def take(self) -> list[bytes]:
-        """The entries that are ready, in order; each is given once."""
+        """Return the finished entries in order, each once."""
         ready, self._segments = self._segments, []
         return ready
 
     def finish(self) -> tuple[list[bytes], Directory]:
-        """The entries not yet taken, and the directory."""
+        """Return the remaining entries, and the directory."""
         self._emit(last=True)
         bits = [_frame(_BITMAPS, payload) for payload in _encode_bitmaps(self._bitmaps, self._ordinals)]
         directory = Directory(array("q", self._ordinals), self._counts, self._firsts, self._lasts, len(bits))
         return [*self.take(), *bits, _frame(_HEADER, _encode_header(directory))], directory
 
     def bounds(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Smallest and largest position given so far."""
+        """The smallest and the largest position so far."""
         low, high = min(self._bitmaps), max(self._bitmaps)
         return (low, self._bitmaps[low].min()), (high, self._bitmaps[high].max())
 
@@ -152,17 +152,17 @@ class SnapshotEncoder:
 
 
 def decode_header(entry: bytes) -> Directory:
-    """Raises SnapshotError."""
+    """Parse the header. Raises SnapshotError."""
     return _decoded(_HEADER, entry, _header)
 
 
 def decode_bitmaps(entry: bytes, directory: Directory) -> list[tuple[int, BitMap]]:
-    """(ledger id, entries) pairs. Raises SnapshotError."""
+    """Return (ledger id, entries) pairs. Raises SnapshotError."""
     return _decoded(_BITMAPS, entry, lambda payload: list(_bitmaps(payload, directory)))
 
 
 def decode_segment(entry: bytes, directory: Directory, segment: int) -> Columns:
-    """Raises SnapshotError."""
+    """Parse a segment. Raises SnapshotError."""
     return _decoded(_SEGMENT, entry, lambda payload: _segment(payload, directory, segment))
 
 

@@ -25,7 +25,7 @@ _APPEND_BYTES = 1 << 20
 
 
 class SnapshotStore:
-    """One topic's."""
+    """The snapshots of one topic."""
 
     def __init__(self, ledgers: LedgerStore, topic: str) -> None:
         self._ledgers = ledgers
@@ -36,13 +36,13 @@ class SnapshotStore:
         }
 
     async def create(self) -> SnapshotWriter:
-        """A new snapshot. Before the first append the caller makes sure that its ledger is found again if nothing
-        comes of it. Raises StorageError.
+        """Return the writer of a new snapshot. Before the first append the caller makes sure that its ledger is found
+        again if nothing comes of it. Raises StorageError.
         """
         return SnapshotWriter(await self._ledgers.create(self._properties))
 
     async def read(self, ledger_id: int, first: int, last: int) -> list[bytes]:
-        """Entries first .. last. Raises SnapshotError when a segment is missing or damaged; other
+        """Return the entries first .. last. Raises SnapshotError when a segment is missing or damaged; other
         StorageErrors pass.
         """
         found: list[bytes] = []
@@ -66,14 +66,14 @@ class SnapshotStore:
 
 
 class SnapshotWriter:
-    """A snapshot being written. Durable and closed when `close` has returned; `abandon` it when nothing comes of it."""
+    """Writes one snapshot, which is durable and closed when `close` has returned; after a failure call `abandon`."""
 
     def __init__(self, writer: LedgerWriter) -> None:
         self._writer = writer
         self.ledger_id = writer.ledger_id
 
     async def append(self, entries: Sequence[bytes]) -> None:
-        """Raises StorageError."""
+        """Append an entry. Raises StorageError."""
         start, size = 0, 0
         for k, entry in enumerate(entries):
             size += len(entry)
@@ -82,7 +82,7 @@ class SnapshotWriter:
                 start, size = k + 1, 0
 
     async def close(self) -> int:
-        """Its size in bytes. Raises StorageError."""
+        """Close the ledger and return its size in bytes. Raises StorageError."""
         return (await self._writer.close()).length_bytes
 
     async def abandon(self) -> None:

@@ -93,7 +93,7 @@ class SortedRun:
         return end
 
     def take(self, end: int) -> Columns:
-        """Rows up to ``end - 1``; they are gone."""
+        """Remove and return the rows up to ``end - 1``."""
         taken = self.columns.part(self.head, end)
         self.head = end
         return taken

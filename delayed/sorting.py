@@ -1,7 +1,7 @@
 """Sorting of delayed indexes by (time, ledger, entry): compiled when the helper was built, else its pure twin.
 
 `MAGNETAR_PURE=1` in the environment takes the twin in any case. Both give equal results
-(tests/delayed/test_sorting.py). The compiled one works without the interpreter lock from some thousand rows on.
+(tests/delayed/test_sorting.py). The compiled function works without the interpreter lock from some thousand rows on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["COMPILED", "WINDOW_INDEXES", "merge", "pure_sorted_columns", "sort"]
 
 
 def pure_sorted_columns(parts: Sequence[Columns]) -> tuple[bytes, bytes, bytes]:
-    """All rows of all parts in order: (times int64, ledgers int64, entries uint32), native."""
+    """Return all rows of all parts in order: (times int64, ledgers int64, entries uint32), native."""
     keys = sorted(key for part in parts for key in part.keys())  # noqa: SIM118 - not a dict
     times, ledgers, entries = zip(*keys, strict=True) if keys else ((), (), ())
     return array("q", times).tobytes(), array("q", ledgers).tobytes(), array("I", entries).tobytes()
@@ -40,7 +40,7 @@ WINDOW_INDEXES = 65536 if COMPILED else 8192
 
 
 def sort(columns: Columns) -> Columns:
-    """Sorted by key."""
+    """Return the rows sorted by key."""
     return _columns(*_sorted_columns((columns,)))
 
 

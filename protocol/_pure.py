@@ -69,7 +69,7 @@ _HEAD = struct.Struct(">II")
 LEAST_MESSAGE_BYTES = 6
 """The least bytes of a message in a batch: its size, and SingleMessageMetadata with payload_size alone."""
 MOST_COMPRESSION = 1 << 15
-"""No codec of Pulsar (zstd has the largest ratio) gives more bytes for a byte."""
+"""No codec of Pulsar expands a byte to more bytes (zstd has the largest ratio)."""
 
 _HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
 _NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
@@ -160,7 +160,7 @@ def encode_messages(
 
 
 def as_sent(body: memoryview, mode: int) -> memoryview:
-    """An entry as a peer gets it: 0 without broker entry metadata, 1 as stored, 2 also without checksum."""
+    """The part of an entry that a peer gets: 0 without broker entry metadata, 1 as stored, 2 also without checksum."""
     if mode != 1:
         body = body[after_prefix(body) :]
     if mode == 2 and body[:2] == MAGIC_CHECKSUM:
@@ -169,7 +169,7 @@ def as_sent(body: memoryview, mode: int) -> memoryview:
 
 
 def after_prefix(body: Any) -> int:
-    """Where headers and payload begin in an entry: behind a valid 0x0e02 part, if any."""
+    """The offset at which headers and payload begin in an entry: behind a valid 0x0e02 part, if any."""
     if len(body) >= 6 and bytes(body[:2]) == MAGIC_ENTRY_METADATA:
         end = 6 + int(_U32.unpack_from(body, 2)[0])
         if end <= len(body):
@@ -212,7 +212,7 @@ def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: b
 
 
 def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int, int, int, int]:
-    """Batch size, deliver_at, publish time, broker timestamp, key hash (0: not wanted) and flags of a stored
+    """Return batch size, deliver_at, publish time, broker timestamp, key hash (0: not wanted) and flags of a stored
     entry.
     """
     at = after_prefix(body)
@@ -237,10 +237,9 @@ def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int,
 
 
 def messages_claimed(metadata: pb.MessageMetadata, payload_bytes: int, *, packed: bool) -> int:
-    """Messages of an entry: num_messages_in_batch, but one when its bytes cannot hold so many.
-
-    Permits and unacknowledged messages are counted by this. If the claim were believed, one entry that claims 2^31-1
-    messages would take all permits that a consumer will ever give.
+    """The number of messages that an entry counts as: num_messages_in_batch, or 1 when the bytes cannot hold so many.
+    Permits and unacknowledged messages count by this number: an unchecked claim of 2^31-1 messages would take all
+    permits that a consumer will ever give.
     """
     claim = metadata.num_messages_in_batch
     room = payload_bytes * (MOST_COMPRESSION if packed else 1)
@@ -273,5 +272,5 @@ def _sticky_key(metadata: pb.MessageMetadata) -> bytes:
 
 
 def _raw(text: str | bytes) -> bytes:
-    """A string of the wire as it came: the runtime returns bytes for invalid UTF-8."""
+    """A string of the wire as received: the runtime returns bytes for invalid UTF-8."""
     return text if isinstance(text, bytes) else text.encode()

@@ -99,10 +99,10 @@ class ColumnFlag(IntFlag):
     NULL_VALUE = 16
     ENCRYPTED = 32
     BATCHED = 64
-    """num_messages_in_batch is there."""
+    """The entry has num_messages_in_batch."""
     MARKER = 128
     HAS_TXN = 256
-    """Both halves of the transaction's id are there."""
+    """The entry has both halves of the transaction's id."""
     IS_CHUNK = 512
     NAMES_FORMAT = 1024
     """A property is called entry.format."""
@@ -114,7 +114,7 @@ class ColumnFlag(IntFlag):
 
 
 class BrokenFieldError(Exception):
-    """Bytes that are no protobuf message."""
+    """The bytes are not a protobuf message."""
 
 
 _BYTES = {
@@ -164,7 +164,7 @@ def _varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def fields(view: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """Number, wire type, value (the length of bytes) and where the field ends."""
+    """Yield number, wire type, value (the length of bytes) and end of each field."""
     while at < end:
         tag, at = _varint(view, at, end)
         number, wire = tag >> 3, tag & 7
@@ -218,7 +218,7 @@ def _encryption(view: memoryview, at: int, end: int) -> bool:
 
 
 def _metadata(row: list[int], view: memoryview, at: int, end: int) -> EntryStatus:
-    """MessageMetadata into its columns."""
+    """Read MessageMetadata into its columns."""
     required = set()
     whole = True
     halves = set()
@@ -328,7 +328,7 @@ def entry_columns(buffer: Any, starts: Any, ends: Any, verify: bool, /) -> bytes
 
 
 def _single(row: list[int], view: memoryview, at: int, end: int) -> int:
-    """SingleMessageMetadata into its columns; the payload's size, -1 when it is broken."""
+    """Read SingleMessageMetadata into its columns; return the payload's size, -1 when the metadata is broken."""
     size, flags, whole = -1, 0, True
     row[MessageColumn.KEY_LENGTH] = row[MessageColumn.ORDERING_LENGTH] = -1
     row[MessageColumn.METADATA_START], row[MessageColumn.METADATA_END] = at, end
@@ -383,7 +383,7 @@ def message_columns(
 
 
 def _message(row: list[int], view: memoryview, at: int, end: int) -> int:
-    """Where the message at `at` ends, -1 when it does not hold together."""
+    """Return the end of the message at `at`, -1 when the message is inconsistent."""
     if end - at < 4 or (size := _U32.unpack_from(view, at)[0]) > end - at - 4:
         return -1
     payload = at + 4 + size
@@ -409,7 +409,7 @@ def property_columns(buffer: Any, starts: Any, ends: Any, field_number: int, row
 
 
 def _parts(view: memoryview, at: int, end: int) -> list[int]:
-    """Start and length of key and value, the last of each."""
+    """Return start and length of key and value; of a repeated field the last counts."""
     found = [0, 0, 0, 0]
     try:
         for number, wire, size, after in fields(view, at, end):

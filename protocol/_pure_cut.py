@@ -47,7 +47,9 @@ _rests: dict[bytes, int] = {}
 
 
 def _flags_of(metadata: bytes, rest: bytes) -> int:
-    """Flags of an entry whose metadata ends in `rest`, remembered by it; -1 when it takes a closer look."""
+    """Return the flags of an entry whose metadata ends in `rest`, remembered by that rest; -1 when the metadata has to
+    be parsed.
+    """
     parsed = parse_metadata(metadata)
     flags = _HAS_CHECKSUM | metadata_flags(parsed) if parsed is not None else -1
     if parsed is None or flags & _HAS_DELIVER_AT:
@@ -127,7 +129,9 @@ class _Run:
 
 
 class _Usual:
-    """The parts that later SEND commands share with this command: all but the low seven bits of the sequence id."""
+    """The parts that later SEND commands share with this command: everything but the low seven bits of the
+    sequence id.
+    """
 
     __slots__ = ("base", "count", "head", "high", "low_at", "size", "tail")
 
@@ -140,7 +144,7 @@ class _Usual:
 
     @classmethod
     def of(cls, command: bytes, send: pb.CommandSend) -> _Usual | None:
-        """None unless the command has the usual form, in which these fields stand once and are all there is."""
+        """Return None unless the command has the usual form: these fields, each once, and no others."""
         found = _USUAL_SEND.fullmatch(command)
         if found is None or command[3] != len(command) - 4:
             return None
@@ -206,7 +210,9 @@ def cut(
 def _usual_frames(
     data: bytes | bytearray, view: memoryview, at: int, end: int, max_frame_bytes: int, run: _Run, usual: _Usual
 ) -> int:
-    """Add the frames from `at` on that are whole, sound and as `usual`; where the first that is not begins."""
+    """Add the frames from `at` on that are whole, sound and equal in form to `usual`; return the start of the first
+    other frame.
+    """
     size, head, high, tail, base = usual.size, usual.head, usual.high, usual.tail, usual.base
     low_at, entry_at, least = 8 + usual.low_at, 8 + size, size + 16
     parts, ends, sequences, flags = run.parts, run.ends, run.sequences, run.flags

@@ -23,7 +23,7 @@ def signed(value: int) -> int:
 
 
 def command_type(command: bytes) -> int:
-    """BaseCommand.type: nearly always the first field, in one byte or two; -1 when there is none."""
+    """Return BaseCommand.type, nearly always the first field, in one byte or two; -1 when the field is missing."""
     if len(command) >= 2 and command[0] == 8 and command[1] < 128:
         return command[1]
     try:
@@ -57,7 +57,9 @@ def _send_flags(send: pb.CommandSend) -> int:
 
 
 def send_fields(command: bytes) -> tuple[int, int, int, int, int] | None:
-    """Producer id, sequence id, highest sequence id, messages and flags of a SEND; None when it does not parse."""
+    """Return producer id, sequence id, highest sequence id, messages and flags of a SEND; None when the SEND does not
+    parse.
+    """
     send = parse_send(command)
     if send is None:
         return None
@@ -65,7 +67,7 @@ def send_fields(command: bytes) -> tuple[int, int, int, int, int] | None:
 
 
 def look_at_metadata(data: bytes) -> tuple[int, int]:
-    """Flags and deliver_at_time of a MessageMetadata."""
+    """Return flags and deliver_at_time of a MessageMetadata."""
     metadata = parse_metadata(data)
     if metadata is None:
         return int(EntryFlag.UNREADABLE), 0
@@ -73,7 +75,7 @@ def look_at_metadata(data: bytes) -> tuple[int, int]:
 
 
 def look_at(send: pb.CommandSend, entry: bytes | memoryview) -> tuple[int, int]:
-    """Flags and deliver_at_time of an entry."""
+    """Return flags and deliver_at_time of an entry."""
     flags = _send_flags(send)
     at = 0
     if entry[:2] == MAGIC_CHECKSUM:

@@ -70,7 +70,7 @@ def stamp_in_place(
     index_before: int,  # noqa: ARG001
     /,
 ) -> int | None:
-    """Python changes no bytes: the caller takes `stamp`."""
+    """Return without a change: the twin in Python stamps no bytes in place, and the caller uses `stamp`."""
     return None
 
 

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 class AnswerCutter:
-    """Feed it bytes as they come; it gives the commands that are whole."""
+    """Takes the received bytes piece by piece and returns the complete commands."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()
@@ -35,7 +35,9 @@ class AnswerCutter:
         return bytes(self._buffer)
 
     def feed(self, data: bytes) -> list[Answer]:
-        """Raises: MalformedAnswerError; nothing can be cut after that."""
+        """Return the commands that the bytes complete. Raises MalformedAnswerError; the cutter is unusable
+        after that.
+        """
         buffer, start = self._buffer, 0
         buffer += data
         answers: list[Answer] = []
@@ -49,9 +51,8 @@ class AnswerCutter:
 
 
 def frame_end(buffer: bytes | bytearray, start: int, max_frame_bytes: int) -> int | None:
-    """Where the frame at `start` ends, which may be behind the end of the buffer; None before its sizes have come.
-
-    Raises: MalformedAnswerError.
+    """Return the end of the frame at `start`, which may lie behind the end of the buffer; None before its sizes have
+    arrived. Raises MalformedAnswerError.
     """
     if len(buffer) - start < 8:
         return None

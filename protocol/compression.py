@@ -15,12 +15,12 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.errors import CompressionError
 
 MAX_UNCOMPRESSED_BYTES = 128 * 1024 * 1024
-"""No message is as large; claims beyond are refused unread."""
+"""No message is as large; decompression refuses larger claims without reading the payload."""
 
 
 def compress(codec: int, data: bytes | memoryview) -> bytes:
-    """`data` as the payload of a message with `MessageMetadata.compression` = `codec`. Raises CompressionError for an
-    unknown codec.
+    """Return `data` as the payload of a message with `MessageMetadata.compression` = `codec`. Raises CompressionError
+    for an unknown codec.
     """
     if codec == pb.NONE:
         return bytes(data)
@@ -36,7 +36,7 @@ def compress(codec: int, data: bytes | memoryview) -> bytes:
 
 
 def decompress(codec: int, data: bytes | memoryview, uncompressed_bytes: int) -> bytes:
-    """Exactly `uncompressed_bytes` bytes, or CompressionError."""
+    """Return exactly `uncompressed_bytes` bytes, or raise CompressionError."""
     if codec == pb.NONE:
         return bytes(data)
     if not 0 <= uncompressed_bytes <= MAX_UNCOMPRESSED_BYTES:
@@ -51,9 +51,10 @@ def decompress(codec: int, data: bytes | memoryview, uncompressed_bytes: int) ->
 
 
 def decompress_into(codec: int, data: bytes | memoryview, out: memoryview) -> None:
-    """Exactly ``len(out) - 1`` bytes into `out`, or CompressionError; the last byte is scratch, to see one too many.
+    """Decompress exactly ``len(out) - 1`` bytes into `out`, or raise CompressionError; the last byte reveals a longer
+    payload.
 
-    For bulk readers: no buffer is made a payload. Codec NONE is refused.
+    Bulk readers use this function, which makes no payload object. Refuses codec NONE.
     """
     try:
         if codec == pb.ZLIB:

@@ -81,7 +81,7 @@ class EntryRun(_Fields):
 
     @classmethod
     def from_cut(cls, item: tuple[Any, ...]) -> EntryRun:
-        """From an item of `speed.cut`: its fields in the order above."""
+        """Make a run of an item of `speed.cut`, whose fields have the order above."""
         return cls(*item)
 
     @classmethod

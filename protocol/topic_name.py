@@ -25,7 +25,7 @@ PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
 PUBLIC_DEFAULT = "public/default"
 MAX_NAME_CHARS = 1024
-"""Longest topic or namespace name. Apache Pulsar has no limit of its own; stores, metrics and clients do."""
+"""Longest topic or namespace name. Apache Pulsar sets no limit; stores, metrics and clients have limits."""
 _DOMAINS = frozenset({PERSISTENT, NON_PERSISTENT})
 _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 _PARTITION = re.compile(r"(.*)-partition-(0|[1-9]\d{0,9})\Z", re.DOTALL)
@@ -157,7 +157,7 @@ class TopicName:
 
     @classmethod
     def from_persistence_name(cls, text: str) -> TopicName | None:
-        """The topic of a managed ledger's name, None when it is not a topic's."""
+        """Return the topic of a managed ledger's name; None for a name that belongs to no topic."""
         parts = text.split("/")
         if len(parts) != 4 or parts[2] not in _DOMAINS:
             return None

@@ -28,7 +28,7 @@ class CacheStats:
 
     hits: int
     hit_bytes: int
-    """Of the slabs found, whole."""
+    """The bytes of the slabs found, counted whole."""
     misses: int
     evictions: int
     held_bytes: int
@@ -43,9 +43,10 @@ class _Shelf:
 
     def __init__(self) -> None:
         self.pages: dict[int, list[Slab]] = {}
-        """Each list ascending by first entry; a slab stands on every page that it has entries of."""
+        """The slabs of each page, ascending by first entry; a slab stands on every page that has some of its entries.
+        """
         self.queue: deque[tuple[int, Slab]] = deque()
-        """With the number of its arrival among those of all ledgers."""
+        """The slabs with the number of their arrival among those of all ledgers."""
         self.held_bytes = 0
         self.dropped = False
 

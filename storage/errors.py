@@ -272,7 +272,7 @@ class MetadataError(StorageError):
 
 
 class BadVersionError(MetadataError):
-    """The node's version is not the expected one (it changed, exists already, or is gone)."""
+    """The node's version differs from the expected version (the node changed, exists already, or is gone)."""
 
     def __init__(self, path: str, expected: int, found: int) -> None:
         super().__init__(path)

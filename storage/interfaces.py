@@ -20,6 +20,7 @@ __all__ = [
     "ANY_VERSION",
     "MUST_NOT_EXIST",
     "AppendDone",
+    "CallLater",
     "Clock",
     "LedgerInfo",
     "LedgerStore",
@@ -207,6 +208,12 @@ class Timer(Protocol):
     """The handle that ``Scheduler.call_later`` returns (for example asyncio.TimerHandle)."""
 
     def cancel(self) -> None: ...
+
+
+class CallLater(Protocol):
+    """``call_later`` of a scheduler: calls back after so many seconds unless the timer is cancelled."""
+
+    def __call__(self, delay: float, callback: Callable[[], object], /) -> Timer: ...
 
 
 class Scheduler(Protocol):

@@ -30,7 +30,7 @@ class Watches:
         return cancel
 
     def changed(self, path: str) -> None:
-        """Call the callbacks concerned, each in a turn of the loop of its own."""
+        """Call the callbacks concerned, each in a separate turn of the loop."""
         concerned = [callback for prefix, callback in self._watches if is_at_or_below(prefix, path)]
         if concerned:
             loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Where an entry lives: (ledger id, entry id).
+"""The place of an entry: (ledger id, entry id).
 
 Positions compare as pairs, so the order of a topic is the order of its positions. The same words as Pulsar's
 ``MessageId`` without partition and batch index.
@@ -32,7 +32,7 @@ class Position(NamedTuple):
 
 
 EARLIEST = Position(-1, -1)
-"""Before every entry (MessageId.earliest)."""
+"""The position before every entry (MessageId.earliest)."""
 
 LATEST = Position(MAX_ENTRY_ID, MAX_ENTRY_ID)
-"""After every entry (MessageId.latest)."""
+"""The position behind every entry (MessageId.latest)."""

@@ -39,7 +39,7 @@ __all__ = [
 
 ANY_LEDGER = -1
 PROOF_OFFSET = 24
-"""Where the field ``last_add_confirmed`` is in a record."""
+"""The offset of the field ``last_add_confirmed`` in a record."""
 _PAGE_BYTES = 4096
 _CERTAIN_BYTES = 1 << 20
 """No device puts so much at a wrong place at once."""
@@ -204,7 +204,7 @@ class _Chain(NamedTuple):
     end: int
     end_entry_id: int
     weight: int
-    """Its bytes; more when nothing but the end of the buffer ends it."""
+    """The bytes of the chain; more when only the end of the buffer ends the chain."""
 
 
 def find_again(
@@ -218,7 +218,9 @@ def find_again(
     """
     chains = _chains_behind(buffer, at, end, ledger_id, expected, proof)
     best: list[tuple[int, int]] = []
-    """For each chain, from the last on: (weight with its best follower, index of that follower)."""
+    """Weight and follower of each chain, from the last chain on: (weight with its best follower, index of that
+    follower).
+    """
     for index in range(len(chains) - 1, -1, -1):
         chain = chains[index]
         follower = max(

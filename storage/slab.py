@@ -64,7 +64,7 @@ class Slab:
         return Position(self.ledger_id, self.first_entry_id + index)
 
     def body(self, index: int) -> memoryview:
-        """The entry's bytes (with the broker entry metadata prefix, when it has one), not copied."""
+        """The entry's bytes (with the prefix of broker entry metadata, if any), not copied."""
         offsets = self.offset_view
         return memoryview(self.data)[offsets[index] + RECORD_HEADER_BYTES : offsets[index + 1]]
 
@@ -83,7 +83,7 @@ class Slab:
         return Span(self, start, max(start, min(last_entry_id - self.first_entry_id + 1, self.count)))
 
     def part(self, start: int, end: int) -> Slab:
-        """Entries ``start .. end - 1`` as a slab of their own, sharing ``data``."""
+        """Return the entries ``start .. end - 1`` as a slab that shares ``data``."""
         return Slab(self.ledger_id, self.first_entry_id + start, self.data, self.offsets[start * 8 : (end + 1) * 8])
 
     def facts(self, want_hash: bool = False) -> speed.Facts:

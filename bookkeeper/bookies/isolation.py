@@ -31,7 +31,7 @@ class IsolationGroups:
 
 
 def isolation_groups(primary: str | None, secondary: str | None) -> IsolationGroups:
-    """From comma-separated names."""
+    """Parse comma-separated names of groups."""
     return IsolationGroups(_names(primary), _names(secondary))
 
 

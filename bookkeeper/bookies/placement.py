@@ -34,7 +34,7 @@ class PlacementRules:
     enforce_min_racks: bool = False
     """Fail the selection if a write quorum would have fewer racks; bookies without a rack are left out then."""
     isolation: IsolationGroups | None = None
-    """Groups of ledgers that carry none of their own."""
+    """The isolation groups of a ledger that names no groups."""
 
     def racks_required(self, write_quorum: int) -> int:
         """Racks without which an ensemble is refused; 1 where none is."""
@@ -43,7 +43,7 @@ class PlacementRules:
 
 
 def region_of(rack: str) -> str:
-    """The first part of the path; a rack outside all regions is a region of its own kind."""
+    """Return the first part of the path; a rack outside all regions counts as a region by itself."""
     parts = rack.split("/")
     return parts[1] if len(parts) > 2 else ""
 

@@ -82,7 +82,7 @@ class SecureConnect:
 
 
 class _Handshake(asyncio.Protocol):
-    """Frames one after the other, until the connection gets its own protocol object."""
+    """Reads frames one after the other, until the connection gets its protocol object."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -40,7 +40,7 @@ class BookieTls:
     trust_password_file: str = ""
     key: str = ""
     key_kind: str = "PEM"
-    """PEM: the key, with the certificate in a file of its own. PKCS12: both."""
+    """PEM: a file with the key, and another file with the certificate. PKCS12: one file with both."""
     key_password_file: str = ""
     certificate: str = ""
     verify_names: bool = False

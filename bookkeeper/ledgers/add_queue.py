@@ -69,7 +69,7 @@ class AddQueue:
         return found
 
     def fail(self) -> list[PendingAdd]:
-        """All that wait, in order; nothing is kept."""
+        """Return all waiting adds in order, and forget them."""
         found = list(self._pending)
         self._pending.clear()
         self._runs.clear()
@@ -83,7 +83,9 @@ class AddQueue:
             self.kept_bytes -= len(self._runs.popleft().frames)
 
     def length_at(self, entry_id: int) -> int | None:
-        """Payload bytes of the ledger up to and with this entry, out of its own header; None when it is not kept."""
+        """Return the payload bytes of the ledger up to and with this entry, from the entry's header; None when the
+        queue has dropped the entry.
+        """
         for run in self._runs:
             if run.first <= entry_id <= run.last:
                 return run.length_at(entry_id)

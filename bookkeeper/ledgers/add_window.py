@@ -31,7 +31,7 @@ class ReplicaAcks:
         self.ahead: set[int] = set()
         """Acknowledged out of order."""
         self.delivered = False
-        """At least one acknowledgement of this ledger came over this connection."""
+        """Whether at least one acknowledgement of this ledger arrived over this connection."""
         self.trusted = False
 
     def has(self, entry_id: int) -> bool:

@@ -48,8 +48,8 @@ class EntryReads:
         self._context, self._ledger_id, self._digester = context, ledger_id, digester
 
     async def read(self, metadata: LedgerMetadata, first: int, last: int, max_bytes: int) -> list[Entry]:
-        """Entries from `first` on, at least one; fewer than requested at the end of a segment, behind `max_bytes` or
-        before an entry that no replica gives.
+        """Return entries from `first` on, at least one; fewer than requested at the end of a segment, behind
+        `max_bytes` or before an entry that no replica gives.
 
         Raises NoSuchEntryError, DamagedEntryError, ReadFailedError, each about entry `first`.
         """

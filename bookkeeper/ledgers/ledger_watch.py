@@ -35,7 +35,7 @@ class WatchedLedger(Protocol):
 
 
 class LedgerWatch:
-    """From ``start`` until the writer ends."""
+    """Watches the ledger from ``start`` until the writer ends."""
 
     def __init__(self, writer: WatchedLedger, context: LedgerContext) -> None:
         self._writer, self._context = writer, context

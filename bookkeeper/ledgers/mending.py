@@ -101,7 +101,7 @@ class Mender:
         return [replica for replica in self._writer.replicas if replica.connection is None]
 
     async def _pause(self, seconds: float) -> None:
-        """Until bookies come or go, at most so long."""
+        """Wait until bookies come or go, or until the time is over."""
         changed = asyncio.Event()
         cancel = self._context.registry.on_change(changed.set)
         try:

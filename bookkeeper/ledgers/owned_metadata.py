@@ -43,7 +43,7 @@ class OwnedMetadata:
 
     @property
     def version(self) -> int:
-        """Of ``current``."""
+        """The version of ``current``."""
         return self._version
 
     async def confirm(self) -> None:
@@ -98,7 +98,9 @@ class OwnedMetadata:
         return True
 
     def _check_owned(self) -> None:
-        """Refuse an operation that waited while another operation met a recovery: its metadata is that recovery's."""
+        """Refuse an operation that waited while another operation met a recovery: the metadata then belongs to that
+        recovery.
+        """
         if self.current.state is not LedgerState.OPEN:
             raise LedgerFencedError(self._ledger_id, f"its metadata say {self.current.state.name}")
 

@@ -55,7 +55,7 @@ class LedgerReader:
         return self.metadata.custom
 
     async def read(self, first: int, last: int, max_bytes: int = _CHUNK_BYTES) -> list[Entry]:
-        """Verified entries from `first` on: at least one, perhaps fewer than to `last`.
+        """Return verified entries from `first` on: at least one, perhaps fewer than to `last`.
 
         Raises NoSuchEntryError (beyond the end, or lost), DamagedEntryError, ReadFailedError (try again): each of them
         about entry `first` itself.
@@ -67,7 +67,7 @@ class LedgerReader:
         return await self._read(self._reads.read_records, first, last, max_bytes)
 
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
-        """All entries ``first .. last`` (by default to the end), in order. Raises as ``read``."""
+        """Yield the entries ``first .. last`` (by default to the end), in order. Raises the errors of ``read``."""
         end = self.last_add_confirmed if last is None else last
         while first <= end:
             for entry in await self.read(first, end):

@@ -78,7 +78,7 @@ async def recover(context: LedgerContext, ledger_id: int, digest_type: DigestTyp
 async def _try_once(
     context: LedgerContext, ledger_id: int, digest_type: DigestType | None, password: bytes
 ) -> Versioned | None:
-    """None when another client changed the metadata meanwhile: look again."""
+    """Return None when another client changed the metadata meanwhile: the caller reads them again."""
     metadata, version = await context.store.read(ledger_id, latest=True)
     if metadata.is_closed:
         return Versioned(metadata, version)

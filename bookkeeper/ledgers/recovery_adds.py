@@ -118,7 +118,7 @@ class _Attempt:
         return all(len(acks) >= self._metadata.ack_quorum for acks in self._acks.values())
 
     async def settled(self) -> None:
-        """Until every entry has its quorum, or some entry cannot reach it any more."""
+        """Wait until every entry has its quorum, or until some entry can no longer reach its quorum."""
         self._look()
         await self._settled
 
@@ -150,7 +150,7 @@ class _Attempt:
         self.fail(self._places[connection], error.detail)
 
     def on_writable(self, connection: BookieConnection) -> None:
-        """All was given to the connection at once."""
+        """Do nothing: the connection got all frames at once."""
 
     def _write_set(self, entry_id: int) -> tuple[int, ...]:
         return write_set(entry_id, self._metadata.ensemble_size, self._metadata.write_quorum)

@@ -40,12 +40,12 @@ class Replica:
         self.sent_at.clear()
 
     def note_sent(self, last: int, last_of_place: int, now_s: float) -> None:
-        """Entries up to `last` were given to the connection, up to `last_of_place` of them are this place's."""
+        """Note that the connection got entries up to `last`; entries up to `last_of_place` belong to this place."""
         self.sent = last
         self.sent_at.append((last_of_place, now_s))
 
     def waiting_since(self) -> float | None:
-        """When the oldest write without an answer was made; None when all are answered."""
+        """Return the time of the oldest unanswered write; None when the bookie has answered all writes."""
         through = self.acks.through if self.acks is not None else -1
         while self.sent_at and self.sent_at[0][0] <= through:
             self.sent_at.popleft()

@@ -104,7 +104,7 @@ class LedgerWriter:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """As last written or read."""
+        """The metadata as last written or read."""
         return self.owned.current
 
     @property
@@ -187,8 +187,9 @@ class LedgerWriter:
         return self._push(run, done)
 
     def append_packed_nowait(self, data: bytes | memoryview, offsets: bytes, skip: int, done: AddDone) -> int:
-        """The same for entries of one buffer: entry k is ``data[offsets[k] + skip : offsets[k + 1]]``. `offsets` are
-        native int64, one more offset than entries. No Python object per entry where the compiled helper is there.
+        """Append the entries of one buffer without waiting: entry k is ``data[offsets[k] + skip : offsets[k + 1]]``.
+        `offsets` are native int64, one more offset than entries. No Python object per entry where the compiled helper
+        is there.
         """
         at = memoryview(offsets).cast("q")
         size = at[-1] - at[0]
@@ -397,7 +398,7 @@ class LedgerWriter:
             self._context.background.start(self._confirm(), f"confirm ledger {self.ledger_id}")
 
     async def _confirm(self) -> None:
-        """Trust the connections that have delivered until now, if the ledger is still this writer's."""
+        """Trust the connections that have delivered until now, if this writer still owns the ledger."""
         try:
             delivered = self.delivered()
             await self.owned.confirm()

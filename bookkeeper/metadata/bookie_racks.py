@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_RACK", "BookieRacks", "bookie_racks"]
 
 DEFAULT_RACK = "/default-rack"
-"""Rack of every bookie that has none of its own."""
+"""The rack of every bookie without a configured rack."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class LedgerState(enum.IntEnum):
 
 
 class Segment(NamedTuple):
-    """From entry ``first`` on (to the next segment's first) the ledger is on these bookies, in this order."""
+    """The bookies of the entries from ``first`` on, in order, up to the first entry of the next segment."""
 
     first: int
     bookies: tuple[str, ...]
@@ -44,14 +44,14 @@ class LedgerMetadata:
     length: int = 0
     """Payload bytes."""
     digest_type: DigestType | None = None
-    """None in metadata of BookKeeper before 4.2: the value of the opener holds."""
+    """None in metadata of BookKeeper before 4.2: the opener's value applies."""
     password: bytes | None = None
     custom: Mapping[str, bytes] = field(default_factory=dict)
     created_ms: int | None = None
     token: int | None = None
     """Random mark of the creator; tells whether a create without an answer succeeded."""
     format_version: int = 3
-    """Of the stored text; an update keeps it."""
+    """The version of the stored text; an update keeps this version."""
 
     @property
     def is_closed(self) -> bool:

@@ -55,7 +55,7 @@ def ledger_path(layout: Layout, ledger_id: int) -> str:
 
 
 def ledger_id_of(path: str) -> int | None:
-    """The ledger of a path below the root; None when it is another node's."""
+    """Return the ledger of a path below the root; None for the path of any other node."""
     *parents, leaf = path.split("/")
     if not _LEAF.match(leaf) or not all(_PARENTS.match(part) for part in parents):
         return None

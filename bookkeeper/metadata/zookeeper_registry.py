@@ -46,7 +46,7 @@ class ZooKeeperRegistry:
 
     @classmethod
     async def open(cls, session: ZooKeeperSession, root: str, background: Background) -> ZooKeeperRegistry:
-        """With the bookies of this moment. Raises MetadataError."""
+        """Return a registry with the bookies of this moment. Raises MetadataError."""
         registry = cls(session, root, background)
         await registry._read()
         background.start(registry._follow(), "bookies")
@@ -64,7 +64,7 @@ class ZooKeeperRegistry:
         return self._known.get(bookie_id) or bookie_address(bookie_id)
 
     def rack(self, bookie_id: str) -> str:
-        """By its id, else by the address that it registered: tools know bookies by either."""
+        """Return the rack by the id of the bookie, else by its registered address: tools know bookies by either."""
         found = self._racks.racks.get(bookie_id)
         if found is None and (address := self._known.get(bookie_id)) is not None:
             found = self._racks.racks.get(f"{address.host}:{address.port}")

@@ -27,7 +27,7 @@ _U64 = struct.Struct(">Q")
 
 
 class DigestType(enum.IntEnum):
-    """As numbered in the ledger's metadata."""
+    """The digest types by their number in the ledger's metadata."""
 
     CRC32 = 1
     HMAC = 2

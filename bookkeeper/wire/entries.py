@@ -32,7 +32,7 @@ ENTRY_HEADER_BYTES = 32
 _HEADER = struct.Struct(">qqqq")
 _PREFIX = struct.Struct(">II")
 ADD_HEADER = 0x02010000
-"""Of an add frame: version, operation, no flags."""
+"""The header of an add frame: version, operation, no flags."""
 _LENGTH_AT = 8 + MASTER_KEY_BYTES + 24
 
 

@@ -51,7 +51,7 @@ __all__ = [
 
 
 class Code(enum.IntEnum):
-    """Of an answer, in V2 (BookkeeperProtocol.proto numbers those of V3 differently)."""
+    """The codes of an answer in V2 (BookkeeperProtocol.proto numbers those of V3 differently)."""
 
     OK = 0
     NO_LEDGER = 1
@@ -59,7 +59,7 @@ class Code(enum.IntEnum):
     BAD_REQUEST = 100
     IO_ERROR = 101
     UNAUTHORIZED = 102
-    """The master key is not the ledger's: another password."""
+    """The master key belongs to another password than the ledger's."""
     BAD_VERSION = 103
     FENCED = 104
     READ_ONLY = 105
@@ -114,7 +114,7 @@ class AddFailed(NamedTuple):
 class ReadAnswer(NamedTuple):
     ledger_id: int
     entry_id: int
-    """As requested: LAST_ENTRY comes back as such."""
+    """The requested entry id: an answer to LAST_ENTRY has LAST_ENTRY here."""
     code: int
     entry: bytes
 

@@ -38,7 +38,7 @@ RECORD_HEADER_BYTES = 32
 
 
 class Records(NamedTuple):
-    """Consecutive entries of a ledger, one at least."""
+    """Consecutive entries of a ledger, at least one entry."""
 
     first: int
     data: bytes

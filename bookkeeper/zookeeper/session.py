@@ -72,7 +72,9 @@ _ERRORS: tuple[tuple[type[Exception], type[MetadataError]], ...] = (
     (kazoo_errors.SessionMovedError, MetadataUnavailableError),
     (kazoo_errors.ThrottledOpError, MetadataUnavailableError),
 )
-"""In this order: the first class that fits. Anything else is a MetadataRequestError."""
+"""The classes of errors in the order of the search: the first class that fits counts. Any other error is a
+MetadataRequestError.
+"""
 
 _REFUSALS = (kazoo_errors.AuthFailedError, kazoo_errors.SessionClosedRequireSaslError, kazoo_errors.SASLException)
 """The service does not take the credentials, or wants some."""
@@ -81,7 +83,7 @@ _CONSEQUENCES = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency
 """Errors of the other operations of a failed transaction: consequences, not the cause."""
 
 _PART_BYTES = 128
-"""Of headers, access list, flags and version around one value."""
+"""The bytes of headers, access list, flags and version around one value."""
 
 _WATCH_KINDS = {
     "CREATED": WatchKind.CREATED,
@@ -250,7 +252,8 @@ class ZooKeeperSession:
         await self._call(path, lambda: self._client.delete_async(path, version))
 
     async def commit(self, operations: Sequence[Operation]) -> list[str | NodeStat | None]:
-        """All operations or none. Per operation: the path created, the stat after a set, None for delete and check.
+        """Carry out all operations or none. Return for each operation: the path created, the stat after a set, None for
+        delete and check.
 
         Raises the error of the first operation that failed; nothing was changed then.
         """
@@ -294,9 +297,7 @@ class ZooKeeperSession:
             self._client.close()
 
     async def _off_loop(self, work: Callable[[], Any], ended: asyncio.Future[None] | None = None) -> None:
-        """Run blocking work in a thread of its own: the loop's executor may be full of work that waits for this
-        session.
-        """
+        """Run blocking work in a new thread: the loop's executor may be full of work that waits for this session."""
         done = ended or self._loop.create_future()
 
         def run() -> None:

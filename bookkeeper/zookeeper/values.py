@@ -138,7 +138,8 @@ class ZooKeeperOptions:
     auth: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """(scheme, credential) pairs, for example ("digest", "user:password")."""
     sasl: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """For kazoo's ``sasl_options`` (mechanism, username, password, ...); needs the package pure-sasl."""
+    """The keywords of kazoo's ``sasl_options`` (mechanism, username, password, ...); SASL needs the package pure-sasl.
+    """
     tls: bool = False
     tls_ca_file: str | None = None
     tls_certificate_file: str | None = None

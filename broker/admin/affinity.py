@@ -20,7 +20,7 @@ routes = RouteTable()
 
 
 async def _local(call: Call, namespace: str) -> LocalPolicies | Policies | None:
-    """Where the group and the bookies of the namespace are; None: there is no such namespace."""
+    """Return the anti-affinity group and the bookies of the namespace; None for a missing namespace."""
     policies = call.namespaces.policies(namespace)
     return policies and (await call.api.ownership.local_policies(namespace) or policies)
 

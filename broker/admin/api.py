@@ -97,7 +97,7 @@ class TopicsApi(Protocol):
         ...
 
     def partition_count(self, name: "TopicName") -> int | None:
-        """Of a partitioned topic; None for anything else."""
+        """The number of partitions of a partitioned topic; None for any other name."""
         ...
 
     def exists(self, name: "TopicName") -> bool:
@@ -105,7 +105,9 @@ class TopicsApi(Protocol):
         ...
 
     async def partitions_for_clients(self, name: "TopicName", *, auto_create: bool) -> int:
-        """As PARTITIONED_METADATA answers: 0 for a plain topic, TopicNotFoundError for none."""
+        """The number that PARTITIONED_METADATA answers: 0 for a plain topic. Raises TopicNotFoundError for a missing
+        topic.
+        """
         ...
 
     def loaded_names(self, namespace: str | None = None) -> "list[TopicName]":
@@ -147,7 +149,9 @@ class TopicLogsApi(Protocol):
         ...
 
     async def loaded_stats(self) -> "list[TopicStats]":
-        """Of every loaded topic, for /metrics and broker-stats; nothing is read, and others have their turns."""
+        """The statistics of every loaded topic, for /metrics and broker-stats; the call reads no entry and gives other
+        work its turns.
+        """
         ...
 
     async def internal_stats(self, name: "TopicName") -> dict[str, object]:
@@ -171,7 +175,7 @@ class TopicLogsApi(Protocol):
         ...
 
     async def log_range(self, name: "TopicName", *, ledgers: bool) -> dict[str, object]:
-        """Where the log begins and ends: JSON of `log_ranges.log_ranges`."""
+        """Begin and end of the log: JSON of `log_ranges.log_ranges`."""
         ...
 
     async def bytes_after(self, name: "TopicName", message: MessagePosition) -> int:
@@ -227,7 +231,9 @@ class SubscriptionsApi(Protocol):
         ...
 
     async def delete_subscription(self, name: "TopicName", subscription: str, *, force: bool) -> None:
-        """With force connected consumers are closed, without they are a ConsumerBusyError."""
+        """Delete the subscription. With force its connected consumers are closed; without force they raise a
+        ConsumerBusyError.
+        """
         ...
 
     async def replicated(self, name: "TopicName", subscription: str) -> bool: ...
@@ -349,7 +355,7 @@ class BrokerApi(Protocol):
 
     @property
     def ownership(self) -> "Ownership":
-        """Which topics and bundles are this broker's."""
+        """The topics and bundles that this broker serves."""
         ...
 
     @property

@@ -141,8 +141,8 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
 
 
 class _Console:
-    """The console, which is loaded with its first visitor. Its calls come back as requests of their own and pass
-    authorization like any other, so it has no rows in the authorization table.
+    """The console, which is loaded with its first visitor. Its calls come back as separate requests and pass
+    authorization like any request, so it has no rows in the authorization table.
     """
 
     def __init__(self, rest: "ASGIApp", *, authentication_enabled: bool) -> None:

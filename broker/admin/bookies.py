@@ -27,7 +27,7 @@ Groups = dict[str, dict[str, dict[str, str]]]
 
 
 class BookieInfo(msgspec.Struct, omit_defaults=True):
-    """Where a bookie stands."""
+    """Rack, group and host name of a bookie."""
 
     rack: str = ""
     hostname: str = ""
@@ -103,7 +103,7 @@ async def remove_rack(call: Call) -> Response:
 
 
 def _without(groups: Groups, bookie: str) -> Groups:
-    """All groups but for that bookie."""
+    """Return all groups without that bookie."""
     return {name: {k: v for k, v in members.items() if k != bookie} for name, members in groups.items()}
 
 

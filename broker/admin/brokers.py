@@ -48,7 +48,7 @@ async def ready(call: Call) -> Response:
 
 @routes.get("/status", PROBE)
 async def status(call: Call) -> Response:
-    """For probes that know nothing of Pulsar: 200 or 503."""
+    """Answer probes that know no Pulsar: 200 or 503."""
     return await ready(call)
 
 
@@ -88,7 +88,7 @@ async def changed_settings(call: Call) -> Response:
 
 @routes.get(BROKERS + "/configuration/runtime", SUPER)
 async def runtime_settings(call: Call) -> Response:
-    """All settings in force, and those changed at run time that mean nothing here; secrets are not shown."""
+    """Show all settings in force, and changed settings without a meaning here; secrets are left out."""
     values = {
         key: "(hidden)" if row.secret else _as_text(getattr(call.api.settings, row.attribute))
         for key, row in SETTINGS.items()
@@ -146,7 +146,7 @@ async def internal_configuration(call: Call) -> Response:
 
 @routes.get(BROKERS + "/backlog-quota-check", SUPER)
 async def quota_check(_call: Call) -> Response:
-    """The broker checks quotas by a timer; a request for one more check succeeds and has no effect."""
+    """The broker checks quotas by a timer; a request for a further check succeeds and has no effect."""
     return Response(status_code=204)
 
 
@@ -164,7 +164,7 @@ def _at_web_port(call: Call, broker: str) -> BrokerAddresses:
 
 @routes.get(BROKERS + "/{cluster}/{broker}/ownedNamespaces", SUPER)
 async def owned_namespaces(call: Call) -> Response:
-    """Of a cluster the bundles that the broker has, else every namespace that has a loaded topic."""
+    """Show the broker's bundles in a cluster; outside a cluster every namespace that has a loaded topic."""
     if call.param("broker") != call.api.urls.broker_id:
         if call.param("broker") in (await call.api.ownership.brokers() or ()):
             return redirect_to(call, _at_web_port(call, call.param("broker")), authoritative=False)

@@ -130,7 +130,9 @@ def _inside(cuts: list[int], low: str, high: str) -> list[int]:
 
 
 def _cuts(algorithm: str, low: int, high: int, hashes: list[int], given: list[int]) -> list[int]:
-    """Where to cut; nowhere when there are no two topics to part. Flows are not weighed: one broker has them all."""
+    """Return the hashes at which to cut; none without two topics to part. The function weighs no flows: a single broker
+    has all of them.
+    """
     if algorithm == _EQUAL_PARTS:
         return [(low + high) // 2]
     if len(hashes) < _TO_PART:
@@ -226,9 +228,7 @@ async def topics_of_bundle(call: Call) -> Response:
 
 @routes.get(NAMESPACE + "/{bundle}/topicHashPositions", NAMESPACE_ADMIN)
 async def hash_positions(call: Call) -> Response:
-    """Where the topics of the bundle lie in the range of hashes; ?topics= asks for these alone, of a
-    partitioned topic for its partitions.
-    """
+    """Show the hashes of the bundle's topics; ?topics= selects topics, and of a partitioned topic its partitions."""
     if not call.namespaces.exists(call.namespace):
         raise rest_refusals.BUNDLE_RANGE_INVALID.error(bundle=call.param("bundle"))
     low, high = _check_bundle(call)

@@ -128,7 +128,7 @@ class Call:
     # --- query and body -------------------------------------------------------------------------------------------
 
     def query(self, name: str, default: str = "") -> str:
-        """Of a parameter that is given twice the first counts."""
+        """The value of a query parameter; of a repeated parameter the first value counts."""
         given = self.request.query_params.getlist(name)
         return given[0] if given else default
 

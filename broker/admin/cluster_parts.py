@@ -50,14 +50,14 @@ class _FailureDomain(msgspec.Struct):
 
 
 def _domains(call: Call) -> dict[str, dict[str, Any]]:
-    """Those of the cluster, also where an earlier version has kept them: with the cluster itself."""
+    """Return the domains of the cluster, also from the place of an earlier version: the record of the cluster."""
     cluster = call.namespaces.clusters.get(call.param("cluster"))
     kept = (cluster.failure_domains if cluster else None) or _NO_PARTS
     return kept | call.namespaces.failure_domains.get(call.param("cluster"))
 
 
 async def _adopt_domains(call: Call) -> None:
-    """Those of an earlier version get nodes of their own."""
+    """Give the domains that an earlier version stored their nodes."""
     cluster, domains = call.param("cluster"), call.namespaces.failure_domains
     kept = _cluster(call).failure_domains
     if kept:
@@ -68,7 +68,7 @@ async def _adopt_domains(call: Call) -> None:
 
 @routes.get(CLUSTER + "/failureDomains", SUPER)
 async def failure_domains(call: Call) -> Response:
-    """By name; none for a cluster that does not exist."""
+    """Show the domains by name; none for a missing cluster."""
     return json_response(_domains(call))
 
 
@@ -126,7 +126,7 @@ async def isolation_policies(call: Call) -> Response:
 
 
 def _isolation(call: Call) -> dict[str, dict[str, Any]] | None:
-    """Those of the cluster, also where an earlier version has kept them: with the cluster itself."""
+    """Return the policies of the cluster, also from the place of an earlier version: the record of the cluster."""
     cluster = _cluster(call)
     found = call.namespaces.isolation.get(call.param("cluster"))
     return cluster.isolation_policies if found is None else found

@@ -15,7 +15,7 @@ from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import ClusterData
 
 routes = RouteTable()
-# Has routes of its own (cluster_parts).
+# cluster_parts has the routes of this member
 _OF_OTHER_ROUTES: Final = ("failure_domains", "isolation_policies", "bookie_racks")
 _KEPT_APART: Final = dict.fromkeys((*_OF_OTHER_ROUTES, "migrated", "migrated_cluster_url"))
 CLUSTER = ADMIN + "/clusters/{cluster}"
@@ -128,7 +128,7 @@ def _check_urls(data: ClusterData) -> None:
 
 
 def _own_urls(call: Call) -> dict[str, object]:
-    """Where this broker is, and how it is reached: shown for its own cluster unless an administrator set others."""
+    """The addresses of this broker, shown for its own cluster unless an administrator set others."""
     urls = call.api.urls
     found: dict[str, object] = {
         "serviceUrl": urls.web_url,

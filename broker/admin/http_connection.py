@@ -148,7 +148,7 @@ class HttpConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _rest(self) -> None:
-        """Nothing is in progress: there is until the next look for a request to begin."""
+        """Wait for the next request until the next look: no request is in progress."""
         self._working = False
         if not self._socket.is_closing():
             self._seat.idle(self._socket.abort)

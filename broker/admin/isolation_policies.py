@@ -14,7 +14,7 @@ _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 
 
 class FailoverPolicy(enum.Enum):
-    """When the secondary brokers step in; there is one such policy."""
+    """Decides when the secondary brokers step in; there is a single such policy."""
 
     MIN_AVAILABLE = "min_available"
 
@@ -27,7 +27,7 @@ class AutoFailover(msgspec.Struct):
 
 
 class IsolationPolicy(msgspec.Struct):
-    """All patterns are regular expressions."""
+    """An isolation policy, whose patterns are regular expressions."""
 
     namespaces: list[str | int]
     primary: list[str | int]

@@ -51,7 +51,7 @@ def no_filters(value: EntryFilters) -> RestError | None:
 
 
 def subscription_types(types: list[SubscriptionType | None]) -> list[SubscriptionType]:
-    """Each once, in Apache Pulsar's order; a text that is no type is refused."""
+    """Return each type once, in Apache Pulsar's order; refuse a text that names no type."""
     if None in types:
         raise RestError(500, "there is no such subscription type")
     return [each for each in _TYPES_IN_ORDER if each in types]

@@ -175,7 +175,7 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
 
 
 async def _stats_of(call: Call, part: TopicName) -> Json:
-    """Of a partition that another broker serves, by a call to it."""
+    """Return the statistics of a partition that another broker serves, by a call to that broker."""
     flag = call.flag("getEarliestTimeInBacklog")
     if await _is_elsewhere(call, part):
         found: Json = await call.peers.call("GET", f"{_path(part)}/stats?getEarliestTimeInBacklog={str(flag).lower()}")
@@ -217,7 +217,7 @@ async def _parts(call: Call) -> list[TopicName]:
 
 
 async def _partitions_of_body(call: Call) -> PartitionedBody:
-    """A number, or with a content type of its own an object with partitions and properties."""
+    """Read a number, or, for the content type of partitioned metadata, an object with partitions and properties."""
     kind = call.request.headers.get("content-type", "")
     if "partitioned-topic-metadata" in kind or (call.request.method == "PUT" and not kind):
         given = await call.body(PartitionedBody | int)  # type: ignore[arg-type]

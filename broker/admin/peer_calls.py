@@ -32,7 +32,7 @@ _NOT_TAKEN: Final = "another broker does not take the credentials of brokerClien
 
 
 class PeerCalls:
-    """At most 8 calls are under way, each in a thread of its own: calls that wait for another broker hold up no other
+    """At most 8 calls are under way, each in a separate thread: calls that wait for another broker hold up no other
     work of threads. `own_url()` is the web address of this broker.
     """
 

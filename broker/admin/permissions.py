@@ -89,7 +89,7 @@ async def revoke_on_namespace(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/permissions/subscription/{subscription}", NAMESPACE_ADMIN)
 async def grant_on_subscription(call: Call) -> Response:
-    """Only these roles may consume through the subscription; they still need the right to consume."""
+    """Let only these roles consume through the subscription; they still need the right to consume."""
     roles = await call.required_body(list[str])
     if not call.namespaces.exists(call.namespace):
         raise rest_refusals.NAMESPACE_OF_GRANT_UNKNOWN.error(namespace=call.namespace)  # as Apache Pulsar has it

@@ -34,7 +34,7 @@ _NAMES_OF_LIMITS: Final = {
 
 
 def at_least_zero(what: str) -> Rule:
-    """A rule for limits: 0 is unlimited, less is nonsense. The texts are Apache Pulsar's."""
+    """A rule for limits: 0 is unlimited, a negative number is refused in Apache Pulsar's words."""
 
     def rule(value: int) -> RestError | None:
         if value >= 0:
@@ -52,7 +52,7 @@ def subscription_expiration(value: int) -> RestError | None:
 
 
 def retention(value: RetentionPolicies) -> RestError | None:
-    """Both limits, or none: with a limit of 0 the broker could keep no messages."""
+    """Refuse a retention with only one of both limits: with a limit of 0 the broker could keep no messages."""
     for limit, number in (("time", value.time_in_minutes), ("size", value.size_in_mb)):
         if number < UNLIMITED:
             return rest_refusals.RETENTION_LIMIT_INVALID.error(limit=limit)
@@ -88,7 +88,7 @@ def auto_topic_creation(value: AutoTopicCreation) -> RestError | None:
 
 
 def partitions_allowed(settings: "Settings", value: AutoTopicCreation) -> RestError | None:
-    """Also of an override that creates nothing, as in Apache Pulsar."""
+    """Refuse an override that exceeds the limit, even if it creates nothing, as in Apache Pulsar."""
     most = most_partitions(settings.max_num_partitions_per_partitioned_topic)
     if (value.default_num_partitions or 0) > most:
         return rest_refusals.TOO_MANY_PARTITIONS_TO_CREATE.error(most=most)

@@ -164,7 +164,9 @@ def _result(message_id: str, error: str | None = None) -> dict[str, object]:
 
 
 def _metadata(message: ProducerMessage, producer: str, now_ms: int) -> pb.MessageMetadata:
-    """All but key and payload; raises 500 for an event time that is no number and a property without value."""
+    """Build the metadata without key and payload; raises 500 for an event time that is no number and a property without
+    value.
+    """
     metadata = pb.MessageMetadata(
         producer_name=producer, sequence_id=message.sequence_id & _UNSIGNED, publish_time=now_ms
     )
@@ -216,7 +218,9 @@ def _encoded(metadata: pb.MessageMetadata, message: ProducerMessage, codec: Code
 
 
 async def _codec(call: Call, name: TopicName, body: ProducerMessages) -> Codec:
-    """By the schema of the request, which is looked up or added first; raises 500 when that cannot be."""
+    """Choose the codec by the schema of the request, after the broker has found or added it; raises 500 when that
+    fails.
+    """
     try:
         if body.schema_version != -1:
             stored = await call.api.schemas.get(name, body.schema_version)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGES: Final = 10_000
 MAX_FIELDS_BYTES: Final = 256 << 10
-"""Of a message all but its payload, as JSON."""
+"""The bound of a message without its payload, as JSON."""
 _SPLIT_BYTES: Final = 64 << 10
 """A larger body is taken apart before its messages are decoded."""
 _SLICE_MESSAGES: Final = 100

@@ -32,7 +32,7 @@ PLAIN_BYTES: Final = 1 << 20
 """A text up to this size is always decoded."""
 MAX_TEXTS: Final = 200_000
 MAX_OTHER_BYTES: Final = 1 << 20
-"""Of everything between the texts: brackets, commas, numbers."""
+"""The bound of everything between the texts: brackets, commas, numbers."""
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SLICE_TEXTS: Final = 5000
 
@@ -53,7 +53,7 @@ class RequestRate:
         return cls(settings.http_requests_max_per_second, monotonic) if settings.http_requests_limit_enabled else None
 
     def admits(self) -> bool:
-        """Count one request; False when it is one too many."""
+        """Count a request; return False for a request beyond the limit."""
         now_s = self._monotonic()
         self._tokens = min(self._most, self._tokens + (now_s - self._at_s) * self._per_second)
         self._at_s = now_s

@@ -53,7 +53,7 @@ async def get_all(call: Call) -> Response:
 
 @routes.get(SCHEMAS + "/metadata", TOPIC_USE)
 async def get_metadata(call: Call) -> Response:
-    """Where each version is kept, deletions included; here it is a record of its own."""
+    """Show the place of each version, deletions included; here a record of the metadata store."""
     history = await call.api.schemas.history(_any_name(call))
     if not history:
         return json_response(None)

@@ -108,12 +108,12 @@ class _Server(uvicorn.Server):
             acceptor.start()
 
     def end(self) -> None:
-        """Have `serve` return soon."""
+        """Make `serve` return soon."""
         self.should_exit = self.force_exit = True
         self._ending.set()
 
     async def main_loop(self) -> None:
-        """As uvicorn's, but for waiting out its tick at the end."""
+        """Run uvicorn's main loop without the wait for its tick at the end."""
         ticks = 0
         while not await self.on_tick(ticks):
             ticks += 1

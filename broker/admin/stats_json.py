@@ -244,7 +244,7 @@ async def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
 
 
 def _with_consumers(known: list[Json], more: list[Json]) -> list[Json]:
-    """Added up place by place where there are as many, else one after the other."""
+    """Add consumers up place by place where the lists have the same length, else append them."""
     if len(known) != len(more):
         return [*known, *more]
     return [_summed(pair) for pair in zip(known, more, strict=True)]
@@ -285,6 +285,6 @@ def _summed(rows: Iterable[Json], out: Json | None = None) -> Json:
 
 
 def iso_time(time_ms: int) -> str:
-    """As Java prints an Instant."""
+    """Return the time in the form of Java's Instant."""
     text = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{time_ms % 1000:03d}Z" if time_ms % 1000 else f"{text}Z"

@@ -85,7 +85,9 @@ async def _create_elsewhere(call: Call, part: TopicName) -> None:
 
 
 async def _create_on_each(parts: list[TopicName], create_on: Callable[[TopicName], Awaitable[None]]) -> None:
-    """Where the subscription is already nothing changes; raises ConflictError when it was everywhere."""
+    """Create the subscription on every topic that lacks the subscription; raises ConflictError when no topic
+    lacks it.
+    """
     known = 0
     async for part in in_turns(parts):
         try:

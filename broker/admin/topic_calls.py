@@ -17,7 +17,7 @@ from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
 from magnetar.protocol.topic_name import TopicName
 
 _ANY_OTHER: Final = "\0"
-"""A subscription without roles of its own, whose name begins with no role."""
+"""A subscription without granted roles, whose name begins with no role."""
 NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
 
 

@@ -175,7 +175,7 @@ async def delete(call: Call) -> Response:
 
 
 async def _loadable(call: Call) -> TopicName:
-    """A plain topic or a partition that exists; a partitioned topic has no statistics of its own."""
+    """Return a plain topic or an existing partition; a partitioned topic as a whole has no statistics."""
     name = call.topic()
     if not name.persistent:
         await load_partition(call, name)

@@ -1,4 +1,4 @@
-"""Where a topic's log begins and ends, in broker indexes."""
+"""Begin and end of a topic's log, in broker indexes."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ def internal_info(topic: Topic) -> dict[str, object]:
 
 
 def _encoded(name: str) -> str:
-    """A subscription's name as the cursor's, in the form of Java's URLEncoder."""
+    """Return a subscription's name as the cursor's, in the form of Java's URLEncoder."""
     return quote_plus(name, safe="*").replace("~", "%7E")
 
 

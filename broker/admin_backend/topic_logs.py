@@ -115,7 +115,7 @@ class AdminTopicLogs:
 
     async def internal_stats(self, name: TopicName) -> dict[str, object]:
         topic = await self._lifecycle.persistent(name)
-        await topic.ledger.ensure_open_ledger()  # Apache Pulsar opens one when it loads the topic
+        await topic.ledger.ensure_open_ledger()  # Apache Pulsar opens a ledger when it loads the topic
         return internal_stats(topic)
 
     async def internal_info(self, name: TopicName) -> dict[str, object]:

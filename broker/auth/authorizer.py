@@ -49,7 +49,7 @@ class Target:
 
 
 class Authorizer:
-    """All rules of one broker."""
+    """The rules of authorization of one broker."""
 
     def __init__(self, settings: "Settings", namespaces: "NamespaceStore") -> None:
         self.enabled = settings.authorization_enabled

@@ -8,7 +8,7 @@ authenticationRefreshCheckSeconds to come and must prove the same role.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.auth.authorizer import Authorizer
+    from magnetar.broker.auth.provider import PeerCertificate
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName
 
@@ -44,7 +45,7 @@ class ProvingPeer(Protocol):
 
     @property
     def negotiated_version(self) -> int: ...
-    def peer_certificate(self) -> Any:
+    def peer_certificate(self) -> PeerCertificate | None:
         """The verified certificate of a TLS client, as `ssl` describes it; None without."""
         ...
 

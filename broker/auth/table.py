@@ -48,7 +48,9 @@ class Action(enum.Enum):
 
 
 class Need(NamedTuple):
-    """One row: the action on the resource; `refusal` is the HTTP status of a refusal where it is not the resource's."""
+    """One row: the action on the resource; `refusal` is the HTTP status of a refusal where it differs from the status
+    of the resource.
+    """
 
     resource: Resource
     action: Action

@@ -1,10 +1,9 @@
 """JSON web tokens (Pulsar AuthenticationProviderToken): signature, expiry and role.
 
-One key is used, the secret one (HS256/384/512) before the public one (RS*, PS*, ES*). The signature is checked with
-the algorithm of the key only, so a token cannot choose a weaker algorithm; unsigned tokens are refused; an HMAC key
-must be as long as its digest. `exp` and `nbf` are honoured, the other registered claims must be well formed (see
-`claims`). The role claim must be a text that is not blank; with a `tokenAuthClaim` of its own also a list, whose first
-element counts.
+One key is used, the secret key (HS256/384/512) before the public key (RS*, PS*, ES*). The signature is checked with the
+algorithm of the key only, so a token cannot choose a weaker algorithm; unsigned tokens are refused; an HMAC key must be
+as long as its digest. `exp` and `nbf` are honoured, the other registered claims must be well formed (see `claims`). The
+role claim must be a text that is not blank; with a `tokenAuthClaim` of its own also a list, whose first element counts.
 """
 
 import time
@@ -60,7 +59,7 @@ class TokenProvider:
 
     @classmethod
     def from_settings(cls, settings: "Settings", now_ms: Callable[[], int] | None = None) -> "TokenProvider":
-        """Raises ValueError when no key is given or the given one cannot be used."""
+        """Make the provider of the settings. Raises ValueError without a key or with an unusable key."""
         if settings.token_audience_claim and not settings.token_audience:
             raise ValueError("tokenAudience is needed by tokenAudienceClaim")
         key: Key

@@ -137,7 +137,7 @@ class Balancing:
 
 
 def make_shedder(settings: Settings) -> Shedder:
-    """Of loadBalancerLoadSheddingStrategy, which the start has checked."""
+    """Make the strategy of loadBalancerLoadSheddingStrategy, which the start has checked."""
     name = settings.load_balancer_load_shedding_strategy.rpartition(".")[2]
     return SHEDDERS[name](shedding_rules(settings))
 

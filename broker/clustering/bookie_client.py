@@ -20,7 +20,7 @@ __all__ = ["client_options"]
 _SECTION: Final = "BookKeeper"
 """Java's default."""
 _FRAME_PADDING: Final = 10 * 1024
-"""Of an entry around the largest message: the configured limit of Apache Pulsar's bookies."""
+"""The bytes of an entry around the largest message: the configured limit of Apache Pulsar's bookies."""
 
 
 def client_options(settings: Settings) -> ClientOptions:

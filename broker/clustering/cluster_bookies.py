@@ -33,7 +33,7 @@ _GROUP: Final = "bookieAffinityGroup"
 MANAGED_LEDGER: Final = "pulsar/managed-ledger"
 """Property of a ledger: the name of its managed ledger."""
 _ATTEMPTS: Final = 7
-"""Of a change that others forestall."""
+"""The attempts of a change that other clients forestall."""
 
 Racks = dict[str, dict[str, dict[str, str]]]
 

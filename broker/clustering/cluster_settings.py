@@ -27,12 +27,12 @@ _LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")
 
 @dataclass(frozen=True, slots=True)
 class ClusterServices:
-    """Where the services are."""
+    """The addresses of the cluster's services."""
 
     servers: str
     """ZooKeeper: host:port,host:port with an optional path."""
     ledgers_uri: str
-    """Of BookKeeper's metadata; the same ZooKeeper."""
+    """The address of BookKeeper's metadata, on the same ZooKeeper."""
     ledgers_root: str
     security: ZooKeeperSecurity = field(default_factory=ZooKeeperSecurity)
 

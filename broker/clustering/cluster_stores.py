@@ -34,12 +34,12 @@ _DIGESTS = {
     "MAC": DigestType.HMAC,
     "DUMMY": DigestType.DUMMY,
 }
-"""By Apache Pulsar's names."""
+"""The digest types by Apache Pulsar's names."""
 _CLUSTERS = "/admin/clusters"
 
 
 class ClusterStores:
-    """See ``Stores``. Nothing here is this machine's: a service that does not answer may be back at any time."""
+    """The ``Stores`` of a cluster. All of them are remote: a silent service may answer again at any time."""
 
     def __init__(self, session: ZooKeeperSession, metadata: PulsarPaths, ledgers: BookKeeperLedgerStore) -> None:
         self.metadata = metadata

@@ -26,7 +26,7 @@ _PROGRAM: Final = pathlib.Path(__file__).with_name("guard_process.py")
 
 
 class Guard:
-    """From `start` until `stop` the loop has to turn at least once in `limit_s` seconds."""
+    """Ends the process when, between `start` and `stop`, the loop does not turn once in `limit_s` seconds."""
 
     def __init__(self, limit_s: float) -> None:
         self._tick_s = limit_s / _TICKS

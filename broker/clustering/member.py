@@ -85,11 +85,11 @@ _LOOKS_AFTER_FENCE_S: Final = (0.0, 0.1, 0.4, 1.0, 3.0, 10.0)
 _CLOSE_TOGETHER: Final = 64
 """Topics of a bundle."""
 _STANDSTILL: Final = 2 / 3
-"""Of the session: so long the client of ZooKeeper waits for an answer. When the session ends, the clients of a broker
-that was ended have turned to others.
+"""The part of the session's time that the client of ZooKeeper waits for an answer. When the session ends, the clients
+of a broker that was ended have turned to others.
 """
 PRODUCER_NUMBERS: Final = "/counters/producer-name/-"
-"""Pulsar's: an ephemeral node per broker, whose number is in the names it makes for producers."""
+"""Apache Pulsar's path: an ephemeral node per broker, whose number is in the names it makes for producers."""
 
 
 class StartingUp:
@@ -149,7 +149,7 @@ class ClusterMember:
         self.stores: ClusterStores
         self.schemas: PulsarSchemas
         self.topic_policies: ClusterTopicPolicies | None = None
-        """None: policies of topics are off (topicLevelPoliciesEnabled)."""
+        """None: topicLevelPoliciesEnabled switches policies of topics off."""
         self.balancing: BalancingFigures | None = None
         self.peers = PeerCalls(
             lambda: broker.urls.web_url or broker.urls.web_url_tls, peer_credentials(broker.settings)
@@ -188,7 +188,7 @@ class ClusterMember:
         await self._following.follow(broker.namespaces, broker.catalog, broker.dynamic_settings)
 
     async def join(self) -> Ownership:
-        """Other brokers and clients may come. Raises ValueError, StorageError."""
+        """Let other brokers and clients come. Raises ValueError, StorageError."""
         broker = self._broker
         own = addresses_of(broker.addresses)
         assert broker.load_reports is not None, "a member of a cluster has a web port"

@@ -33,7 +33,7 @@ class PeerClient:
 
     @property
     def service(self) -> Address:
-        """This broker: the place where lookups begin."""
+        """The address of this broker, at which lookups begin."""
         urls = self._own_urls()
         plain, tls = urls.service_url, urls.service_url_tls
         url = (tls or plain) if self._tls else (plain or tls)
@@ -45,7 +45,9 @@ class PeerClient:
 
 
 def peer_credentials(settings: Settings) -> Credentials:
-    """Of brokerClientAuthenticationPlugin and its parameters. Raises ValueError for unsupported settings."""
+    """Read the credentials of brokerClientAuthenticationPlugin and its parameters. Raises ValueError for unsupported
+    settings.
+    """
     plugin, given = settings.broker_client_authentication_plugin, settings.broker_client_authentication_parameters
     token = basic = None
     if plugin in ("token", _TOKEN):

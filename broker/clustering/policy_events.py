@@ -41,7 +41,7 @@ __all__ = [
 log = structlog.get_logger(__name__)
 
 EVENT_PROPERTIES: Final = {"__alwaysAllowNull": "true", "__jsr310ConversionEnabled": "false"}
-"""Of the schema, as Apache Pulsar registers it."""
+"""The properties of the schema, as Apache Pulsar registers it."""
 _OF_ALL_CLUSTERS: Final = "__G__"
 _SAME_SHAPE: Final = {
     "retention": "retentionPolicies",
@@ -113,7 +113,7 @@ class EventPolicies(NamedTuple):
     members: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple, never changed
 
     def changed_to(self, policies: TopicPolicies, *, all_clusters: bool) -> EventPolicies:
-        """With other policies; members without a meaning here stay."""
+        """Return the event with other policies; members without a meaning here stay."""
         members = dict.fromkeys(_record("TopicPolicies")) | self.members | _members_of(policies)
         return EventPolicies(policies, members | {"isGlobal": all_clusters})
 

@@ -104,7 +104,9 @@ class _Feed(NamedTuple):
 
 
 class PolicyLog:
-    """Of one namespace. ``on_change(topic)`` is called after each change that was read, once all was read."""
+    """The policies of one namespace. The log calls ``on_change(topic)`` for each change, after it has read
+    all of them.
+    """
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class PolicyLog:
             raise self._not_read() from None
 
     async def catch_up(self) -> None:
-        """Until everything that is stored now is known. Raises ServiceNotReadyError."""
+        """Return when everything stored now is known. Raises ServiceNotReadyError."""
         try:
             async with asyncio.timeout(_READ_WITHIN_S):
                 while not await self._has_caught_up():

@@ -1,4 +1,4 @@
-"""Schemas in Apache Pulsar's layout: a locator in the metadata store, each version in a ledger of its own.
+"""Schemas in Apache Pulsar's layout: a locator in the metadata store, and a ledger for each version.
 
 Order of writes: the ledger holds its entry before the locator names it. A version that another broker was faster with
 leaves no ledger behind.

@@ -115,7 +115,7 @@ class ClusterTopicPolicies:
             self._log(namespace)
 
     async def close(self) -> None:
-        """At once, whether other brokers answer or not."""
+        """Close at once, whether other brokers answer or not."""
         for log in self._logs.values():
             log.stop()
         self._logs.clear()

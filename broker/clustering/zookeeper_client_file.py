@@ -1,6 +1,6 @@
 """TLS and logins to ZooKeeper: a file in the form of ZooKeeper's own client configuration (metadataStoreConfigPath).
 
-Apache Pulsar has no keys of its own for this: it passes these names to its Java machine.
+Apache Pulsar has no keys for this file: it passes these names to its Java machine.
 
     zookeeper.client.secure=true
     zookeeper.ssl.trustStore.location=/path/ca.pem           authorities, PEM

@@ -186,7 +186,7 @@ class CompactedLedger:
         return _as_spans(found), at
 
     async def scan(self) -> AsyncIterator[list[Span]]:
-        """All entries."""
+        """Yield all entries."""
         at = 0
         while at < self.entries:
             spans, at = await self.read(at, 1000, _SCAN_BYTES)

@@ -40,7 +40,7 @@ class Compacted(Protocol):
 
 
 class CompactedReader:
-    """Of one subscription. `current()` is the compacted topic there is now, None before the first compaction."""
+    """The reader of one subscription. `current()` is the present compacted topic, None before the first compaction."""
 
     def __init__(self, cursor: ManagedCursor, log: ManagedLedger, current: Callable[[], Compacted | None]) -> None:
         self._cursor = cursor
@@ -80,7 +80,7 @@ class CompactedReader:
         return self._read_log(max_entries, max_bytes, upto, skip)
 
     def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
-        """Only types that redeliver single entries ask for them; they do not read compacted topics."""
+        """Refuse the call: only types that redeliver single entries make it, and they do not read compacted topics."""
         return self._cursor.read_positions(positions)
 
     def rewind(self) -> None:
@@ -118,8 +118,8 @@ class CompactedReader:
         return max(log.last_confirmed, horizon).ledger_id + 1
 
     def _place(self) -> Position:
-        """Where to read next. A durable cursor's mark-delete may have overtaken reading (skip, expiry); that of others
-        also moves when the log drops ledgers, which takes nothing from the compacted topic.
+        """The position to read next. Skip and expiry may move a durable cursor's mark-delete beyond the read position;
+        other cursors also move when the log drops ledgers, which takes nothing from the compacted topic.
         """
         cursor = self._cursor
         acknowledged = cursor.mark_delete.next()

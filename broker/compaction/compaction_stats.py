@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class CompactionStatus:
-    """Of the last run since the topic was loaded."""
+    """The state of the last run since the topic was loaded."""
 
     status: Literal["NOT_RUN", "RUNNING", "SUCCESS", "ERROR"] = "NOT_RUN"
     last_error: str = ""
@@ -24,7 +24,7 @@ class CompactionStats:
     """Since the topic was loaded, as the next."""
     runs_failed: int = 0
     read_bytes: int = 0
-    """By the last run that read anything."""
+    """The bytes read by the last run that read anything."""
     entries: int = 0
-    """Now in the compacted ledger, as the next."""
+    """The entries in the compacted ledger now; the next field has their bytes."""
     size_bytes: int = 0

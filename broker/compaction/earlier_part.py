@@ -26,7 +26,7 @@ _NAMES = frozenset({_LEDGER, _ENTRY, _END})
 
 
 class EarlierPart:
-    """Of one subscription."""
+    """The earlier part of one subscription."""
 
     def __init__(self, cursor: ManagedCursor) -> None:
         self._cursor = cursor
@@ -41,7 +41,7 @@ class EarlierPart:
         self._all_read = False
 
     def begin(self, start: Position, end_ledger_id: int) -> None:
-        """Read from `start`; entries of ledgers from `end_ledger_id` on are the cursor's."""
+        """Read from `start`; the cursor reads entries of ledgers from `end_ledger_id` on."""
         self.is_active, self.done, self._end = True, start.previous(), end_ledger_id
         self._acknowledged.clear()
         self.rewind()
@@ -67,7 +67,7 @@ class EarlierPart:
         self._all_read = False
 
     def delivered(self, positions: Iterable[Position]) -> None:
-        """These were given to the consumer."""
+        """Note entries that the consumer got."""
         for position in positions:
             self._outstanding[position] = False
 
@@ -89,7 +89,7 @@ class EarlierPart:
         return True
 
     def ack_up_to(self, position: Position) -> bool:
-        """Whether it was an entry of this part (one behind it ends the part)."""
+        """Return whether the entry belongs to this part (an entry behind it ends the part)."""
         if not self.is_active:
             return False
         if not self.covers(position):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["KEYS_IN_MEMORY", "KeyTable"]
 
 KEYS_IN_MEMORY = 100_000
-"""Some 20 MB."""
+"""The bound of keys in memory, some 20 MB."""
 _RECORD = Struct(f"<{DIGEST_BYTES}sq")
 _PARTS = 64
 _PLACES_AT_ONCE = 4096

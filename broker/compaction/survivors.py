@@ -92,7 +92,9 @@ class Findings:
             self._groups[place] = earlier
 
     def settle(self) -> None:
-        """All was read: mark the newest message of every key. Reads the table's file. Raises OSError."""
+        """Mark the newest message of every key, after the last entry was read. Reads the table's file. Raises
+        OSError.
+        """
         for places in self.table.newest():
             marked: list[list[int]] = [[] for _ in self.sources]
             for place in places:

@@ -182,7 +182,7 @@ class TopicCompaction:
         return True
 
     def start_if_needed(self, threshold_bytes: int) -> None:
-        """Begin one when this much (0: never) was published since the last."""
+        """Begin a run when publishes since the last run reached this size (0: never)."""
         if threshold_bytes > 0 and self.uncompacted_bytes() > threshold_bytes:
             self.start()
 
@@ -192,7 +192,7 @@ class TopicCompaction:
         return self._log.size_bytes if cursor is None else cursor.backlog_bytes
 
     async def wait(self) -> None:
-        """Until no compaction runs."""
+        """Wait until no compaction runs."""
         while self._task is not None:
             await asyncio.wait([self._task])
 

@@ -40,7 +40,7 @@ def accepts_json(header: str) -> bool:
 
 
 def plain_path(path: str) -> str:
-    """Without matrix parameters and slashes at the end; raises 400 for a path with a NUL."""
+    """Return the path without matrix parameters and slashes at the end; raises 400 for a path with a NUL."""
     if "%00" in path or _BAD_ESCAPE.search(path):
         raise RestError(400, "the path holds a NUL or a % that begins no byte")
     return _MATRIX.sub("", path).rstrip("/") or "/"

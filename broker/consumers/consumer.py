@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.consumers.encodings import SHARED_FROM_BYTES, Encodings
 from magnetar.broker.consumers.pending_acks import PendingAcks
@@ -22,6 +22,7 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Span
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 
     from magnetar.broker.consumers.consumer_stats import ConsumerStats
@@ -45,7 +46,7 @@ _STRIP_PREFIX, _KEEP_PREFIX, _STRIP_CHECKSUM = 0, 1, 2
 _WRITTEN_SINGLY_BYTES = 32 * 1024
 """Frames of spans that are as large as this on average go to the socket as they are; smaller spans are joined first."""
 _encodings = Encodings()
-"""All consumers of this process share the encodings and their bound."""
+"""The encodings and their bound, which all consumers of this process share."""
 
 
 class Outbox(Protocol):
@@ -74,7 +75,7 @@ class Outbox(Protocol):
     @property
     def role(self) -> str | None: ...
     @property
-    def consumers(self) -> MutableMapping[int, Any]:
+    def consumers(self) -> MutableMapping[int, Consumer | asyncio.Future[Consumer]]:
         """Consumers of the connection by id; a consumer that the broker closes removes itself."""
         ...
 
@@ -121,7 +122,7 @@ class ServingSubscription(Protocol):
         ...
 
     async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
-        """Have all consumers leave; raises MetadataError when others are connected and `force` is not set."""
+        """Remove all consumers; raises MetadataError when others are connected and `force` is not set."""
         ...
 
     async def seek(self, position: Position, ack_set: list[int] | None = None) -> None:
@@ -239,7 +240,7 @@ class Consumer:
 
     @property
     def sticky_ranges(self) -> Sequence[tuple[int, int]]:
-        """Its requested hash ranges (KeySharedMeta.hashRanges)."""
+        """The hash ranges that the consumer requested (KeySharedMeta.hashRanges)."""
         return () if self.spec.key_shared is None else self.spec.key_shared.ranges
 
     @property

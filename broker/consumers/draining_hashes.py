@@ -15,7 +15,7 @@ C = TypeVar("C")
 
 
 class DrainingHash(NamedTuple):
-    """For the stats: a draining hash, entries still held, dispatch attempts it blocked."""
+    """A draining hash in the statistics: the entries still held, and the dispatch attempts that it blocked."""
 
     key_hash: int
     unacked_entries: int

@@ -23,7 +23,7 @@ __all__ = ["KEPT_FROM", "MOST_BYTES", "SHARED_FROM_BYTES", "Encodings"]
 SHARED_FROM_BYTES = 8 * 1024
 """Smaller spans are encoded as fast as they are found."""
 MOST_BYTES = 8 << 20
-"""Of frames and slabs that are kept, beside one pair that is larger."""
+"""The bound of kept frames and slabs, beside a single larger pair."""
 
 KEPT_FROM = 3
 """Consumers that were given equal frames, the present consumer included."""
@@ -40,14 +40,14 @@ class Encodings:
         self._most_bytes = most_bytes
         self._held_bytes = 0
         self._frames: dict[_Key, tuple[Slab, bytes]] = {}
-        """With the slab: while it is held, no other slab has its identity."""
+        """The frames, with their slab: while a slab is held, no other slab has its identity."""
         self._made: dict[_Key, int] = {}
         """How often frames were made without being kept. A slab of the same identity may add to the count of an earlier
         slab, whose only effect is that its frames are kept too soon.
         """
 
     def frames(self, consumer_id: int, slab: Slab, i: int, j: int, partition: int, mode: int, epoch: int) -> bytes:
-        """As ``speed.encode_messages`` gives them for entries that were never delivered before."""
+        """Return the frames of ``speed.encode_messages`` for entries that were never delivered before."""
         key = (id(slab), i, j, consumer_id, partition, mode, epoch)
         found = self._frames.get(key)
         if found is not None:

@@ -205,7 +205,7 @@ class PendingAcks:
         self.entries = 0
 
     def __iter__(self) -> Iterator[PendingAck]:
-        """In order of position; must not change meanwhile."""
+        """Yield in order of position; the entries must not change meanwhile."""
         for ledger_id in sorted(self._ledgers):
             ledger = self._ledgers[ledger_id]
             if not ledger.packed:

@@ -38,9 +38,9 @@ class Target(NamedTuple):
 
     consumer: Consumer
     tracker: RedeliveryTracker | None = None
-    """None for single-active types: no redelivery counts."""
+    """None for single-active types: they count no redeliveries."""
     key_hashes: HashLookup | None = None
-    """Of the whole slab; noted with the held entries."""
+    """The key hashes of the whole slab, noted with the held entries."""
 
 
 def partial_acks(cursor: AckCursor, span: Span) -> dict[int, list[int]]:

@@ -166,7 +166,7 @@ class HeldEntries:
         self.loop.wake()
 
     def _put_to_replay(self, held: PendingAck) -> bool:
-        """Have a held entry delivered again, unless it was acknowledged meanwhile."""
+        """Put a held entry into the replay queue, unless it was acknowledged meanwhile."""
         position = (held.ledger_id, held.entry_id)
         if position <= self.context.cursor.mark_delete:
             return False
@@ -231,7 +231,8 @@ class HeldEntries:
         return held.unacked
 
     def acked_part(self, consumer: Consumer, ledger_id: int, entry_id: int, left: int) -> int:
-        """Of a held entry `left` messages are still to be acknowledged; returns how many no longer are.
+        """Note that `left` messages of a held entry remain to be acknowledged; return the number of newly acknowledged
+        messages.
 
         A partial ack too starts the redelivery count anew (Apache Pulsar 4.2.4).
         """

@@ -66,7 +66,7 @@ class KeySharedDispatcher:
         self._owners: dict[int, tuple[int, Consumer | None]] = {}
         """Hash and owner by Murmur hash of the key, as long as the selector stays as it is."""
         self._parked: set[tuple[int, int]] = set()
-        """Of the replay queue: cannot be converted now; entries with their key hash wait behind them."""
+        """Entries of the replay queue that cannot be converted now; entries with their key hash wait behind them."""
 
     # --- members -------------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class KeySharedDispatcher:
         return self.held.members.consumers
 
     def occupant(self, _consumer: Consumer) -> None:
-        """None: any number of consumers are served."""
+        """None: the dispatcher serves any number of consumers."""
 
     def add_consumer(self, consumer: Consumer) -> None:
         if isinstance(self.selector, StickySelector):
@@ -385,7 +385,7 @@ class _Hand:
         self.refused: set[int] = set()
         """Hashes of which an entry of this read waits."""
         self.picked: dict[Consumer, list[tuple[Slab, list[int], list[int]]]] = {}
-        """For each consumer, in order: a slab, indexes of its entries, their hashes."""
+        """The picked entries of each consumer, in order: a slab, indexes of its entries, their hashes."""
 
     def give(self, consumer: Consumer, slab: Slab, index: int, key_hash: int) -> None:
         picked = self.picked.get(consumer)
@@ -404,7 +404,7 @@ def _is_plain(slab: Slab) -> bool:
 
 
 class _Ranges:
-    """Tells whether one of the ranges covers a hash."""
+    """Decides whether one of the ranges covers a hash."""
 
     def __init__(self, ranges: list[Assignment]) -> None:
         self._starts = [each.start for each in ranges]

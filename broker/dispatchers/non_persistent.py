@@ -58,7 +58,9 @@ class NonPersistentDispatcher(ABC):
 
     @abstractmethod
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
-        """For each entry the consumer that gets it, None when it is dropped. Sent entries use permits meanwhile."""
+        """Yield for each entry the consumer that gets it, None for a dropped entry. Sent entries use permits
+        meanwhile.
+        """
 
     def occupant(self, consumer: Consumer) -> Consumer | None:  # noqa: ARG002 - only Exclusive has one
         """The consumer that keeps `consumer` out unless its connection turns out to be dead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.unacked_total import UnackedTotal
     from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.broker.tasks import TaskSet
+    from magnetar.storage.interfaces import CallLater
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
 
 class Reader(Protocol):
-    """Where entries come from: the cursor itself, or a view of the compacted topic with the same calls."""
+    """The source of entries: the cursor itself, or a view of the compacted topic with the same calls."""
 
     def read(
         self,
@@ -32,7 +33,7 @@ class Reader(Protocol):
         ...
 
     def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
-        """These entries, without those that are deleted or gone."""
+        """Read these entries, without those that are deleted or gone."""
         ...
 
     def rewind(self) -> None:
@@ -74,7 +75,7 @@ class DelayView(Protocol):
     def has_due(self) -> bool: ...
     @property
     def pauses_reading(self) -> bool:
-        """Nothing new is to be read until something is due; the wake function is called then."""
+        """Whether reads pause until an entry is due; the view then calls the wake function."""
         ...
 
     @property
@@ -124,7 +125,7 @@ class EntryTransformer(Protocol):
 
     @property
     def flags(self) -> int:
-        """It receives only entries with one of these `EntryFlag`s; 0: it receives all entries."""
+        """The `EntryFlag`s of the entries that it receives; 0: it receives all entries."""
         ...
 
     def __call__(
@@ -169,7 +170,7 @@ class DispatchContext:
     reader: Reader
     settings: SubscriptionSettings
     now_ms: Callable[[], int]
-    call_later: Callable[[float, Callable[[], None]], Any]
+    call_later: CallLater
     tasks: TaskSet
     delay: DelayView | None = None
     transform: EntryTransformer | None = None
@@ -178,9 +179,9 @@ class DispatchContext:
     skipped: Callable[[list[Position]], None] = field(default=lambda _positions: None)
     """Acknowledges entries that no consumer gets (markers, unreadable entries)."""
     throttle: DispatchThrottle | None = None
-    """None while no rate is set."""
+    """None without a rate."""
     unacked_total: UnackedTotal | None = None
-    """None while the broker has no limit of unacknowledged messages."""
+    """None in a broker without a limit of unacknowledged messages."""
     ended: Callable[[], bool] = field(default=lambda: False)
     """Whether no entry will follow; called after the last read. If so, and all is acked, consumers get a notice."""
     freed: Callable[[], None] = field(default=lambda: None)

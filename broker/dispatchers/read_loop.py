@@ -25,10 +25,10 @@ from magnetar.storage.errors import CorruptEntryError, StorageClosedError, Stora
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
-    from typing import Any
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import DispatchContext, Order, Parked
+    from magnetar.storage.interfaces import Timer
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
@@ -70,7 +70,7 @@ class Serving(Protocol):
         ...
 
     def park(self, result: Transformed, read: Read) -> None:
-        """Have entries that could not be converted tried again, each after its delay."""
+        """Try entries that could not be converted again, each after its delay."""
         ...
 
     def again(self, position: Position) -> None:
@@ -89,7 +89,7 @@ class ReadLoop:
         self.context = context
         self.closed = False
         self.paused = False
-        """Nothing is read while the cursor is being moved (SEEK)."""
+        """Whether reads pause while SEEK moves the cursor."""
         self.generation = 0
         """Counts how often the reads under way, and the entries to be tried again, were given up."""
         self.sent_to: dict[Consumer, None] = {}  # in the order of sending: a set has none
@@ -102,10 +102,10 @@ class ReadLoop:
         self._cold: asyncio.Task[None] | None = None
         self._rewind_after_read = False
         self._backoff_ms = 0
-        self._backoff_timer: Any = None
+        self._backoff_timer: Timer | None = None
         self._end_wait_s = _END_WAIT_S
-        self._end_timer: Any = None
-        self._throttle_timer: Any = None
+        self._end_timer: Timer | None = None
+        self._throttle_timer: Timer | None = None
         self._waits_for_entries = False
         """The last read found nothing; the next publish wakes it."""
         self._read_entries = context.settings.max_read_entries
@@ -113,7 +113,7 @@ class ReadLoop:
     # --- the loop ------------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Have a turn soon: permits, entries, acks or consumers changed."""
+        """Schedule a turn: permits, entries, acks or consumers changed."""
         if self._wakes_wait:
             self._wake_wanted = True
         elif not self._scheduled and not self.closed:
@@ -121,7 +121,7 @@ class ReadLoop:
             self.context.call_later(0, self._run)
 
     def hold_wakes(self) -> None:
-        """Until `release_wakes` take note of `wake` only."""
+        """Only note calls of `wake` until `release_wakes`."""
         self._wakes_wait = True
 
     def release_wakes(self) -> bool:

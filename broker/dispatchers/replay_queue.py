@@ -133,7 +133,7 @@ class ReplayQueue:
         return Position(ledger_id, self._ledgers[ledger_id].min())
 
     def __iter__(self) -> Iterator[Position]:
-        """In order; must not change meanwhile."""
+        """Yield in order; the queue must not change meanwhile."""
         for ledger_id in sorted(self._ledgers):
             for entry_id in self._ledgers[ledger_id]:
                 yield Position(ledger_id, entry_id)

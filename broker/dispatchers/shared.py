@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from magnetar.storage.position import Position
 
 _MAX_WAITING = 1000
-"""While chunks wait for the permits of their consumer, new entries are read for the others up to so many waiting."""
+"""The most waiting chunks with which the dispatcher reads new entries for other consumers: a chunk waits for the
+permits of its consumer.
+"""
 
 
 class _Walk:
@@ -65,7 +67,7 @@ class SharedDispatcher:
         return self.held.members.consumers
 
     def occupant(self, _consumer: Consumer) -> None:
-        """None: any number of consumers are served."""
+        """None: the dispatcher serves any number of consumers."""
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.held.add_consumer(consumer)
@@ -131,7 +133,7 @@ class SharedDispatcher:
         self.held.replay.add(position.ledger_id, position.entry_id)
 
     def not_again(self, _position: Position) -> None:
-        """Nothing waits behind a parked entry."""
+        """Do nothing: no entry waits behind a parked entry."""
 
     def next_read(self) -> Read | None:
         permits = self.held.usable_permits()

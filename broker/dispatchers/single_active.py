@@ -8,7 +8,7 @@ consumer's acks may still arrive. Redelivery is a rewind: there are no counts an
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
+    from magnetar.storage.interfaces import Timer
     from magnetar.storage.position import Position
 
 
@@ -64,12 +65,12 @@ class SingleActiveDispatcher:
         self.expected: Consumer | None = None
         """Closed by SEEK and not yet followed by another: the standbys wait for its return."""
         self._consumers: list[Consumer] = []
-        self._failover_timer: Any = None
+        self._failover_timer: Timer | None = None
         self._ranges: StickySelector | None = None
         self._waiting: list[Span] = []
         """Read and not sent: the first of them cannot be converted before `_waiting_until_ms`, and order counts."""
         self._waiting_until_ms = 0
-        self._waiting_timer: Any = None
+        self._waiting_timer: Timer | None = None
         self._passed: list[Position] = []
         """Entries that were passed over and are due to be tried again."""
 
@@ -178,7 +179,7 @@ class SingleActiveDispatcher:
         return len(self._consumers) == 1 and self.active is consumer
 
     def closed_by_seek(self) -> list[Consumer]:
-        """Only the active consumer, even when a standby asks (Apache Pulsar 4.2.4)."""
+        """Return the active consumer alone, even for a SEEK of a standby (Apache Pulsar 4.2.4)."""
         return [] if self.active is None else [self.active]
 
     # --- redelivery ----------------------------------------------------------------------------------------------
@@ -230,8 +231,8 @@ class SingleActiveDispatcher:
         """No-op: the next read finds the entries behind a parked entry."""
 
     def _wake_after_waiting(self, delay_ms: int) -> None:
-        """Have a turn after the delay. A timer may run a moment before its time by the wall clock; such a turn starts
-        a timer for the rest.
+        """Schedule a turn after the delay. A timer may run a moment before its time by the wall clock; such a turn
+        starts a timer for the rest.
         """
         if self._waiting_timer is None:
             self._waiting_timer = self.context.call_later(delay_ms / 1000, self._waited)
@@ -296,7 +297,7 @@ class SingleActiveDispatcher:
         return queued
 
     def _within_ranges(self, spans: list[Span]) -> list[Span]:
-        """Without the entries of other hashes; these are not acknowledged."""
+        """Return the spans without entries of other hashes, which stay unacknowledged."""
         selector, kept = self._ranges, []
         assert selector is not None
         for slab, i, j in spans:
@@ -317,7 +318,7 @@ class SingleActiveDispatcher:
         self.loop.wake()
 
     def dropped_up_to(self, _position: Position) -> None:
-        """Nothing is held."""
+        """Do nothing: this type holds no entries."""
 
     def set_settings(self) -> None:
         self.loop.set_settings()

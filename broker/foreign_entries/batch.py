@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STORED: Final = "stored"
 """Sent as it is stored."""
 TAKEN_OUT: Final = "taken out"
-"""Not sent: acknowledged or parked."""
+"""The entry is not sent: it is acknowledged or parked."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Item:
     chosen: LoadedConverter
     outcome: Outcome | None = None
     letter: asyncio.Future[bool] | None = None
-    """Its dead letter is on its way."""
+    """Whether its dead letter is under way."""
     result: bytes | str | None = None
     """The bytes to send, STORED or TAKEN_OUT; None: not settled yet."""
 
@@ -86,7 +86,7 @@ class Batch:
                 self.transformed.cleared.append((self.position(item), ack_set(converted)))
 
     def result(self) -> list[Span] | Transformed:
-        """Once everything is settled; the very list of spans when all entries are sent as they are stored."""
+        """The result once everything is settled: the same list object if all entries go out as stored."""
         if self._stopped is None and all(item.result is STORED for item in self.items):
             return self.spans
         out, rest = self.transformed, self.transformed.rest

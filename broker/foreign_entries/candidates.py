@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Slab, Span
 
 _KNOWN: Final = "_candidates"
-"""Where a slab's candidates are kept, in its `__dict__`."""
+"""The key of a slab's candidates in its `__dict__`."""
 _NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
 
 

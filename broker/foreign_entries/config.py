@@ -1,7 +1,7 @@
 """The settings of conversion as plain values, and the policy for entries that cannot be converted.
 
 Namespaces and topics may have properties with the names of the settings of the policy; a topic's wins over its
-namespace's. A value that is none of the setting's is as good as absent.
+namespace's. A value that the setting does not allow counts as absent.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _values(pairs: tuple[str, ...]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ConversionPolicy:
-    """In force for one topic."""
+    """The policy in force for one topic."""
 
     failure: FailurePolicy
     holds_order: bool
@@ -104,7 +104,9 @@ class ConversionPolicy:
 
 
 def effective_policy(config: ConvertingConfig, *properties: Mapping[str, str]) -> ConversionPolicy:
-    """`properties` from the least to the most particular: the namespace's, then the topic's."""
+    """Return the policy of `properties`, which come from the least to the most particular: of the namespace, then of
+    the topic.
+    """
     failure, ordered, attempts = config.failure_policy, config.park_ordered, config.dead_letter_attempts
     for each in properties:
         value = each.get(FAILURE_POLICY, "").strip().lower()

@@ -49,7 +49,7 @@ class ConvertingFigures:
 
 
 def gather(topics: Mapping[TopicName, TopicConverting], tools: ConvertingTools) -> ConvertingFigures:
-    """Of all topics that are loaded now."""
+    """Gather the figures of all topics that are loaded now."""
     figures, parked = [], {}
     for name, topic in topics.items():
         resting = topic.open_breakers()

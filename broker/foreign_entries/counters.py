@@ -29,7 +29,7 @@ class Latency:
         return sum(self.counts)
 
     def cumulative(self) -> list[int]:
-        """Per bound how many were at most that, the last: all."""
+        """Return for each bound the number of values up to the bound, and at last the number of all values."""
         total, out = 0, []
         for count in self.counts:
             total += count

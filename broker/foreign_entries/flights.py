@@ -36,7 +36,7 @@ class Flight:
 
 
 class Flights:
-    """All flights of the broker."""
+    """All flights of one broker."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

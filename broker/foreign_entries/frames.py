@@ -96,7 +96,7 @@ class FrameError(Exception):
 
 
 def encode_answer(answer: Answer) -> list[bytes]:
-    """The parts of an answer, to be written one behind the other."""
+    """Return the parts of an answer, which the caller writes one behind the other."""
     if isinstance(answer, Declined):
         return [ANSWER.pack(Kind.DECLINED, 0, 0, 0)]
     if isinstance(answer, ConversionFailure):

@@ -68,7 +68,7 @@ def hello(config: ConvertingConfig, path: list[str]) -> Hello:
 
 
 def load(hello: Hello) -> tuple[ConverterChain, Welcome]:
-    """In a worker: the whole chain, or an empty chain and the refusal."""
+    """Load the whole chain in a worker; return an empty chain and the refusal after a failure."""
     try:
         loaded = load_chain(hello.specs, hello.values, limits=hello.limits, optional=hello.optional)
     except ConverterSettingsError as error:
@@ -87,8 +87,8 @@ def describe(loaded: LoadedConverter) -> Described:
 
 
 def load_builtin(config: ConvertingConfig, welcome: Welcome | None) -> tuple[ConverterChain, tuple[str, ...]]:
-    """In the broker: the chain, and the omitted converters. `welcome` comes from a worker and is needed when there are
-    foreign converters.
+    """Load the chain in the broker; return the chain and the omitted converters. `welcome` comes from a worker and is
+    needed when there are foreign converters.
 
     Its converters work within `config.inline_limits`.
     Raises: ConvertingSettingsError.

@@ -97,11 +97,11 @@ class Converting:
         return prefix + answer.entry, chosen.name
 
     def figures(self) -> ConvertingFigures:
-        """For the metrics."""
+        """The figures for /metrics."""
         return gather(self.topics, self.tools)
 
     async def close(self) -> None:
-        """Nothing is converted any more; no process is left on return."""
+        """End all conversions; no worker process is left on return."""
         await self.tools.pool.close()
         await self._tasks.close()
         for name, error in self.tools.chain.close():
@@ -111,7 +111,7 @@ class Converting:
 async def start_converting(
     settings: Settings, now_ms: Callable[[], int], shared_properties: SharedProperties
 ) -> Converting | None:
-    """None when there is no converter after all. Raises: ConvertingSettingsError.
+    """Start the service; return None when the settings load no converter. Raises: ConvertingSettingsError.
 
     shared_properties: of a topic's namespace, and of the partitioned topic it is a part of.
     """

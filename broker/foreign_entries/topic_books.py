@@ -43,7 +43,7 @@ INLINE_MAX_MESSAGES: Final = 256
 
 
 _PROBE_MS: Final = 1_000
-"""While another entry tries out whether the converter works again."""
+"""The delay of an entry while another entry probes whether the converter works again."""
 _REPORT_EVERY_MS: Final = 1_000
 
 

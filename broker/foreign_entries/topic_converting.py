@@ -38,7 +38,7 @@ class TopicConverting(TopicBooks):
         return transformer
 
     def unstored(self, publish: Callable[[Slab], None]) -> UnstoredConverting:
-        """For a non-persistent topic: converts before `publish`."""
+        """The converter of a non-persistent topic, which converts before `publish`."""
         return UnstoredConverting(self, publish)
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 SLICE_S: Final = 0.001
-"""So long entries of one read are converted on the event loop before others have their turn."""
+"""The time that one read may convert entries on the event loop before other work has its turn."""
 PATIENCE_S: Final = 0.05
 """Longest wait of a read of a Shared subscription for worker processes; unfinished entries return later."""
 MAX_PARKED: Final = 10_000
@@ -80,7 +80,7 @@ class SubscriptionTransformer:
         return self._finish(batch)
 
     def bypass(self, spans: list[Span]) -> None:
-        """All consumers want the stored bytes."""
+        """Note that all consumers want the stored bytes."""
         self._books.raw_bypass += sum(len(self._tools.candidates.of(span)) for span in spans)
 
     def close(self) -> None:
@@ -274,7 +274,7 @@ class SubscriptionTransformer:
 
 
 def held_back(spans: list[Span], order: Order) -> Transformed:
-    """Nothing of a read is sent now."""
+    """Return the outcome that sends nothing of a read now."""
     singles = [Span(slab, k, k + 1) for slab, start, end in spans for k in range(start, end)]
     if order is Order.TOTAL:
         return Transformed(parked=[Parked(singles[0], _HOLD_AFTER_ERROR_MS)], rest=spans)

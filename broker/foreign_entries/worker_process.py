@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
-"""For starting Python and loading the converters; the time counts for no conversion."""
+"""The time to start Python and load the converters; it counts for no conversion."""
 _END_TIMEOUT_S = 1.0
 _MODULE = "magnetar.broker.foreign_entries.worker"
 _SLACK_BYTES = 1 << 16
@@ -200,6 +200,6 @@ class WorkerProcess:
 
 
 def _seen(done: asyncio.Future[T]) -> None:
-    """Its failure, if any, is known."""
+    """Note that the failure of the process, if any, is known."""
     if not done.cancelled():
         done.exception()

@@ -45,8 +45,8 @@ class ConnectingClient(ProvingPeer, Protocol):
 def on_connect(conn: ConnectingClient, command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
     """Learn the client's role and features; afterwards the connection takes other commands.
 
-    A proof is looked at when everything read together with CONNECT has been handled, as in Apache Pulsar 4.2: a
-    command that came in the same write is one before the handshake.
+    The connection checks a proof after it has handled all bytes read together with CONNECT, as in Apache Pulsar 4.2: a
+    command of the same write precedes the handshake.
     """
     if conn.auth is not None:
         raise ConnectionFatalError("second CONNECT")

@@ -230,7 +230,7 @@ def on_redeliver_unacknowledged_messages(
 async def _redeliver_in_slices(
     conn: ConsumingClient, consumer: Consumer, command: pb.CommandRedeliverUnacknowledgedMessages
 ) -> None:
-    """As with many ids of an ACK."""
+    """Redeliver in slices, as an ACK with many ids acknowledges."""
     epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
     try:
         async for some in sliced(list(command.message_ids), ACKS_IN_ONE_TURN):

@@ -23,7 +23,7 @@ class Row(NamedTuple):
     """How a command is handled."""
 
     field: str
-    """Its field in BaseCommand."""
+    """The field of the command in BaseCommand."""
     handler: Callable[..., Any]
     """`handler(connection, command)`: a plain function, or a coroutine function that becomes a task."""
     fail: Callable[[Any, int, str], bytes] | None

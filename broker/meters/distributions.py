@@ -21,7 +21,7 @@ QUANTILES: Final = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
 
 class Counts(NamedTuple):
-    """Of one period: observations per bucket, and their sum."""
+    """The counts of one period: observations per bucket, and their sum."""
 
     buckets: tuple[int, ...]
     total: float
@@ -52,7 +52,9 @@ class BucketMeter:
         return self._last
 
     def quantiles(self, wanted: Sequence[float], *, empty: float) -> dict[float, float]:
-        """Of the last full period: for each quantile the upper bound of its bucket; `empty` without observations."""
+        """Return the quantiles of the last full period: the upper bound of the bucket of each; `empty` without
+        observations.
+        """
         counts = self._last.buckets
         total = sum(counts)
         if not total:

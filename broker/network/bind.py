@@ -22,9 +22,9 @@ _HINTS = {
 
 
 async def bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
-    """A non-blocking listening socket for each address that `host` resolves to, all on one port; 0 takes a free port.
+    """Return a non-blocking listening socket for each address of `host`, all on one port; 0 takes a free port.
 
-    Raises: OSError with the system's errno, or the resolver's; nothing listens then.
+    Raises: OSError with the system's errno, or the resolver's; no socket listens then.
     """
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []

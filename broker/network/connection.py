@@ -37,6 +37,7 @@ from magnetar.protocol.texts import repair_texts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.broker.auth.provider import PeerCertificate
     from magnetar.broker.auth.sessions import AuthSession
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.handlers.client import ClientServices
@@ -421,7 +422,7 @@ class Connection(asyncio.BufferedProtocol):
     def negotiated_version(self) -> int:
         return min(self.peer_version, PROTOCOL_VERSION)
 
-    def peer_certificate(self) -> Any:
+    def peer_certificate(self) -> PeerCertificate | None:
         """The verified certificate of a TLS client, as `ssl` describes it; None without."""
         ssl_object = self._transport.get_extra_info("ssl_object") if self._transport is not None else None
         return ssl_object.getpeercert() if ssl_object is not None else None

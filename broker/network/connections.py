@@ -41,7 +41,7 @@ class Connections:
         return iter(list(self._open))
 
     def admit(self, connection: Closable, address: str) -> str | None:
-        """Count a new connection; the reason when it is one too many (it is not counted then)."""
+        """Count a new connection; return the reason of a refusal, which is not counted."""
         if self._max_total > 0 and len(self._open) >= self._max_total:
             self.counters.refused += 1
             return wire_refusals.TOO_MANY_CONNECTIONS

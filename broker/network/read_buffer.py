@@ -58,7 +58,7 @@ class ReadBuffer:
         self.gap = 0
         """Bytes left before each entry of a run, so that it becomes a log record where it lies."""
         self.large_frames = 0
-        """Incomplete frames that got a buffer of their own, since the start of the connection."""
+        """The number of incomplete frames that got a separate buffer since the start of the connection."""
 
     @property
     def held_bytes(self) -> int:
@@ -88,11 +88,11 @@ class ReadBuffer:
         return self._cut(self._shared.bytes, start, end, count)
 
     def keep_refused(self) -> None:
-        """Other connections will use the shared buffer: refused bytes stay refused."""
+        """Keep the refused bytes: other connections will use the shared buffer."""
         self._refused = None
 
     def room(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """The room for the next bytes; never empty."""
         if self._private is None:
             left = len(self._left)
             if left:

@@ -77,14 +77,14 @@ class Seat:
         self._left = False
 
     def idle(self, close: Callable[[], object]) -> None:
-        """From now on nothing is in progress: `close` may be called at any time, to make room."""
+        """Mark the connection idle: the seats may call `close` at any time, to make room."""
         seats = self._seats
         if not self._left and self not in seats._leaving:  # noqa: SLF001 - the other half of this class
             seats._idle[self] = close  # noqa: SLF001 - the same
             seats._idle.move_to_end(self)  # noqa: SLF001 - the same
 
     def busy(self) -> None:
-        """From now on the connection keeps its seat."""
+        """Mark the connection busy: it keeps its seat."""
         self._seats._idle.pop(self, None)  # noqa: SLF001 - the other half of this class
 
     def leave(self) -> None:

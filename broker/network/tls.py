@@ -27,7 +27,7 @@ _IANA: Final = re.compile(r"TLS_(?P<exchange>\w+?)_WITH_(?P<cipher>\w+)")
 
 def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
     """Build a server context. With a trust store the context requests a client certificate, which must then be trusted.
-    The web port has protocols and ciphers of its own (webServiceTls*) where they are set.
+    The settings webServiceTls* give the web port other protocols and ciphers.
 
     With tlsAllowInsecureConnection the context requests no certificate, so no certificate can fail or identify a role.
     Raises: OSError (also as ssl.SSLError) when a file cannot be read or used, with the file's name in its text;
@@ -150,7 +150,7 @@ def openssl_name(name: str) -> str:
 
 
 def choose_ciphers(context: ssl.SSLContext, names: Sequence[str], key: str) -> None:
-    """Have the context speak no other suites than these.
+    """Restrict the context to these suites.
 
     key: the setting the names come from, for the error.
     Raises: ValueError for a name that OpenSSL does not know, and for a choice that cannot be kept.

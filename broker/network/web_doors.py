@@ -36,7 +36,7 @@ class WebDoor(NamedTuple):
 
 
 class WebDoors(NamedTuple):
-    """Those that the settings ask for."""
+    """The web ports that the settings open."""
 
     plain: WebDoor | None
     tls: WebDoor | None
@@ -47,7 +47,7 @@ class WebDoors(NamedTuple):
         return self.plain and self.plain.port, self.tls and self.tls.port
 
     def close(self) -> None:
-        """Nothing listens any more; safe to call twice."""
+        """Stop listening; safe to call twice."""
         for door in self:
             for each in door.listening if door is not None else ():
                 each.close()

@@ -59,7 +59,7 @@ class Assignments:
         return is_better_elsewhere(source, candidates, served, group)
 
     async def _place(self, namespace: str, candidates: Mapping[str, LoadReport]) -> str | None:
-        """By the rules of placement; bundles given since the reports were written count."""
+        """Choose a broker by the rules of placement; bundles assigned since the reports were written count."""
         served, group = await self._served(namespace, candidates)
         counts: dict[str, int] = {}
         for broker in self.given.values():

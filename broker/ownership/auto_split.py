@@ -15,7 +15,7 @@ __all__ = ["SplitRules", "bundles_to_split"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRules:
-    """A bundle beyond one of these limits is split, unless its namespace has ``most_bundles`` already."""
+    """The limits beyond which a bundle is split, unless its namespace has ``most_bundles`` already."""
 
     most_topics: int = 1000
     most_sessions: int = 1000

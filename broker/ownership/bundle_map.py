@@ -30,7 +30,7 @@ LOCAL_POLICIES: Final = "/admin/local-policies"
 
 
 _MOST_ATTEMPTS: Final = 7
-"""Of a change that others forestall."""
+"""The attempts of a change that other brokers forestall."""
 
 
 class BundleMap:

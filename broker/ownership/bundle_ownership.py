@@ -107,7 +107,7 @@ class BundleOwnership:
         self._owned: dict[str, _Bundle] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._given_up: set[str] = set()
-        """Nodes that may still be this session's, of bundles that are not served any more."""
+        """Nodes that may still belong to this session, of bundles that the broker no longer serves."""
         self._session = Session.CONNECTED
         self._suspensions = 0
         self._closed = False
@@ -204,7 +204,7 @@ class BundleOwnership:
         return await self.register.leader_address()
 
     async def release(self, bundle: str) -> bool:
-        """Give up a bundle (``tenant/namespace/0x..._0x...``) in order; False when it is not this broker's.
+        """Give up a bundle (``tenant/namespace/0x..._0x...``) in order; False for a bundle of another broker.
 
         Its topics are closed before others may take it.
         """
@@ -334,7 +334,9 @@ class BundleOwnership:
             self._tasks.spawn(self._check_node(path), "ownership.check")
 
     async def _check_node(self, path: str) -> None:
-        """The node of a bundle changed: it is made again when it is gone, the bundle given up when it is another's."""
+        """Handle the change of a bundle's node: make a missing node again, give up a bundle whose node another broker
+        has.
+        """
         while (bundle := self._owned.get(path)) is not None and bundle.state is _State.SERVING:
             try:
                 if await self._metadata.is_mine(path) or await self._create_node(path):

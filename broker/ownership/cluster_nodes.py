@@ -42,7 +42,7 @@ NAMESPACES: Final = "/namespace"
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Of one resource; CPU in percent of one core, memory in MiB, bandwidth in kbit/s."""
+    """The use of one resource; CPU in percent of one core, memory in MiB, bandwidth in kbit/s."""
 
     usage: float = 0.0
     limit: float = 0.0
@@ -54,7 +54,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class BundleUsage(msgspec.Struct, rename="camel", frozen=True):
-    """Of one bundle, per second."""
+    """The traffic of one bundle, per second."""
 
     msg_rate_in: float = 0.0
     msg_throughput_in: float = 0.0
@@ -71,7 +71,7 @@ class BundleUsage(msgspec.Struct, rename="camel", frozen=True):
 
 
 NO_LIMIT: Final = Usage(0.0, -1000.0)
-"""Of a network that does not state its speed."""
+"""The limit of a network that does not state its speed."""
 
 
 class ListenerNode(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
@@ -146,8 +146,8 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
 
     @property
     def highest_share(self) -> float:
-        """Of the resource that is nearest to its limit. Memory does not count, as in Apache Pulsar: a heap that is full
-        says nothing of a broker in Java.
+        """The use of the resource that is nearest to its limit. Memory does not count, as in Apache Pulsar: a full heap
+        of a broker in Java says nothing about its load.
         """
         resources = (self.cpu, self.direct_memory, self.bandwidth_in, self.bandwidth_out)
         return max(each.share for each in resources)
@@ -208,7 +208,7 @@ def encode_report(report: LoadReport) -> bytes:
 
 
 def decode_report(value: bytes) -> LoadReport | None:
-    """None for bytes that are no report: that broker is left alone."""
+    """Decode a report; None for other bytes, whose broker the caller leaves alone."""
     try:
         return msgspec.json.decode(value, type=LoadReport)
     except msgspec.DecodeError:
@@ -242,7 +242,9 @@ def _nodes_of(listeners: tuple[tuple[str, BrokerAddresses], ...]) -> dict[str, o
 
 
 def _listeners(nodes: Mapping[str, object] | None) -> tuple[tuple[str, BrokerAddresses], ...]:
-    """In the order of names. A member that cannot be read is left out: the broker is used without that listener."""
+    """Return the listeners in the order of names, without unreadable members: the broker is used without such a
+    listener.
+    """
     found = []
     for name, node in sorted((nodes or {}).items()):
         try:

@@ -27,7 +27,7 @@ class OwnerNodes:
         self._most_nodes = most_nodes
         self._watches: OrderedDict[str, Callable[[], None]] = OrderedDict()
         self._watched: set[str] = set()
-        """Of these the watch is in place."""
+        """The nodes whose watch is in place."""
         self._values: dict[str, bytes] = {}
         self._changes = 0
 

@@ -25,18 +25,18 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddresses:
-    """Where another broker is reached; None: not at all by this protocol."""
+    """The addresses of another broker; None: the broker does not offer the protocol."""
 
     service_url: str | None = None
     service_url_tls: str | None = None
     web_url: str | None = None
     web_url_tls: str | None = None
     listeners: tuple[tuple[str, BrokerAddresses], ...] = ()
-    """By name: the addresses for clients that name a listener (advertisedListeners)."""
+    """The addresses for clients that name a listener (advertisedListeners), by name."""
 
     def of(self, listener: str) -> BrokerAddresses | None:
         """The addresses of a named listener, of the broker itself for no name; None for an unknown name. A listener
-        without web addresses has the broker's, as in Apache Pulsar.
+        without web addresses has the web addresses of the broker, as in Apache Pulsar.
         """
         named = dict(self.listeners).get(listener) if listener else self
         if named is None:
@@ -103,15 +103,15 @@ class Ownership(Protocol):
         ...
 
     async def assign(self, bundle: str, broker: str) -> bool:
-        """From now on lookups of the bundle lead to the broker of that id while it is registered; False when another
-        broker decides.
+        """Lead lookups of the bundle to the broker of that id while it is registered; False when another broker
+        decides.
         """
         ...
 
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
-        """Cut a bundle of this broker at these hashes, all inside it. Its topics stay loaded and are this broker's.
+        """Cut a bundle of this broker at these hashes, all inside it. Its topics stay loaded on this broker.
 
-        False when the bundle is not this broker's. Raises MetadataError, StorageError: it is cut or not, and served.
+        Returns False for a bundle of another broker. Raises MetadataError, StorageError: it is cut or not, and served.
         """
         ...
 

@@ -34,10 +34,10 @@ __all__ = ["Peers", "probe"]
 log = structlog.get_logger(__name__)
 
 FRESH_S: Final = 1.0
-"""For so long the outcome of a probe holds."""
+"""The time that the outcome of a probe holds."""
 PROBE_S: Final = 1.0
 LONGEST_WAIT_S: Final = 10.0
-"""Of a lookup for a broker that does not answer; clients give a lookup up after 30 s."""
+"""The longest wait of a lookup for a broker that does not answer; clients give a lookup up after 30 s."""
 _LOOK_S: Final = 0.05
 _MOST_PEERS: Final = 1000
 _PLAIN: Final = "pulsar"

@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 _RETRY_S: Final = 0.2
 _FRESH_S: Final = 0.2
-"""For so long further lookups use the last reading of the other brokers: thousands of lookups follow the death of a
+"""The time that further lookups use the last reading of the other brokers: thousands of lookups follow the death of a
 broker.
 """
 
@@ -68,7 +68,7 @@ class BrokerRegister:
         self._leader_node = SharedRead(lambda: metadata.get(LEADER), fresh_s)
 
     async def enter(self) -> None:
-        """Other brokers send lookups from now on. Raises ValueError, StorageError."""
+        """Register this broker: other brokers send lookups from now on. Raises ValueError, StorageError."""
         self._stops = [
             self._metadata.watch(self._path, self._own_node_changed),
             self._metadata.watch(LEADER, self._leader_changed),
@@ -95,7 +95,7 @@ class BrokerRegister:
                     await self._metadata.delete(LEADER)
 
     async def enter_again(self) -> None:
-        """After a session ended: this broker's nodes went with it."""
+        """Register again after the end of a session, which deleted this broker's nodes."""
         self.is_leader = False
         if self._entered:
             await self._write()
@@ -126,7 +126,7 @@ class BrokerRegister:
         return None if found is None else found[0]
 
     async def leader_address(self) -> tuple[str, str] | None:
-        """Its id and its web address."""
+        """The id and the web address of the leader."""
         found = await self._leader_node.get()
         leader = None if found is None else decode_leader(found[0])
         if leader is None:
@@ -186,7 +186,7 @@ class BrokerRegister:
 
 
 def _with_changes(report: LoadReport, written: LoadReport | None) -> LoadReport:
-    """With the bundles that came and went since the report before."""
+    """Return the report with the bundles that came and went since the report before."""
     before = set(written.bundles) if written is not None else set()
     gains, losses = set(report.bundles) - before, before - set(report.bundles)
     return msgspec.structs.replace(report, last_bundle_gains=sorted(gains), last_bundle_losses=sorted(losses))

@@ -1,4 +1,4 @@
-"""When a broker writes its load report again, as Apache Pulsar does (loadBalancerReportUpdate*). Pure.
+"""Decides when a broker writes its load report again, as Apache Pulsar does (loadBalancerReportUpdate*). Pure.
 
 Every report is a write of the metadata service and a change that every leader reads: an unchanged report is omitted, up
 to a longest pause.

@@ -23,7 +23,7 @@ __all__ = ["SHEDDERS", "OverloadShedder", "Shedder", "SheddingRules", "Threshold
 _MARGIN: Final = 0.05
 """More than needed is given up, so that the broker does not stay at the threshold."""
 _LOWER_BOUNDARY_PART: Final = 0.5
-"""Of the threshold: so much traffic goes to brokers far below the average."""
+"""The part of the threshold that the busiest broker gives up when another broker lies far below the average."""
 _LEAST_BUNDLES: Final = 2
 """A single bundle would overload the next broker as well."""
 _BEYOND: Final = 1000.0
@@ -46,9 +46,9 @@ class SheddingRules:
     """Less traffic is not worth a move."""
     overloaded_share: float = 0.85
     message_rate_difference: float = 0.5
-    """Of the broker with least messages; 0.0: never."""
+    """The difference to the broker with the fewest messages; 0.0: never."""
     throughput_multiplier: float = 4.0
-    """Of the broker with least traffic; 0.0: never."""
+    """The multiple of the broker with the least traffic; 0.0: never."""
     given_up_share: float = 0.2
     least_messages: float = 1000.0
     least_uniform_bytes: float = 2**20

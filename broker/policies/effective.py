@@ -72,8 +72,8 @@ class TopicConfig:
 
 
 def events_config(settings: Settings, namespace: Policies) -> TopicConfig:
-    """Of the topic that holds the policies of a namespace's topics: policies that limit or drop messages are off,
-    because the topic would lose policies; compaction keeps it small.
+    """The configuration of the topic that holds the policies of a namespace's topics: policies that limit or drop
+    messages are off, because the topic would lose policies; compaction keeps it small.
     """
     kept = Policies(retention_policies=namespace.retention_policies, persistence=namespace.persistence)
     return replace(
@@ -359,7 +359,7 @@ def retention(settings: Settings, namespace: Policies, topic: TopicPolicies) -> 
 
 
 def backlog_quota(settings: Settings, namespace: Policies, topic: TopicPolicies, kind: str) -> BacklogQuota:
-    """The quota of that type; -1 is unlimited. A quota without a policy of its own has the broker's."""
+    """The quota of that type; -1 is unlimited. A quota without a policy has the value of the broker."""
     found = topic.backlog_quota_map.get(kind) or namespace.backlog_quota_map.get(kind)
     if found is not None:
         return found

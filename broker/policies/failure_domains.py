@@ -24,7 +24,7 @@ Domains = dict[str, dict[str, Any]]
 
 
 class FailureDomains:
-    """By cluster. Other brokers write them too: ``load`` reads them again."""
+    """The failure domains by cluster. Other brokers write them too: ``load`` reads them again."""
 
     def __init__(self, metadata: "MetadataStore", clusters: str) -> None:
         self._metadata, self._clusters = metadata, clusters

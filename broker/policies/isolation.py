@@ -22,7 +22,7 @@ Policies = dict[str, dict[str, Any]]
 
 
 class IsolationPolicies:
-    """By cluster. Other brokers write them too: ``load`` reads them again."""
+    """The isolation policies by cluster. Other brokers write them too: ``load`` reads them again."""
 
     def __init__(self, metadata: "MetadataStore", clusters: str) -> None:
         self._metadata, self._clusters = metadata, clusters

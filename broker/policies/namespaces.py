@@ -284,7 +284,7 @@ class NamespaceStore:
         return made[2]
 
     def effective_with(self, topic: "TopicName", own: TopicPolicies) -> TopicConfig:
-        """The effective policies that the topic would have with these policies of its own."""
+        """The effective policies that the topic would have with these topic policies."""
         return effective_config(self._settings, self.namespaces.get(topic.namespace) or NO_POLICIES, own)
 
     def settings_changed(self) -> None:

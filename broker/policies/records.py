@@ -175,7 +175,7 @@ def even_bundles(count: int) -> BundlesData:
 
 
 def hash_of(topic: str) -> int:
-    """Where a topic's full name lies in the range that bundles share: its CRC-32."""
+    """The place of a topic's full name in the range that bundles share: its CRC-32."""
     return zlib.crc32(topic.encode())
 
 

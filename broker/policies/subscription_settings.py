@@ -36,7 +36,7 @@ class SubscriptionSettings:
 
     @classmethod
     def of(cls, settings: Settings, config: TopicConfig) -> SubscriptionSettings:
-        """From the broker's settings and the policies in force for the topic."""
+        """Make them from the broker's settings and the policies in force for the topic."""
         return cls(
             max_read_entries=settings.dispatcher_max_read_batch_size,
             max_read_bytes=settings.dispatcher_max_read_size_bytes,

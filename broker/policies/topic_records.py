@@ -1,4 +1,4 @@
-"""Where the policies of single topics are kept: a record of the metadata store, or the topic of events of a cluster."""
+"""The stored policies of single topics: a record of the metadata store, or the topic of events of a cluster."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -9,7 +9,8 @@ __all__ = ["TopicRecords"]
 
 
 class TopicRecords(Protocol):
-    """By full base name (``persistent://tenant/namespace/topic``): partitions share the policies of their topic.
+    """The policies by full base name (``persistent://tenant/namespace/topic``): partitions share the policies of their
+    topic.
 
     The policies of a namespace are complete after ``ready`` has returned for it.
     """

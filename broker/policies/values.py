@@ -50,7 +50,7 @@ Granted = AuthAction | None
 
 
 class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
-    """Where a cluster's brokers are reached."""
+    """The addresses of a cluster's brokers."""
 
     service_url: str | None = None
     service_url_tls: str | None = None
@@ -109,7 +109,7 @@ class BacklogQuota(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class PersistencePolicies(msgspec.Struct, rename="camel", kw_only=True):
-    """Only the mark-delete rate does something here; the rest is kept for tools."""
+    """The persistence policies. Only the mark-delete rate has an effect here; the rest is kept for tools."""
 
     bookkeeper_ensemble: int = 2
     bookkeeper_write_quorum: int = 2
@@ -165,7 +165,7 @@ class AutoSubscriptionCreation(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class InactiveTopicPolicies(msgspec.Struct, rename="camel", kw_only=True):
-    """When an unused topic is deleted."""
+    """The conditions for the deletion of an unused topic."""
 
     inactive_topic_delete_mode: InactiveTopicDeleteMode | None = None
     max_inactive_duration_seconds: int = 0

@@ -46,12 +46,12 @@ class Measured:
     loop_watch: LoopWatch
     process_load: ProcessLoad
     schemas: Mapping[str, SchemaMeters]
-    """By namespace."""
+    """The figures of schemas by namespace."""
     load_reports: LoadReports | None
     balancing: BalancingCounts | None
-    """None of a broker that is no member of a cluster."""
+    """None for a broker outside a cluster."""
     sampling: Sampling | None
-    """Of traces; None without them."""
+    """The sampling of traces; None without traces."""
 
 
 def broker_metrics(broker: Measured) -> BrokerMetrics:

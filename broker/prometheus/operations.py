@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
 
 Rows = Iterable[tuple[str, int | float]]
-"""The text behind the name of the family up to the closing brace, and a value. Lazy where namespaces have rows of their
-own: the page takes them in slices.
+"""The text behind the name of the family up to the closing brace, and a value. Lazy where each namespace has rows: the
+page takes them in slices.
 """
 
 _LOADS: Final = {
@@ -26,7 +26,7 @@ _LOADS: Final = {
     "99_9_percentile": 0.999,
     "99_99_percentile": 0.9999,
 }
-"""Quantiles of the loads of topics that have a name of their own besides the summary."""
+"""The quantiles of topic loads that have a separate name besides the summary."""
 _SCHEMAS: Final[dict[str, Callable[[SchemaMeters], OperationMeter]]] = {
     "get": lambda meters: meters.get,
     "put": lambda meters: meters.put,

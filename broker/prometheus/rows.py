@@ -67,7 +67,7 @@ class SubscriptionView(NamedTuple):
 
 
 def _per_second(size: int, view: TopicView) -> float:
-    """Of the last compaction; 0 before the first."""
+    """The rate of the last compaction; 0 before the first compaction."""
     duration_ms = view.stats.compaction.duration_ms
     return size * 1000 / duration_ms if duration_ms else 0.0
 

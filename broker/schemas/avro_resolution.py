@@ -28,7 +28,7 @@ _NAMED = {"record", "error", "enum", "fixed"}
 
 
 def can_read(*, reader: Any, writer: Any, work: SchemaWork | None = None) -> str | None:
-    """None when `reader` reads everything written with `writer`, else the reason why not, with the place.
+    """Return None when `reader` reads everything written with `writer`, else the reason with its place.
 
     Raises SchemaWorkError when `work` ends, or the schemas refer to each other more than MAX_NESTED deep.
     """

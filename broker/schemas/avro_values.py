@@ -46,7 +46,7 @@ class AvroValues:
         return value
 
     def encode(self, value: Any) -> bytes:
-        """Its bytes. Raises AvroValueError."""
+        """Return the binary form. Raises AvroValueError."""
         out = bytearray()
         try:
             self._write(out, self._schema, "", value)
@@ -125,7 +125,7 @@ class _Reading:
         raise AvroValueError(f"there is no type {kind!r}")
 
     def _items(self) -> Any:
-        """Once for each item of all blocks."""
+        """Yield once for each item of all blocks."""
         while count := self._long():
             if count < 0:
                 self._long()  # bytes of the block

@@ -145,7 +145,7 @@ def check_definition(new: Definition, work: SchemaWork | None = None) -> None:
 def check_with_existing(
     new: Definition, existing: list[Definition], strategy: Strategy, work: SchemaWork | None = None
 ) -> None:
-    """As `check_compatible`, of a schema whose own text has been looked at or does not matter."""
+    """Check as `check_compatible` does, for a schema whose text was checked before or does not matter."""
     work = work or SchemaWork()
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
@@ -178,7 +178,7 @@ def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strate
 
 
 def _always_incompatible(new: Definition, work: SchemaWork) -> IncompatibleSchemaError:
-    """Of an Avro schema the refusal says, as Apache Pulsar's does, that it cannot even read itself."""
+    """Refuse an Avro schema in Apache Pulsar's words: the schema cannot even read itself."""
     text = None if new.type not in _AVRO_TYPES else _parse(new.type, new.data, work)
     if text is None or text is _OLD_JSON:
         return IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")

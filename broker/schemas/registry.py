@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_VERSIONS: Final = 10_000
 MAX_TOPIC_BYTES: Final = 8 << 20
-"""Of all versions of a topic: they are one record of the metadata store."""
+"""The bound of all versions of a topic, which share a record of the metadata store."""
 _MOST_FINGERPRINTS: Final = 10_000
 _MOST_NAMESPACES: Final = 1000
-"""With figures for /metrics."""
+"""The most namespaces with figures for /metrics."""
 AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
 
@@ -70,12 +70,14 @@ class SchemaOwner(Protocol):
     def config(self) -> TopicConfig: ...
     @property
     def is_unused(self) -> bool:
-        """Nothing is stored and no connected client has a schema: the first may still be a consumer's."""
+        """Whether no schema is stored and no connected client has a schema: a consumer may then add the first
+        schema.
+        """
         ...
 
 
 class SchemaRegistry:
-    """All topics' schemas."""
+    """The schemas of all topics."""
 
     def __init__(self, metadata: MetadataStore, now_ms: Callable[[], int], store: SchemaStore | None = None) -> None:
         self._store = store or JsonSchemas(metadata)
@@ -83,7 +85,7 @@ class SchemaRegistry:
         self._bench = SchemaBench()
         self._fingerprints: OrderedDict[tuple[int, bytes], bytes] = OrderedDict()
         self.meters: dict[str, SchemaMeters] = {}
-        """By namespace."""
+        """The meters by namespace."""
 
     def measured(self, name: TopicName) -> SchemaMeters:
         """The figures of the topic's namespace; beyond 1,000 namespaces they are not kept."""
@@ -108,7 +110,7 @@ class SchemaRegistry:
     # --- questions -----------------------------------------------------------------------------------------------
 
     async def history(self, name: TopicName) -> list[StoredSchema]:
-        """All versions, tombstones included, oldest first."""
+        """Return all versions, tombstones included, oldest first."""
         return (await self._record(name))[0]
 
     async def live(self, name: TopicName) -> list[StoredSchema]:
@@ -118,8 +120,8 @@ class SchemaRegistry:
         return schemas[last_deleted + 1 :]
 
     async def get(self, name: TopicName, version: int | None = None) -> StoredSchema | None:
-        """That version unless a deletion followed it, or the latest, which may be a tombstone of type None without
-        data.
+        """Return that version unless a deletion followed, or the latest version, which may be a tombstone of type None
+        without data.
         """
         with self.measured(name).get.timed():
             if version is None:
@@ -145,7 +147,7 @@ class SchemaRegistry:
         )
 
     def _fingerprint(self, schema_type: int, data: bytes, work: SchemaWork) -> bytes:
-        """That of a text, kept as long as it is in use."""
+        """Return the fingerprint of a text, kept as long as the text is in use."""
         key = schema_type, hashlib.sha256(data).digest()
         found = self._fingerprints.get(key)
         if found is None:

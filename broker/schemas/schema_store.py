@@ -1,4 +1,4 @@
-"""Where the versions of topics' schemas are kept. ``JsonSchemas`` is this project's own form."""
+"""The stores of topics' schemas. ``JsonSchemas`` is the form of a broker without a cluster."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class SchemaStore(Protocol):
     """One record per topic, named by its path ``/schemas/<tenant>/<namespace>/<encoded topic>``."""
 
     async def load(self, path: str) -> tuple[list[StoredSchema], int]:
-        """All versions, oldest first, and the version of the record; ([], -1) when there is none."""
+        """Return all versions, oldest first, and the version of the record; ([], -1) without a record."""
         ...
 
     async def save(self, path: str, schemas: list[StoredSchema], expected: int) -> None:
-        """Store the schemas of ``load`` with one more version at the end. Raises BadVersionError when the record
+        """Store the schemas of ``load`` with a further version at the end. Raises BadVersionError when the record
         changed.
         """
         ...

@@ -5,7 +5,9 @@ from magnetar.broker.setting_areas.setting import Table, setting, table
 
 @table
 class ClusterSettings(Table):
-    """Where metadata and ledgers are: of `magnetar broker`. A standalone broker keeps both in its data directory."""
+    """The places of metadata and ledgers, for `magnetar broker`. A standalone broker keeps both in its data
+    directory.
+    """
 
     metadata_store_url: str = setting(
         "metadataStoreUrl",

@@ -117,7 +117,7 @@ class Acknowledger:
             check_ack_set(longest)
 
     def _part(self, consumer: Consumer, position: Position, ack_set: list[int]) -> int:
-        """Some messages of a batch; returns how many are newly acknowledged."""
+        """Acknowledge some messages of a batch; return the number of newly acknowledged messages."""
         cursor = self._cursor
         cursor.ack(position, ack_set)
         if self.books is None:

@@ -158,15 +158,15 @@ class NonPersistentSubscription:
         consumer.permits.flow(permits)
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        """Nothing is kept that could be acknowledged; a request id is answered at once."""
+        """Answer a request id at once: the subscription keeps nothing that could be acknowledged."""
         consumer.last_acked_ms = self._now_ms()
         consumer.acks.add(len(command.message_id), 0)
 
     def on_redeliver(self, consumer: Consumer, message_ids: object, consumer_epoch: int | None) -> None:
-        """Nothing can be delivered again."""
+        """Do nothing: the subscription can deliver nothing again."""
 
     async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
-        """As `Subscription.unsubscribe`."""
+        """Remove the consumers as `Subscription.unsubscribe` does."""
         dispatcher = self.dispatcher
         allowed = dispatcher is not None and consumer in dispatcher.consumers
         if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):

@@ -17,14 +17,14 @@ MOST_PLACES = 1000
 
 
 class SoughtPlace(NamedTuple):
-    """Where a SEEK put a cursor."""
+    """The place to which a SEEK moved a cursor."""
 
     requested: Position
-    """As in the client's request: EARLIEST, LATEST or a position."""
+    """The place in the client's request: EARLIEST, LATEST or a position."""
     read_next: Position
     """The entry that came next then."""
     ack_set: list[int] | None
-    """Of a batch the messages that are still to be read."""
+    """The messages of a batch that are still to be read."""
 
     def place(self, *, compacted: bool) -> Position:
         """The entry to read next: of a compacted topic perhaps an entry that the log has dropped."""
@@ -32,7 +32,9 @@ class SoughtPlace(NamedTuple):
 
 
 class SoughtPlaces:
-    """By the names of readers; beyond ``MOST_PLACES`` the oldest is forgotten, its reader begins where it asks."""
+    """The sought places by the names of readers. Beyond ``MOST_PLACES`` the oldest place is forgotten, and its reader
+    begins at the place that it requests.
+    """
 
     def __init__(self) -> None:
         self._places: dict[str, SoughtPlace] = {}

@@ -8,7 +8,7 @@ join: during a SEEK it waits, after UNSUBSCRIBE and close the client gets Servic
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from magnetar.broker.dispatchers.ports import DelayView, EntryTransformer, Reader
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.interfaces import CallLater
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
 log = structlog.get_logger(__name__)
@@ -60,7 +61,7 @@ class Subscription:
         cursor: ManagedCursor,
         settings: SubscriptionSettings,
         now_ms: Callable[[], int],
-        call_later: Callable[..., Any],
+        call_later: CallLater,
         delay: DelayView | None = None,
         on_empty: Callable[[Subscription], None] | None = None,
         reader: Reader | None = None,
@@ -88,7 +89,7 @@ class Subscription:
         """Messages and bytes sent to consumers that are no longer connected."""
         self.last_expire_ms = self.last_flow_ms = 0
         self.opened_at: tuple[Position, int] | None = None
-        """Where the cursor stood when the topic was loaded, and how much was acknowledged behind that."""
+        """The cursor's position when the topic was loaded, and the acknowledgements behind it."""
         self.was_reset = False
         self.rewound_to: Position | None = None
         """Mark-delete after a SEEK or an administrator put the cursor before everything, since the topic was loaded."""
@@ -240,7 +241,7 @@ class Subscription:
             dispatcher.redeliver_all(consumer, consumer_epoch)
 
     async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
-        """Have all consumers leave so that the topic can delete the subscription; it stays fenced.
+        """Remove all consumers so that the topic can delete the subscription, which stays fenced.
 
         Raises MetadataError when others are connected (or the consumer is a standby) and `force` is not set.
         """
@@ -304,7 +305,7 @@ class Subscription:
             raise NotAllowedError(f"Subscription {self.name} is moved by compaction alone")
 
     async def close(self, *, disconnect: bool = True) -> None:
-        """Stop dispatching; idempotent. Saving the cursor is the topic's."""
+        """Stop dispatching; idempotent. The topic saves the cursor."""
         self.fenced = True
         if disconnect:
             self.disconnect_all()

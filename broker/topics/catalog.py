@@ -161,5 +161,5 @@ class TopicCatalog:
 
 
 def partitioned_path(name: TopicName) -> str:
-    """Where the record of a partitioned topic is kept."""
+    """Return the path of a partitioned topic's record."""
     return f"{ROOT}/{name.tenant}/{name.namespace.partition('/')[2]}/{name.domain}/{quote(name.local_name, safe='')}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.meters.distributions import LatencyMeter
 from magnetar.broker.topics.producer import Producer
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.producer_ports import ProducerConnection
     from magnetar.delayed.bitmap_shelf import BitmapShelf
     from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.interfaces import CallLater
     from magnetar.storage.managed.managed_ledger import ManagedLedgerConfig
     from magnetar.storage.slab import Slab
 
 COMPACTIONS_AT_ONCE = 2
-"""Of all topics of a broker; others wait, so that their memory is bounded too."""
+"""The compactions that run at once in a broker; others wait, so that their memory is bounded too."""
 
 
 class UnstoredConverter(Protocol):
@@ -45,11 +46,11 @@ class TopicConverter(Protocol):
     """Converts for one topic."""
 
     def transformer(self, subscription: str) -> EntryTransformer:
-        """For the dispatcher of a new subscription."""
+        """Make the transformer for the dispatcher of a new subscription."""
         ...
 
     def unstored(self, publish: Callable[[Slab], None]) -> UnstoredConverter:
-        """For a non-persistent topic."""
+        """Make the converter of a non-persistent topic."""
         ...
 
     def close(self) -> None:
@@ -61,7 +62,7 @@ class ConvertingService(Protocol):
     """Converts for all topics."""
 
     def topic(self, name: TopicName, own_properties: Callable[[], Mapping[str, str]]) -> TopicConverter:
-        """For a topic that was loaded."""
+        """Make the converter of a loaded topic."""
         ...
 
 
@@ -72,18 +73,20 @@ class TopicContext:
     settings: Settings
     now_ms: Callable[[], int]
     monotonic: Callable[[], float]
-    call_later: Callable[..., Any]
+    call_later: CallLater
     effective: Callable[[TopicName], TopicConfig]
     ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
     rates: BrokerRates = field(init=False)
     unacked_total: UnackedTotal | None = None
-    """None while the broker has no limit of unacknowledged messages."""
+    """None in a broker without a limit of unacknowledged messages."""
     converting: ConvertingService | None = None
-    """None when no converters are configured."""
+    """None in a broker without converters."""
     serves: Callable[[TopicName], bool] = lambda _: True
     """Whether this broker may load the topic: another broker of the cluster may own it."""
     policies_ready: Callable[[TopicName], Awaitable[None] | None] = lambda _: None
-    """None: the policies of the topic are known. Else wait for that before `effective`; ServiceNotReadyError."""
+    """Return None when the policies of the topic are known, else an awaitable to wait for before `effective`. Raises
+    ServiceNotReadyError.
+    """
     taken_over: Callable[[TopicName], None] = lambda _: None
     """Called when another broker was found to write to the topic."""
     make_producer: Callable[[ProducerConnection, ProducedTopic, ProducerRequest, int], Producer] = Producer
@@ -97,7 +100,7 @@ class TopicContext:
         self.rates = BrokerRates(self.monotonic, self.call_later)
 
     def close(self) -> None:
-        """When all topics are closed."""
+        """Close after all topics have closed."""
         self.delay_thread.close()
         if self.delay_shelf is not None:
             self.delay_shelf.close()

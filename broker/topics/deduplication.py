@@ -95,7 +95,7 @@ class SequenceTable:
         self.pushed[name] = self.persisted[name] = high
 
     def reset_pushed(self) -> None:
-        """After a failed append has drained: clients send pushed but unstored entries again."""
+        """Reset after a failed append has drained: clients send pushed but unstored entries again."""
         self.pushed = dict(self.persisted)
 
     def last_sequence_id(self, name: str) -> int:

@@ -68,7 +68,7 @@ class TopicDeduplication:
 
     @property
     def status(self) -> str:
-        """As the stats page names it (MessageDeduplication.Status)."""
+        """The status in the words of the stats page (MessageDeduplication.Status)."""
         return "Enabled" if self.enabled else "Disabled"
 
     async def switch(self, *, on: bool) -> None:

@@ -31,7 +31,7 @@ _SLICE_S = 1.0
 
 
 class TopicFollowers:
-    """All loaded topics of a broker."""
+    """The loaded topics of a broker, which follow changes."""
 
     def __init__(self, topics: Topics, tasks: TaskSet) -> None:
         self._topics, self._tasks = topics, tasks
@@ -84,6 +84,8 @@ class TopicFollowers:
 
 
 def _recheck_rights(topic: ServedTopic, change: PolicyChange) -> None:
-    """For policies of its own a non-persistent topic closes no clients, as in Apache Pulsar 4.2."""
+    """Close clients that lost their right. A non-persistent topic closes no clients for topic policies, as in Apache
+    Pulsar 4.2.
+    """
     if change.topic is None or topic.persistent:
         topic.recheck_rights()

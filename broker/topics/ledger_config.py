@@ -42,7 +42,7 @@ def ledger_config(settings: Settings, config: TopicConfig, interceptors: LoadedI
 
 
 def _save_interval_ms(rate: float, default_rate: float) -> int:
-    """From saves a second: a negative rate is none of the policy's, 0 is as often as it makes sense."""
+    """Return the interval of a rate of saves: a negative rate sets none, 0 means as often as makes sense."""
     rate = default_rate if rate < 0 else rate
     return max(_SHORTEST_SAVE_MS, round(1000 / rate)) if rate > 0 else _SHORTEST_SAVE_MS
 

@@ -30,7 +30,7 @@ class TopicLife:
     def __init__(self, name: TopicName, monotonic: Callable[[], float]) -> None:
         self.state = TopicState.OPEN
         self.last_used_s = monotonic()
-        """By the monotonic clock: when a client last came or went."""
+        """The time by the monotonic clock when a client last came or went."""
         self.name = name
         self._monotonic = monotonic
 

@@ -89,7 +89,7 @@ class TopicLifecycle:
             await topic.properties.replace(properties)
 
     async def create_partitioned(self, name: TopicName, partitions: int, properties: dict[str, str]) -> None:
-        """With all its partitions. Raises ConflictError; NotAllowedError at a limit."""
+        """Create a topic with all its partitions. Raises ConflictError; NotAllowedError at a limit."""
         if self._topics.known(name) or self._catalog.partitioned(name) is not None:
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         self._topics.check_limit(name, partitions)

@@ -101,7 +101,7 @@ class TopicListWatcher:
         watched: WatchedNames,
         look_again: Callable[[], None],
     ) -> None:
-        """look_again: has `tell` called soon, in a turn of its own."""
+        """look_again: schedules a call of `tell` in a separate turn."""
         self.watched = watched
         self.started = False
         """Whether the client has its first list; before, it needs no updates of it."""

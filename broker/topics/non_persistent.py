@@ -156,7 +156,7 @@ class NonPersistentSubscriptions:
 
     @property
     def only_auto_consume(self) -> bool:
-        """Whether no connected consumer has a schema of its own."""
+        """Whether no connected consumer has a schema."""
         return all(c.spec.auto_consume for s in self.by_name.values() for c in s.consumers)
 
 
@@ -164,7 +164,7 @@ class UnstoredPublishing:
     """The way of runs to the subscriptions: sent or dropped within the call, or converted first."""
 
     receipt_step = 0
-    """All entries have the id (0, 0)."""
+    """Return 0: all entries have the id (0, 0)."""
 
     def __init__(
         self, subscriptions: NonPersistentSubscriptions, life: TopicLife, policy: PublishPolicy, context: TopicContext
@@ -180,7 +180,7 @@ class UnstoredPublishing:
         self._converter: UnstoredConverter | None = None
 
     def convert(self, converting: TopicConverter) -> None:
-        """Have entries converted before they are handed on."""
+        """Convert entries before the topic hands them on."""
         self._converter = converting.unstored(self._publish)
 
     def takes(self, _producer: AnsweredProducer, _run: EntryRun) -> bool:
@@ -205,7 +205,7 @@ class UnstoredPublishing:
             subscription.publish(slab)
 
     def stored(self, _producer: AnsweredProducer, run: EntryRun, _count: int, _pieces: object) -> None:
-        """Nothing is on a disk; the run counts."""
+        """Count the run; a non-persistent topic has nothing on a disk."""
         self.rate_in.add(run.total_messages, run.size_bytes)
         self.entries_in += run.count
         self.last_publish_ms = self._now_ms()

@@ -127,7 +127,7 @@ def reason_of(error: re2.error) -> str:
 
 
 def _in_re2_terms(pattern: str) -> str:
-    r"""With Java's classes by name, `\p{Lower}`, as RE2 writes them, `[[:lower:]]`."""
+    r"""Replace Java's classes by name, `\p{Lower}`, by those of RE2, `[[:lower:]]`."""
     in_class = False
 
     def translated(token: re.Match[str]) -> str:

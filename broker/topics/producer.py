@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.meters.rates import RateMeter
@@ -18,6 +18,8 @@ from magnetar.protocol import replies, speed
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
+    import asyncio
+
     from magnetar.broker.topics.producer_ports import ProducerConnection, Publishing
     from magnetar.broker.topics.topic_stats import ProducerStats
     from magnetar.protocol.runs import EntryRun
@@ -79,7 +81,7 @@ class Producer:
         self._submitted_runs = 0
         self._completed_runs = 0
         self._parked: deque[tuple[int, bytes]] = deque()
-        self._drained: list[Any] = []
+        self._drained: list[asyncio.Future[None]] = []
 
     # --- publishing ----------------------------------------------------------------------------------------------
 
@@ -207,7 +209,9 @@ class Producer:
         self.connection.close_notice(replies.close_producer(self.producer_id), since_version=5)
 
     def displace(self) -> None:
-        """Remove this producer for a fencing one. The client gets no notice; its next SEND closes its connection."""
+        """Remove this producer in favour of a fencing producer. The client gets no notice; its next SEND closes its
+        connection.
+        """
         if not self.closed:
             self.closed = True
             self.topic.remove_producer(self)

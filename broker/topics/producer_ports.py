@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, MutableMapping
+    from collections.abc import Callable, Iterable
 
     from magnetar.broker.meters.rates import RateMeter
     from magnetar.broker.topics.deduplication import SequenceTable, Verdict
@@ -24,6 +24,13 @@ class Gate(Protocol):
     def finished(self, entries: int, size: int) -> None: ...
 
 
+class ProducerTable(Protocol):
+    """The producers of a connection by id, or the futures of those that are being made."""
+
+    def get(self, producer_id: int, /) -> object: ...
+    def __delitem__(self, producer_id: int, /) -> None: ...
+
+
 class ProducerConnection(Protocol):
     """The part of a connection that a producer needs."""
 
@@ -36,7 +43,7 @@ class ProducerConnection(Protocol):
     @property
     def gate(self) -> Gate: ...
     @property
-    def producers(self) -> MutableMapping[int, Any]:
+    def producers(self) -> ProducerTable:
         """Producers of the connection by id; a producer that the broker closes removes itself."""
         ...
 
@@ -75,7 +82,7 @@ class Deduplication(Protocol):
 
     @property
     def status(self) -> str:
-        """As the stats page names it."""
+        """The status in the words of the stats page."""
         ...
 
     def judge(self, name: str, run: EntryRun) -> Iterable[tuple[int, int, Verdict]]:
@@ -87,7 +94,7 @@ class Publishing(Protocol):
     """The way into a topic, stored or not."""
 
     receipt_step: int
-    """From the id of one entry of a run to that of the next."""
+    """The difference between the ids of consecutive entries of a run."""
     policy: PublishPolicy
     rate_in: RateMeter
     last_publish_ms: int
@@ -104,9 +111,9 @@ class Publishing(Protocol):
         ...
 
     def stored(self, producer: AnsweredProducer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
-        """To be called when `done` tells of `count` entries that are on the disk."""
+        """Note that `count` entries are on the disk; called when `done` reports them."""
         ...
 
     def append_failed(self, producer: AnsweredProducer, run: EntryRun, stored: int, error: StorageError) -> None:
-        """To be called when `done` tells of an error behind `stored` entries."""
+        """Note the failure behind `stored` entries; called when `done` reports the error."""
         ...

@@ -36,8 +36,8 @@ Refusal = tuple[int, str]
 class PublishPolicy:
     """The rules of one topic, as its configuration has them now.
 
-    looked_at: flags of entries that need a check of their own; throttle: None while neither the topic nor the broker
-    has a publish rate.
+    looked_at: flags of entries that need a separate check; throttle: None while neither the topic nor the broker has a
+    publish rate.
     """
 
     def __init__(self, rates: BrokerRates, settings: Settings, *, persistent: bool) -> None:

@@ -40,7 +40,7 @@ class TopicPublishing:
     """
 
     receipt_step = 1
-    """Entries of a run get ids one after the other."""
+    """The ids of consecutive entries of a run differ by 1."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class TopicPublishing:
         self._now_ms, self._monotonic = context.now_ms, context.monotonic
         self._taken_over = context.taken_over
         self._begun: deque[float] = deque()
-        """When each append under way began, by the monotonic clock; they end in this order."""
+        """The begin of each append under way, by the monotonic clock; appends end in this order."""
         self._drained: list[asyncio.Future[None]] = []
         self._on_failure: Callable[[], object] = lambda: None
 

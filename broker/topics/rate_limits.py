@@ -31,7 +31,7 @@ class TokenBucket:
         self._at_s = now_s
 
     def set_limit(self, limit: int, period_s: float, now_s: float) -> None:
-        """From now on; earlier permits stay valid."""
+        """Set the limit from now on; earlier permits stay valid."""
         self._refill(now_s)
         self._tokens += limit - self._limit
         self._limit = limit
@@ -81,7 +81,7 @@ class Throttle:
         self._bytes = TokenBucket(limits.size_bytes, limits.period_s, now_s)
 
     def allow_more(self, messages: float, size: float) -> None:
-        """So many a second more than the limits, where there are any, until the next call."""
+        """Allow so many messages a second beyond the limits, if any, until the next call."""
         limits, now_s = self.limits, self._monotonic()
         for bucket, limit, more in (
             (self._messages, limits.messages, messages),

@@ -77,7 +77,7 @@ class TopicPublishRate:
         return 0 if self._own is None else self._own.times_limited
 
     def throttle(self, config: TopicConfig) -> AnyPublishThrottle | None:
-        """From now on; None while neither the topic nor the broker has a publish rate."""
+        """The throttle from now on; None while neither the topic nor the broker has a publish rate."""
         self._own = self._rates.kept_publish(self._own, publish_limits(config.publish_rate))
         shared = self._rates.publish(config)
         if self._own is None or shared is None:

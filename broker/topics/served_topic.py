@@ -71,7 +71,7 @@ class ServedTopic(Protocol):
 
     @property
     def is_unused(self) -> bool:
-        """Nothing is stored and no connected client has a schema."""
+        """Whether no schema is stored and no connected client has a schema."""
         ...
 
     def check_new_producer(self, request: ProducerRequest) -> None:

@@ -76,5 +76,5 @@ class SubscriptionRates:
         return self._subscribe is None or self._subscribe.try_subscribe(identity)
 
     def forget(self, name: str) -> None:
-        """The subscription of that name is gone, and so is the debt of its own rate."""
+        """Forget the subscription of that name, and the debt of its rate."""
         self._own.pop(name, None)

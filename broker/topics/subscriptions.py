@@ -61,7 +61,7 @@ class SubscribeRequest:
 
 
 class TopicSubscriptions:
-    """All subscriptions of one topic by name."""
+    """The subscriptions of one topic by name."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class TopicSubscriptions:
         self._delay_index: DelayIndex | None = None
         self.by_name: dict[str, Subscription] = {}
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
-        """By name: the last observed state of a subscription, and its begin."""
+        """The last observed state of a subscription and the begin of that state, by name."""
         self._sought = SoughtPlaces()
         self._opening: Counter[str] = Counter()
         """Names whose durable cursor is being created: no reader may take them meanwhile."""
@@ -361,7 +361,7 @@ class TopicSubscriptions:
         await cursor.flush()
 
     def unused_s(self, subscription: Subscription) -> float:
-        """For how long, as far as earlier calls saw, no consumer took part in it."""
+        """The time without a consumer, as far as earlier calls saw."""
         now_s, seen = self._context.monotonic(), (subscription.last_flow_ms, len(subscription.consumers))
         last_seen, since_s = self._unused.get(subscription.name, (seen, now_s))
         if subscription.consumers or seen != last_seen:
@@ -382,7 +382,7 @@ class TopicSubscriptions:
 
     @property
     def only_auto_consume(self) -> bool:
-        """Whether no connected consumer has a schema of its own."""
+        """Whether no connected consumer has a schema."""
         return all(c.spec.auto_consume for s in self.by_name.values() for c in s.consumers)
 
     def entries_available(self) -> None:
@@ -395,7 +395,7 @@ class TopicSubscriptions:
             subscription.on_terminated()
 
     def _in_order(self) -> list[Subscription]:
-        """In the order in which Apache Pulsar goes over them."""
+        """Yield the subscriptions in the order in which Apache Pulsar visits them."""
         return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
 
     async def close(self, *, save: bool = True) -> None:

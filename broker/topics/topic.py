@@ -87,7 +87,7 @@ class Topic:
         self.ledger.add_listener(self.subscriptions.entries_available)
 
     async def _unfence(self) -> None:
-        """After a failed append: producers are closed and come back when the topic takes publishes again."""
+        """Take publishes again after a failed append; the closed producers come back."""
         self.producers.disconnect_all()
         await self.publishing.unfence()
 
@@ -232,8 +232,8 @@ class Topic:
         return await last_message_id(self.ledger, self.compaction if read_compacted else None)
 
     async def recall_last_publish(self) -> None:
-        """After the topic was loaded its last publish is known from the last entry, by that message's own time; while
-        that entry cannot be read it stays unknown.
+        """Learn the time of the last publish from the last entry of a loaded topic; the time stays unknown while that
+        entry is unreadable.
         """
         if self.publishing.last_publish_ms == 0:
             self.publishing.last_publish_ms = await last_publish_ms(self.ledger)

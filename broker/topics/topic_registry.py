@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class Topics:
-    """All topics of this broker."""
+    """The topics of this broker."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Topics:
         self._loads: asyncio.Semaphore | None = None
         self._closed = False
         self.load_times = OperationMeter()
-        """Of persistent topics."""
+        """The loading times of persistent topics."""
         self.settings_changed()
 
     def settings_changed(self) -> None:

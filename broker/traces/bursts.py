@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 SEARCHED_BYTES: Final = 256 * 1024
-"""Of one burst: contexts behind them are not seen."""
+"""The bytes searched in one burst: contexts behind them stay unseen."""
 MOST_LOOKED_AT: Final = 64
 """Contexts of one burst that are looked at, sampled or not."""
 MOST_TRACES: Final = 8
-"""Of one burst: further traces get no span from it."""
+"""The most traces of one burst: further traces get no span of the burst."""
 _KEY_VALUE: Final = re.compile(rb"\n\x0btraceparent\x12700-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED: Final = 1
 

@@ -65,13 +65,13 @@ class Traces:
     def producer(
         self, connection: ProducerConnection, topic: ProducedTopic, request: ProducerRequest, now_ms: int
     ) -> Producer:
-        """As `TopicContext.make_producer`."""
+        """Make a producer, as `TopicContext.make_producer`."""
         return TracedProducer(self.spans, connection, topic, request, now_ms)
 
     def consumer(
         self, command: pb.CommandSubscribe, outbox: Outbox, topic_name: TopicName, metadata: Mapping[str, str]
     ) -> Consumer:
-        """As `ClientServices.make_consumer`."""
+        """Make a consumer, as `ClientServices.make_consumer`."""
         return TracedConsumer(self.spans, outbox, ConsumerSpec.of(command, topic_name, metadata))
 
     async def close(self) -> None:

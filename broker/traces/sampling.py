@@ -34,7 +34,7 @@ class Sampling:
         self._tokens, self._filled_s = float(per_second), monotonic()
 
     def parents(self, data: bytes, start: int, end: int) -> Parents:
-        """For the burst of entries in `data[start:end]`."""
+        """Return the parents of the burst of entries in `data[start:end]`."""
         sampled, has_any = contexts_in(data, start, end)
         if sampled:
             return sampled[: self._allowed(len(sampled))]

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class TracedProducer(Producer):
-    """As `Producer`; made in its place where traces are on, so that a broker without them pays nothing."""
+    """A `Producer` that records spans; made in its place where traces are on, so that a broker without them pays
+    nothing.
+    """
 
     def __init__(
         self,
@@ -37,7 +39,7 @@ class TracedProducer(Producer):
         super().__init__(connection, topic, request, now_ms)
         self._spans = spans
         self._begun: deque[tuple[int, Parents]] = deque()
-        """Of each append under way: when it began, ns since 1970, and the parents of its spans."""
+        """The begin of each append under way, ns since 1970, and the parents of its spans."""
 
     def _append(self, run: EntryRun) -> None:
         self._begun.append((time.time_ns(), self._spans.sampling.parents(run.data, 0, len(run.data))))
@@ -55,7 +57,7 @@ class TracedProducer(Producer):
 
 
 class TracedConsumer(Consumer):
-    """As `Consumer`; made in its place where traces are on.
+    """A `Consumer` that records spans; made in its place where traces are on.
 
     The first entries of a turn decide whether it is traced: a turn has one burst, however many reads fed it.
     """

@@ -320,7 +320,7 @@ class ConsumerSession(Session):
     # --- delivering again ----------------------------------------------------------------------------------------
 
     def _arm(self) -> None:
-        """Have `_on_due` called when something is due."""
+        """Set the timer to the time when the next entry is due."""
         times = [at for at in (self._nacks.next_s, self._timeouts.next_s) if at is not None]
         if times and self._timer is None and not self.closed:
             self._timer = self.loop.call_at(min(times), self._on_due)

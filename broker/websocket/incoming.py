@@ -24,7 +24,7 @@ MOST_IN_BATCH: Final = 10_000
 """Messages of a batch: it is taken apart in one turn of the event loop, 1 KiB of memory for each."""
 
 _LEAST_BYTES: Final = 6
-"""Of a message in a batch: the length of its metadata, and the size of its payload in them."""
+"""The least bytes of a message in a batch: the length of its metadata, and the size of its payload in them."""
 
 
 class LargeBatchError(Exception):

@@ -145,7 +145,7 @@ class Link:
 
 
 class _LinkTransport(asyncio.Transport):
-    """The transport of the connection: frames it writes go to the link, everything else is the socket's."""
+    """The transport of the connection: frames written go to the link, all other calls to the socket."""
 
     def __init__(self, socket: Socket, deliver: Callable[[bytes], None]) -> None:
         super().__init__()

@@ -111,7 +111,7 @@ def decode_message(text: str, now_ms: int) -> ProducerMessage:
 
 
 def decode_command(text: str) -> ConsumerCommand | None:
-    """None for JSON's null. Raises MessageTextError."""
+    """Decode a command; None for JSON's null. Raises MessageTextError."""
     fields = _object(text)
     if fields is None:
         return None
@@ -202,7 +202,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _whole(text: str) -> str:
-    """Without lone surrogates, which JSON can say and UTF-8 cannot."""
+    """Return the text without lone surrogates, which JSON allows and UTF-8 does not."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -259,7 +259,7 @@ def _payload(fields: dict[str, Any], context: str | None) -> bytes:
 
 
 def _base64(text: str, context: str | None) -> bytes:
-    """As Java's decoder, which does without padding."""
+    """Decode as Java's decoder does, which accepts a text without padding."""
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4) if "=" not in text else text, validate=True)
     except (binascii.Error, ValueError) as e:

@@ -76,7 +76,7 @@ class Outstanding:
         return True
 
     def forget(self, part: int) -> int:
-        """Nothing of a partition counts any more; how many messages the client has of it."""
+        """Forget a partition; return how many of its messages the client has."""
         places = [place for place in self._entries if place[0] == part]
         return sum(self._entries.pop(place).given for place in places)
 
@@ -92,7 +92,7 @@ class Redeliveries:
         return len(self._due)
 
     def add(self, place: Place, now_s: float) -> None:
-        """From now on the delay runs; an entry that waits already keeps its time."""
+        """Start the delay of an entry; an entry that waits already keeps its time."""
         self._due.setdefault(place, now_s + self._delay_s)
         if len(self._due) > MOST_KEPT:
             self._due.popitem(last=False)
@@ -107,7 +107,7 @@ class Redeliveries:
 
     @property
     def next_s(self) -> float | None:
-        """When the first is due."""
+        """The time until the first entry is due."""
         return next(iter(self._due.values()), None)
 
     def take(self, now_s: float) -> Iterator[Place]:

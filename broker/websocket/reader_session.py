@@ -72,7 +72,7 @@ class ReaderSession(ConsumerSession):
         return self._read.get(part.index, self._start)
 
     def wanted(self, part: Part, found: list[Incoming]) -> list[Incoming]:
-        """Of the batch in which the reader begins, those behind its place."""
+        """Return the messages behind the reader's place in the batch in which the reader begins."""
         place = self._place_of(part)
         if found and found[0].entry == (place.ledgerId, place.entryId):
             behind = [message for message in found if message.batch_size and message.batch_index > place.batch_index]

@@ -99,7 +99,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a session stands. `share`: the account of the session's own memory."""
+    """The place of a session: broker, topic and client. `share`: the account of the session's memory."""
 
     resources: ConnectionResources
     now_ms: Callable[[], int]
@@ -148,7 +148,7 @@ class Session:
     # --- requests ------------------------------------------------------------------------------------------------
 
     async def ask(self, build: Callable[[int], bytes]) -> Any:
-        """As `Link.ask`; raises SessionRefusedError, for use while the session opens."""
+        """Ask as `Link.ask` does; raises SessionRefusedError, for use while the session opens."""
         try:
             return await self.link.ask(build)
         except RequestFailedError as e:

@@ -238,7 +238,7 @@ class WebSocket(asyncio.Protocol):
     # --- for the session and its link ----------------------------------------------------------------------------
 
     def account(self, share: MemoryShare, within_s: float) -> None:
-        """From now on received bytes count in this share; a session that waits for memory for longer than that ends."""
+        """Count received bytes in this share from now on; a session that waits for memory for longer than that ends."""
         self._share, self._memory_within_s = share, within_s
         self.keep(share.close)
 

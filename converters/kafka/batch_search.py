@@ -64,7 +64,7 @@ def find_batch(
 
 
 def _candidates(window: bytes, bounds: SearchBounds) -> list[int]:
-    """Where an offset could stand, ascending."""
+    """Return the places where an offset could stand, ascending."""
     found: list[int] = []
     for prefix in bounds.prefixes():
         at = window.find(prefix)

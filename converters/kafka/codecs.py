@@ -42,7 +42,7 @@ class Codec(enum.IntEnum):
 
 
 CODEC_BITS = 0x07
-"""Where the codec id stands in attributes."""
+"""The bits of the codec id in the attributes."""
 
 _BY_NUMBER = tuple(Codec)  # an enum call takes half a microsecond, and each message needs one lookup
 

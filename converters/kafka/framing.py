@@ -28,7 +28,7 @@ _OFFSET_SIZE = struct.Struct(">qi")
 
 
 class Frame(NamedTuple):
-    """Where one entry stands in its buffer."""
+    """The place of one entry in its buffer."""
 
     start: int
     end: int

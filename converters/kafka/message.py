@@ -48,7 +48,7 @@ CRC_FIELD = 12
 CHECKED_FROM = 16
 LOG_APPEND_TIME_BIT = 0x08
 HEADER_BYTES = (18, 26)
-"""Where the key length stands, by magic."""
+"""The bytes before the key length, by magic."""
 
 _ATTRIBUTES_FIELD = 17
 _HEADER = struct.Struct(">qiIBB")

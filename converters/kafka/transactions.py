@@ -81,11 +81,11 @@ class Transactions:
 
     @property
     def last_stable_place(self) -> int | None:
-        """Where read_committed ends (exclusive); None when every transaction has ended."""
+        """The end of read_committed (exclusive); None when every transaction has ended."""
         return min(self.open.values(), default=None)
 
     def outcome(self, batch: Batch, place: int) -> Outcome:
-        """Of the batch at this place. Markers and batches without a transaction are COMMITTED."""
+        """Return the outcome of the batch at this place. Markers and batches without a transaction are COMMITTED."""
         if not isinstance(batch, RecordBatch) or not batch.is_transactional or batch.is_control:
             return Outcome.COMMITTED
         if place >= self.open.get(batch.producer_id, _END):

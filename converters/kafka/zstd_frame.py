@@ -38,7 +38,7 @@ def decompress(data: bytes | memoryview, max_bytes: int) -> bytes:
 
 
 def upper_bound(frames: bytes) -> int:
-    """At most how many bytes `frames` decompress to.
+    """Return an upper bound for the decompressed size of `frames`.
 
     Raises: CorruptRecordError when the frame or block headers do not add up.
     """

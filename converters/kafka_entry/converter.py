@@ -43,7 +43,7 @@ class KafkaConverter:
         self._limits = settings.limits
 
     def close(self) -> None:
-        """Nothing is held."""
+        """The converter holds nothing."""
 
     def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:  # noqa: ARG002 - the format decides alone
         return True

@@ -1,4 +1,4 @@
-"""Planning the import of a Kafka log file: exactly once, resumable, without a journal of its own.
+"""Planning the import of a Kafka log file: exactly once, resumable, without a journal.
 
 The topic's deduplication is the memory. Every entry is appended under a producer name derived from the file, with
 sequence ids that only grow along the file; the rule that protects any producer drops entries that the topic has already

@@ -16,7 +16,7 @@ class Mode(enum.StrEnum):
     """How a Kafka record becomes a Pulsar message."""
 
     FAITHFUL = "faithful"
-    """Nothing is lost: binary keys and headers, null headers, timestamps. The default."""
+    """The default: the converter keeps binary keys and headers, null headers and timestamps."""
     KOP = "kop"
     """The output of KoP's payload processor for Java consumers, losses included; for applications that depend on it."""
 

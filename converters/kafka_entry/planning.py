@@ -90,7 +90,7 @@ def frame_entry(
     sequence_id: int = 0,
     highest_sequence_id: int | None = None,
 ) -> PlannedEntry:
-    """As `plan_entry`, for a record set that has been checked and counted already."""
+    """Make the entry as `plan_entry` does, from a record set that has been checked and counted."""
     metadata = MessageMetadata(
         producer_name=producer_name,
         sequence_id=sequence_id,

@@ -46,7 +46,7 @@ def encode_property(key: bytes, value: bytes) -> bytes:
 
 
 def encode_headers(headers: RawHeaders, extra: Sequence[tuple[str, str]] = ()) -> bytes:
-    """All properties of one message: headers, then `extra` companions, then those the headers need."""
+    """Return all properties of one message: headers, then `extra` companions, then the companions of the headers."""
     parts: list[bytes] = []
     marks: dict[str, list[str]] = {VALUE_BASE64: [], VALUE_NULL: [], KEY_BASE64: []}
     looks_like_companion = False

@@ -43,7 +43,7 @@ _NULL_VALUE = b"\x48\x01"
 
 
 class SingleMessageEncoder:
-    """Encodes records one after the other; remembers the last timestamp's bytes, which are all its state."""
+    """Encodes records one after the other; the only state is the bytes of the last timestamp."""
 
     __slots__ = (
         "_base64_keys",
@@ -138,7 +138,9 @@ class SingleMessageEncoder:
         return b2a_base64(key, newline=False), _BASE64_FLAG
 
     def _header_fields(self, headers: RawHeaders) -> bytes | None:
-        """All headers as properties with the companions of their values; None when a key needs a companion too."""
+        """Return all headers as properties with the companions of their values; None when a key needs a
+        companion too.
+        """
         parts: list[bytes] = []  # joined once: a record may have any number of headers
         names = self._header_keys
         in_base64, null = "", ""

@@ -94,7 +94,7 @@ class SlotWriter:
         self._start = end
 
     def _write_plain(self, batch: RecordBatch, records: bytes, end: int, room: int) -> bool:
-        """All records at once, where nothing about them is out of the ordinary; else False, and nothing is written."""
+        """Write all records at once if none of them needs a special form; else write nothing and return False."""
         following = self._next + batch.count
         if not self._may_be_plain or self._next != self._start or following > end:
             return False

@@ -50,7 +50,7 @@ class BookKeeperSettings:
     client: ClientOptions = field(default_factory=ClientOptions)
 
     def ledger_options(self, component: str | None) -> LedgerOptions:
-        """Of a new ledger; Pulsar gives compacted ledgers another digest than all others."""
+        """The options of a new ledger; Pulsar gives compacted ledgers another digest than all others."""
         digest_type = DigestType.CRC32 if component == "compacted-ledger" else self.digest_type
         return LedgerOptions(self.ensemble_size, self.write_quorum, self.ack_quorum, digest_type, self.password)
 
@@ -223,8 +223,8 @@ def _texts(custom: Mapping[str, bytes]) -> dict[str, str]:
 async def open_bookkeeper_ledgers(
     session: ZooKeeperSession, root: str, settings: BookKeeperSettings
 ) -> BookKeeperLedgerStore:
-    """The ledgers of the BookKeeper cluster whose metadata stand below `root` (``/ledgers``). The session stays the
-    caller's: close the store first.
+    """Return the store of the BookKeeper cluster whose metadata stand below `root` (``/ledgers``). The session stays
+    the caller's: close the store first.
 
     Raises StorageUnavailableError, StorageError (there is no such cluster).
     """

@@ -96,7 +96,7 @@ class BookKeeperLedgerWriter:
         return info_of(self.ledger_id, metadata, self.properties)
 
     async def wait_idle(self) -> None:
-        """Until no append is pending."""
+        """Wait until no append is pending."""
         if self._pending:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._idle.append(waiter)

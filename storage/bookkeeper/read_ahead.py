@@ -43,7 +43,8 @@ class ReadAhead:
         self._running: dict[tuple[int, int], asyncio.Task[Slab]] = {}
 
     async def read(self, reader: LedgerReader, first: int, last: int, max_bytes: int) -> Slab:
-        """Entries from `first` on, at least one; up to `last`, or further for a reader that goes through the ledger.
+        """Return entries from `first` on, at least one; up to `last`, or further for a reader that goes through the
+        ledger.
 
         Raises as ``LedgerReader.read``.
         """

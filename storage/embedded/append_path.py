@@ -68,7 +68,7 @@ class AppendPath:
         self._confirmed_at = -1
         self._closing = False
         self.last_sequence = journal.next_sequence - 1
-        """Of the last frame whose appends were completed."""
+        """The sequence of the last frame whose appends were completed."""
         self.entries = self.bytes = self.frames = self.frame_bytes = self.batches = 0
         self.sync_seconds = Histogram()
 
@@ -93,14 +93,14 @@ class AppendPath:
             self._lane.submit(item, item.slab.size_bytes if item.slab else 0)
 
     async def wait_idle(self, ledger: LedgerState) -> None:
-        """Until every append of the ledger is answered."""
+        """Wait until every append of the ledger has its answer."""
         if ledger.pending:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             ledger.idle_waiters.append(future)
             await future
 
     def try_resume(self) -> None:
-        """After ``health.full``: prepare a segment; when that works, appends are tried again."""
+        """Prepare a segment after ``health.full``; on success the lane takes appends again."""
         if not self._preparing and not self._resuming:
             self._preparing = True
             self._helper.submit(SpareOrder(self._pool.grown(0), in_haste=False))

@@ -50,7 +50,7 @@ class Checkpoint:
 
 
 def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> bytes:
-    """Both copies."""
+    """Return the bytes of both copies."""
     flat = array("Q")
     for ledger_id, (entries, length) in checkpoint.synced.items():
         flat.extend((ledger_id, entries, length))

@@ -54,7 +54,7 @@ class TouchedLedgers:
 
     def __init__(self, last: Checkpoint, metadata_sequence: Callable[[], int]) -> None:
         self.ledgers: dict[int, LedgerState] = {}
-        """By id: written to, closed, or with a new index, since the last plan."""
+        """The touched ledgers by id: written to, closed, or with a new index, since the last plan."""
         self.free_generation = last.free_generation
         """Journal segments up to this generation hold no frame that is needed."""
         self._number = last.number
@@ -67,7 +67,9 @@ class TouchedLedgers:
         self._synced.pop(ledger_id, None)
 
     def plan(self, sequence: int) -> CheckpointPlan:
-        """All touched ledgers, and frames up to `sequence`; from now on ledgers gather for the plan after this."""
+        """Plan a checkpoint of all touched ledgers and of the frames up to `sequence`; later changes count for the next
+        plan.
+        """
         touched, self.ledgers = self.ledgers, {}
         taken = [
             Touched(led, led.last_confirmed + 1, led.length_bytes, led.index if led.closed else None)
@@ -105,7 +107,9 @@ class CheckpointWriter:
         self._ledger_files, self._clock = ledger_files, clock
 
     def work(self, plans: list[CheckpointPlan]) -> None:
-        """In the checkpoint thread. OSError with ENOSPC: try again later; StorageFailedError: a sync failed."""
+        """Write the checkpoint, in the checkpoint thread. Raises OSError with ENOSPC (the caller tries again later) and
+        StorageFailedError (a sync failed).
+        """
         for plan in plans:
             for item in plan.touched:
                 self._seal_and_sync(item)

@@ -105,7 +105,7 @@ def _pure_copy(target: memoryview | bytearray, pieces: Sequence[Buffer], start: 
 
 
 copy: Callable[[memoryview | bytearray, Sequence[Buffer], int], None] = _pure_copy
-"""Fill the target from the pieces, one after the other, from their byte ``start`` on."""
+"""Fill the target with the bytes of the pieces, one piece after the other, from byte ``start`` on."""
 if not os.environ.get("MAGNETAR_PURE"):
     with contextlib.suppress(ImportError):  # not built everywhere
         from magnetar.storage.embedded.journal._frame_writer import copy  # without the interpreter lock

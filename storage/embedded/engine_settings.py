@@ -42,7 +42,9 @@ class EngineSettings:
     disk_usage_threshold: float = 1.0
     """Appends fail while more than this part of the file system is used; 1: only when it is full."""
     disk_usage_warn_threshold: float = 1.0
-    """They are taken again when no more than this is used; above it a warning is logged."""
+    """The engine takes appends again when the disk is used up to this share; above this share the engine logs a
+    warning.
+    """
     disk_usage_check_s: float = 10.0
     watches_disk_usage: bool = False
     """Whether the used part is looked at without a threshold, for metrics."""

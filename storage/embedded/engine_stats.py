@@ -35,7 +35,7 @@ class EngineStats:
     journal_batches: int
     journal_sync: HistogramStats
     unwritten_bytes: int
-    """Now: confirmed and not yet in ledger files."""
+    """Confirmed bytes that are not in ledger files now."""
     checkpoints: int
     checkpoint_duration: HistogramStats
     file_reads: int
@@ -44,9 +44,9 @@ class EngineStats:
     corrupt_entries: int
     cache: CacheStats
     open_files: int
-    """Now."""
+    """Files that are open now."""
     loaded_ledgers: int
-    """Now."""
+    """Ledgers that are loaded now."""
     state: str
     """running, full or failed."""
     full_sources: tuple[str, ...]

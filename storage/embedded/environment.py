@@ -40,7 +40,9 @@ class EngineEnvironment:
     scheduler: Scheduler
     entropy: Callable[[int], bytes] = os.urandom
     metadata: MetadataStore | None = None
-    """None: the engine's own, in the data directory. One given is not closed by the engine."""
+    """None: the engine opens metadata in the data directory, and closes them. The engine does not close metadata given
+    here.
+    """
     read_format_1: Callable[[str], NodeTree] = _read_format_1
     frame_writer: Callable[[], FrameWriter | None] = lambda: None
     """Makes the writer of journal frames that needs no Python thread; None: a thread writes. Called when the engine
@@ -49,7 +51,7 @@ class EngineEnvironment:
 
     @classmethod
     def real(cls) -> EngineEnvironment:
-        """Of this process and its running loop."""
+        """Return the environment of this process and its running loop."""
         return cls(
             RealFiles(), SystemClock(), RealThreads(), asyncio.get_running_loop(), frame_writer=open_frame_writer
         )

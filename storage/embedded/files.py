@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["NO_DESCRIPTOR", "Buffer", "File", "FileSystem", "RealFile", "RealFiles"]
 
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-"""Nothing was done to the file or folder: to be tried again, also a sync."""
+"""The process has no free descriptor: file and folder are unchanged, and the caller tries again, a sync included."""
 
 _IOV_MAX = 1024
 _FILE_MODE = 0o600  # messages and permissions: readable by the broker's user alone
@@ -41,7 +41,7 @@ class File(Protocol):
     """An open file, addressed by offset. Usable from any thread."""
 
     def read(self, size: int, offset: int) -> bytes:
-        """Up to ``size`` bytes; fewer only at the end of the file."""
+        """Return up to ``size`` bytes; fewer only at the end of the file."""
         ...
 
     def write(self, buffers: Sequence[Buffer], offset: int, *, durable: bool = False) -> None: ...

@@ -38,7 +38,7 @@ class Health:
         self._on_change.append(callback)
 
     def fail(self, error: StorageFailedError) -> None:
-        """Only the first failure counts."""
+        """Note the failure; only the first failure counts."""
         if self.failed is None:
             self.failed = self.problem = error
             waiting, self._on_failure = self._on_failure, []

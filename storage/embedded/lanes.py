@@ -33,7 +33,7 @@ class Lane(Protocol[T_contra]):
     def submit(self, item: T_contra, size: int = 0) -> None: ...
 
     async def wait_idle(self) -> None:
-        """Until everything submitted before this call is done."""
+        """Wait until everything submitted before this call is done."""
         ...
 
     async def close(self) -> None:

@@ -104,14 +104,14 @@ class LedgerCatalog:
         return LedgerNode(*found)
 
     async def ids(self) -> list[int]:
-        """All ledgers, ascending."""
+        """The ids of all ledgers, ascending."""
         return sorted(map(int, await self._metadata.children(_LEDGERS)))
 
     async def begin_delete(self, ledger_id: int) -> bool:
-        """From now on the ledger is gone; False when it was not there.
+        """Remove the ledger from the catalogue; return False for an unknown ledger.
 
-        The note of a deletion that another caller began stays: it goes when the file is removed, or a start would find
-        a file with entries that the metadata do not know.
+        The note of a deletion that another caller began stays: the removal of the file ends it; otherwise a start would
+        find a file with entries that the metadata lack.
         """
         if await self._metadata.get(ledger_path(ledger_id)) is None:
             return False
@@ -123,7 +123,7 @@ class LedgerCatalog:
         return True
 
     async def end_delete(self, ledger_id: int) -> None:
-        """Its file is removed too."""
+        """Remove the note: the file of the ledger is removed too."""
         try:
             await self._metadata.delete(f"{_DELETED}/{ledger_id:019d}")
         except NoNodeError:

@@ -31,7 +31,7 @@ _WRITEBACK_BYTES = 256 << 10
 """Smaller writes are left to the system."""
 
 _SEARCH_BYTES = 1 << 20
-"""So far the first record is looked for when the head is damaged."""
+"""The distance within which the engine searches for the first record behind a damaged head."""
 
 
 class _Handle:
@@ -75,7 +75,7 @@ class LedgerFiles:
         """Written and left in the system's cache, oldest first: (ledger id, offset, size)."""
         self._dirty_bytes = 0
         self._properties: dict[int, Mapping[str, str]] = {}
-        """Of ledgers whose file has no head yet."""
+        """The properties of ledgers whose file has no head yet."""
 
     def identify(self, ledger_id: int, properties: Mapping[str, str]) -> None:
         """Note the properties for the head of the ledger's file."""
@@ -148,7 +148,7 @@ class LedgerFiles:
             return handle.file.read(size, 0)
 
     def file_offset(self, ledger_id: int, offset: int) -> int:
-        """Where in the file a logical offset is, for messages."""
+        """Return the place of a logical offset in the file, for messages."""
         try:
             with self._open(ledger_id, create=False) as handle:
                 return handle.at(offset)
@@ -156,7 +156,7 @@ class LedgerFiles:
             return offset
 
     def size(self, ledger_id: int) -> int:
-        """Where the file ends, 0 when there is none."""
+        """Return the size of the file, 0 for a missing file."""
         try:
             with self._open(ledger_id, create=False) as handle:
                 return max(0, handle.file.size() - (handle.shift or 0))
@@ -168,7 +168,7 @@ class LedgerFiles:
             handle.file.truncate(handle.at(size))
 
     def sync(self, ledger_id: int) -> None:
-        """All that was written to the file is durable on return (its name after ``sync_names``)."""
+        """Make all bytes written to the file durable; ``sync_names`` does the same for its name."""
         try:
             with self._open(ledger_id, create=False) as handle:
                 handle.file.sync()
@@ -283,7 +283,7 @@ def _head_bytes(file: File, ledger_id: int, data: bytes) -> int | None:
 
 
 def _first_record(data: bytes, ledger_id: int) -> int | None:
-    """Where entry 0 is, of the places where it may be."""
+    """Return the offset of entry 0 among the offsets where entry 0 may begin."""
     places: list[int] = [*range(HEAD_ALIGNMENT, len(data), HEAD_ALIGNMENT), FILE_HEADER_BYTES]
     for at in places:
         header = valid_record_at(data, at, len(data))

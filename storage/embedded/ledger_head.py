@@ -50,7 +50,7 @@ BIRTH_ENTRY_ID = 1 << 62
 """No entry has it."""
 HEAD_ALIGNMENT = 4096
 NO_PROOF = 0
-"""Of a ledger without a proof."""
+"""The proof of a ledger that an earlier version wrote without a proof."""
 _MAX_HEAD_BYTES = 1 << 20
 _PROOF_NOTE = "record-proof"
 _PROOF_KIND = "1"
@@ -66,9 +66,9 @@ class LedgerHead(NamedTuple):
 
     header: FileHeader
     data_offset: int
-    """Where entry 0 begins."""
+    """The offset of entry 0."""
     properties: dict[str, str] | None
-    """None: format 1, or damaged."""
+    """None: format 1, or a damaged head."""
     damage: list[DamagedFileError]
 
 
@@ -117,7 +117,7 @@ def parse_ledger_head(path: str, data: bytes) -> LedgerHead:
 
 
 def find_data_offset(data: bytes) -> int | None:
-    """Where the records begin, from the second copy of the header; None when there is none."""
+    """Return the offset of the records from the second copy of the header; None without such a copy."""
     for size in range(HEAD_ALIGNMENT, min(len(data), _MAX_HEAD_BYTES) + 1, HEAD_ALIGNMENT):
         try:
             header = parse_file_header("", data[size - FILE_HEADER_BYTES : size], LEDGER_MAGIC)
@@ -137,7 +137,7 @@ def birth_record(ledger_id: int, properties: Mapping[str, str], proof: int = NO_
 
 
 def parse_properties(body: bytes) -> dict[str, str] | None:
-    """Of a birth record; None when they do not parse."""
+    """Return the properties of a birth record; None when they do not parse."""
     try:
         found = json.loads(body)
     except ValueError:
@@ -157,7 +157,7 @@ def proof_of(store_id: bytes, ledger_id: int, properties: Mapping[str, str] | No
 
 
 def proof_from_id(store_id: bytes, ledger_id: int) -> int:
-    """The number that the ledger has as its proof, if it has one.
+    """The proof of a ledger that has a proof.
 
     Negative and even: no entry id, and not the -1 of an empty ledger, which records of earlier versions have there.
     """

@@ -14,14 +14,14 @@ __all__ = ["LedgerBytes", "LedgerReader", "Piece"]
 
 _SCAN_BYTES = 4 << 20
 _DOUBT_BYTES = 64 << 10
-"""So many bytes behind damage show whether the records that follow are the ledger's next records."""
+"""The number of bytes behind damage in which the reader looks for the ledger's next records."""
 
 
 class LedgerBytes(Protocol):
     """The bytes of ledger files by ledger id."""
 
     def read(self, ledger_id: int, size: int, offset: int, /) -> bytes:
-        """Up to ``size`` bytes; fewer only at the end of the file. Raises FileNotFoundError."""
+        """Return up to ``size`` bytes; fewer only at the end of the file. Raises FileNotFoundError."""
         ...
 
     def size(self, ledger_id: int, /) -> int:
@@ -162,11 +162,11 @@ class LedgerScan:
     def __init__(self, entries: int, offset: int) -> None:
         self.index = LedgerIndex()
         self.entries = entries
-        """One more than the last entry seen."""
+        """The number of the last entry seen, plus one."""
         self.end_offset = offset
-        """Behind the last intact record."""
+        """The offset behind the last intact record."""
         self.damage: list[Damage] = []
-        """With file offsets."""
+        """The damage, with file offsets."""
 
 
 def _shifted(damage: Damage, offset: int) -> Damage:

@@ -62,14 +62,14 @@ class LedgerState:
         self.ledger_id = ledger_id
         self.properties = dict(properties)
         self.proof = proof
-        """In each record of the ledger; NO_PROOF: of an earlier version."""
+        """The proof in each record of the ledger; NO_PROOF: an earlier version wrote the ledger."""
         self.last_confirmed = self.pushed = self.journaled = last_entry_id
         self.length_bytes = length
         self.index: LedgerIndex | None = None
-        """None until it was loaded from the file."""
+        """None until the index is loaded from the file."""
         self.fetching_index: asyncio.Future[None] | None = None
         self.closed = False
-        """By the metadata: last entry and length are final."""
+        """Whether the metadata call the ledger closed: last entry and length are final then."""
         self.sealing: asyncio.Future[None] | None = None
         self.deleted = False
         self.refusal: StorageError | None = None
@@ -90,12 +90,12 @@ class LedgerState:
 
     @property
     def end_offset(self) -> int:
-        """Where the next record goes in the ledger file."""
+        """The offset of the next record in the ledger file."""
         return FILE_HEADER_BYTES + self.length_bytes
 
     @property
     def written_offset(self) -> int:
-        """Where the records in the ledger file end."""
+        """The end of the written records in the ledger file."""
         return self.end_offset - self.unwritten_bytes
 
     def confirm(self, slab: Slab) -> int:
@@ -125,5 +125,5 @@ class LedgerState:
         return unwritten[bisect_right(unwritten, entry_id, key=_FIRST) - 1]
 
     def info(self) -> LedgerInfo:
-        """As the interfaces show it."""
+        """The ledger's facts in the form of the interfaces."""
         return LedgerInfo(self.ledger_id, self.last_confirmed, self.length_bytes, self.properties)

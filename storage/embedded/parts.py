@@ -63,7 +63,7 @@ class EngineParts:
     probe: SpaceProbe
     ledger_files: LedgerFiles
     disk_usage: DiskUsageWatch | None
-    """None where appends are taken as long as there is any room."""
+    """None where the engine takes appends as long as the disk has any room."""
 
     async def close(self) -> None:
         """Appends first, then their pending writes, then the files."""
@@ -129,7 +129,9 @@ def build_parts(base: Foundation) -> EngineParts:
 
 
 def _segment_pool(base: Foundation) -> SegmentPool:
-    """All segments are free after recovery: the largest are used again, those too many for an ordinary load removed."""
+    """Make the pool after recovery, when all segments are free: the pool keeps the largest and removes those beyond an
+    ordinary load.
+    """
     files, layout, settings = base.environment.files, base.layout, base.settings
     pool = SegmentPool(
         files,

@@ -38,7 +38,7 @@ _REMEMBERED_PIECES = 4096
 
 
 class _Next(NamedTuple):
-    """Where the piece after a piece begins."""
+    """The start of the piece behind a piece."""
 
     entry_id: int
     offset: int
@@ -62,9 +62,9 @@ class ReadPath:
         self._piece_bytes, self._max_record_bytes = piece_bytes, max_record_bytes
         self._loading: dict[tuple[int, int], asyncio.Future[Piece]] = {}
         self._behind: OrderedDict[tuple[int, int], _Next] = OrderedDict()
-        """By (ledger, first entry of a piece): the next pieces."""
+        """The next pieces by (ledger, first entry of the piece before)."""
         self._begins: OrderedDict[tuple[int, int], _Next] = OrderedDict()
-        """By (ledger, first entry of the next piece)."""
+        """The next pieces by (ledger, first entry of the next piece)."""
         self.file_reads = self.file_read_bytes = self.read_aheads = self.corrupt_entries = 0
 
     def cached(self, ledger: LedgerState, entry_id: int) -> Slab | None:
@@ -162,7 +162,7 @@ class ReadPath:
                     remembered.popitem(last=False)
 
     def _go_ahead(self, ledger: LedgerState, slab: Slab) -> None:
-        """While the caller consumes this piece: fetch the next piece, if the ledger is read in order."""
+        """Fetch the next piece while the caller consumes this piece, if the caller reads the ledger in order."""
         following = self._behind.get((ledger.ledger_id, slab.first_entry_id))
         if following is None or not following.sequential or following.entry_id > ledger.written_entry:
             return

@@ -1,4 +1,4 @@
-"""After the disk was full: try again, first soon, then less often, until there is space."""
+"""Tries again after the disk was full, first soon, then less often, until the disk has space."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""VERSION, the line of text that names format and store, and the node that does so in the metadata. Raises nothing of
-its own but for damage and newer formats.
+"""VERSION, the line of text that names format and store, and the node that does so in the metadata. The module raises
+errors only for damage and newer formats.
 """
 
 from __future__ import annotations

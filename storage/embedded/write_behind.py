@@ -32,9 +32,9 @@ _PIECE_BYTES = 1 << 20
 """The device takes a megabyte in the time of two frames; a lone frame that comes meanwhile waits for no more."""
 _PIECES_OF_A_BACKLOG = 16
 _LARGEST_PIECE_BYTES = 4 << 20
-"""Of a large backlog: each piece wakes two threads."""
+"""The size of a piece of a large backlog: each piece wakes two threads."""
 _PATIENCE = 3.0
-"""Of an empty backlog: pauses are so many times as long as the measured time."""
+"""With an empty backlog a pause is so many times as long as the measured time."""
 _LONGEST_PAUSE_S = 0.02
 
 
@@ -61,7 +61,7 @@ class WriteBehind:
         self._queue: deque[Job | None] = deque()
         self._queued_bytes = 0
         self._flushing = False
-        """All that is queued goes, however little it is."""
+        """Whether a flush writes everything queued, however little it is."""
         self._urgent = False
         """A caller waits for the end of the queue: no pauses until it is written."""
         self._piece: list[Job | None] = []
@@ -70,7 +70,7 @@ class WriteBehind:
         self._gathering: Timer | None = None
         self._pausing: Timer | None = None
         self._frame_seconds = 0.0
-        """Of the last frame."""
+        """The duration of the last frame."""
         self._frame_seen = False
         """A frame was written since the piece under way began."""
         self.unwritten_bytes = 0

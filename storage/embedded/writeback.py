@@ -56,7 +56,7 @@ class WriteBackResult(NamedTuple):
     full: OSError | None
     """No space: the worker keeps the other jobs and begins the next batch with them."""
     remove_errors: dict[int, OSError]
-    """By ledger id."""
+    """The errors by ledger id."""
 
 
 class WriteBack:

@@ -24,11 +24,10 @@ __all__ = ["JoinedLog", "Source", "cursors_at_earliest", "join_logs", "source_of
 
 
 class Source(Enum):
-    """Where a topic comes from."""
+    """The copy from which a topic comes."""
 
     BEFORE = "before"
-    """As in the copy before: the copy behind lacks the topic, or has a topic that was created again after the moment.
-    """
+    """The copy before: the copy behind lacks the topic, or has a topic that was created again after the moment."""
     BOTH = "both"
     BEHIND = "behind"
     """Created between the copy before and the moment, or deleted and created again."""
@@ -83,7 +82,9 @@ def join_logs(before: ListRecord | None, behind: ListRecord, end: Position, now_
 
 
 def _cut(slot: LedgerSlot, entries: int, now_ms: int) -> LedgerSlot:
-    """Its bytes are those of its part of the entries until the file tells them; its last index is to be read again."""
+    """Give the ledger its share of the bytes by entries until the file shows the true size; the last index has to be
+    read again.
+    """
     properties = {name: value for name, value in slot.properties.items() if name != LEDGER_INDEX}
     return replace(slot, entries=entries, closed_at_ms=now_ms, properties=properties)
 

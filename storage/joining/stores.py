@@ -74,7 +74,7 @@ class _Taken:
     whole: int
     """Entries that it has there."""
     length_bytes: int
-    """Of the records of all, and of those to keep once it is measured."""
+    """The bytes of all records, and of the records to keep once they are measured."""
     properties: dict[str, str]
 
 
@@ -288,7 +288,7 @@ def _move_files(data: Layout, behind: Layout, ledgers: dict[int, _Taken], store_
 
 
 async def _names(metadata: MetadataStore) -> list[str]:
-    """Of all managed ledgers: `tenant/namespace/persistent/topic`."""
+    """The names of all managed ledgers: `tenant/namespace/persistent/topic`."""
     found = []
     for tenant in await metadata.children(ROOT):
         for namespace in await metadata.children(f"{ROOT}/{tenant}"):

@@ -25,8 +25,8 @@ class AppendPiece(NamedTuple):
 class AppendResult(NamedTuple):
     """The result of a run.
 
-    ``error`` None: every entry is on disk; ``pieces`` cover the run in order (more than one only at a rollover).
-    Otherwise ``pieces`` are those that are on disk nevertheless, always a prefix of the run, often empty.
+    ``error`` None: every entry is on disk; ``pieces`` cover the run in order (several pieces only at a rollover).
+    Otherwise ``pieces`` are the pieces that are on disk nevertheless, always a prefix of the run, often empty.
     """
 
     run: EntryRun

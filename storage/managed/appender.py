@@ -93,7 +93,7 @@ class OpenLedger:
 
 
 class LedgerSupply(Protocol):
-    """Where the appender gets its ledgers from: ``LedgerSwitch``, which waits for them in the background."""
+    """The port to the ledgers of the appender: ``LedgerSwitch``, which waits for ledgers in the background."""
 
     env: StorageEnv
     ledger_list: LedgerList
@@ -134,7 +134,7 @@ class Appender:
         self.entries_added = 0
         self.listeners: list[Callable[[], None]] = []
         self.confirmed_index = index
-        """Broker index of the last confirmed entry that has one; -1 at first."""
+        """Broker index of the last confirmed entry with an index; -1 at first."""
         self._index = index
         self._switch = switch
         self._env = switch.env

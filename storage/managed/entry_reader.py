@@ -28,7 +28,9 @@ Masks = Callable[[int], "Sequence[BitMap]"]
 
 
 class ReadLimits(NamedTuple):
-    """At most ``max_entries``, at most ``max_bytes`` (but one entry in any case), nothing after ``upto``."""
+    """The bounds of a read: at most ``max_entries``, at most ``max_bytes`` (but always one entry), nothing behind
+    ``upto``.
+    """
 
     max_entries: int
     max_bytes: int
@@ -111,7 +113,9 @@ class EntryReader:
         return room.spans, Position(ledger_id, following)
 
     def cached_at(self, positions: Sequence[Position]) -> list[Span] | None:
-        """These entries (ascending, they exist), neighbours as one span; None when the cache lacks one of them."""
+        """Return these entries (ascending, all existing), neighbours as one span; None when the cache lacks one of
+        them.
+        """
         spans: list[Span] = []
         slab: Slab | None = None
         k = 0

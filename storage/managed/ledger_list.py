@@ -41,7 +41,7 @@ INDEX_PROPERTY = "index"
 
 
 def ledger_list_path(name: str) -> str:
-    """Where the list of a managed ledger is kept; ``name`` is ``tenant/namespace/persistent/<encoded topic>``."""
+    """The path of a managed ledger's list; ``name`` is ``tenant/namespace/persistent/<encoded topic>``."""
     return f"{ROOT}/{name}"
 
 

@@ -31,7 +31,9 @@ log = structlog.get_logger(__name__)
 
 _AHEAD_RETRY_S = 10.0
 _SEAL_WAIT_S = 30.0
-"""So long appends wait until the ledger before theirs is sealed; then they fail, and later appends try again."""
+"""The longest time that appends wait until the ledger before theirs is sealed; then they fail, and later appends try
+again.
+"""
 _IDLE_LOOKS = 4
 """Looks per idle time: an idle ledger is closed a quarter of the time late at the latest."""
 
@@ -149,7 +151,7 @@ class LedgerSwitch:
             await self._unlisted.try_delete()
 
     async def wait_rolled(self) -> None:
-        """Until a full current ledger is confirmed, sealed and stored as such."""
+        """Wait until a full current ledger is confirmed, sealed and stored as such."""
         if self._appender.is_draining:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._roll_waiters.append(waiter)
@@ -233,7 +235,7 @@ class LedgerSwitch:
             await self.env.ledgers.delete(ledger_id)
 
     async def _wait_sealed(self) -> None:
-        """Until the ledger before is sealed. Raises StorageUnavailableError when that takes long."""
+        """Wait until the ledger before is sealed. Raises StorageUnavailableError when that takes long."""
         try:
             async with asyncio.timeout(_SEAL_WAIT_S):
                 await self._may_create.wait()

@@ -120,7 +120,7 @@ class ManagedLedger:
 
     @property
     def metadata(self) -> MetadataStore:
-        """Where records that belong to this log are kept."""
+        """The store of the records that belong to this log."""
         return self._env.metadata
 
     @property
@@ -204,7 +204,7 @@ class ManagedLedger:
         await self.set_properties({key: value})
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> None:
-        """All of them or none, durable on return; None removes a key."""
+        """Make all changes or none, durable on return; None removes a key."""
         properties = self._list.properties
         before = {key: properties.get(key) for key in changes}
         _change(properties, changes)
@@ -270,8 +270,8 @@ class ManagedLedger:
         return self.newest_position
 
     async def ensure_open_ledger(self) -> None:
-        """Where the newest ledger is sealed, or there is none, the next append's ledger exists on return (not after an
-        error, nor when appends are refused).
+        """Create the ledger of the next append if the newest ledger is sealed, or missing; without effect after an
+        error, or when the log refuses appends.
         """
         for _ in range(2):
             slots = self._ledgers.slots

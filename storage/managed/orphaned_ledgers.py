@@ -51,7 +51,7 @@ class References(Protocol):
     """Tells of one kind of owner which ledgers it names."""
 
     async def verdict(self, ledger_id: int, properties: Mapping[str, str]) -> Verdict | None:
-        """None: a ledger of another kind of owner."""
+        """None: the ledger has another kind of owner."""
         ...
 
 
@@ -158,7 +158,7 @@ async def note_deletion(metadata: MetadataStore, name: str, ledger_ids: Sequence
 
 
 async def end_deletion(metadata: MetadataStore, name: str) -> None:
-    """They are."""
+    """Remove the note: the ledgers are deleted."""
     with contextlib.suppress(NoNodeError):
         await metadata.delete(_note_path(name))
 

@@ -1,4 +1,4 @@
-"""When a ledger is full. Pure.
+"""Decides when a ledger is full. Pure.
 
 Pulsar's rule: full = entries or size at the limit, or older than the maximum; and it switches only when there is no
 minimum time or the ledger is older than it.

@@ -52,9 +52,9 @@ class CursorRecord:
     ledger_id: int = NO_LEDGER
     """The cursor ledger, whose newest state counts; NO_LEDGER: ``state`` counts."""
     mark_delete: Position = EARLIEST
-    """Where to fall back to when the state cannot be read."""
+    """The position for a cursor whose state cannot be read."""
     state: CursorState | None = None
-    """None beside a cursor ledger, or when it cannot be read (``damage`` says why)."""
+    """None beside a cursor ledger, or for an unreadable state (``damage`` has the reason)."""
     damage: str = ""
     cursor_properties: dict[str, str] = field(default_factory=dict)
     created_ms: int = 0
@@ -65,7 +65,9 @@ class StoredLayout(Protocol):
 
     @property
     def one_open_ledger(self) -> bool:
-        """Only the last ledger of a list may be open: its predecessor is sealed before the next ledger is created."""
+        """Whether only the last ledger of a list may be open: its predecessor is sealed before the next ledger is
+        created.
+        """
         ...
 
     @property
@@ -109,7 +111,7 @@ class StoredLayout(Protocol):
 
 
 class OwnLayout:
-    """Pulsar's protobuf records with fields of our own; states as ``cursors/state.py`` describes them."""
+    """Pulsar's protobuf records with further fields; states as ``cursors/state.py`` describes them."""
 
     one_open_ledger = False
     saves_at_open = False

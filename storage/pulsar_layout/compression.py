@@ -27,7 +27,7 @@ __all__ = ["expanded"]
 _HEADER = Struct(">HI")
 _MAGIC = 0x4778
 _LARGEST_BYTES = 64 << 20
-"""Of a value when expanded: ZooKeeper takes 1 MiB of it compressed."""
+"""The bound of an expanded value: ZooKeeper takes 1 MiB of the compressed value."""
 
 
 def _lz4(data: bytes, size: int) -> bytes:
@@ -36,7 +36,7 @@ def _lz4(data: bytes, size: int) -> bytes:
 
 
 def _zstd(data: bytes, size: int) -> bytes:
-    """Not more than the size that is promised: the frame itself may promise any."""
+    """Expand to at most the promised size: the frame itself may promise any size."""
     room = bytearray(size)
     return bytes(room[: cramjam.zstd.decompress_into(data, room)])
 

@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 MOST_RANGES = 1000
 """managedLedgerMaxUnackedRangesToPersistInMetadataStore: more stay in the cursor ledger."""
 _MOST_STATE_BYTES = 1 << 20
-"""Of one entry of a cursor ledger."""
+"""The bound of one entry of a cursor ledger."""
 
 
 class PulsarLayout:
@@ -58,7 +58,7 @@ class PulsarLayout:
     saves_at_open = True
 
     def cursor_node(self, cursor_name: str) -> str:
-        """As Java's URLEncoder."""
+        """Return the name as Java's URLEncoder encodes it."""
         return quote_plus(cursor_name, safe="*").replace("~", "%7E")
 
     def cursor_name(self, node: str) -> str:

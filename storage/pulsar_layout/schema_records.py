@@ -27,7 +27,7 @@ _NOWHERE = Position(-1, -1)
 
 @dataclass(frozen=True, slots=True)
 class SchemaPlace:
-    """Where one version of a topic's schema is."""
+    """The place of one version of a topic's schema."""
 
     version: int
     position: Position
@@ -53,7 +53,7 @@ def hash_of(record: SchemaRecord) -> bytes:
 
 
 def encode_locator(places: Sequence[SchemaPlace]) -> bytes:
-    """Of at least one version, ascending."""
+    """Return the locator of at least one version, ascending."""
     locator = SchemaLocator()
     _fill(locator.info, places[-1])
     for place in places:

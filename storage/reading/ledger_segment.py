@@ -31,7 +31,7 @@ PIECE_BYTES = 2 << 20
 _MAX_RECORD_BYTES = 1 << 31
 _PROBE_BYTES = 16 << 10
 _MOST_PROBES = 64
-"""At most so many entries are read to find an entry with a broker index."""
+"""The most entries that a reader examines to find an entry with a broker index."""
 
 
 class RecordFile(Protocol):
@@ -48,11 +48,11 @@ class Walked(NamedTuple):
     """Part of a ledger file that was walked through before, from a record to the end of the file at that time."""
 
     entry_id: int
-    """Of the first record."""
+    """The entry of the first record."""
     offset: int
-    """Where it begins in the file."""
+    """The offset of the first record in the file."""
     entries: int
-    """One more than the last entry."""
+    """The id of the last entry, plus one."""
     length_bytes: int
     """Bytes of the records of entries ``0 .. entries - 1``."""
 
@@ -71,7 +71,7 @@ class LedgerSegment:
         self.first_entry_id = walked.entry_id if walked else 0
         """0, unless the ledger was opened with a part of an earlier walk."""
         self.entries = walked.entries if walked else 0
-        """One more than the last readable entry; all readable entries are confirmed."""
+        """The id of the last readable entry, plus one; all readable entries are confirmed."""
         self.length_bytes = walked.length_bytes if walked else 0
         """Bytes of the records of entries ``0 .. entries - 1``."""
         self.sealed = False
@@ -117,7 +117,7 @@ class LedgerSegment:
     # --- entries ----------------------------------------------------------------------------------------------------
 
     def read(self, entry_id: int, max_bytes: int = PIECE_BYTES) -> Slab:
-        """The entries from ``entry_id`` on, about ``max_bytes`` of them, at least one.
+        """Return the entries from ``entry_id`` on, about ``max_bytes``, at least one entry.
 
         Raises NoSuchEntryError when the entry is not in the file (yet), CorruptEntryError when this entry is damaged:
         reading may continue behind it.

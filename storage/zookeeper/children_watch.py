@@ -19,7 +19,7 @@ __all__ = ["ChildrenWatch"]
 
 _RETRY_S = 0.2
 _NAMES_PER_S = 50_000
-"""Of one node, in the long run: every name comes again with each change, to every broker."""
+"""The bound for one node, in the long run: every change sends every name to every broker again."""
 
 
 class ChildrenWatch:
@@ -63,7 +63,7 @@ class ChildrenWatch:
             await asyncio.sleep(len(names) / _NAMES_PER_S)
 
     async def _names(self) -> list[str] | None:
-        """None: the node came or went in between."""
+        """None: the node appeared or went away in between."""
         try:
             return await self._session.children(self._path, self._fire)
         except NoSuchNodeError:

@@ -1,4 +1,4 @@
-"""Hears of changes in a whole subtree of ZooKeeper through one-shot watches.
+"""Reports changes in a whole subtree of ZooKeeper through one-shot watches.
 
 Each node of the subtree has two: one for its value (and deletion), one for its children. A watch that fired is set
 again *before* the change is reported, so a listener that reads the node after the report sees that change or a later

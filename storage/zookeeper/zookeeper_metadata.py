@@ -72,7 +72,7 @@ _SESSIONS = {
     SessionState.LOST: Session.LOST,
 }
 _ATTEMPTS = 3
-"""Of a write whose connection was lost; each waits for the service as long as the session does."""
+"""The attempts of a write whose connection was lost; each attempt waits for the service as long as the session does."""
 
 
 class ZooKeeperMetadataStore:
@@ -183,7 +183,7 @@ class ZooKeeperMetadataStore:
         return self._add(ChildrenWatch(self.session, check_path(path), callback, self._background))
 
     async def watching(self) -> None:
-        """Until every requested watch is in place."""
+        """Wait until every requested watch is in place."""
         for watch in list(self._watches):
             await watch.ready.wait()
 

@@ -26,7 +26,9 @@ _ASYNC_BYTES = 128 << 10
 """The loop puts frames up to this size together, which takes some 10 us; the helper's thread does so for larger frames.
 """
 _PAUSE_S = 1.0
-"""While the disk is so busy that submissions wait, the helper's thread writes all frames, this long at first."""
+"""The first pause of asynchronous frames when the disk lets submissions wait; the helper's thread writes all frames
+then.
+"""
 
 
 class Frame(NamedTuple):
@@ -43,10 +45,10 @@ class Frame(NamedTuple):
     metadata_sequence: int
     payload: Sequence[Buffer]
     checksums: Sequence[int] = ()
-    """Of each of these buffers its CRC-32C, where that is known, else -1; empty: none is known."""
+    """The CRC-32C of each of these buffers where the checksum is known, else -1; empty: no checksum is known."""
 
     def buffers(self) -> list[Buffer]:
-        """All bytes that are written at ``offset``."""
+        """The bytes to write at ``offset``."""
         encoded = encode_frame(
             self.generation, self.salt, self.sequence, self.payload, self.written_ms, self.metadata_sequence
         )
@@ -64,7 +66,7 @@ class FrameWriter(Protocol):
         ...
 
     def close(self) -> None:
-        """Only when no frame is under way. Idempotent."""
+        """Close the writer; no frame may be under way. Idempotent."""
         ...
 
 

@@ -29,18 +29,18 @@ __all__ = ["FrameRef", "SegmentScan", "scan_segment"]
 
 
 class FrameRef(NamedTuple):
-    """Where a frame's payload lies."""
+    """The place of a frame's payload."""
 
     segment_id: int
     generation: int
     sequence: int
     """-1: a region whose frame header is damaged."""
     offset: int
-    """Of the payload, in the segment file."""
+    """The offset of the payload in the segment file."""
     payload_bytes: int
     whole: bool
     metadata_sequence: int = 0
-    """As the frame's header says."""
+    """The metadata sequence in the frame's header."""
     exact: bool = True
     """The frame wrote every page of its payload; False: its end is unknown, and bytes of earlier uses lie behind it."""
 
@@ -55,12 +55,12 @@ class SegmentScan(NamedTuple):
     tail: FrameRef | None
     """The bytes behind the last frame: never written, torn, or a damaged last frame."""
     damage: DamagedFileError | None
-    """Of the segment's own header (also when it was never written)."""
+    """The damage of the segment's header (also of a header that was never written)."""
     end_before: int | None = None
-    """Where the last frame of the use before ends, in its segment; None: not known."""
+    """The end of the last frame of the use before, in its segment; None: unknown."""
     header_generation: int = 0
     header_salt: int = 0
-    """From an intact header of the segment, of any use."""
+    """The salt of an intact header of the segment, of any use."""
 
     def bounded_tail(self, end: int | None) -> FrameRef | None:
         """The tail when the segment's last frame is known to end at ``end``; None: nothing is missing there."""
@@ -79,7 +79,8 @@ def scan_segment(
     *,
     is_bound: Callable[[int, int, int], bool] | None = None,
 ) -> SegmentScan:
-    """All frames of a segment; no frames when the generation of the segment shows that they are no longer needed.
+    """Return all frames of a segment; no frames when the generation of the segment shows that they are no longer
+    needed.
 
     ``is_bound(segment id, generation, salt)`` tells frames of this store from all other bytes; the frames of the
     segment's last use count. None: salts are random only. Then the first frame that looks right replaces a damaged

@@ -35,7 +35,7 @@ class Segment:
         self.segment_id, self.file, self.size_bytes = segment_id, file, size_bytes
         self.used_bytes = PAGE_BYTES
         self.last_sequence = -1
-        """Of the frames in it; meaningful once it is full."""
+        """The sequence of the last frame in the segment; meaningful once the segment is full."""
 
 
 class SegmentPool:

@@ -40,13 +40,13 @@ _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFIL
 """Errors that pass by themselves: no space on the disk, no descriptor for the next segment."""
 _JOIN_ABOVE = 64
 _EMPTY_FRAME_BYTES = frame_bytes(0)
-"""Behind each frame of appends there is room for the empty frame that confirms the frame."""
+"""Each frame of appends has room behind it for the empty frame that confirms the frame."""
 _HASTE_BYTES_PER_S = 96 << 20
 """Segments that fill faster than this leave no time, and no bandwidth, to zero the next segment."""
 
 
 class Append(NamedTuple):
-    """A slab to be written, or without slab one of the control items below."""
+    """A slab to be written, or without slab a control item (below)."""
 
     ledger: LedgerState | None
     slab: Slab | None
@@ -73,7 +73,7 @@ class BatchResult(NamedTuple):
     """The result of a batch."""
 
     errors: dict[int, StorageError] | None
-    """By index in the batch; None when everything is on disk."""
+    """The errors by index in the batch; None when everything is on disk."""
     refusal: StorageError | None
     """Why the journal takes nothing at the moment."""
     last_sequence: int
@@ -118,7 +118,7 @@ class Journal:
         self._segment: Segment | None = None
         self._segment_since_s = 0.0
         self._first_page = b""
-        """Of a segment taken into use: still to be written, together with the first frame."""
+        """The first page of a new segment, which the writer writes together with the first frame."""
         self._full: list[Segment] = []
         self._refusal: StorageError | None = None
         self.released_sequence = -1

@@ -44,7 +44,8 @@ def read_format_1(path: str) -> NodeTree:
 
 
 def salvage_format_1(path: str) -> tuple[NodeTree, list[str]]:
-    """The intact nodes, and the problems of the rest. Works on a copy: the file is not touched.
+    """Return the intact nodes, and the problems of the rest. The function works on a copy and leaves the file
+    unchanged.
 
     In the copy the checksums of the write-ahead log are made right, so that SQLite reads on behind damage; a row that
     was hit has a wrong checksum of its own.

@@ -50,7 +50,7 @@ class LoadedMetadata:
 
     @property
     def last_sequence(self) -> int:
-        """Of the newest frame."""
+        """The sequence of the newest frame."""
         return self.scans[-1].next_sequence - 1
 
     @property

@@ -81,7 +81,7 @@ class LogFrame(NamedTuple):
     payload: bytes
     written_ms: int
     size_bytes: int
-    """Of one copy."""
+    """The size of one copy."""
 
 
 def copy_bytes(payload_bytes: int) -> int:
@@ -90,7 +90,7 @@ def copy_bytes(payload_bytes: int) -> int:
 
 
 def encode_log_header(header: LogHeader) -> bytes:
-    """Both header pages."""
+    """Return the bytes of both header pages."""
     fields = (header.store_id, header.number, header.first_sequence, header.salt, header.created_ms)
     page = FileHeader(METADATA_LOG_MAGIC, *fields).pack() + _SIZE.pack(header.size_bytes)
     page += bytes(_CRC_AT - len(page))
@@ -99,7 +99,7 @@ def encode_log_header(header: LogHeader) -> bytes:
 
 
 def parse_log_header(path: str, data: bytes, number: int) -> tuple[LogHeader, list[DamagedFileError]]:
-    """Of log ``number``, from either page, and the fault of the other page.
+    """Return the header of log ``number`` from either page, and the fault of the other page.
 
     Raises DamagedFileError when both are damaged, UnsupportedFormatError.
     """
@@ -130,7 +130,7 @@ def _parse_header_page(path: str, page: bytes, number: int) -> LogHeader:
 
 
 def encode_frame(log: LogHeader, sequence: int, kind: int, payload: bytes, written_ms: int) -> list[bytes]:
-    """Both copies, to be written one behind the other."""
+    """Return the bytes of both copies, which the caller writes one behind the other."""
     padding = bytes(copy_bytes(len(payload)) - _HEADER.size - len(payload))
     copies = []
     for copy in (0, 1):

@@ -53,15 +53,15 @@ class LogScan:
     frames: list[ScannedFrame] = field(default_factory=list)
     end: LogEnd = LogEnd.CLEAN
     end_offset: int = FIRST_FRAME_AT
-    """Behind the last frame: the place of the next frame."""
+    """The end of the last frame, which is the place of the next frame."""
     damage: list[DamagedFileError] = field(default_factory=list)
     """Damage that cost no data: the other copy is intact."""
     damaged_header: bool = False
-    """One of the two copies of the header is damaged."""
+    """Whether one of the two copies of the header is damaged."""
     torn_end: int = 0
-    """With ``TORN``: behind the last byte that is not zero."""
+    """With ``TORN``: the offset behind the last byte that is not zero."""
     behind: list[ScannedFrame] = field(default_factory=list)
-    """With ``LOST``: intact frames behind the lost frames, for repair."""
+    """With ``LOST``: the intact frames behind the lost frames, for repair."""
 
     @property
     def next_sequence(self) -> int:

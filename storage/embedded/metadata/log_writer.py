@@ -115,7 +115,7 @@ class LogWriter:
 
     @property
     def last_sequence(self) -> int:
-        """Of the newest durable frame."""
+        """The sequence of the newest durable frame."""
         return self._next_sequence - 1
 
     @property
@@ -128,7 +128,7 @@ class LogWriter:
 
     @property
     def number(self) -> int:
-        """Of the log in use."""
+        """The number of the log in use."""
         return self._log.number
 
     @property
@@ -142,7 +142,9 @@ class LogWriter:
         self._confirmed = False
 
     def confirm(self) -> None:
-        """If the last frame holds changes, write one behind it: from now on its loss would be noticed."""
+        """If the last frame holds changes, write an empty frame behind it: a start notices the loss of the frame from
+        now on.
+        """
         if not self._confirmed:
             self._write(CONFIRM, b"")
             self._confirmed = True
@@ -154,7 +156,7 @@ class LogWriter:
             number = self._log.number + 1
             self._following = _place_log(self._world, self.store_id, number, self._next_sequence + 1, room)
             self._has_spare = False
-        # From here on a start may find the next log, whose number of its first change announces one more frame here:
+        # From here on a start may find the next log, whose number of its first change announces another frame here:
         # the end of this log.
         _once(partial(files.sync_dir, layout.metadata))
         file = files.open(layout.metadata_log(self._following.number))
@@ -168,7 +170,9 @@ class LogWriter:
         self._at = FIRST_FRAME_AT
 
     def prepare_spare(self) -> None:
-        """When the log is half full: make the file of the next log, unless space is short. No space is no error."""
+        """Make the file of the next log when the log is half full, unless space is short. A full disk is no
+        error here.
+        """
         files, layout = self._world.files, self._world.layout
         if self._has_spare or self._at * 2 < self._log.size_bytes:
             return

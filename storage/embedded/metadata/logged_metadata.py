@@ -99,7 +99,7 @@ class LoggedMetadataStore:
 
     @property
     def last_sequence(self) -> int:
-        """Of the newest durable frame; grows with every group of changes. Any thread may look."""
+        """The sequence of the newest durable frame, which grows with every group of changes. Any thread may read it."""
         return self._log.last_sequence
 
     @property
@@ -167,7 +167,7 @@ class LoggedMetadataStore:
     # -- in the thread ---
 
     def _work(self, batch: list[_Operation | _Confirm]) -> _Batch:
-        """All operations in one frame. An operation that is refused changed nothing."""
+        """Carry out all operations in one frame. A refused operation changes nothing."""
         if self._failure is not None:
             raise self._failure
         job = self._begin_snapshot()
@@ -207,11 +207,13 @@ class LoggedMetadataStore:
             return refused
 
     def _without_space(self, item: _Operation | _Confirm, error: StorageFullError) -> object:
-        """Nothing of the batch was written. Reads see the state before it: consumers go on while the disk is full."""
+        """Undo the batch, of which nothing was written. Reads see the state before the batch, so consumers go on while
+        the disk is full.
+        """
         return self._run(item) if isinstance(item, _Operation) and item.reads else error
 
     def _begin_snapshot(self) -> SnapshotJob | None:
-        """When a snapshot is due: continue in a new log, and take the state before that log."""
+        """When a snapshot is due, continue in a new log and take the state before that log."""
         due = max(self._snapshot_after_bytes, self._snapshot_bytes)
         if self._snapshot_under_way or not (self._snapshot_wanted or self._log.appended_bytes >= due):
             return None
@@ -280,7 +282,7 @@ class LoggedMetadataStore:
             self._confirm_timer = self._scheduler.call_later(_CONFIRM_AFTER_S, self._confirm)
 
     def _confirm(self) -> None:
-        """After a while without changes, write a frame that vouches for the last frame."""
+        """Write, after a while without changes, a frame that confirms the last frame."""
         self._confirm_timer = None
         if self._closed or self._failure is not None:
             return

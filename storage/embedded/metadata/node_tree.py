@@ -165,7 +165,7 @@ class NodeTree:
 
 
 def as_changes(nodes: dict[str, Node], sequences: dict[str, int]) -> Iterator[Change]:
-    """These nodes and sequences as changes to an empty tree."""
+    """Return these nodes and sequences as changes to an empty tree."""
     for path, (value, version) in nodes.items():
         yield PUT, path, version, value
     for path, number in sequences.items():

@@ -158,6 +158,6 @@ def _remove_unfinished(files: FileSystem, layout: Layout) -> None:
 
 
 def newest_number(files: FileSystem, layout: Layout) -> int:
-    """Of all files in the folder; 0 when there is none."""
+    """Return the newest number of all files in the folder; 0 for an empty folder."""
     names = metadata_names(files, layout)
     return max([0, *names.logs, *names.snapshots])

@@ -23,7 +23,7 @@ __all__ = ["InspectedMetadata", "inspect_metadata"]
 
 @dataclass(slots=True)
 class InspectedMetadata:
-    """All files of the folder, each looked at as a whole."""
+    """All files of the folder, each examined as a whole."""
 
     tree: NodeTree = field(default_factory=NodeTree)
     complete: bool = False
@@ -31,7 +31,7 @@ class InspectedMetadata:
     last_sequence: int = 0
     damage: list[DamagedFileError] = field(default_factory=list)
     remarks: list[DamagedFileError] = field(default_factory=list)
-    """As it may be after a crash."""
+    """Findings that a crash explains."""
     strangers: list[str] = field(default_factory=list)
     bytes_read: int = 0
 

@@ -46,7 +46,7 @@ class Snapshot(NamedTuple):
 def encode_snapshot(
     store_id: bytes, number: int, next_sequence: int, changes: Iterable[Change], now_ms: int
 ) -> Iterator[bytes]:
-    """The file in pieces, to be written one after the other."""
+    """Yield the file in pieces, which the caller writes one after the other."""
     yield FileHeader(SNAPSHOT_MAGIC, store_id, number, generation=next_sequence, created_ms=now_ms).pack()
     count = size = all_crc = 0
     for block in _blocks(changes):

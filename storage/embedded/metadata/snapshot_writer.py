@@ -1,6 +1,6 @@
-"""Snapshots, written in a thread of their own while the log goes on; afterwards older files are removed.
+"""A thread writes snapshots while the log goes on, and then removes older files.
 
-Two snapshots and the logs since the older one stay, so that damage of the newer one costs nothing.
+Two snapshots and the logs since the older one stay, so that damage of the newer snapshot costs nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SnapshotWriter:
         self._files, self._layout, self._clock, self._newest = files, layout, clock, base
 
     def work(self, jobs: list[SnapshotJob]) -> int:
-        """Only the last job counts; returns the snapshot's size."""
+        """Write the snapshot of the last job and return its size; earlier jobs do not count."""
         job = jobs[-1]
         size = write_snapshot(self._files, self._layout, job, self._clock.now_ms())
         self._remove_before(self._newest)

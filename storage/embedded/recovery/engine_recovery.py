@@ -53,7 +53,7 @@ class RecoveryReport:
     entries: int = 0
     """Replayed into ledger files."""
     unknown_records: int = 0
-    """Of ledgers deleted since."""
+    """Records of ledgers that were deleted since."""
     torn_frame: int | None = None
     """Sequence of the unfinished last frame."""
     missing_frames: list[tuple[int, int]] = field(default_factory=list)
@@ -63,9 +63,9 @@ class RecoveryReport:
     set_aside: list[str] = field(default_factory=list)
     duration_s: float = 0.0
     newest_ledger_id: int = -1
-    """Of the ledgers that exist."""
+    """The newest id of the ledgers that exist."""
     greatest_ledger_id: int = -1
-    """Of all that ever were, as far as anything tells."""
+    """The greatest id of all ledgers that ever existed, as far as files and metadata show."""
 
 
 @dataclass(slots=True)

@@ -61,7 +61,7 @@ def forgotten_problem(ledger_ids: list[int]) -> list[str]:
 
 
 def greatest_ledger_id(files: FileSystem, layout: Layout, others: Iterable[int]) -> int:
-    """Of all ids that were ever seen: files, also those put aside, and ``others``; -1 when there is none."""
+    """The greatest of all ids ever seen: of files, also of files put aside, and of ``others``; -1 without any."""
     ids = [ledger_id for ledger_id in others if ledger_id < _GREATEST_ID]
     for folder in (layout.ledgers, layout.lost):
         for name in files.list_dir(folder) if files.exists(folder) else ():

@@ -71,7 +71,7 @@ class LedgerReplay:
         end: tuple[int, int] | None = None,
         proof: int = NO_PROOF,
     ) -> LedgerReplay:
-        """Without a checkpoint: begin behind the unbroken records of the file."""
+        """Begin behind the unbroken records of the file: no checkpoint names the ledger."""
         reader = LedgerReader(files, ledger_id, max_record_bytes, proof)
         scan = reader.scan(0, FILE_HEADER_BYTES, files.size(ledger_id))
         entries, length = scan.entries, scan.end_offset - FILE_HEADER_BYTES
@@ -173,7 +173,7 @@ class LedgerReplay:
             self._files.truncate(self.ledger_id, self.offset)
 
     def _complete(self) -> None:
-        """All entries of a closed ledger that was written to are in its file, or placeholders for them."""
+        """Check that the file of each written and closed ledger has all entries, or placeholders for them."""
         if self._end is not None and self._wrote:
             self.fill(self._end[0])
 
@@ -233,7 +233,7 @@ class LedgerReplay:
         return True
 
     def _pass(self, entries: int, size: int) -> None:
-        """These entries are in the file."""
+        """Pass entries that are in the file."""
         self.offset += size
         self.next_entry += entries
         self.changed = True

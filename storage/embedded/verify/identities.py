@@ -25,7 +25,7 @@ class LedgerIdentity(NamedTuple):
 
     ledger_id: int
     properties: Mapping[str, str] | None
-    """None: nothing tells; a file of format 1, or a damaged head."""
+    """None: the store names no properties; a file of format 1, or a damaged head."""
     created_ms: int
     in_file: bool
     """False: it is in the journal only. It may have been deleted since."""
@@ -48,7 +48,7 @@ class FoundLedgers:
             self._found[ledger_id] = known._replace(properties=properties)
 
     def add_files(self, files: FileSystem, layout: Layout, store_id: bytes | None) -> None:
-        """All ledger files of this store."""
+        """Add all ledger files of this store."""
         for name in files.list_dir(layout.ledgers):
             ledger_id = ledger_id_of(name)
             if ledger_id is None:

@@ -28,7 +28,7 @@ class StoredNodes:
     complete: bool = True
     """False: the start fails; the tree holds the readable part."""
     last_sequence: int | None = None
-    """None: metadata that do not count their changes."""
+    """None: these metadata do not count their changes."""
     store_id: bytes | None = None
     ledgers: dict[int, LedgerNode] = field(default_factory=dict)
     half_deleted: set[int] = field(default_factory=set)

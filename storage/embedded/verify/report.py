@@ -10,9 +10,9 @@ __all__ = ["DAMAGE", "NOTE", "WARNING", "Finding", "VerifyReport"]
 DAMAGE = "damage"
 """Something that was on the disk is not there any more as it was written."""
 WARNING = "warning"
-"""Nothing is lost, but an operator should look."""
+"""The store lost nothing, but an operator should look."""
 NOTE = "note"
-"""As it may be after a crash; the next start puts it right."""
+"""A crash explains the finding; the next start repairs it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """All findings, and how much was looked at."""
+    """All findings, and the amount of data examined."""
 
     path: str
     store_id: str = ""

@@ -35,11 +35,11 @@ __all__ = ["LARGE_PARTS_BYTES", "AckState"]
 LARGE_PARTS_BYTES = 16 << 20
 _COUNT_EVERY = 256
 _USUAL_PART_BYTES = 128
-"""Of a batch of 1,024 messages."""
+"""The bytes of a batch of 1,024 messages."""
 
 
 class AckState:
-    """All methods that change something say whether they did."""
+    """The acknowledgements of a cursor. Each method that changes the state returns whether something changed."""
 
     def __init__(self, ledgers: LedgerMap, mark_delete: Position) -> None:
         self.mark_delete = mark_delete

@@ -127,9 +127,9 @@ class ManagedCursor:
         return spans
 
     def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
-        """These entries (ascending), without those that are acknowledged or gone; the read position stays.
+        """Read these entries (ascending), without those that are acknowledged or gone; the read position stays.
 
-        A list when all are in the cache, else an awaitable. Raises CorruptEntryError.
+        Returns a list when all are in the cache, else an awaitable. Raises CorruptEntryError.
         """
         wanted = self._wanted(positions)
         spans = self._reader.cached_at(wanted)

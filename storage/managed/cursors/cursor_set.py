@@ -75,7 +75,7 @@ class CursorSet:
             return cursor
 
     async def load(self, names: Sequence[str]) -> None:
-        """Bring up stored cursors, some at the same time: each may have to recover a ledger of its own."""
+        """Load stored cursors, some at the same time: each may have to recover its cursor ledger."""
         for start in range(0, len(names), _LOAD_TOGETHER):
             part = names[start : start + _LOAD_TOGETHER]
             stores = [CursorStore(self._env, self._name, name, self._config) for name in part]
@@ -124,8 +124,8 @@ class CursorSet:
         self.on_advanced()
 
     async def end(self, finish: Callable[[ManagedCursor], Awaitable[None]]) -> None:
-        """Close the read cursors and ``finish`` every durable one. The call waits for a cursor that is being made and
-        finishes that cursor as well; afterwards no cursor can be made.
+        """Close the read cursors and ``finish`` every durable cursor. The call waits for a cursor that is being made
+        and finishes that cursor as well; afterwards no cursor can be made.
         """
         async with self._lock:
             self._closed = True

@@ -21,9 +21,10 @@ _READ_BYTES = 1 << 20
 
 
 async def read_newest_state(ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:
-    """The state the last entry leads to; when something is damaged, the newest one before it; None: there is none.
+    """Return the state that the last entry leads to; behind damage the newest state before the damage; None without a
+    state.
 
-    Damage is logged: messages acknowledged after the found state will be delivered again.
+    The damage is logged: the broker delivers messages acknowledged after the found state again.
     """
     end = last_entry_id
     while end >= 0:

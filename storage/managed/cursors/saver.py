@@ -1,5 +1,5 @@
-"""When a durable cursor is saved: once a second, after a number of acks, or at once for a waiting caller. One save at a
-time.
+"""Decides when to save a durable cursor: once a second, after a number of acks, or at once for a waiting caller; one
+save at a time.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class CursorSaver:
         return True
 
     def _settle(self) -> None:
-        """After the last save of a series: release every remaining waiter."""
+        """Release every remaining waiter after the last save of a series."""
         if not self._unsaved:
             waiters, self._waiters = self._waiters, []
             for waiter in waiters:

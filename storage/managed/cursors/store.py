@@ -1,4 +1,4 @@
-"""Where a durable cursor is kept: its record in the metadata store and its cursor ledger.
+"""The stored form of a durable cursor: its record in the metadata store and its cursor ledger.
 
 Record ``/managed-ledgers/<name>/<encoded cursor>``, in the bytes of the factory's layout (``stored_layout.py``). Either
 it holds the whole state, or it names the cursor ledger, whose newest complete state counts; mark-delete is in the
@@ -59,7 +59,7 @@ def cursor_path(ledger_name: str, cursor_name: str) -> str:
 
 
 class CursorStore:
-    """Not re-entrant: one call at a time (``CursorSaver`` sees to it)."""
+    """The stored form of one cursor. Not re-entrant: ``CursorSaver`` makes one call at a time."""
 
     def __init__(
         self, env: StorageEnv, ledger_name: str, cursor_name: str, config: Callable[[], ManagedLedgerConfig]
