@@ -19,7 +19,9 @@ MAX_SUBSCRIPTION_PROPERTIES_BYTES: Final = 64 << 10
 MAX_TOPIC_PROPERTIES_BYTES: Final = 256 << 10
 MAX_SCHEMA_PROPERTIES_BYTES: Final = 64 << 10
 MAX_PARTITIONS: Final = 10_000
-"""Of a topic, where maxNumPartitionsPerPartitionedTopic says less or nothing: a request for the topic goes to each."""
+"""The most partitions of a topic; maxNumPartitionsPerPartitionedTopic may lower it. A request for the topic goes to
+each.
+"""
 MAX_ACK_SET_WORDS: Final = 4096
 """The most words of one entry's ack set: a batch of 262,144 messages."""
 

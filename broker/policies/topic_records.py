@@ -22,9 +22,9 @@ class TopicRecords(Protocol):
         ...
 
     def ready(self, namespace: str) -> Awaitable[None] | None:
-        """None: everything stored for the namespace's topics is known. Else wait for that.
+        """Return None when everything stored for the namespace's topics is known, else an awaitable of that.
 
-        Raises ServiceNotReadyError when it cannot be read now.
+        Raises ServiceNotReadyError when the records cannot be read now.
         """
         ...
 
