@@ -38,7 +38,7 @@ class Background:
         return task
 
     def awaited(self, work: Coroutine[object, object, T], what: str) -> asyncio.Task[T]:
-        """Run a task for a caller, who receives its result or failure; ``close`` ends the task with all others."""
+        """Run a task for a caller, which receives its result or failure; ``close`` ends the task with all others."""
         task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
         self._tasks[task] = None
         task.add_done_callback(self._forget)

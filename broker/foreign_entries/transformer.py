@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 SLICE_S: Final = 0.001
-"""The time that one read may convert entries on the event loop before other work has its turn."""
+"""The time that a read may convert entries on the event loop before other work has its turn."""
 PATIENCE_S: Final = 0.05
 """Longest wait of a read of a Shared subscription for worker processes; unfinished entries return later."""
 MAX_PARKED: Final = 10_000
