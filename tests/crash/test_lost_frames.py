@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from magnetar.storage.embedded.ledger_head import proof_from_id
 from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import CorruptEntryError
-from tests.storage.engine_for_tests import ROOT, TINY, World, append, read_all, run_until_crash, settle
+from tests.storage.engine_for_tests import ROOT, TINY, World, append, run_until_crash, settle
 from tests.storage.records_for_tests import record
 
 if TYPE_CHECKING:
     from magnetar.storage.embedded.engine import EngineSettings
-    from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport
+    from tests.twins.sim_files import SimDisk
 
 PAGE = 4096
 ONE_SEGMENT = replace(
@@ -71,6 +72,12 @@ def overwrite(world: World, page: int, data: bytes) -> None:
     raise AssertionError("the frame is not there")
 
 
+def proven(disk: SimDisk, ledger_id: int, entry_id: int, body: bytes) -> bytes:
+    """The record of an entry of this store."""
+    store_id = bytes.fromhex(disk.content(f"{ROOT}/VERSION").split()[2].decode())
+    return record(ledger_id, entry_id, body, proof_from_id(store_id, ledger_id))
+
+
 def outcome(world: World) -> dict[int, list[bytes | None]]:
     """Entries of each ledger, None for a damaged entry. The start has reported the damage."""
     found: dict[int, list[bytes | None]] = {}
@@ -112,7 +119,7 @@ def test_a_lost_frame_costs_nothing_that_a_ledger_file_holds(settings: EngineSet
 @pytest.mark.parametrize("files", ["nothing", "everything"])
 def test_records_of_an_earlier_use_cut_no_ledger_file(page: int, files: str):
     world = stopped(files=files)
-    overwrite(world, page, b"".join(record(0, number, SEALED[number]) for number in (1, 2)))
+    overwrite(world, page, b"".join(proven(world.disk, 0, number, SEALED[number]) for number in (1, 2)))
     found = outcome(world)
     assert found[0] == SEALED
     assert found[1][-1:] == BEHIND
@@ -124,7 +131,8 @@ def test_a_record_that_was_never_confirmed_is_not_added_to_a_closed_ledger(page:
     """The record was torn in an earlier use of the segment; the ledger was closed before."""
     world = stopped()
     before = world.disk.content(f"{ROOT}/ledgers/000000000000.ledger")
-    overwrite(world, page, record(0, len(SEALED), b"torn") + record(0, len(SEALED) + 1, b"torn too"))
+    torn = [proven(world.disk, 0, len(SEALED) + number, body) for number, body in enumerate((b"torn", b"torn too"))]
+    overwrite(world, page, b"".join(torn))
     assert outcome(world)[0] == SEALED
     assert world.disk.content(f"{ROOT}/ledgers/000000000000.ledger") == before
 
@@ -158,7 +166,7 @@ def test_records_of_an_earlier_use_do_not_excuse_a_short_file():
     world = stopped()
     path = f"{ROOT}/ledgers/000000000000.ledger"
     world.disk.put(path, world.disk.content(path)[: 4096 + 40])
-    overwrite(world, 1, b"".join(record(0, number, SEALED[number]) for number in (1, 2)))
+    overwrite(world, 1, b"".join(proven(world.disk, 0, number, SEALED[number]) for number in (1, 2)))
     report = verify_store(ROOT, files=world.disk, clock=world.clock)
     assert [(each.entry_id, each.last_entry_id) for each in report.findings if each.kind == "short-file"] == [
         (1, len(SEALED) - 1)
@@ -192,71 +200,3 @@ def test_a_lost_page_of_a_ledger_that_was_closed_since_the_checkpoint():
         overwrite(after, page, b"")
         expected = [None if number in lost else body for number, body in enumerate(LARGE)]
         assert outcome(after) == {0: expected, 1: BEHIND}
-
-
-def test_records_of_a_torn_frame_in_a_ledger_file_raise_no_alarm():
-    """The start before was interrupted while it wrote them: a gap between them is no lost entry."""
-    found: list[tuple[RecoveryReport, list[bytes]]] = []
-
-    async def fill(world: World) -> None:
-        storage = await world.open(ONE_SEGMENT)
-        writer = await storage.ledgers.create()
-        await append(writer, BEFORE)
-        await append(writer, LARGE[:4])
-
-    async def start(world: World) -> None:
-        storage = await world.open()
-        found.append((storage.recovery, await read_all(storage.ledgers, 0, 3)))
-        await storage.close()
-
-    world = World()
-    run_until_crash(world.disk, fill(world))
-    torn = world.after_crash("nothing")
-    path, ledger = f"{ROOT}/journal/00000000.journal", f"{ROOT}/ledgers/000000000000.ledger"
-    torn.disk.overwrite(path, torn.disk.content(path).rindex(LARGE[3]) + 100, bytes(PAGE))
-    before = torn.disk.copy()
-    run_until_crash(torn.disk, start(torn))
-    half_written = bytearray(torn.disk.content(ledger))
-    at = half_written.index(LARGE[0])
-    half_written[at : at + 512] = bytes(512)
-    before.put(ledger, bytes(half_written))
-    run_until_crash(before, start(World(before)))
-    assert len(found) == 2
-    for report, bodies in found:
-        assert report.torn_frame is not None
-        assert not report.damaged_entries
-        assert bodies == [*BEFORE, *LARGE[:3]]
-
-
-def test_a_lost_frame_before_a_torn_frame_is_reported_beside_its_records_in_a_ledger_file():
-    """The device loses the first frame of a ledger, and of the file that an interrupted start wrote all but the end."""
-    found: list[RecoveryReport] = []
-
-    async def fill(world: World) -> None:
-        storage = await world.open(ONE_SEGMENT)
-        writer, other = await storage.ledgers.create(), await storage.ledgers.create()
-        await append(writer, BEFORE)
-        await append(other, SEALED)
-        await append(writer, LARGE[:4])
-
-    async def start(world: World) -> None:
-        storage = await world.open()
-        found.append(storage.recovery)
-        await storage.close()
-
-    world = World()
-    run_until_crash(world.disk, fill(world))
-    torn = world.after_crash("nothing")
-    path, ledger = f"{ROOT}/journal/00000000.journal", f"{ROOT}/ledgers/000000000000.ledger"
-    torn.disk.overwrite(path, torn.disk.content(path).rindex(LARGE[3]) + 100, bytes(PAGE))
-    before = torn.disk.copy()
-    run_until_crash(torn.disk, start(torn))
-    half_written = bytearray(torn.disk.content(ledger))
-    begin, end = half_written.index(BEFORE[0]), half_written.index(LARGE[0]) + 512
-    half_written[begin:end] = bytes(end - begin)
-    before.put(ledger, bytes(half_written))
-    before.overwrite(path, before.content(path).index(BEFORE[0]) // PAGE * PAGE, bytes(PAGE))
-    run_until_crash(before, start(World(before)))
-    assert [(each.ledger_id, each.entry_id) for each in found[1].damaged_entries] == [
-        (0, number) for number in range(len(BEFORE))
-    ]

@@ -95,16 +95,16 @@ def lost_generations(scans: list[SegmentScan], next_sequence: int, free_generati
     return set(range(max(first, free_generation + 1), newest + 2)) - used
 
 
-def damaged_headers(scans: list[SegmentScan], next_sequence: int, last_whole: int) -> list[DamagedFileError]:
+def damaged_headers(scans: list[SegmentScan], next_sequence: int, last: int) -> list[DamagedFileError]:
     """Segment headers that were damaged after they were synced: a header goes out together with its first frame, so
-    without a whole frame behind the first frame a damaged header may be a torn write. Frames before ``next_sequence``
+    without a frame behind the first frame a damaged header may be a torn write. Frames before ``next_sequence``
     are of an earlier use.
     """
     return [
         scan.damage
         for scan in scans
         if scan.damage is not None
-        and any(frame.whole and next_sequence <= frame.sequence < last_whole for frame in scan.frames)
+        and any(frame.whole and next_sequence <= frame.sequence < last for frame in scan.frames)
     ]
 
 

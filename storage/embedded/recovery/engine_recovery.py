@@ -2,9 +2,10 @@
 
 1. The checkpoint names the first frame of the journal that is needed.
 2. Every segment is scanned; frames are put in order of their sequence.
-3. The records of whole frames are replayed. A frame that is not whole and precedes a whole frame is damaged: its intact
+3. The records of whole frames are replayed. A frame that is not whole and precedes another frame is damaged: its intact
    records count where neither a whole frame nor the ledger file has the entry; its other records are lost and reported.
-   The last frame may be torn (it was never acknowledged): its records count up to the first damaged record.
+   The last frame may be torn (it was never acknowledged): its records count up to the first damaged record. If a
+   ledger has entries of that frame behind this record, the frame was acknowledged, and counts as damaged.
 4. Touched ledger files are synced; a new checkpoint marks the journal as empty.
 
 It removes no file; it moves unknown files to ``lost+found``. When a ledger of this store is missing in the metadata
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
+from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.journal.salvage import LostRecord, SalvagedRecord, salvage
 from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, scan_uses
 from magnetar.storage.embedded.layout import ledger_id_of, segment_id_of
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import Clock
     from magnetar.storage.position import Position
 
-__all__ = ["KnownLedgers", "Recovered", "Recovery", "RecoveryReport", "journal_work"]
+__all__ = ["KnownLedgers", "Recovered", "Recovery", "RecoveryReport", "journal_work", "unfinished"]
 
 
 @dataclass(slots=True)
@@ -121,6 +123,12 @@ def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
     return [frame for index, frame in enumerate(work) if frame.sequence < 0 or last[frame.sequence] == index]
 
 
+def unfinished(work: list[FrameRef]) -> FrameRef | None:
+    """The last frame, if it is not whole: the journal writes a frame only when the frame before is synced."""
+    last = max(work, key=lambda frame: frame.sequence, default=None)
+    return last if last is not None and last.sequence >= 0 and not last.whole else None
+
+
 @dataclass(frozen=True, slots=True)
 class KnownLedgers:
     """The ledgers as the metadata list them."""
@@ -176,19 +184,22 @@ class Recovery:
         segments, scans = self._scan_segments()
         self._check_metadata(scans)
         work = journal_work(scans, self._checkpoint.next_sequence, self._report, from_first=not self._checkpoint_intact)
-        last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
-        self._report.damaged_files += damaged_headers(scans, self._checkpoint.next_sequence, last_whole)
+        last = max((frame.sequence for frame in work), default=self._checkpoint.next_sequence - 1)
+        self._report.damaged_files += damaged_headers(scans, self._checkpoint.next_sequence, last)
+        torn = unfinished(work)
         for frame in work:
-            if frame.sequence <= last_whole:
+            if frame is not torn:
                 self._replay_frame(frame)
-        torn = [frame for frame in work if frame.sequence == last_whole + 1]
-        for frame in torn:
-            self._note_torn(self._payload(frame))
+        if torn is not None and self._was_confirmed(self._payload(torn)):
+            self._replay_frame(torn)
+            torn = None
+        if torn is not None:
+            self._note_torn(self._payload(torn))
         self._settle()
-        for frame in torn:
-            self._report.torn_frame = frame.sequence
-            self._replay_torn(self._payload(frame))
-        self._finish(scans, last_whole)
+        if torn is not None:
+            self._report.torn_frame = torn.sequence
+            self._replay_torn(self._payload(torn))
+        self._finish(scans, last + 1 if torn is None else last)
         self._set_aside_strangers()
         others = [*self._known, *self._metadata.half_deleted, *self._checkpoint.synced, *self._seen_ids]
         self._report.greatest_ledger_id = greatest_ledger_id(self._files, self._layout, others)
@@ -262,6 +273,35 @@ class Recovery:
             return file.read(frame.payload_bytes, frame.offset)
         finally:
             file.close()
+
+    def _was_confirmed(self, payload: bytes) -> bool:
+        """Whether the last frame, which is not whole, was acknowledged: a ledger has entries of it from the first
+        damaged record on. An interrupted start writes only the entries before.
+        """
+        beyond: dict[int, int] = {}
+        end, is_damaged = 0, False
+        for record in salvage(payload, self._known, self._proof_of, exact=True):
+            is_damaged = is_damaged or isinstance(record, LostRecord) or record.start != end
+            end = record.end if isinstance(record, SalvagedRecord) else end
+            if not 0 <= record.entry_id < BIRTH_ENTRY_ID or self._may_be_old(record.ledger_id, record.entry_id):
+                continue
+            replay = self._replay_of(record.ledger_id)
+            if replay is None or record.entry_id < replay.next_entry:
+                continue
+            if is_damaged:
+                beyond.setdefault(record.ledger_id, record.entry_id)
+            else:
+                beyond[record.ledger_id] = record.entry_id + 1
+        return any(self._replays[ledger_id].has_from(entry_id) for ledger_id, entry_id in beyond.items())
+
+    def _may_be_old(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether an earlier use of the segment may have left the record: the file had the entry at the checkpoint."""
+        if ledger_id not in self._known:
+            return True
+        synced, end = self._checkpoint.synced.get(ledger_id), self._metadata.end(ledger_id)
+        if synced is not None:
+            return entry_id < synced[0]
+        return end is not None and self._ledger_files.size(ledger_id) >= FILE_HEADER_BYTES + end[1]
 
     def _note_torn(self, payload: bytes) -> None:
         for record in salvage(payload, self._known, self._proof_of):
@@ -372,7 +412,7 @@ class Recovery:
                 if before is not None and before.first_entry <= lost.after.entry_id == before.next_entry - 1:
                     before.fill_one()
 
-    def _finish(self, scans: list[SegmentScan], last_whole: int) -> None:
+    def _finish(self, scans: list[SegmentScan], next_sequence: int) -> None:
         for replay in self._replays.values():
             replay.finish()
             self._report.entries += replay.replayed
@@ -390,7 +430,7 @@ class Recovery:
             synced[replay.ledger_id] = (replay.next_entry, replay.offset - 64)
         generation = max(newest, old.free_generation)
         noted = self._metadata.last_sequence
-        self._checkpoint = Checkpoint(old.number + 1, last_whole + 1, generation, synced, metadata_sequence=noted)
+        self._checkpoint = Checkpoint(old.number + 1, next_sequence, generation, synced, metadata_sequence=noted)
         write_checkpoint(self._files, self._layout, self._store_id, self._checkpoint, self._clock.now_ms())
 
     def _set_aside_strangers(self) -> None:

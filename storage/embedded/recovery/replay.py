@@ -15,7 +15,7 @@ from magnetar.storage.embedded.journal.format import PAGE_BYTES
 from magnetar.storage.embedded.ledger_head import NO_PROOF
 from magnetar.storage.embedded.ledger_reader import LedgerReader
 from magnetar.storage.position import Position
-from magnetar.storage.records import find_again, find_exactly, peek_record, placeholder, scan_records
+from magnetar.storage.records import find_again, find_entry, find_exactly, peek_record, placeholder, scan_records
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -105,6 +105,14 @@ class LedgerReplay:
         """
         if entry_id >= self.next_entry and (self._end is None or entry_id < self._end[0]):
             self._doubtful.setdefault(entry_id, record)
+
+    def has_from(self, entry_id: int) -> bool:
+        """Whether the ledger has this entry or a later entry, by its file or as a closed ledger."""
+        if self._end is not None:
+            return self._end[0] > entry_id
+        self.flush()
+        window = self._window()
+        return find_entry(window, 0, len(window), self.ledger_id, entry_id, self._proof) is not None
 
     def may_follow(self) -> set[int]:
         """Entries that a record whose ids are damaged may be."""

@@ -24,7 +24,7 @@ from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, 
 from magnetar.storage.embedded.layout import Layout, ledger_id_of, segment_id_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
 from magnetar.storage.embedded.ledger_head import NO_PROOF, parse_properties, proof_of
-from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport, journal_work
+from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport, journal_work, unfinished
 from magnetar.storage.embedded.recovery.metadata_check import forgotten_ledgers, metadata_lag
 from magnetar.storage.embedded.store_version import read_version
 from magnetar.storage.embedded.verify.identities import FoundLedgers
@@ -175,11 +175,12 @@ class _Verification:
         self._lag(scans)
         found = RecoveryReport()
         work = journal_work(scans, self._checkpoint.next_sequence, found, from_first=not self._checkpoint_intact)
-        last_whole = max((frame.sequence for frame in work if frame.whole), default=self._checkpoint.next_sequence - 1)
-        for error in damaged_headers(scans, self._checkpoint.next_sequence, last_whole):
+        last = max((frame.sequence for frame in work), default=self._checkpoint.next_sequence - 1)
+        for error in damaged_headers(scans, self._checkpoint.next_sequence, last):
             self._add(DAMAGE, "segment", error.path, error.offset, error.detail)
+        torn = unfinished(work)
         for frame in work:
-            self._frame(frame, last_whole)
+            self._frame(frame, is_torn=frame is torn)
         for first, last in found.missing_frames:
             if not any(frame.sequence < 0 for frame in work):
                 detail = f"frames {first} to {last} are nowhere"
@@ -209,14 +210,14 @@ class _Verification:
         for problem in metadata_lag(self._checkpoint, scans, self._nodes.last_sequence):
             self._add(DAMAGE, "metadata", self._layout.metadata, 0, problem)
 
-    def _frame(self, frame: FrameRef, last_whole: int) -> None:
+    def _frame(self, frame: FrameRef, *, is_torn: bool) -> None:
         path = self._layout.segment(frame.segment_id)
         file = self._files.open_read_only(path)
         try:
             payload = file.read(frame.payload_bytes, frame.offset)
         finally:
             file.close()
-        if frame.sequence > last_whole:
+        if is_torn:
             self._add(NOTE, "torn-tail", path, frame.offset, "unfinished last frame, never acknowledged")
             return
         self._report.frames += frame.whole
