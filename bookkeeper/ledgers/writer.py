@@ -187,9 +187,8 @@ class LedgerWriter:
         return self._push(run, done)
 
     def append_packed_nowait(self, data: bytes | memoryview, offsets: bytes, skip: int, done: AddDone) -> int:
-        """Append the entries of one buffer without waiting: entry k is ``data[offsets[k] + skip : offsets[k + 1]]``.
-        `offsets` are native int64, one more offset than entries. No Python object per entry where the compiled helper
-        is there.
+        """Append the entries of one buffer: entry k is ``data[offsets[k] + skip : offsets[k + 1]]``, `offsets` are
+        native int64, one more than entries. The compiled helper makes no Python object for an entry.
         """
         at = memoryview(offsets).cast("q")
         size = at[-1] - at[0]
