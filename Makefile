@@ -101,7 +101,8 @@ blackbox: setup  ## the official client against our process
 spark: setup  ## the pipeline in a real Spark session, against a broker process; needs Java 17
 	$(STAGE) spark -q tests/pipeline/spark
 
-spark-long: setup  ## a standalone cluster; streams whose drivers, executors, workers and brokers are killed twenty times each
+spark-long: setup  ## a million messages on all paths; a standalone cluster; twenty kills of each stream
+	MAGNETAR_PIPELINE_MESSAGES=1000000 $(BIN)/python -m pytest -q tests/pipeline/test_three_paths.py
 	MAGNETAR_SPARK_CLUSTER=1 $(BIN)/python -m pytest -q tests/pipeline/spark/test_cluster.py
 	MAGNETAR_SPARK_KILLS=20 $(BIN)/python -m pytest -q -s tests/pipeline/spark/test_kills.py
 

@@ -34,6 +34,8 @@ _BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPSta
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _INDEX_HEADER = "X-Pulsar-Broker-Entry-METADATA-index"
 _BATCH_HEADER = "X-Pulsar-num-batch-message"
+_MARKER_HEADER = "X-Pulsar-marker-type"
+_ABORTED_HEADER = "X-Pulsar-txn-aborted"
 
 T = TypeVar("T")
 
@@ -140,9 +142,21 @@ class Catalog:
 
         Raises CatalogError when there is no such entry.
         """
+        return self._stored(topic, position)[0]
+
+    def withheld(self, topic: str, position: Position) -> tuple[bool, tuple[int, int] | None]:
+        """Whether the broker stores the entry and sends it to no consumer, and `index_of` the entry.
+
+        Such entries are markers, and messages of aborted transactions. Raises as `index_of`.
+        """
+        bounds, headers = self._stored(topic, position)
+        aborted = str(headers.get(_ABORTED_HEADER, "")).lower() == "true"
+        return aborted or _MARKER_HEADER in headers, bounds
+
+    def _stored(self, topic: str, position: Position) -> tuple[tuple[int, int] | None, Message]:
         path = f"{topic_path(topic)}/ledger/{position.ledger_id}/entry/{position.entry_id}?raw=true"
         headers = self._asked(lambda: self._admin.fetch("GET", path), path)[1]
-        return _index_in(headers)
+        return _index_in(headers), headers
 
     def position_of_index(self, topic: str, index: int) -> Position | None:
         """The entry that holds the message of a broker index; None when there is none."""

@@ -242,7 +242,7 @@ class _RangeReader:
             counted = int(found.messages[: cut.seen].sum())
             if not self._settings.read_compacted:
                 for first, end in cut.lost:
-                    self._on_loss(first, end, "the broker gave what comes behind them")
+                    self._report_missing(first, end)
         self._next = cut.reached
         if cut.seen:
             self._last = Position(chunk.ledger_id, int(given.entry_ids[cut.seen - 1]))
@@ -251,12 +251,51 @@ class _RangeReader:
             self.close()  # the broker did not answer about the rest, which comes again
         return cut, counted
 
+    def _report_missing(self, first: int, end: int) -> None:
+        """Messages in front of a received entry: lost, unless the broker stores and withholds them."""
+        while first < end:
+            reached = self._behind_withheld(first)
+            if reached is None:
+                self._on_loss(first, end, "the broker gave what comes behind them")
+                return
+            first = reached
+
+    def _behind_withheld(self, index: int) -> int | None:
+        """The index behind the entry with this index; None when the broker does not withhold that entry."""
+        position = self._catalog.position_of_index(self._piece.topic, index)
+        if position is None:
+            return None
+        withheld, bounds = self._withheld(position)
+        return bounds[1] + 1 if withheld and bounds is not None and bounds[0] <= index <= bounds[1] else None
+
+    def _withheld(self, position: Position) -> tuple[bool, tuple[int, int] | None]:
+        try:
+            return self._catalog.withheld(self._piece.topic, position)
+        except CatalogUnavailableError:
+            raise
+        except CatalogError:
+            return False, None  # not stored, or not readable
+
     # --- when nothing comes -----------------------------------------------------------------------------------------
 
     def _check_idle(self) -> None:
         """Nothing came for a while: is there still what we wait for? Raises ReadTimeoutError after too long."""
-        self._checked(self._log(ledgers=isinstance(self._next, Position)))
+        log = self._checked(self._log(ledgers=isinstance(self._next, Position)))
+        if log is not None and not self._done():
+            self._pass_withheld(log)
         self._check_patience(None)
+
+    def _pass_withheld(self, log: LogRange) -> None:
+        """Continue behind the entries that the broker withholds, which may be the last entries of the range."""
+        while not self._done():
+            if isinstance(self._next, int):
+                reached: Place | None = self._behind_withheld(self._next)
+            else:
+                stored = log.position_at(log.ordinal(self._next))
+                reached = Position(stored.ledger_id, stored.entry_id + 1) if self._withheld(stored)[0] else None
+            if reached is None:
+                return
+            self._next, self._progress_s = reached, time.monotonic()
 
     def _check_patience(self, cause: Exception | None) -> None:
         waited = time.monotonic() - self._progress_s

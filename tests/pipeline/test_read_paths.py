@@ -11,12 +11,15 @@ from magnetar.pipeline.connect_options import ConnectOptions
 from magnetar.pipeline.errors import CorruptEntryError, DataLossError
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.planning import ReadRange, stitch
+from magnetar.pipeline.reading import broker as reading_broker
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap
 from magnetar.pipeline.reading.settings import ReadSettings
 from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
 from magnetar.pytest_plugin import BrokerProcess
 from magnetar.storage.reading.data_directory import DataDirectory
+from tests.blackbox import foreign
+from tests.pipeline import entries_for_tests
 from tests.waiting import wait_for
 
 
@@ -96,6 +99,26 @@ def test_our_broker_gives_index_and_its_own_time_with_every_entry(log_broker, fr
     chunks = RangeReader(settings_for(log_broker)).chunks(ReadRange(fresh_topic, -1, 0, 50))
     stored = [parse_entry_metadata(chunk.entry(k)) for chunk in chunks for k in range(len(chunk))]
     assert all(each.broker_timestamp > 0 and each.HasField("index") for each in stored)
+
+
+MARKER = 10
+
+
+@pytest.mark.parametrize("interceptors", [None, ""], ids=["by index", "by position"])
+def test_markers_that_the_broker_withholds_are_no_loss(tmp_path, fresh_topic, monkeypatch, interceptors):
+    monkeypatch.setattr(reading_broker, "_IDLE_S", 0.2)
+    settings = {} if interceptors is None else {"brokerEntryMetadataInterceptors": interceptors}
+    broker = BrokerProcess(tmp_path / "data", settings)
+    try:
+        marker = entries_for_tests.plain(b"a marker", marker_type=MARKER)
+        plain = [entries_for_tests.plain(b"%d" % k) for k in range(3)]
+        foreign.publish(broker, fresh_topic, [marker, plain[0], marker, marker, plain[1], plain[2], marker, marker])
+        log = catalog_of(broker).range(fresh_topic, ledgers=True)
+        reader = RangeReader(settings_for(broker, poll_timeout_s=60))
+        chunks = list(reader.chunks(ReadRange(fresh_topic, -1, log.first, log.end)))
+        assert [int(e) for chunk in chunks for e in chunk.entry_ids] == [1, 4, 5]
+    finally:
+        broker.stop()
 
 
 def test_a_task_goes_on_where_a_killed_broker_comes_back(tmp_path, fresh_topic):
