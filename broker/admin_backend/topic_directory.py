@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from magnetar.broker.admin.routes import ADMIN
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
+from magnetar.broker.topics.subscriptions import SubscribeRequest
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain
@@ -54,6 +57,12 @@ class AdminTopics:
 
 __all__ = ["CalledTopics"]
 
+_NEWS_S: Final = 10.0
+"""So long a broker may need until it sees a partition that another broker made."""
+_RETRY_S: Final = 0.1
+_OF_UNKNOWN_TOPICS: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
+"""Refusals of a subscription by a broker that does not know its topic."""
+
 
 class CalledTopics:
     """See ``TopicsElsewhere``; RestError passes to the caller, which is a request."""
@@ -71,18 +80,37 @@ class CalledTopics:
     async def unload(self, name: TopicName) -> None:
         await self._calls.call("PUT", f"{_path(name)}/unload")
 
-    async def subscriptions(self, name: TopicName) -> list[str]:
-        found: list[str] = await self._calls.call("GET", f"{_path(name)}/subscriptions")
-        return found
+    async def durable(self, name: TopicName) -> list[SubscribeRequest]:
+        found: dict[str, Any] = (await self._calls.call("GET", f"{_path(name)}/stats"))["subscriptions"]
+        return [
+            SubscribeRequest(
+                each,
+                from_earliest=True,
+                properties=dict(stats.get("subscriptionProperties") or {}),
+                replicated=bool(stats.get("isReplicated")),
+            )
+            for each, stats in found.items()
+            if stats.get("isDurable", True)
+        ]
 
-    async def subscribe(self, name: TopicName, subscription: str) -> None:
-        twice = quote(quote(subscription, safe=""), safe="")  # as Java's admin client
-        first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1}
-        try:
-            await self._calls.call("PUT", f"{_path(name)}/subscription/{twice}", first)
-        except RestError as error:
-            if error.status != HTTPStatus.CONFLICT:
-                raise
+    async def subscribe(self, name: TopicName, request: SubscribeRequest) -> None:
+        """Raises RestError when the other broker has not heard of a new partition within `_NEWS_S`."""
+        twice = quote(quote(request.subscription, safe=""), safe="")  # as Java's admin client
+        path = f"{_path(name)}/subscription/{twice}?replicated={str(bool(request.replicated)).lower()}"
+        first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "properties": request.properties}
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + _NEWS_S
+        while True:
+            try:
+                await self._calls.call("PUT", path, first)
+            except RestError as error:
+                if error.reason == rest_refusals.SUBSCRIPTION_EXISTS.text:
+                    return
+                if error.status not in _OF_UNKNOWN_TOPICS or loop.time() > end_s:
+                    raise
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
 
 
 def _path(name: TopicName) -> str:

@@ -18,7 +18,7 @@ from magnetar.broker.ownership.shedding import SHEDDERS, Shedder, SheddingRules
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from magnetar.broker.ownership.bundle_ownership import BundleOwnership
     from magnetar.broker.policies.values import BundlesData
@@ -66,6 +66,12 @@ class Balancing:
         self._policy_bundles, self._now_s = policy_bundles, now_s
         self._shedder = make_shedder(settings)
 
+    @property
+    def expected(self) -> Mapping[str, str] | None:
+        """The next broker of each bundle, when the shedding strategy chooses it (AvgShedder); None: placement does."""
+        name = self._settings.load_balancer_load_placement_strategy.rpartition(".")[2]
+        return self._shedder.expected if name == "AvgShedder" else None
+
     async def run_shedding(self) -> None:
         """The settings may change while the broker runs."""
         settings = self._settings
@@ -89,7 +95,8 @@ class Balancing:
         self._shedder.rules = shedding_rules(self._settings)
         reports = await register.candidates(persistent=True)
         relieved = set()
-        for broker, bundle in self._shedder.plan(reports, self._now_s()):
+        smooth = self._ownership.averages.short_term(reports)
+        for broker, bundle in self._shedder.plan(smooth, self._now_s()):
             target = await assignments.destination(bundle, broker, reports)
             if target is None:
                 log.info("bundle.stays", bundle=bundle, broker=broker)
@@ -162,6 +169,10 @@ def shedding_rules(settings: Settings) -> SheddingRules:
         most_bundles=settings.max_unload_bundle_num_per_shedding,
         grace_s=settings.load_balancer_shedding_grace_period_minutes * _MINUTE_S,
         excluded_namespaces=settings.load_balancer_shedding_excluded_namespaces,
+        low_difference_share=settings.load_balancer_avg_shedder_low_threshold / 100,
+        high_difference_share=settings.load_balancer_avg_shedder_high_threshold / 100,
+        low_hits=settings.load_balancer_avg_shedder_hit_count_low_threshold,
+        high_hits=settings.load_balancer_avg_shedder_hit_count_high_threshold,
     )
 
 

@@ -21,7 +21,7 @@ CLUSTER_DEFAULTS: Final = {
 """Settings that begin otherwise in `magnetar broker` than in `magnetar standalone`: copies as in Apache Pulsar."""
 
 _POLICY_SERVICES: Final = ("SystemTopicBasedTopicPoliciesService",)
-_PLACEMENT: Final = "LeastLongTermMessageRate"
+_PLACEMENTS: Final = ("LeastLongTermMessageRate", "AvgShedder")
 _LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")
 
 
@@ -77,11 +77,20 @@ def cluster_services(settings: Settings) -> ClusterServices:
 def _check_strategies(settings: Settings) -> None:
     for key, value, known in (
         ("loadBalancerLoadSheddingStrategy", settings.load_balancer_load_shedding_strategy, tuple(SHEDDERS)),
-        ("loadBalancerLoadPlacementStrategy", settings.load_balancer_load_placement_strategy, (_PLACEMENT,)),
+        ("loadBalancerLoadPlacementStrategy", settings.load_balancer_load_placement_strategy, _PLACEMENTS),
     ):
         if settings.load_balancer_enabled and value.rpartition(".")[2] not in known:
             names = ", ".join(known)
             raise ValueError(f"{key} cannot be {value!r}: this broker has {names}; or set loadBalancerEnabled=false")
+    shedding, placement = (
+        each.rpartition(".")[2]
+        for each in (settings.load_balancer_load_shedding_strategy, settings.load_balancer_load_placement_strategy)
+    )
+    if settings.load_balancer_enabled and placement == "AvgShedder" != shedding:
+        raise ValueError(
+            f"loadBalancerLoadPlacementStrategy AvgShedder does not work with the shedding strategy {shedding}: set "
+            "loadBalancerLoadSheddingStrategy to org.apache.pulsar.broker.loadbalance.impl.AvgShedder too"
+        )
 
 
 def _check_own_credentials(settings: Settings) -> None:

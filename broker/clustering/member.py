@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import structlog
 
 from magnetar.broker.admin.peer_calls import PeerCalls
+from magnetar.broker.clustering.averaging import Averaging
 from magnetar.broker.clustering.balancing import Balancing
 from magnetar.broker.clustering.cluster_bookies import MANAGED_LEDGER, ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
@@ -159,6 +160,7 @@ class ClusterMember:
         self._broker = broker
         self._following: Following
         self._ownership: BundleOwnership | None = None
+        self._balancing: Balancing | None = None
         self._guard = Guard(broker.settings.metadata_store_session_timeout_millis / 1000 * _STANDSTILL)
 
     async def open(self, cache_bytes: int, max_record_bytes: int) -> ClusterStores:
@@ -216,6 +218,11 @@ class ClusterMember:
         broker = self._broker
         balancing = Balancing(broker.settings, ownership, self.peers, self.default_bundles, time.monotonic)
         self.balancing = balancing.figures
+        self._balancing = balancing
+        averaging = Averaging(
+            broker.settings, self.stores.metadata, ownership.register, ownership.averages, time.monotonic
+        )
+        broker.tasks.spawn(averaging.run(), "cluster.averages")
         broker.tasks.spawn(balancing.run_shedding(), "cluster.shedding")
         broker.tasks.spawn(balancing.run_splitting(), "cluster.splitting")
 
@@ -313,6 +320,7 @@ class ClusterMember:
             most_topics=settings.load_balancer_broker_max_topics,
             evenly=settings.load_balancer_distribute_bundles_evenly_enabled,
             domains=domains if settings.failure_domains_enabled else {},
+            expected=None if self._balancing is None else self._balancing.expected,
         )
 
     def _report_rules(self) -> ReportRules:

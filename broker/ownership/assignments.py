@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
+    from magnetar.broker.ownership.broker_choice import Burden
     from magnetar.broker.ownership.bundle_map import BundleMap
     from magnetar.broker.ownership.cluster_nodes import LoadReport
+    from magnetar.broker.ownership.load_averages import LoadAverages
     from magnetar.broker.ownership.ports import BundleTopics
 
 __all__ = ["Assignments"]
@@ -26,9 +28,9 @@ __all__ = ["Assignments"]
 class Assignments:
     """given: full name of a bundle -> broker id."""
 
-    def __init__(self, topics: BundleTopics, bundles: BundleMap, random: Random) -> None:
+    def __init__(self, topics: BundleTopics, bundles: BundleMap, averages: LoadAverages, random: Random) -> None:
         self.given: dict[str, str] = {}
-        self._topics, self._bundles, self._random = topics, bundles, random
+        self._topics, self._bundles, self._averages, self._random = topics, bundles, averages, random
 
     async def choose(self, bundle: str, candidates: Mapping[str, LoadReport], *, otherwise: str) -> str:
         """The broker that got the bundle before while it is a candidate, else the best candidate; ``otherwise`` when
@@ -36,7 +38,7 @@ class Assignments:
         """
         chosen = self.given.get(bundle)
         if chosen is None or chosen not in candidates:
-            chosen = await self._place(bundle.rpartition("/")[0], candidates) or otherwise
+            chosen = await self._place(bundle, candidates) or otherwise
             self.given[bundle] = chosen
         return chosen
 
@@ -46,7 +48,7 @@ class Assignments:
         candidates = self._topics.eligible(namespace, reports)
         if not await self.may_leave(bundle, source, reports):
             return None
-        chosen = await self._place(namespace, candidates)
+        chosen = await self._place(bundle, candidates)
         return None if chosen == source else chosen
 
     async def may_leave(self, bundle: str, source: str, reports: Mapping[str, LoadReport]) -> bool:
@@ -58,13 +60,22 @@ class Assignments:
         served, group = await self._served(namespace, candidates)
         return is_better_elsewhere(source, candidates, served, group)
 
-    async def _place(self, namespace: str, candidates: Mapping[str, LoadReport]) -> str | None:
+    async def _place(self, bundle: str, candidates: Mapping[str, LoadReport]) -> str | None:
         """Choose a broker by the rules of placement; bundles assigned since the reports were written count."""
-        served, group = await self._served(namespace, candidates)
-        counts: dict[str, int] = {}
-        for broker in self.given.values():
-            counts[broker] = counts.get(broker, 0) + 1
-        return place(namespace, candidates, served, group, self._topics.placement(), counts, self._random)
+        served, group = await self._served(bundle.rpartition("/")[0], candidates)
+        rules, burden = self._topics.placement(), self._burden(candidates)
+        return place(bundle, candidates, served, group, rules, burden, self._random)
+
+    def _burden(self, candidates: Mapping[str, LoadReport]) -> dict[str, Burden]:
+        given: dict[str, list[str]] = {name: [] for name in candidates}
+        for bundle, broker in self.given.items():
+            if broker in given:
+                given[broker].append(bundle)
+        burden = {}
+        for name, report in candidates.items():
+            coming = [each for each in given[name] if each not in report.last_stats and each not in report.bundles]
+            burden[name] = (self._averages.rate(report, coming), len(given[name]))
+        return burden
 
     async def _served(self, namespace: str, reports: Mapping[str, LoadReport]) -> tuple[Served, set[str]]:
         """The bundles that each broker serves or will get, and the namespaces of the anti-affinity group of this

@@ -6,7 +6,7 @@ with the lowest message rate, at random among equals.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
     from magnetar.broker.ownership.cluster_nodes import LoadReport
 
-__all__ = ["OVERLOADED_SHARE", "choose_broker", "is_candidate"]
+__all__ = ["OVERLOADED_SHARE", "Burden", "choose_broker", "is_candidate"]
 
 OVERLOADED_SHARE: Final = 0.85
+Burden: TypeAlias = tuple[float, int]
+"""Messages a second over long time, and bundles given to the broker: they count where the rates are equal, so that a
+burst of lookups does not go to one broker.
+"""
 
 
 def is_candidate(broker_id: str, report: LoadReport, *, persistent: bool) -> bool:
@@ -36,18 +40,14 @@ def is_candidate(broker_id: str, report: LoadReport, *, persistent: bool) -> boo
 
 def choose_broker(
     reports: Mapping[str, LoadReport],
-    given: Mapping[str, int],
+    burden: Mapping[str, Burden],
     random: Random,
     overloaded_share: float = OVERLOADED_SHARE,
 ) -> str | None:
-    """The id of a broker, None when there is none.
-
-    given: bundles given to each broker since its report was written; they count, so that a burst of lookups does not
-    go to one broker.
-    """
+    """The id of a broker, None when there is none. A broker without a burden has the rate of its report."""
     rested = {name: each for name, each in reports.items() if each.highest_share < overloaded_share} or reports
     if not rested:
         return None
-    burden = {name: (each.msg_rate_in + each.msg_rate_out, given.get(name, 0)) for name, each in rested.items()}
-    least = min(burden.values())
-    return random.choice(sorted(name for name, each in burden.items() if each == least))
+    weights = {name: burden.get(name, (each.msg_rate_in + each.msg_rate_out, 0)) for name, each in rested.items()}
+    least = min(weights.values())
+    return random.choice(sorted(name for name, each in weights.items() if each == least))

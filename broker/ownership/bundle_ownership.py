@@ -36,6 +36,7 @@ from magnetar.broker.errors import MetadataError, ServiceNotReadyError
 from magnetar.broker.ownership.assignments import Assignments
 from magnetar.broker.ownership.bundle_map import BundleMap
 from magnetar.broker.ownership.cluster_nodes import NAMESPACES, BundleOwner, decode_owner, encode_node
+from magnetar.broker.ownership.load_averages import LoadAverages
 from magnetar.broker.ownership.owner_nodes import OwnerNodes
 from magnetar.broker.ownership.ownership import AskBroker, Here, ServedAt
 from magnetar.broker.policies.records import bundle_of, bundle_ranges
@@ -103,7 +104,8 @@ class BundleOwnership:
         self._others = others
         self._nodes = OwnerNodes(metadata)
         self._bundles = BundleMap(metadata, topics.default_bundles, self._namespace_cut_anew)
-        self.assignments = Assignments(topics, self._bundles, random)
+        self.averages = LoadAverages()
+        self.assignments = Assignments(topics, self._bundles, self.averages, random)
         self._owned: dict[str, _Bundle] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._given_up: set[str] = set()

@@ -3,7 +3,8 @@
     1. brokers with fewer topics than loadBalancerBrokerMaxTopics
     2. anti-affinity: the failure domains with fewest namespaces of the group, of their brokers those with fewest
     3. evenly: brokers with fewest bundles of the namespace
-    4. the broker with the lowest message rate (``broker_choice``)
+    4. the broker with the lowest message rate (``broker_choice``); with AvgShedder the broker for which the bundle was
+       given up, any broker for another bundle
 
 A filter that would leave no broker leaves all.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from magnetar.broker.ownership.broker_choice import OVERLOADED_SHARE, choose_broker
+from magnetar.broker.ownership.broker_choice import OVERLOADED_SHARE, Burden, choose_broker
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -35,6 +36,8 @@ class PlacementRules:
     most_topics: int = 50_000
     evenly: bool = True
     domains: Mapping[str, str] = field(default_factory=dict)
+    expected: Mapping[str, str] | None = None
+    """bundle -> broker by AvgShedder; None: LeastLongTermMessageRate."""
 
 
 class Served:
@@ -59,24 +62,29 @@ class Served:
 
 
 def place(
-    namespace: str,
+    bundle: str,
     candidates: Mapping[str, LoadReport],
     served: Served,
     group: Collection[str],
     rules: PlacementRules,
-    given: Mapping[str, int],
+    burden: Mapping[str, Burden],
     random: Random,
 ) -> str | None:
     """The id of the chosen broker; None without candidates.
 
-    group: the namespaces of the anti-affinity group, including this namespace; empty without a group.
+    bundle: its full name; group: the namespaces of the anti-affinity group, including that of the bundle; empty without
+    a group.
     """
+    namespace = bundle.rpartition("/")[0]
     left = {name: each for name, each in candidates.items() if each.num_topics <= rules.most_topics} or dict(candidates)
     if group:
         left = _apart(left, served, group, rules.domains)
     if rules.evenly:
         left = _least(left, {name: served.bundles_of(name, namespace) for name in left})
-    return choose_broker(left, given, random, rules.overloaded_share)
+    if rules.expected is not None:
+        expected = rules.expected.get(bundle)
+        return expected if expected in left else random.choice(sorted(left)) if left else None
+    return choose_broker(left, burden, random, rules.overloaded_share)
 
 
 def is_better_elsewhere(broker: str, candidates: Collection[str], served: Served, group: Collection[str]) -> bool:

@@ -6,6 +6,8 @@ ThresholdShedder      brokers above the average by more than a threshold give up
 OverloadShedder       brokers of which a resource is used beyond a limit, until they are below it
 UniformLoadShedder    the broker with most messages, or most traffic, gives up a part of its difference to the
                       broker with least
+AvgShedder            the broker used most and the broker used least are a pair, so are the next two, and so on; when a
+                      pair differs too much several times in a row, a part of its difference moves within the pair
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ if TYPE_CHECKING:
 
     from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport
 
-__all__ = ["SHEDDERS", "OverloadShedder", "Shedder", "SheddingRules", "ThresholdShedder", "UniformLoadShedder"]
+__all__ = [
+    "SHEDDERS",
+    "AvgShedder",
+    "OverloadShedder",
+    "Shedder",
+    "SheddingRules",
+    "ThresholdShedder",
+    "UniformLoadShedder",
+]
 
 _MARGIN: Final = 0.05
 """More than needed is given up, so that the broker does not stay at the threshold."""
@@ -57,6 +67,10 @@ class SheddingRules:
     grace_s: float = 30 * 60.0
     """A bundle that was moved stays for so long."""
     excluded_namespaces: tuple[str, ...] = ()
+    low_difference_share: float = 0.15
+    high_difference_share: float = 0.40
+    low_hits: int = 8
+    high_hits: int = 2
 
 
 class Shedder:
@@ -64,6 +78,8 @@ class Shedder:
 
     def __init__(self, rules: SheddingRules) -> None:
         self.rules = rules
+        self.expected: dict[str, str] = {}
+        """bundle -> broker, for a strategy that chooses the next broker as well."""
         self._moved: dict[str, float] = {}
 
     def plan(self, reports: Mapping[str, LoadReport], now_s: float) -> list[tuple[str, str]]:
@@ -184,8 +200,86 @@ class UniformLoadShedder(Shedder):
         return chosen
 
 
+class AvgShedder(Shedder):
+    """Counts how often in a row a broker was in a pair that differs; beyond the high difference both counts grow."""
+
+    def __init__(self, rules: SheddingRules) -> None:
+        super().__init__(rules)
+        self._low_hits: dict[str, int] = {}
+        self._high_hits: dict[str, int] = {}
+
+    def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
+        usage = {name: self._usage(each) for name, each in reports.items()}
+        ordered = sorted(usage, key=lambda name: (usage[name], name))
+        pairs = []
+        for index in range((len(ordered) + 1) // 2):
+            least, most = ordered[index], ordered[-1 - index]
+            if self._count(least, most, usage[most] - usage[least]):
+                pairs.append((least, most))
+        if not pairs:
+            self._low_hits, self._high_hits = {}, {}
+        chosen: list[tuple[str, str]] = []
+        for least, most in pairs:
+            if self._is_hit(least) or self._is_hit(most):
+                self._forget(least, most)
+                chosen += self._within(least, most, reports)
+        return chosen
+
+    def _usage(self, report: LoadReport) -> float:
+        rules = self.rules
+        return max(
+            report.cpu.share * rules.cpu_weight,
+            report.direct_memory.share * rules.direct_memory_weight,
+            report.bandwidth_in.share * rules.bandwidth_in_weight,
+            report.bandwidth_out.share * rules.bandwidth_out_weight,
+        )
+
+    def _count(self, least: str, most: str, difference: float) -> bool:
+        """Whether the two brokers differ too much."""
+        if least == most or difference < self.rules.low_difference_share:
+            self._forget(least, most)
+            return False
+        for broker in (least, most):
+            self._low_hits[broker] = self._low_hits.get(broker, 0) + 1
+            if difference < self.rules.high_difference_share:
+                self._high_hits.pop(broker, None)
+            else:
+                self._high_hits[broker] = self._high_hits.get(broker, 0) + 1
+        return True
+
+    def _is_hit(self, broker: str) -> bool:
+        high, low = self._high_hits.get(broker, 0), self._low_hits.get(broker, 0)
+        return high >= self.rules.high_hits or low >= self.rules.low_hits
+
+    def _forget(self, *brokers: str) -> None:
+        for broker in brokers:
+            self._low_hits.pop(broker, None)
+            self._high_hits.pop(broker, None)
+
+    def _within(self, least: str, most: str, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
+        """The largest bundles that fit into a part of the difference: in messages, else in traffic."""
+        report, rules = reports[most], self.rules
+        for weigh, enough in ((_messages, rules.least_messages), (_traffic, rules.least_uniform_bytes)):
+            wanted = (weigh(report) - weigh(reports[least])) * rules.given_up_share
+            if wanted > enough:
+                return [(most, bundle) for bundle in self._fitting(report, wanted, weigh, least)]
+        return []
+
+    def _fitting(
+        self, report: LoadReport, wanted: float, weigh: Callable[[BundleUsage], float], least: str
+    ) -> list[str]:
+        free = {bundle: weigh(each) for bundle, each in report.last_stats.items() if self._may_move(bundle)}
+        chosen = []
+        for bundle in sorted(free, key=lambda each: free[each], reverse=True):
+            if 0 < free[bundle] <= wanted:
+                chosen.append(bundle)
+                self.expected[bundle] = least
+                wanted -= free[bundle]
+        return chosen
+
+
 SHEDDERS: Final[Mapping[str, type[Shedder]]] = {
-    each.__name__: each for each in (ThresholdShedder, OverloadShedder, UniformLoadShedder)
+    each.__name__: each for each in (ThresholdShedder, OverloadShedder, UniformLoadShedder, AvgShedder)
 }
 
 

@@ -239,13 +239,58 @@ class BalancingSettings(Table):
         unit="bundles",
         minimum=1,
     )
+    load_balancer_avg_shedder_low_threshold: int = setting(
+        "loadBalancerAvgShedderLowThreshold",
+        15,
+        "AvgShedder: two brokers whose usage differs by so much, several times in a row, share their load.",
+        unit="%",
+        minimum=0,
+        maximum=100,
+    )
+    load_balancer_avg_shedder_high_threshold: int = setting(
+        "loadBalancerAvgShedderHighThreshold",
+        40,
+        "AvgShedder: the same for a difference that counts after fewer times.",
+        unit="%",
+        minimum=0,
+        maximum=100,
+    )
+    load_balancer_avg_shedder_hit_count_low_threshold: int = setting(
+        "loadBalancerAvgShedderHitCountLowThreshold",
+        8,
+        "AvgShedder: comparisons in a row with a difference beyond loadBalancerAvgShedderLowThreshold.",
+        unit="comparisons",
+        minimum=1,
+    )
+    load_balancer_avg_shedder_hit_count_high_threshold: int = setting(
+        "loadBalancerAvgShedderHitCountHighThreshold",
+        2,
+        "AvgShedder: comparisons in a row with a difference beyond loadBalancerAvgShedderHighThreshold.",
+        unit="comparisons",
+        minimum=1,
+    )
+    load_balancer_resource_quota_update_interval_minutes: int = setting(
+        "loadBalancerResourceQuotaUpdateIntervalMinutes",
+        15,
+        "How often the leader writes the average load of bundles and brokers, for the next leader.",
+        unit="min",
+        minimum=1,
+    )
+    load_balancer_max_number_of_bundles_in_bundle_load_report: int = setting(
+        "loadBalancerMaxNumberOfBundlesInBundleLoadReport",
+        10,
+        "Bundles for each broker whose average load the leader writes, those with most load; 0 = all.",
+        unit="bundles",
+        minimum=-1,
+    )
     load_balancer_load_shedding_strategy: str = setting(
         "loadBalancerLoadSheddingStrategy",
         "org.apache.pulsar.broker.loadbalance.impl.ThresholdShedder",
-        "How the leader finds bundles to move: ThresholdShedder, OverloadShedder, UniformLoadShedder.",
+        "How the leader finds bundles to move: ThresholdShedder, OverloadShedder, UniformLoadShedder, AvgShedder.",
     )
     load_balancer_load_placement_strategy: str = setting(
         "loadBalancerLoadPlacementStrategy",
         "org.apache.pulsar.broker.loadbalance.impl.LeastLongTermMessageRate",
-        "How the leader finds the owner of a bundle: LeastLongTermMessageRate, Apache Pulsar's default.",
+        "How the leader finds the owner of a bundle: LeastLongTermMessageRate, or AvgShedder with the shedding "
+        "strategy of that name.",
     )

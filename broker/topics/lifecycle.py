@@ -36,9 +36,11 @@ class TopicsElsewhere(Protocol):
 
     async def unload(self, name: TopicName) -> None: ...
 
-    async def subscriptions(self, name: TopicName) -> list[str]: ...
+    async def durable(self, name: TopicName) -> list[SubscribeRequest]:
+        """Requests for subscriptions like the topic's durable subscriptions, with their properties."""
+        ...
 
-    async def subscribe(self, name: TopicName, subscription: str) -> None:
+    async def subscribe(self, name: TopicName, request: SubscribeRequest) -> None:
         """Create the subscription at the first message, unless it exists."""
         ...
 
@@ -119,26 +121,25 @@ class TopicLifecycle:
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         """Add partitions. The durable subscriptions of the first partition then exist on all partitions, as in Apache
-        Pulsar, each new one from the first message on; that of compaction only on the added, empty partitions. Raises
-        TopicNotFoundError.
+        Pulsar, each new one from the first message on; that of compaction only on the added, empty partitions. Clients
+        see the added partitions afterwards: a subscription misses none of their messages. Raises TopicNotFoundError.
         """
         known = self._catalog.partitioned(name)
         if known is None:
             raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
         first = name.partition_name(0)
         requests = await self._durable(first) if name.persistent and self._topics.known(first) else []
-        await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
         await self._create_partitions(name, known.partitions, partitions)
         for index in range(1, partitions if requests else 0):
             for request in requests:
                 if index >= known.partitions or request.subscription != COMPACTION_CURSOR:
                     await self._subscribe(name.partition_name(index), request)
+        await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
 
     async def _durable(self, part: TopicName) -> list[SubscribeRequest]:
-        """Requests for subscriptions like its durable subscriptions; of a topic elsewhere by their names alone."""
+        """Requests for subscriptions like the durable subscriptions of the partition."""
         if self._is_elsewhere(part) and self._elsewhere is not None:
-            names = await self._elsewhere.subscriptions(part)
-            return [SubscribeRequest(each, from_earliest=True) for each in names]
+            return await self._elsewhere.durable(part)
         topic = await self.persistent(part)
         return [
             SubscribeRequest(
@@ -153,7 +154,7 @@ class TopicLifecycle:
 
     async def _subscribe(self, part: TopicName, request: SubscribeRequest) -> None:
         if self._is_elsewhere(part) and self._elsewhere is not None:
-            await self._elsewhere.subscribe(part, request.subscription)
+            await self._elsewhere.subscribe(part, request)
             return
         topic = await self.persistent(part)
         if request.subscription not in topic.subscriptions.by_name:

@@ -74,6 +74,12 @@ class Member:
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)
 
+    def ended(self, seconds=1.0):
+        """Whether the process ends within so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        return self.process.poll() is not None
+
     def terminate(self):
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=60)

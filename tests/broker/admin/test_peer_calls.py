@@ -11,10 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from magnetar.broker.admin.peer_calls import PeerCalls
+from magnetar.broker.admin_backend import topic_directory
 from magnetar.broker.admin_backend.topic_directory import CalledTopics
+from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
+from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.client.address import Credentials
 from magnetar.protocol.topic_name import TopicName
+from tests.waiting import until
 
 NAME = TopicName.parse("persistent://t/n/a b")
 PATH = "/admin/v2/persistent/t/n/a%20b"
@@ -153,21 +157,53 @@ async def test_calls_that_wait_hold_up_no_other_work_on_threads():
 
 async def test_topics_of_other_brokers(owner, calls):
     topics = CalledTopics(calls)
-    owner.answers[f"{PATH}/subscriptions"] = 200, {}, b'["s","t"]'
-    assert await topics.subscriptions(NAME) == ["s", "t"]
     await topics.unload(NAME)
     await topics.delete(NAME, force=False)
     owner.answers[f"{PATH}?force=true"] = 404, {}, b'{"reason":"gone"}'
     await topics.delete(NAME, force=True)
-    owner.answers[f"{PATH}/subscription/a%252Fb"] = 409, {}, b'{"reason":"there"}'
-    await topics.subscribe(NAME, "a/b")
     assert [(method, path) for method, path, *_ in owner.requests] == [
-        ("GET", f"{PATH}/subscriptions"),
         ("PUT", f"{PATH}/unload"),
         ("DELETE", f"{PATH}?force=false"),
         ("DELETE", f"{PATH}?force=true"),
-        ("PUT", f"{PATH}/subscription/a%252Fb"),
     ]
-    owner.answers[f"{PATH}?force=true"] = 412, {}, b'{"reason":"in use"}'
+
+
+async def test_durable_subscriptions_of_another_broker_come_with_their_properties(owner, calls):
+    stats = {
+        "s": {"isDurable": True, "isReplicated": True, "subscriptionProperties": {"k": "v"}},
+        "t": {"isDurable": True, "isReplicated": False, "subscriptionProperties": {}},
+        "reader-1": {"isDurable": False, "isReplicated": False, "subscriptionProperties": {}},
+    }
+    owner.answers[f"{PATH}/stats"] = 200, {}, json.dumps({"subscriptions": stats}).encode()
+    found = await CalledTopics(calls).durable(NAME)
+    assert [(each.subscription, each.properties, each.replicated) for each in found] == [
+        ("s", {"k": "v"}, True),
+        ("t", {}, False),
+    ]
+    assert all(each.from_earliest for each in found)
+
+
+async def test_a_subscription_of_another_broker_is_created_with_its_properties(owner, calls):
+    path = f"{PATH}/subscription/a%252Fb?replicated=true"
+    request = SubscribeRequest("a/b", from_earliest=True, properties={"k": "v"}, replicated=True)
+    await CalledTopics(calls).subscribe(NAME, request)
+    owner.answers[path] = 409, {}, json.dumps({"reason": rest_refusals.SUBSCRIPTION_EXISTS.text}).encode()
+    await CalledTopics(calls).subscribe(NAME, request)  # the subscription exists, and stays as it is
+    first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "properties": {"k": "v"}}
+    assert [(method, where, body) for method, where, _, body in owner.requests] == [("PUT", path, first)] * 2
+
+
+async def test_a_subscription_waits_until_the_other_broker_has_heard_of_the_partition(owner, calls, monkeypatch):
+    monkeypatch.setattr(topic_directory, "_RETRY_S", 0.0)
+    path = f"{PATH}/subscription/s?replicated=false"
+    refusal = json.dumps({"reason": rest_refusals.PARTITION_METADATA_MISSING.text}).encode()
+    owner.answers[path] = 409, {}, refusal
+    waiting = asyncio.create_task(CalledTopics(calls).subscribe(NAME, SubscribeRequest("s")))
+    await until(lambda: len(owner.requests) >= 2)
+    assert not waiting.done()
+    del owner.answers[path]
+    await asyncio.wait_for(waiting, 30)
+    owner.answers[path] = 409, {}, refusal
+    monkeypatch.setattr(topic_directory, "_NEWS_S", 0.0)
     with pytest.raises(RestError):
-        await topics.delete(NAME, force=True)
+        await CalledTopics(calls).subscribe(NAME, SubscribeRequest("s"))

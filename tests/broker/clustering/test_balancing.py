@@ -10,6 +10,7 @@ from magnetar.broker.clustering.balancing import Balancing, BalancingFigures, ma
 from magnetar.broker.clustering.isolation import eligible_brokers
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
+from magnetar.broker.ownership.load_averages import LoadAverages
 from magnetar.broker.policies.records import even_bundles
 from magnetar.broker.settings import Settings
 
@@ -21,6 +22,7 @@ class World:
 
     def __init__(self):
         self.register = self.assignments = self
+        self.averages = LoadAverages()
         self.is_leader = True
         self.called = []
         self.target, self.may_go = "b:1", True
@@ -97,7 +99,7 @@ async def test_a_broker_alone_splits_nothing(world, balancing):
     assert world.called == []
 
 
-@pytest.mark.parametrize("name", ["ThresholdShedder", "OverloadShedder", "UniformLoadShedder"])
+@pytest.mark.parametrize("name", ["ThresholdShedder", "OverloadShedder", "UniformLoadShedder", "AvgShedder"])
 def test_the_strategy_is_chosen_by_its_class_in_apache_pulsar(name):
     full = f"org.apache.pulsar.broker.loadbalance.impl.{name}"
     settings = dataclasses.replace(Settings(), load_balancer_load_shedding_strategy=full)

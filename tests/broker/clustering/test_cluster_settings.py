@@ -86,3 +86,12 @@ def test_unworkable_settings_are_refused_with_the_reason(changes, reason):
 def test_every_digest_of_the_settings_is_one_of_the_client():
     assert set(SETTINGS["managedLedgerDigestType"].choices) == _DIGESTS.keys()
     assert set(_DIGESTS.values()) == set(DigestType)
+
+
+def test_avg_shedder_as_placement_needs_the_shedding_strategy():
+    name = "org.apache.pulsar.broker.loadbalance.impl.AvgShedder"
+    where = {"metadataStoreUrl": "zk:a:1"}
+    cluster_services(loaded(loadBalancerLoadSheddingStrategy=name, **where))
+    cluster_services(loaded(loadBalancerLoadSheddingStrategy=name, loadBalancerLoadPlacementStrategy=name, **where))
+    with pytest.raises(ValueError, match=r"AvgShedder.*ThresholdShedder.*loadBalancerLoadSheddingStrategy"):
+        cluster_services(loaded(loadBalancerLoadPlacementStrategy=name, **where))

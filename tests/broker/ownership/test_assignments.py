@@ -11,6 +11,7 @@ from magnetar.broker.errors import MetadataError
 from magnetar.broker.ownership.assignments import Assignments
 from magnetar.broker.ownership.bundle_map import BundleMap
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport
+from magnetar.broker.ownership.load_averages import LoadAverages
 from magnetar.broker.ownership.placement import PlacementRules
 from magnetar.broker.policies.records import even_bundles
 from magnetar.broker.policies.values import BookieAffinity
@@ -28,7 +29,8 @@ class World:
         self.rules = PlacementRules()
         self.changed = []
         self.bundles = BundleMap(self.metadata, self.default_bundles, self.changed.append)
-        self.assignments = Assignments(self, self.bundles, random.Random(1))
+        self.averages = LoadAverages()
+        self.assignments = Assignments(self, self.bundles, self.averages, random.Random(1))
 
     def default_bundles(self, namespace):
         return even_bundles(2) if namespace.startswith("t/") else None
@@ -107,3 +109,23 @@ async def test_members_of_local_policies_are_changed_one_by_one(world):
     assert policies.bookie_affinity.bookkeeper_affinity_group_primary == "p"
     with pytest.raises(MetadataError):
         await world.group("none/n", "g")
+
+
+async def test_the_load_over_long_time_decides_not_that_of_now(world):
+    world.rules = PlacementRules(evenly=False)
+    busy, calm = BundleUsage(msg_rate_in=900.0), BundleUsage(msg_rate_in=10.0)
+    before = {"a": LoadReport(last_stats={"t/2/x": busy}), "b": LoadReport(last_stats={"t/2/y": calm})}
+    for _ in range(100):
+        world.averages.sample(before, {})
+    now = {
+        "a": LoadReport(msg_rate_in=1.0, last_stats={"t/2/x": BundleUsage(msg_rate_in=1.0)}),
+        "b": LoadReport(msg_rate_in=100.0, last_stats={"t/2/y": BundleUsage(msg_rate_in=100.0)}),
+    }
+    assert await world.assignments.choose(f"t/1/{LOW}", now, otherwise="own") == "b"
+
+
+async def test_a_bundle_on_its_way_counts_as_a_hundred_messages(world):
+    world.rules = PlacementRules(evenly=False)
+    brokers = {"a": LoadReport(), "b": LoadReport(msg_rate_in=50.0), "c": LoadReport(msg_rate_in=150.0)}
+    chosen = [await world.assignments.choose(f"t/{number}/{LOW}", brokers, otherwise="own") for number in range(3)]
+    assert chosen == ["a", "b", "a"]  # 0, 50, 150; 100, 50, 150; 100, 150, 150

@@ -18,14 +18,15 @@ def report(rate=0.0, cpu=10.0, **changes):
     )
 
 
-def chosen(reports, given=None):
-    return {choose_broker(reports, given or {}, random.Random(seed)) for seed in range(50)}
+def chosen(reports, burden=None):
+    return {choose_broker(reports, burden or {}, random.Random(seed)) for seed in range(50)}
 
 
 def test_the_lowest_rate_counts_and_equals_take_turns():
     assert chosen({"a:1": report(5), "b:1": report(1), "c:1": report(9)}) == {"b:1"}
     assert chosen({"a:1": report(1), "b:1": report(1), "c:1": report(9)}) == {"a:1", "b:1"}
-    assert chosen({"a:1": report(), "b:1": report()}, {"a:1": 2, "b:1": 1}) == {"b:1"}
+    assert chosen({"a:1": report(), "b:1": report()}, {"a:1": (0.0, 2), "b:1": (0.0, 1)}) == {"b:1"}
+    assert chosen({"a:1": report(1), "b:1": report(5)}, {"a:1": (9.0, 0), "b:1": (2.0, 7)}) == {"b:1"}
     assert chosen({}) == {None}
 
 

@@ -26,7 +26,9 @@ def chosen(candidates=None, of=None, group=(), namespace="t/1", **rules):
     """Every broker that any seed chooses."""
     settings = PlacementRules(**rules)
     made = [
-        place(namespace, candidates or brokers(), of or served(), group, settings, {}, random.Random(seed))
+        place(
+            f"{namespace}/{BUNDLE}", candidates or brokers(), of or served(), group, settings, {}, random.Random(seed)
+        )
         for seed in range(60)
     ]
     return set(made)
@@ -34,7 +36,7 @@ def chosen(candidates=None, of=None, group=(), namespace="t/1", **rules):
 
 def test_without_differences_any_broker_may_get_a_bundle():
     assert chosen() == set(NAMES)
-    assert place("t/1", {}, served(), (), PlacementRules(), {}, random.Random(1)) is None
+    assert place(f"t/1/{BUNDLE}", {}, served(), (), PlacementRules(), {}, random.Random(1)) is None
 
 
 def test_a_broker_with_very_many_topics_gets_no_more_while_others_have_fewer():
@@ -54,6 +56,15 @@ def test_an_overloaded_broker_gets_no_bundle_while_others_are_not():
     busy = LoadReport(cpu=Usage(80.0, 100.0))
     assert chosen(brokers(a=busy)) == set(NAMES)
     assert chosen(brokers(a=busy), overloaded_share=0.7) == {"b", "c", "d"}
+
+
+def test_a_bundle_goes_to_the_broker_for_which_it_was_given_up():
+    busy = LoadReport(msg_rate_in=1000.0)
+    assert chosen(brokers(c=busy), expected={f"t/1/{BUNDLE}": "c"}) == {"c"}
+    assert chosen(brokers(c=busy), expected={f"t/2/{BUNDLE}": "c"}) == set(NAMES)  # not by rate: any broker
+    assert chosen(expected={f"t/1/{BUNDLE}": "gone"}) == set(NAMES)
+    assert chosen(of=served(c=["t/1"]), expected={f"t/1/{BUNDLE}": "c"}) == {"a", "b", "d"}  # the filters come first
+    assert place(f"t/1/{BUNDLE}", {}, served(), (), PlacementRules(expected={}), {}, random.Random(1)) is None
 
 
 def test_namespaces_of_a_group_are_apart():

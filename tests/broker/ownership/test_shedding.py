@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
-from magnetar.broker.ownership.shedding import OverloadShedder, SheddingRules, ThresholdShedder, UniformLoadShedder
+from magnetar.broker.ownership.shedding import (
+    AvgShedder,
+    OverloadShedder,
+    SheddingRules,
+    ThresholdShedder,
+    UniformLoadShedder,
+)
 
 MIB = 2**20
 
@@ -124,7 +130,77 @@ def test_the_uniform_shedder_looks_at_traffic_where_messages_are_even():
     assert UniformLoadShedder(SheddingRules(throughput_multiplier=0.0)).plan(reports, 0.0) == []
 
 
-@pytest.mark.parametrize("shedder", [ThresholdShedder, OverloadShedder, UniformLoadShedder])
+@pytest.mark.parametrize("shedder", [ThresholdShedder, OverloadShedder, UniformLoadShedder, AvgShedder])
 def test_no_broker_no_plan(shedder):
     assert shedder(SheddingRules()).plan({}, 0.0) == []
     assert shedder(SheddingRules()).plan({"a": LoadReport()}, 0.0) == []
+
+
+def load(cpu, *messages):
+    """`messages`: of each bundle, a second."""
+    stats = {f"t/n/{cpu:g}-{number}": BundleUsage(msg_rate_in=each) for number, each in enumerate(messages)}
+    return LoadReport(cpu=Usage(cpu, 100.0), msg_rate_in=float(sum(messages)), last_stats=stats)
+
+
+def plans(shedder, reports, count):
+    return [shedder.plan(reports, float(number)) for number in range(count)]
+
+
+def test_the_avg_shedder_moves_bundles_within_pairs_of_the_most_and_the_least_used():
+    reports = {
+        "a": load(90.0, 12_000, 5_000, 3_000),
+        "b": load(20.0, 1_000),
+        "c": load(10.0, 2_000),
+        "d": load(70.0, 9_000, 2_000, 1_000),
+        "e": load(50.0, 50_000),  # its own counterpart
+    }
+    shedder = AvgShedder(SheddingRules())
+    assert shedder.plan(reports, 0.0) == [], "a difference of 80 and of 50 percent counts after two comparisons"
+    # a and c: 18,000 messages, of which 3,600 move; d and b: 11,000, of which 2,200 move
+    assert shedder.plan(reports, 60.0) == [("a", "t/n/90-2"), ("d", "t/n/70-1")]
+    assert shedder.expected == {"t/n/90-2": "c", "t/n/70-1": "b"}
+    assert shedder.plan(reports, 120.0) == [], "the counts began anew"
+
+
+def test_a_small_difference_counts_after_eight_comparisons_in_a_row():
+    near = {"a": load(40.0, 9_000, 1_500), "b": load(20.0, 1_000)}
+    made = plans(AvgShedder(SheddingRules()), near, 16)
+    assert [number for number, each in enumerate(made) if each] == [7, 15]
+    shedder = AvgShedder(SheddingRules())
+    assert not any(plans(shedder, near, 7))
+    assert shedder.plan({"a": load(30.0, 9_000, 1_500), "b": load(20.0, 1_000)}, 7.0) == []  # a row ends here
+    assert not any(plans(shedder, near, 7))
+
+
+def test_a_high_difference_in_between_counts_for_both_rows():
+    near = {"a": load(40.0, 9_000, 1_500), "b": load(20.0, 1_000)}
+    far = {"a": load(80.0, 9_000, 1_500), "b": load(20.0, 1_000)}
+    shedder = AvgShedder(SheddingRules())
+    made = [shedder.plan(each, 0.0) for each in (far, near, far, near, near, near, near, near)]
+    assert [number for number, each in enumerate(made) if each] == [7], "one high difference at a time"
+
+
+def test_the_avg_shedder_moves_traffic_where_messages_are_few_and_nothing_for_little_of_both():
+    def traffic(cpu, *mib):
+        stats = {f"t/n/{number}": BundleUsage(msg_throughput_in=each * MIB) for number, each in enumerate(mib)}
+        return LoadReport(cpu=Usage(cpu, 100.0), msg_throughput_in=sum(mib) * MIB, last_stats=stats)
+
+    heavy = {"a": traffic(90.0, 40.0, 9.0, 1.0), "b": traffic(10.0)}
+    assert plans(AvgShedder(SheddingRules()), heavy, 2)[1] == [("a", "t/n/1"), ("a", "t/n/2")]  # 10 of 50 MiB
+    assert not any(plans(AvgShedder(SheddingRules()), {"a": traffic(90.0, 4.0, 0.5), "b": traffic(10.0)}, 20))
+    rules = SheddingRules(excluded_namespaces=("t/n",))
+    assert not any(plans(AvgShedder(rules), heavy, 20))
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.lists(st.integers(0, 20_000), max_size=4)), max_size=6))
+def test_the_avg_shedder_gives_up_a_part_of_the_difference_at_most(brokers):
+    reports = {f"b{number}": load(cpu + number / 100, *messages) for number, (cpu, messages) in enumerate(brokers)}
+    shedder = AvgShedder(SheddingRules())
+    for number in range(9):
+        moved = {}
+        for broker, bundle in shedder.plan(reports, float(number)):
+            least = shedder.expected[bundle]
+            moved[broker, least] = moved.get((broker, least), 0.0) + reports[broker].last_stats[bundle].msg_rate_in
+        for (most, least), messages in moved.items():
+            assert messages <= 0.2 * (reports[most].msg_rate_in - reports[least].msg_rate_in)
+            assert reports[most].cpu.share - reports[least].cpu.share >= 0.15
