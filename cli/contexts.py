@@ -119,7 +119,7 @@ class ContextFile:
 
 
 def context_path(environ: Mapping[str, str]) -> Path:
-    """Where the file is."""
+    """Return the path of the file."""
     base = environ.get("XDG_CONFIG_HOME") or str(Path(environ.get("HOME", "~")).expanduser() / ".config")
     return Path(base) / "magnetar" / "contexts.json"
 

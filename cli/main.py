@@ -39,7 +39,7 @@ MODULES: Final = {
 }
 """Name -> module of this room, name in it."""
 EXIT_OF_USAGE: Final = {"admin": 1}
-"""Where a wrong command line does not end with 2: pulsar-admin knows one failure."""
+"""The exit code of a wrong command line where it differs from 2: pulsar-admin has a single code of failures."""
 EXIT_INTERRUPTED: Final = 130
 EXIT_CLOSED_PIPE: Final = 141
 
@@ -73,7 +73,7 @@ def command_of(name: str) -> click.Command:
 
 
 def completed_group() -> click.Group:
-    """All commands as one click group, for completion alone; those of the broker by name."""
+    """Return all commands as a single click group, for completion alone; those of the broker by name."""
     import click  # noqa: PLC0415 - only for completion
 
     class _All(click.Group):

@@ -87,7 +87,7 @@ def shown(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without characters that would move the cursor of a terminal: names and payloads are a peer's choice."""
+    """Return the text without characters that would move the cursor of a terminal: peers choose names and payloads."""
     return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
 
 

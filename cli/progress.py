@@ -32,7 +32,7 @@ class Progress:
             self._bar.stop()
 
     def add(self, amount: int) -> None:
-        """So much more is done."""
+        """Add work that is done."""
         self._done += amount
         if self._bar is None:
             if not sys.stderr.isatty() or self._clock() - self._begun < _QUIET_S:

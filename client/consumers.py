@@ -164,7 +164,7 @@ class _Part:
         return False
 
     def took(self, messages: int) -> None:
-        """So many left the queue: ask for as many more once they are worth a command."""
+        """Note that so many messages left the queue: request as many more once a command is worth it."""
         self._taken += messages
         if self.connection is not None and self._taken >= max(1, self._permits // 2):
             with contextlib.suppress(ClientError):

@@ -34,7 +34,7 @@ COMMAND_LINE = Remedies("--enable-deduplication", "--admin-url", "--assume-dedup
 
 
 def topic_path(topic: TopicName) -> str:
-    """Where the topic stands in the tree of the admin API."""
+    """Return the path of the topic in the tree of the admin API."""
     return f"/admin/v2/persistent/{topic.namespace}/{quote(topic.local_name, safe='')}"
 
 
@@ -62,7 +62,9 @@ def ensure_not_created_in_vain(admin: AdminApi, topic: TopicName, *, enable: boo
 
 
 def _is_on_for_new_topics(admin: AdminApi, topic: TopicName) -> bool:
-    """By the namespace's policy, else by the broker's setting; an absent namespace is left to the lookup to refuse."""
+    """Whether the namespace's policy, else the broker's setting, switches deduplication on; an absent namespace is left
+    to the lookup to refuse.
+    """
     try:
         policy = admin.call("GET", f"/admin/v2/namespaces/{topic.namespace}/deduplication")
     except urllib.error.HTTPError as error:

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 DATA_KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
-"""By so much a payload grows."""
+"""The bytes by which encryption makes a payload longer."""
 MOST_DATA_KEYS: Final = 256
-"""Of so many readers a payload's data keys are looked at."""
+"""The most readers of a payload whose data keys the client tries."""
 MOST_NAMES: Final = 10
 """Names of readers that an error shows."""
 _REMEMBERED: Final = 1024
@@ -120,7 +120,7 @@ class Decryption:
         self._ciphers: OrderedDict[tuple[str, bytes], AESGCM | None] = OrderedDict()
 
     def decrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-        """As `Decrypting`."""
+        """Decrypt as `Decrypting` does."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - slow to load
 
         for each in metadata.encryption_keys[:MOST_DATA_KEYS]:
@@ -136,7 +136,9 @@ class Decryption:
         raise CannotDecryptError(f"the payload is encrypted for the keys {names}, not for {which}")
 
     def _cipher(self, name: str, encrypted: bytes) -> AESGCM | None:
-        """With the data key that `encrypted` is for the reader of this name; None for another reader's."""
+        """Return the cipher of the data key that `encrypted` holds for the reader of this name; None for another
+        reader's key.
+        """
         key = self._named.get(name, self._other)
         if key is None:
             return None
@@ -167,7 +169,7 @@ def _private_key(which: str, pem: bytes) -> RSAPrivateKey:
 
 
 def _cipher_of(key: RSAPrivateKey, encrypted: bytes) -> AESGCM | None:
-    """With the data key; None when `encrypted` is not for this key, or no key of AES."""
+    """Return the cipher of the data key; None when `encrypted` fits another key, or holds no AES key."""
     from cryptography.hazmat.primitives import hashes  # noqa: PLC0415 - slow to load
     from cryptography.hazmat.primitives.asymmetric import padding  # noqa: PLC0415 - the same
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same

@@ -64,7 +64,7 @@ async def topics_like(connection: BrokerConnection, pattern: str) -> list[str]:
 
 
 class Connections(Protocol):
-    """Where lookups get their connections: a `ConnectionPool`, or `OneConnection`."""
+    """The source of a lookup's connections: a `ConnectionPool`, or `OneConnection`."""
 
     async def get(self, address: Address) -> BrokerConnection:
         """Raises: RefusedError, RetryError, InputError for TLS files."""
@@ -88,7 +88,7 @@ async def find_owner(connections: Connections, service: Address, topic: str) -> 
 
 
 def _next_broker(found: pb.CommandLookupTopicResponse, here: Address, *, tls: bool) -> Address:
-    """Where the answer of a lookup points to. Raises: RefusedError, RetryError, InputError."""
+    """Return the broker to which the answer of a lookup points. Raises: RefusedError, RetryError, InputError."""
     if found.response == _LOOKUP.Failed:
         raise refusal(found.error, found.message)
     if found.proxy_through_service_url:

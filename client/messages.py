@@ -26,9 +26,9 @@ MAX_CHUNKED_BYTES = 128 * 1024 * 1024
 
 
 class ReceivedMessage(NamedTuple):
-    """One message. `batch_index` -1 outside a batch; `problem`: why the payload is as it is stored, or None.
+    """One message. `batch_index` -1 outside a batch; `problem`: the reason for a payload as it is stored, or None.
 
-    entries: those it came in, more than one for a chunked message, for its acknowledgement.
+    entries: those to acknowledge; a chunked message has several.
     """
 
     topic: str

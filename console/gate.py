@@ -24,7 +24,7 @@ CLOSED: Final = (
 )
 NAME: Final = "magnetar_ui"
 MOST_BYTES: Final = 3000
-"""Of the header's value; a browser keeps 4096 bytes of a cookie."""
+"""The bound of the header's value; a browser keeps 4096 bytes of a cookie."""
 
 
 def cookie(authorization: str, *, secure: bool) -> str:

@@ -46,7 +46,7 @@ class LogPicture:
 
     @property
     def height(self) -> int:
-        """Of the whole picture."""
+        """The height of the whole picture."""
         return 70 + 18 * len(self.marks)
 
 

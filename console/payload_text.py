@@ -35,7 +35,7 @@ _NUMBERS: Final = {
 }
 """Schema types whose values are big-endian numbers (Pulsar's client library)."""
 MOST_MESSAGES: Final = 100
-"""Of a batch, that a page shows."""
+"""The most messages of a batch that a page shows."""
 
 
 def payload_text(payload: bytes, schema_type: str = "NONE", definition: str = "") -> tuple[str, str]:
@@ -72,7 +72,7 @@ def _by_schema(payload: bytes, schema_type: str, definition: str) -> str | None:
 
 
 def _indented(value: Any) -> str:
-    """As far as it is shown: the indentation of deep values may be a thousand times their length."""
+    """Return the JSON text up to the shown length: indentation may make deep values a thousand times longer."""
     parts, length = [], 0
     for part in json.JSONEncoder(indent=2, ensure_ascii=False, default=str).iterencode(value):
         parts.append(part)

@@ -46,7 +46,7 @@ class TopicRow:
 
 
 def topic_rows(broker_stats: dict[str, Any]) -> list[TopicRow]:
-    """Of ``/admin/v2/broker-stats/topics``: namespace -> bundle -> domain -> topic -> stats."""
+    """Return the rows of ``/admin/v2/broker-stats/topics``: namespace -> bundle -> domain -> topic -> stats."""
     return [
         TopicRow.of(name, stats)
         for bundles in broker_stats.values()

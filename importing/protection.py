@@ -51,7 +51,8 @@ class Protection:
         self._done = False
 
     async def ensure(self, session: TopicSession) -> None:
-        """Before the first entry is sent. A refusal is a warning; a lost connection is the caller's.
+        """Protect the topic before the first entry is sent. A refusal becomes a warning; the caller handles a lost
+        connection.
 
         Raises: RetryError.
         """

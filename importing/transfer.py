@@ -165,7 +165,7 @@ class Transfer:
             self._progress.say(f"importing into {self._target.topic} at {self._target.service.url()}")
 
     async def _ensure_not_created_in_vain(self) -> None:
-        """Before the first producer, which creates an absent topic. Raises: DeduplicationError."""
+        """Check the topic before the first producer, which creates an absent topic. Raises: DeduplicationError."""
         if self._topic_checked or self._options.assume_deduplication:
             return
         self._topic_checked = True

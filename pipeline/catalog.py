@@ -208,7 +208,7 @@ class Catalog:
         return found
 
     def register_schema(self, topic: str, schema: Mapping[str, Any]) -> int:
-        """Register a schema, in the form of `schema`, with a topic; returns its version, which may be an old one.
+        """Register a schema, in the form of `schema`, with a topic; returns its version, which may be an old version.
 
         Raises: CatalogError with the broker's reason, for an incompatible schema.
         """
@@ -287,5 +287,5 @@ def _named(path: str) -> str:
 
 
 def _subscription(name: str) -> str:
-    """In paths of topics a subscription is encoded twice, as Java's admin client does."""
+    """Encode a subscription twice for paths of topics, as Java's admin client does."""
     return quote(quote(name, safe=""), safe="")

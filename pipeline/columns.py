@@ -21,7 +21,9 @@ TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 """Arrow's form of Spark's TIMESTAMP; microseconds, though Pulsar counts milliseconds."""
 FIRST_MS: Final = -62_135_596_800_000
 LAST_MS: Final = 253_402_300_799_999
-"""The years 1 to 9999, which all calendars (Spark's, Python's, pandas aside) can show; other times are no times."""
+"""The years 1 to 9999, which all calendars (Spark's, Python's, pandas aside) can show; times outside of them become
+null.
+"""
 PROPERTIES: Final = pa.map_(pa.string(), pa.string())
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 ENCRYPTION: Final = pa.struct(

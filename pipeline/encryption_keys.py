@@ -38,7 +38,9 @@ def parse_private_keys(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def open_encryption(keys: NamedFiles) -> Encryption | None:
-    """With a data key of its own; None without keys. Raises: OptionError for a file that has no public RSA key."""
+    """Return an encryption with a new data key; None without keys. Raises: OptionError for a file that has no public
+    RSA key.
+    """
     if not keys:
         return None
     try:
@@ -49,7 +51,7 @@ def open_encryption(keys: NamedFiles) -> Encryption | None:
 
 
 def open_decryption(keys: NamedFiles) -> Decryption | None:
-    """None without keys. Raises: OptionError for a file that has no private RSA key."""
+    """Return the decryption; None without keys. Raises: OptionError for a file that has no private RSA key."""
     if not keys:
         return None
     try:

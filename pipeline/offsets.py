@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = 2
-"""Of offsets with sizes of messages; offsets without them have version 1, which earlier releases read."""
+"""The version of offsets with sizes of messages; offsets without sizes have version 1, which earlier releases read."""
 _VERSIONS = (1, VERSION)
 EARLIEST = "earliest"
 LATEST = "latest"

@@ -158,7 +158,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All options of the source, checked. May be pickled to executors."""
+    """All options of the source, checked. Executors may unpickle them."""
 
     connect: ConnectOptions
     selection: TopicSelection

@@ -145,7 +145,7 @@ def _size(each: ReadRange) -> float:
 
 
 def _cut(each: ReadRange, parts: int) -> list[ReadRange]:
-    """In so many parts of nearly equal length; fewer when there are fewer messages."""
+    """Cut into so many parts of nearly equal length; into fewer when there are fewer messages."""
     start, end = each.start, each.end
     if parts <= 1 or not isinstance(start, int) or not isinstance(end, int):
         return [each]

@@ -44,18 +44,18 @@ class Progress:
         self._messages = 0
 
     def begin(self, of: float) -> None:
-        """So much work more is to be done."""
+        """Add work that is to be done."""
         self._of += of
         self._show(force=True)
 
     def advance(self, done: float, *, messages: int = 0) -> None:
-        """So much of it is done, with so many messages."""
+        """Note finished work, with its number of messages."""
         self._done += done
         self._messages += messages
         self._show()
 
     def say(self, text: str) -> None:
-        """A line of its own; of the style json an object with `text`."""
+        """Print a separate line; in the style json an object with `text`."""
         if self._style == "none":
             return
         self._end_line()

@@ -1,4 +1,5 @@
-"""Where the source begins and ends, and which task reads which range: options and catalog in, tasks out. No Spark.
+"""Decides where the source begins and ends, and which task reads which range: options and catalog in, tasks out. No
+Spark.
 
 The plan lives as long as its stream. It remembers only the content of ledger files; each
 plan reads the catalog again, so new partitions and new topics appear.
@@ -112,7 +113,7 @@ class SourcePlan:
     # --- a stream ---------------------------------------------------------------------------------------------------
 
     def advance(self, start: Offsets, logs: Logs, *, limited: bool) -> Offsets:
-        """Where the next micro-batch ends, that begins at `start`. Equal to `start` when there is nothing new.
+        """Return the end of the micro-batch that begins at `start`: `start` itself when the topics have nothing new.
 
         Raises DataLossError when a topic is gone or begins anew, unless failOnDataLoss is false: then the topic leaves
         the offsets, or is read from its first message.

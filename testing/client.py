@@ -20,7 +20,7 @@ _TIMEOUT_S: Final = 60
 
 
 class FaultError(ValueError):
-    """A request to the fault kit is invalid; the text names a valid one."""
+    """A request to the fault kit is invalid; the text names a valid request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Faults:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Nothing goes through in the block: `pause` and `resume`."""
+        """Hold all bytes back in the block: `pause` and `resume`."""
         self.pause()
         try:
             yield

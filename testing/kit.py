@@ -93,7 +93,7 @@ class FaultKit:
     # --- namespaces ----------------------------------------------------------------------------------------------
 
     async def new_namespace(self, tenant: str = "public") -> str:
-        """A namespace of its own for a test."""
+        """Create a namespace for a single test."""
         name = f"{tenant}/test-{secrets.token_hex(6)}"
         await self.broker.namespaces.create_namespace(name, self.broker.namespaces.new_policies())
         return name

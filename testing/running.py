@@ -126,7 +126,7 @@ async def run(settings: Settings) -> int:
 
 class _Server(uvicorn.Server):
     def install_signal_handlers(self) -> None:
-        """Called by older uvicorn versions; signals are the broker's."""
+        """Leave signals to the broker; older uvicorn versions call this method."""
 
     def capture_signals(self) -> Any:
         """Called by newer versions of uvicorn."""

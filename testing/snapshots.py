@@ -55,9 +55,10 @@ class Snapshots:
         _copy(self.live, path)
 
     def restore(self, name: str) -> pathlib.Path:
-        """Make a copy of the snapshot the live directory; returns the former one, which may be removed once closed.
+        """Make a copy of the snapshot the live directory; return the former directory, which may be removed once
+        closed.
 
-        Raises SnapshotError when there is no such snapshot.
+        Raises SnapshotError for a missing snapshot.
         """
         path = self._path(name)
         if not path.is_dir():
@@ -72,7 +73,7 @@ class Snapshots:
         return before
 
     def point(self) -> None:
-        """Have the link lead to the live directory; atomic."""
+        """Point the link at the live directory, atomically."""
         new = self._link.with_name(self._link.name + ".link")
         new.unlink(missing_ok=True)
         new.symlink_to(self.live.name)

@@ -285,17 +285,6 @@ def test_files_of_tests_and_benchmarks_stay_small_too(folder):
     assert not {name: count for name, count in lines.items() if count > MAX_FILE_LINES}
 
 
-def at_module_level(tree):
-    """Every import that a reader of the module meets outside functions, also those under TYPE_CHECKING."""
-    inside = {
-        id(node)
-        for function in walked(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
-    return every_import(tree, inside)
-
-
 def import_graph(imports_of):
     """Modules of the house by name, each with the modules (and packages around them) that it imports."""
     edges = {
@@ -339,14 +328,9 @@ def told(found):
     return "\n".join(f"{len(names)} files: {' '.join(names)}" for names in found)
 
 
-def test_no_import_cycles():
-    found = circles(import_graph(imports))
-    assert not found, told(found)
-
-
-def test_types_make_no_circles_either():
-    """A module that is imported "just for a type" must be read to understand the importing module."""
-    found = circles(import_graph(at_module_level))
+def test_imports_make_no_circles():
+    """Imports for types and inside functions count: a reader must read that module to understand the importing module."""
+    found = circles(import_graph(every_import))
     assert not found, told(found)
 
 

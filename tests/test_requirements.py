@@ -46,3 +46,9 @@ def test_the_lock_is_of_this_project(name, extras):
 def test_both_locks_name_the_same_versions():
     tests = locked("ci.txt")
     assert {name: tests.get(name) for name in locked("broker.txt")} == locked("broker.txt")
+
+
+def test_every_dependency_has_an_upper_bound():
+    """A new major version is a decision: users install without the lock."""
+    found = wanted(*PROJECT["optional-dependencies"])
+    assert not [str(each) for each in found if not any(s.operator in ("<", "<=", "==", "~=") for s in each.specifier)]

@@ -123,7 +123,7 @@ def identity(found: os.stat_result) -> list[int]:
 
 
 def images(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """All complete images with their manifests, oldest first."""
+    """Return all complete images with their manifests, oldest first."""
     found = []
     for path in sorted(folder.glob("*/manifest.json")):
         try:

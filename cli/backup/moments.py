@@ -32,15 +32,16 @@ Image = tuple["Path", dict[str, Any]]
 
 
 def time_text(moment_ms: int) -> str:
-    """As `--at` and `--until` take it: `2026-01-02T03:04:05.678Z`."""
+    """Return the time in the form of `--at` and `--until`: `2026-01-02T03:04:05.678Z`."""
     moment = datetime.fromtimestamp(moment_ms // 1000, UTC)
     return f"{moment.strftime('%Y-%m-%dT%H:%M:%S')}.{moment_ms % 1000:03d}Z"
 
 
 def covered(found: Sequence[Image]) -> list[int]:
-    """For each image, oldest first, the oldest moment (ms) from which on all moments up to it can be restored.
+    """Return for each image, oldest first, the oldest moment (ms) from which on all moments up to the image can be
+    restored.
 
-    It is the moment of the image before; the image's own where that is of another store, or there is none.
+    This is the moment of the image before, or of the image itself without an earlier image of the same store.
     """
     from magnetar.storage.joining.stores import store_of  # noqa: PLC0415 - the engine, which no other command needs
 
@@ -118,7 +119,7 @@ def _join(data: Path, behind: Path, until_ms: int) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Of the engine's log only errors, on standard error: standard output is this command's."""
+    """Show only errors of the engine's log, on standard error: standard output belongs to the command."""
     import structlog  # noqa: PLC0415 - the same
 
     structlog.configure(
@@ -132,7 +133,7 @@ def _quiet() -> Iterator[None]:
 
 
 def schema_nodes(name: str) -> Sequence[str]:
-    """Paths of the schemas of a managed ledger's topic; nothing when it is no topic's."""
+    """Return the paths of the schemas of a managed ledger's topic; none for a managed ledger without a topic."""
     topic = TopicName.from_persistence_name(name)
     return [f"/schemas/{topic.namespace}/{quote(topic.base.local_name, safe='')}"] if topic is not None else []
 

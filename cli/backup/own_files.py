@@ -31,11 +31,11 @@ class Folder:
         self.path, self._descriptor, self._owner = path, descriptor, owner
 
     def names(self) -> list[str]:
-        """Of everything in it, sorted."""
+        """Return the names of all entries, sorted."""
         return sorted(os.listdir(self._descriptor))  # noqa: PTH208 - by descriptor: the path may change
 
     def stat(self, name: str) -> os.stat_result:
-        """Of a file, links not followed. Raises: FileNotFoundError."""
+        """Return the facts of a file; follows no links. Raises: FileNotFoundError."""
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
     def open(self, name: str) -> int:

@@ -31,7 +31,7 @@ _PARQUET_BYTES: Final = 32 * 1024 * 1024
 
 
 class Sink(Protocol):
-    """Where messages go."""
+    """The destination of messages."""
 
     def add(self, message: ReceivedMessage) -> None: ...
 

@@ -35,7 +35,7 @@ schemas = group("schemas", "Schemas of topics.")
 
 
 def admin_path(topic: str) -> str:
-    """Where a topic stands in the admin API."""
+    """Return the path of a topic in the admin API."""
     return ADMIN + topic_path(topic)
 
 
@@ -337,7 +337,7 @@ def delete_tenant(session: Session, tenant: str) -> None:
 
 
 def _permissions_path(resource: str) -> str:
-    """Of a namespace (TENANT/NAMESPACE) or of a topic."""
+    """Return the path of the permissions of a namespace (TENANT/NAMESPACE) or of a topic."""
     if "://" not in resource and resource.count("/") == 1:
         return f"{ADMIN}namespaces/{namespace_path(resource)}/permissions"
     return f"{admin_path(resource)}/permissions"

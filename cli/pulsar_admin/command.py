@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HELP: Final = {"help_option_names": ["-h", "--help"]}
 EXIT_FAILED: Final = 1
-"""As pulsar-admin: every failure but a wrong command line."""
+"""The exit code of every failure except a wrong command line, as in pulsar-admin."""
 
 
 class _Around:

@@ -65,7 +65,7 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
 
 
 def message_text(body: bytes, headers: Mapping[str, str]) -> Iterator[str]:
-    """Each message of an entry as `topics peek-messages` prints it."""
+    """Return each message of an entry as `topics peek-messages` prints it."""
     for message in messages_of(body, headers):
         label = "Batch Message ID" if message.batched else "Message ID"
         shown = [f"{label}: {message.message_id}", f"Publish time: {message.publish_time}"]

@@ -312,7 +312,7 @@ _CHANGED: Final = {
     "replicator-dispatch-rate": {"flags": RATE},
     "compaction-threshold": {"verb": "PUT"},
 }
-"""Where the policy of a namespace is not quite that of a topic."""
+"""The differences between policies of a namespace and of a topic."""
 
 
 def _upper_compatibility(values: Values) -> str:

@@ -17,7 +17,7 @@ GLOBAL: Final = flag("-g --global", "flag", text="the policy of all clusters")
 
 
 def one_switch(values: Values) -> str | None:
-    """The refusal when not exactly one of --enable and --disable is given."""
+    """Return the refusal unless exactly one of --enable and --disable is given."""
     return None if bool(values["enable"]) != bool(values["disable"]) else "give one of --enable and --disable"
 
 
@@ -277,7 +277,7 @@ def verbs_of(policy: Policy, group: str, argument: str, *, everywhere: tuple[Fla
 
 
 def argument_route(argument: str) -> str:
-    """Where topics and namespaces stand below /admin/v2."""
+    """Return the path of topics and namespaces below /admin/v2."""
     return "{topic}" if argument == "topic" else "namespaces/{namespace}"
 
 

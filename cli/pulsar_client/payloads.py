@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAX_MESSAGES: Final = 1000
-"""As many as pulsar-client sends at most in one run."""
+"""The most messages that pulsar-client sends in a run."""
 
 
 def texts_of(messages: Sequence[str], separator: str) -> list[str]:

@@ -147,7 +147,7 @@ class BlockRows:
                     yield rows, buffers
 
     def _of_block(self, scan: Scan, kinds: Kinds, block: slice, buffers: Buffers) -> Iterator[Rows]:
-        """All rows of a block at once; those of an entry that alone holds more than a block may, in pieces."""
+        """Yield all rows of a block at once, and the rows of an entry larger than a block in pieces if needed."""
         headers = scan.headers
         converted = self._converted(scan, kinds, block, buffers)
         plain, batched, compressed = kinds.plain, kinds.batched, kinds.compressed

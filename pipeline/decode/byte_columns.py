@@ -41,7 +41,7 @@ class Buffers:
         return len(self._arrays) - 1
 
     def add_values(self, values: Iterable[bytes]) -> tuple[int, Int64s, Int64s]:
-        """These values in a new buffer: its number, starts and lengths."""
+        """Put these values into a new buffer; return its number, starts and lengths."""
         parts = list(values)
         lengths = np.array([len(part) for part in parts], np.int64)
         return self.add(b"".join(parts)), np.cumsum(lengths) - lengths, lengths

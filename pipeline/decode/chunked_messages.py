@@ -39,7 +39,7 @@ class _Pending:
 
 
 class JoinedMessage(NamedTuple):
-    """All payload, the position of the first chunk, and how many of the chunks stayed encrypted."""
+    """The whole payload, the position of the first chunk, and the number of chunks that stayed encrypted."""
 
     payload: bytes
     ledger_id: int

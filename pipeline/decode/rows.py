@@ -56,7 +56,7 @@ class Rows:
         self.table[_NUMBER[column]] = values
 
     def picked(self, which: Any) -> Rows:
-        """These rows: a slice, numbers or a mask."""
+        """Return these rows: a slice, numbers or a mask."""
         return Rows(self.table[:, which])
 
 
@@ -139,7 +139,7 @@ def rows_of_messages(headers: Headers, entries: Int64s, buffer: int, table: byte
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """All rows in the order of their entries; within an entry the order they had."""
+    """Return all rows in the order of their entries; rows of an entry keep their order."""
     parts = [part for part in parts if len(part)]
     if len(parts) <= 1:
         return parts[0] if parts else no_rows()

@@ -54,7 +54,7 @@ def add_source(parser: argparse.ArgumentParser, *, topics_required: bool = True)
 
 
 def add_connection(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
-    """Where the broker is."""
+    """Add the arguments of the broker's address."""
     group.add_argument("--service-url", metavar="URL", help="default: pulsar://127.0.0.1:6650")
     group.add_argument("--admin-url", metavar="URL", help="default: port 8080 (8443 with TLS) of the broker")
     group.add_argument("--token", metavar="TOKEN", help="a token, file:PATH or env:NAME")

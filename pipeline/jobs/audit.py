@@ -51,7 +51,7 @@ class AuditReport:
         self.counts[finding.kind] = self.counts.get(finding.kind, 0) + 1
 
     def to_json(self) -> dict[str, Any]:
-        """Also with the number of errors, which decides about the exit code."""
+        """Return the report with the number of errors, which decides about the exit code."""
         findings = [{"severity": KINDS[each.kind], **asdict(each)} for each in self.findings]
         errors = sum(count for kind, count in self.counts.items() if KINDS[kind] == "error")
         return {

@@ -193,7 +193,7 @@ def _compare(facts: StretchFacts, where: str, expected: int, found: int) -> None
 
 
 def join(stretches: Iterable[StretchFacts]) -> StretchFacts:
-    """The stretches of one topic partition, in order, as one: a mismatch at a border is a separate finding."""
+    """Join the stretches of one topic partition, in order: a mismatch at a border becomes a separate finding."""
     parts = [part for part in stretches if part.entries or part.counts]
     whole = StretchFacts(parts[0].topic if parts else "")
     for part in parts:

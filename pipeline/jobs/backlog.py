@@ -89,7 +89,7 @@ def collect(
 
 
 def _append(history: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Behind a line that a crash has cut, on a line of their own."""
+    """Append the lines; a line that a crash has cut ends first."""
     with history.open("ab+") as file:
         end = file.seek(0, os.SEEK_END)
         cut = end > 0 and (file.seek(end - 1), file.read(1))[1] != b"\n"

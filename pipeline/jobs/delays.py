@@ -96,7 +96,7 @@ def class_name(number: int) -> str:
 def delay_statistics(
     options: SourceOptions, runner: Runner, progress: Progress, *, now_ms: int | None = None
 ) -> dict[str, Any]:
-    """Of each selected topic partition. Raises: PipelineError, ClientError."""
+    """Return the statistics of each selected topic partition. Raises: PipelineError, ClientError."""
     moment = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     by_topic: dict[str, DelayFacts] = {}
     for facts in scan_topics(options, runner, progress, _Make(moment)):

@@ -246,8 +246,8 @@ class ExportJob:
     # --- one round --------------------------------------------------------------------------------------------------
 
     def _first_indexes(self, logs: Mapping[str, LogRange]) -> dict[str, int]:
-        """Where the topic partitions begin that the table does not know: `startingOffsets`, the same in every round of
-        this job.
+        """Return the first index of each topic partition that the table lacks: `startingOffsets`, the same in every
+        round of this job.
         """
         known = self.table.committed(logs).keys() | self._begun.keys()
         self._begun.update(starting_indexes(self.options, {t: log for t, log in logs.items() if t not in known}))

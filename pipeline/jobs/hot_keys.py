@@ -102,7 +102,7 @@ def key_statistics(
     top: int = 20,
     consumers: Sequence[int] = (2, 4, 8, 16),
 ) -> dict[str, Any]:
-    """Of all selected topics together. Raises: PipelineError, ClientError."""
+    """Return the statistics of all selected topics together. Raises: PipelineError, ClientError."""
     logs = stored_logs(options)
     spans = wanted_spans(options, logs)
     tasks = plan_tasks(spans, logs, options, runner.cores)

@@ -95,7 +95,7 @@ def _indexes(offsets: Offsets) -> dict[str, int]:
 def plan_tasks(
     spans: Sequence[IndexSpan], logs: Mapping[str, LogRange], options: SourceOptions, cores: int
 ) -> list[list[ReadRange]]:
-    """Each task's ranges: along the borders of ledger files where those can be read, in pieces of `splitBytes`."""
+    """Return each task's ranges: along the borders of ledger files where these are readable, pieces of `splitBytes`."""
     directory = open_directory(options.storage_path) if options.storage_path else None
     ledgers = SegmentMap(directory) if directory is not None and options.read_mode != "broker" else None
     pieces: list[ReadRange] = []

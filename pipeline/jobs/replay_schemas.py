@@ -52,7 +52,7 @@ def copy_schemas(source: Catalog, target: Catalog, topics: Iterable[str], into: 
 
 
 def with_versions(batch: pa.RecordBatch, versions: Mapping[bytes, bytes]) -> pa.RecordBatch:
-    """The rows with the target's schema versions in place of the source's; null for an unknown version."""
+    """Return the rows with the target's schema versions in place of the source's; null for an unknown version."""
     at = batch.schema.get_field_index(COLUMN)
     found = batch.column(at).dictionary_encode()
     known = pa.array([versions.get(each) for each in found.dictionary.to_pylist()], pa.binary())

@@ -83,12 +83,12 @@ class Append:
         assert {span.topic for span in self.lost} <= set(topics), "what is lost lies in front of a span"
 
     def firsts(self) -> dict[str, int]:
-        """Per topic partition the index at which the table must end."""
+        """The index at which the table must end, by topic partition."""
         lost = {span.topic: span for span in self.lost}
         return {span.topic: lost.get(span.topic, span).start for span in self.spans} | dict(self.anew)
 
     def ends(self) -> dict[str, int]:
-        """Per topic partition the index at which the table ends afterwards (exclusive)."""
+        """The index at which the table ends afterwards (exclusive), by topic partition."""
         return {span.topic: span.end for span in self.spans}
 
 

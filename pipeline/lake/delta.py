@@ -136,7 +136,7 @@ class DeltaLakeTable:
     # --- deltalake --------------------------------------------------------------------------------------------------
 
     def _newest(self) -> DeltaTable | None:
-        """At its newest version; None when there is no table."""
+        """Open the table at its newest version; None for a missing table."""
         if self._table is None:
             try:
                 self._table = DeltaTable(self.place.uri, storage_options=self._options)

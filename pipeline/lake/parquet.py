@@ -92,7 +92,7 @@ class ParquetTable:
         return list(alive.values())
 
     def schema(self) -> pa.Schema:
-        """Of the newest version. Raises: NotATableError for an absent table."""
+        """Return the schema of the newest version. Raises: NotATableError for an absent table."""
         manifests = self._manifests()
         if not manifests:
             raise NotATableError(f"{self.place.uri}: no table")
@@ -128,7 +128,7 @@ class ParquetTable:
     # --- the log ----------------------------------------------------------------------------------------------------
 
     def _manifests(self) -> list[dict[str, Any]]:
-        """All of them, in order; those already read are not read again."""
+        """Return all manifests in order; the table reads each manifest once."""
         while (path := self._path(len(self._seen))).exists():
             manifest = json.loads(path.read_text(encoding="utf-8"))
             if manifest["format"] != _FORMAT:

@@ -77,7 +77,8 @@ class PushedEntries:
         self._connection.write(requests.flow(_CONSUMER_ID, messages))
 
     async def take(self, timeout_s: float) -> list[EntryChunk]:
-        """The entries that have arrived, at least one and at most about 4 MiB; none after `timeout_s` without any.
+        """Return the entries that have arrived, at least one and at most about 4 MiB; none after `timeout_s` without
+        any.
 
         Raises: RetryError when the connection or the reader is gone and everything that had arrived is taken.
         """

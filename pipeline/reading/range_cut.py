@@ -27,7 +27,8 @@ class Cut(NamedTuple):
 
 
 def cut_by_index(found: Indexed, start: int, end: int) -> Cut:
-    """The entries that have one of the indexes ``start .. end - 1``; all entries without an index belong to the range.
+    """Return the entries that have one of the indexes ``start .. end - 1``; all entries without an index belong to the
+    range.
 
     The entries come in the order of the log, and `start` is the index of the next message.
     """

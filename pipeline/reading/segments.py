@@ -101,7 +101,7 @@ class SegmentMap:
         return found[::-1]
 
     def span(self, ledger_id: int, start: int, end: int) -> EntrySpan | None:
-        """Where the messages ``start .. end - 1`` are, in a ledger whose file has no index yet; else None."""
+        """Return the place of the messages ``start .. end - 1`` in a ledger whose file has no index yet; else None."""
         growing = self._growing.get(ledger_id)
         if growing is None:
             return None

@@ -22,7 +22,7 @@ class Message(NamedTuple):
     event_time_ms: int = 0
     deliver_at_ms: int = 0
     schema_version: bytes | None = None
-    """Of the topic it goes to; None: that of its producer."""
+    """The schema version of the destination topic; None: the version of the producer."""
 
 
 class Row(NamedTuple):
@@ -52,7 +52,7 @@ class Chunks:
     """One message. encode: makes an entry of metadata and payload."""
 
     metadata: pb.MessageMetadata
-    """That of each chunk, but for the fields about chunks."""
+    """The metadata of each chunk, without the fields about chunks."""
     payload: bytes
     room: int
     """Payload bytes of a chunk."""

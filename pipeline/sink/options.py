@@ -83,7 +83,7 @@ PRODUCER_OPTIONS = (
     *("batchingEnabled", "batchingMaxMessages", "batchingMaxBytes", "chunkingEnabled"),
     *("compressionType", "sendTimeoutMs"),
 )
-"""Also taken with `pulsar.producer.` before them, as pulsar-spark has them."""
+"""Options that the sink also takes behind `pulsar.producer.`, as pulsar-spark has them."""
 _PRODUCER = "pulsar.producer."
 _COMPRESSION = {"NONE": pb.NONE, "LZ4": pb.LZ4, "ZLIB": pb.ZLIB, "ZSTD": pb.ZSTD, "SNAPPY": pb.SNAPPY}
 
@@ -157,7 +157,7 @@ class SinkOptions:
 
     @property
     def exactly_once(self) -> bool:
-        """Whether producers have names and sequence ids of their own."""
+        """Whether producers have fixed names and sequence ids."""
         return self.guarantee is not Guarantee.AT_LEAST_ONCE
 
 

@@ -1,4 +1,4 @@
-"""The sending of one task: rows to the producers of its topics, on an event loop of its own."""
+"""The sending of one task: rows to the producers of its topics, on a new event loop."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Sent(WriterCommitMessage):
 
 
 def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """For `DataSource.writer`. Raises: OptionError."""
+    """Return the writer for `DataSource.writer`. Raises: OptionError."""
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use mode append")
     parsed = SinkOptions.parse(options, streaming=False)
@@ -61,7 +61,7 @@ def make_writer(options: Mapping[str, str], schema: StructType, overwrite: bool)
 
 
 def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """For `DataSource.streamWriter`. Raises: OptionError."""
+    """Return the writer for `DataSource.streamWriter`. Raises: OptionError."""
     if overwrite:
         raise OptionError("a topic cannot be overwritten: use output mode append or update")
     parsed = SinkOptions.parse(options, streaming=True)

@@ -34,27 +34,27 @@ class PulsarDataSource(DataSource):
         return ddl(self._rows(SourceOptions.parse(self.options)).selected())
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is ours
-        """For `spark.read`."""
+        """Return the reader of `spark.read`."""
         from magnetar.pipeline.source.batch_reader import PulsarReader  # noqa: PLC0415
 
         options = SourceOptions.parse(self.options)
         return PulsarReader(options, self._rows(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
-        """For `spark.readStream`."""
+        """Return the reader of `spark.readStream`."""
         from magnetar.pipeline.source.stream_reader import PulsarStreamReader  # noqa: PLC0415
 
         options = SourceOptions.parse(self.options, streaming=True)
         return PulsarStreamReader(options, self._rows(options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """For `df.write`."""
+        """Return the writer of `df.write`."""
         from magnetar.pipeline.sink.writers import make_writer  # noqa: PLC0415
 
         return make_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
-        """For `df.writeStream`."""
+        """Return the writer of `df.writeStream`."""
         from magnetar.pipeline.sink.writers import make_stream_writer  # noqa: PLC0415
 
         return make_stream_writer(self.options, schema, overwrite)

@@ -53,7 +53,7 @@ class Condition(Protocol):
     """One filter, by the logic of SQL with its three values."""
 
     def mask(self, batch: pa.RecordBatch) -> pa.Array:
-        """Of each row true, false, or null for unknown."""
+        """Return true, false, or null for unknown, for each row."""
 
 
 @dataclass(frozen=True)

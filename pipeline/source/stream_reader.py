@@ -66,14 +66,14 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- offsets ----------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Only of a query that has no checkpoint yet."""
+        """Return the offset of a query that has no checkpoint yet."""
         logs = self._planner.logs(streaming=True)
         start = self._planner.starting(logs)
         self._subscribe(start)
         return start.as_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Where the micro-batch that begins at `start` ends."""
+        """Return the end of the micro-batch that begins at `start`."""
         begin = Offsets.from_json(start)
 
         def end() -> Offsets:
@@ -98,7 +98,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """From here on the logs end where they end now."""
+        """Fix the end of the logs at their present end."""
         self._until = self._patiently(lambda: self._planner.logs(streaming=True, begun=True))
 
     # --- a micro-batch ----------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("pulsar source: the cursor of %s stays behind: %s", self._options.subscription, error)
 
     def stop(self) -> None:
-        """Nothing is open on the driver but files of growing ledgers."""
+        """Close the files of growing ledgers; the driver holds nothing else open."""
         if self._plan is not None:
             self._plan.close()
             self._plan = None

@@ -185,7 +185,7 @@ class ColumnReader:
 
 
 _KEY: Final = object()
-"""In place of a plan: the key of a map."""
+"""The key of a map, in place of a plan."""
 _READERS: Final[Mapping[str, Callable[[ColumnReader, Plan, Int64s], pa.Array]]] = {
     "record": ColumnReader._record,  # noqa: SLF001 - the table of this class
     "array": ColumnReader._array,  # noqa: SLF001

@@ -107,7 +107,8 @@ def _full(name: str, namespace: str) -> str:
 
 
 def resolved_fields(writer: Plan, reader: Plan, definition: Any) -> list[int | None] | None:
-    """For each field of the reader's record the number of the writer's field; None for a field that is always null.
+    """Return for each field of the reader's record the number of the writer's field; None for a field that is always
+    null.
 
     None instead of the list when resolution needs more than omitted fields, another order and added nulls
     (promotion, other defaults, aliases).

@@ -85,7 +85,7 @@ class AvroValues:
             return self._reader
 
     def _in_lock_step(self, payload: pa.Array, writer: _Writer) -> list[pa.Array] | None:
-        """All rows at once; None when there is no plan for the schema or its resolution, or a row is odd."""
+        """Read all rows at once; None without a plan for the schema or its resolution, or for an odd row."""
         if self._plan is None or writer.plan is None:
             return None
         numbers = self._fields(writer)

@@ -25,7 +25,7 @@ class TopicSchema:
 
     @classmethod
     def from_admin(cls, answer: Mapping[str, Any]) -> TopicSchema:
-        """From an answer of ``GET /admin/v2/schemas/.../schema``."""
+        """Read the schema from an answer of ``GET /admin/v2/schemas/.../schema``."""
         return cls(str(answer["type"]), str(answer.get("data") or "").encode(), dict(answer.get("properties") or {}))
 
     @property
