@@ -65,7 +65,7 @@ async def topics(call: Call) -> Response:
         await give_way()
         config = call.namespaces.effective(stats.name)
         bundle = out.setdefault(stats.name.namespace, {}).setdefault("0x00000000_0xffffffff", {})
-        shown = topic_stats(stats, config, owner=call.api.urls.broker_id)
+        shown = await topic_stats(stats, config, owner=call.api.urls.broker_id)
         bundle.setdefault(stats.name.domain, {})[str(stats.name)] = msgspec.json.encode(shown).decode()
     return StreamingResponse(_in_turns(_object(out)), media_type=JSON)
 

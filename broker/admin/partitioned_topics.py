@@ -181,7 +181,7 @@ async def _stats_of(call: Call, part: TopicName) -> Json:
         found: Json = await call.peers.call("GET", f"{_path(part)}/stats?getEarliestTimeInBacklog={str(flag).lower()}")
         return found
     stats = await call.logs.stats(part, earliest_in_backlog=flag)
-    return topic_stats(stats, call.namespaces.effective(part), owner=call.api.urls.broker_id)
+    return await topic_stats(stats, call.namespaces.effective(part), owner=call.api.urls.broker_id)
 
 
 async def _internal_stats_of(call: Call, part: TopicName) -> Json:

@@ -3,29 +3,36 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.broker.compat import absent_features
 from magnetar.broker.slices import sliced
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from magnetar.broker.compaction.compaction_stats import CompactionStats
     from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.topics.topic_stats import ProducerStats, TopicStats
 
 Json = dict[str, Any]
+T = TypeVar("T")
+_CLIENTS_IN_ONE_TURN = 128
 
 
-def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Json:
-    """One topic; `owner` is the broker id."""
+async def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Json:
+    """One topic; `owner` is the broker id. Consumers and publishers are written in slices."""
+    consumers = {name: await _in_slices(consumer, each.consumers, stats) for name, each in stats.subscriptions.items()}
     out = _topic_figures(stats)
     out |= {
         "backlogQuotaLimitSize": config.size_quota.limit_size,
         "backlogQuotaLimitTime": config.age_quota.limit_time,
-        "publishers": [publisher(each, stats) for each in stats.publishers],
-        "subscriptions": {name: subscription(each, stats, name) for name, each in stats.subscriptions.items()},
+        "publishers": await _in_slices(publisher, stats.publishers, stats),
+        "subscriptions": {
+            name: subscription(each, stats, name, consumers[name]) for name, each in stats.subscriptions.items()
+        },
         "replication": {},
         "deduplicationStatus": stats.deduplication_status,
         "compaction": compaction(stats.compaction),
@@ -40,6 +47,11 @@ def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Js
         out |= {"backlogQuotaLimitSize": 0, "backlogQuotaLimitTime": 0}
         del out["deduplicationStatus"]
     return out
+
+
+async def _in_slices(write: "Callable[[T, TopicStats], Json]", rows: "Sequence[T]", stats: "TopicStats") -> list[Json]:
+    """A row for each client of the topic."""
+    return [write(row, stats) async for part in sliced(rows, _CLIENTS_IN_ONE_TURN) for row in part]
 
 
 def _topic_figures(stats: "TopicStats") -> Json:
@@ -121,7 +133,7 @@ def publisher(stats: "ProducerStats", topic: "TopicStats") -> Json:
     }
 
 
-def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> Json:
+def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str, consumers: list[Json]) -> Json:
     """One subscription of a topic."""
     durable = stats.is_durable
     out: Json = {
@@ -148,7 +160,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str) -> 
         "lastConsumedTimestamp": stats.last_consumed_ms,
         "lastAckedTimestamp": stats.last_acked_ms,
         "lastMarkDeleteAdvancedTimestamp": stats.last_mark_delete_advanced_ms,
-        "consumers": [consumer(each, topic) for each in stats.consumers],
+        "consumers": consumers,
         "isDurable": durable,
         "isReplicated": stats.is_replicated,
         "allowOutOfOrderDelivery": stats.allow_out_of_order_delivery,

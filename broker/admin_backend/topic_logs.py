@@ -20,6 +20,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
 )
 from magnetar.broker.slices import sliced
+from magnetar.broker.subscriptions.subscription_stats import stats_of_many_consumers
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.broker.topics.log_facts import entry_time_ms
@@ -103,14 +104,17 @@ class AdminTopicLogs:
             for subscription in topic.subscriptions.by_name.values():
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
                 earliest[subscription.name] = -1 if position is None else await entry_time_ms(topic.ledger, position)
+        gathered = await stats_of_many_consumers(list(topic.subscriptions.by_name.values()))
         if isinstance(topic, Topic) and topic.life.has_ended:  # an unload overtook this request and took its parts
-            topic = await self._topics.get(name, create=False)
-        return topic_stats(topic, earliest)
+            topic, gathered = await self._topics.get(name, create=False), {}
+        return topic_stats(topic, earliest, gathered)
 
     async def loaded_stats(self) -> list[TopicStats]:
         found: list[TopicStats] = []
         async for topics in sliced(list(self._topics.loaded.values()), _STATS_IN_ONE_TURN):
-            found += [topic_stats(topic, {}) for topic in topics]
+            for topic in topics:
+                gathered = await stats_of_many_consumers(list(topic.subscriptions.by_name.values()))
+                found.append(topic_stats(topic, {}, gathered))
         return found
 
     async def internal_stats(self, name: TopicName) -> dict[str, object]:

@@ -37,7 +37,7 @@ class RingSelector:
         self._owners: dict[int, list[Member]] = {}  # by point, in the order they came
         self._indexes: dict[str, dict[int, Member]] = {}  # by name: index -> member
         self._points_by_member: dict[Member, array[int]] = {}  # without repetition
-        self._ranges: dict[Member, array[int]] = {}  # first, last, first, ... filled on demand since the last change
+        self._ranges: dict[Member, array[int]] = {}  # first, last, first, ... filled on demand
 
     def _new_points(self, member: Member, index: int) -> list[int]:
         numbers = (b"%d" % i for i in range(self._points_per_consumer))
@@ -53,7 +53,6 @@ class RingSelector:
         used = self._indexes.setdefault(member.name, {})
         index = next(i for i in range(len(used) + 1) if i not in used)
         used[index] = member
-        self._ranges.clear()
         taken: list[Assignment] = []
         for point in self._new_points(member, index):
             owners = self._owners.get(point)
@@ -63,6 +62,7 @@ class RingSelector:
                 insort(self._points, point)
                 if former is not None and former is not member:
                     taken += self._before(point, former)
+                    self._ranges.pop(former, None)
             elif member not in owners:
                 owners.append(member)
         return merge(sorted(taken, key=attrgetter("start")))
@@ -82,13 +82,16 @@ class RingSelector:
         del used[index]
         if not used:
             del self._indexes[member.name]
-        self._ranges.clear()
+        self._ranges.pop(member, None)
         for point in self._points_by_member.pop(member):
             owners = self._owners[point]
             owners.remove(member)
             if not owners:
                 del self._owners[point]
                 del self._points[bisect_left(self._points, point)]
+            heir = self.select(point)
+            if heir is not None:
+                self._ranges.pop(heir, None)
 
     def select(self, key_hash: int) -> Member | None:
         if not self._points:
@@ -107,14 +110,33 @@ class RingSelector:
             result.append(Assignment(start, LAST_HASH, self._owners[self._points[0]][0]))
         return merge(result)
 
-    def ranges_of(self, member: Member) -> list[Assignment]:
+    def ranges_of(self, member: Member) -> list[tuple[int, int]]:
         ends = self._ranges.get(member)
         if ends is None:
-            owned = [p for p in self._points_by_member.get(member, ()) if self._owners[p][0] is member]
-            parts = (part for point in owned for part in self._before(point, member))
-            merged = merge(sorted(parts, key=attrgetter("start")))
-            ends = self._ranges[member] = array("q", (end for each in merged for end in each[:2]))
-        return [Assignment(ends[i], ends[i + 1], member) for i in range(0, len(ends), 2)]
+            ends = self._ranges[member] = array("q", self._ends(member))
+        return list(zip(ends[::2], ends[1::2], strict=True))
+
+    def _ends(self, member: Member) -> list[int]:
+        """First and last hash of each range of the member, in order; the lowest point owns the hashes behind the
+        highest, too.
+        """
+        points, owners = self._points, self._owners
+        ends: list[int] = []
+        for point in sorted(self._points_by_member.get(member, ())):
+            if owners[point][0] is not member:
+                continue
+            i = bisect_left(points, point)
+            first = points[i - 1] + 1 if i else FIRST_HASH
+            if ends and ends[-1] + 1 == first:
+                ends[-1] = point
+            else:
+                ends += (first, point)
+        if ends and owners[points[0]][0] is member and points[-1] < LAST_HASH:
+            if ends[-1] == points[-1]:
+                ends[-1] = LAST_HASH
+            else:
+                ends += (points[-1] + 1, LAST_HASH)
+        return ends
 
 
 def ring_choice(names: Sequence[str], key: str) -> int:

@@ -71,8 +71,8 @@ class KeySelector(Protocol):
         """The ranges of all members, in order."""
         ...
 
-    def ranges_of(self, member: Member) -> list[Assignment]:
-        """The ranges of one member, in order."""
+    def ranges_of(self, member: Member) -> list[tuple[int, int]]:
+        """First and last hash of each range of the member, in order."""
         ...
 
 
@@ -135,8 +135,8 @@ class StickySelector:
     def ranges(self) -> list[Assignment]:
         return [Assignment(start, end, owner) for start, end, _, owner in self._ranges]
 
-    def ranges_of(self, member: Member) -> list[Assignment]:
-        return [Assignment(start, end, member) for start, end in sorted(member.sticky_ranges)]
+    def ranges_of(self, member: Member) -> list[tuple[int, int]]:
+        return sorted((start, end) for start, end in member.sticky_ranges)
 
 
 class SplitSelector:
@@ -189,6 +189,5 @@ class SplitSelector:
             start = end + 1
         return result
 
-    def ranges_of(self, member: Member) -> list[Assignment]:
-        owners = enumerate(self._owners)
-        return [Assignment(self._start(i), self._ends[i], member) for i, owner in owners if owner is member]
+    def ranges_of(self, member: Member) -> list[tuple[int, int]]:
+        return [(self._start(i), self._ends[i]) for i, owner in enumerate(self._owners) if owner is member]

@@ -369,7 +369,7 @@ class KeySharedDispatcher:
 
     def key_ranges_of(self, consumer: Consumer) -> tuple[tuple[int, int], ...]:
         """The hash ranges a consumer serves now, for the stats."""
-        return tuple((each.start, each.end) for each in self.selector.ranges_of(consumer))
+        return tuple(self.selector.ranges_of(consumer))
 
 
 class _Hand:

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
+from magnetar.broker.slices import sliced
 from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
 from magnetar.broker.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from magnetar.broker.consumers.consumer import Consumer, ServingSubscription
 
 AnySubscription = Subscription | NonPersistentSubscription
+CONSUMERS_IN_ONE_TURN = 128
 
 
 def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> ConsumerStats:
@@ -39,11 +43,32 @@ def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> Con
 
 def subscription_stats(subscription: AnySubscription) -> SubscriptionStats:
     """The figures of the subscription and all its consumers for the stats JSON and the metrics."""
-    return _stored(subscription) if isinstance(subscription, Subscription) else _unstored(subscription)
+    return _stats(subscription, tuple(consumer_stats(subscription, each) for each in subscription.consumers))
 
 
-def _unstored(subscription: NonPersistentSubscription) -> SubscriptionStats:
-    consumers = tuple(c.stats() for c in subscription.consumers)
+async def stats_of_many_consumers(subscriptions: Iterable[AnySubscription]) -> dict[str, SubscriptionStats]:
+    """The figures of those subscriptions whose consumers are too many for a turn of the loop, gathered in slices. A
+    consumer that leaves meanwhile counts among the consumers that are gone.
+    """
+    found: dict[str, SubscriptionStats] = {}
+    for subscription in subscriptions:
+        if len(subscription.consumers) <= CONSUMERS_IN_ONE_TURN:
+            continue
+        gathered: dict[Consumer, ConsumerStats] = {}
+        async for part in sliced(list(subscription.consumers), CONSUMERS_IN_ONE_TURN):
+            gathered |= {each: consumer_stats(subscription, each) for each in part}
+        present = tuple(gathered[each] for each in subscription.consumers if each in gathered)
+        found[subscription.name] = _stats(subscription, present)
+    return found
+
+
+def _stats(subscription: AnySubscription, consumers: tuple[ConsumerStats, ...]) -> SubscriptionStats:
+    if isinstance(subscription, Subscription):
+        return _stored(subscription, consumers)
+    return _unstored(subscription, consumers)
+
+
+def _unstored(subscription: NonPersistentSubscription, consumers: tuple[ConsumerStats, ...]) -> SubscriptionStats:
     return SubscriptionStats(
         msg_rate_out=sum((c.msg_rate_out for c in consumers), 0.0),
         msg_throughput_out=sum((c.msg_throughput_out for c in consumers), 0.0),
@@ -58,9 +83,8 @@ def _unstored(subscription: NonPersistentSubscription) -> SubscriptionStats:
     )
 
 
-def _stored(subscription: Subscription) -> SubscriptionStats:
+def _stored(subscription: Subscription, consumers: tuple[ConsumerStats, ...]) -> SubscriptionStats:
     dispatcher, acknowledger = subscription.dispatcher, subscription.acknowledger
-    consumers = tuple(consumer_stats(subscription, c) for c in subscription.consumers)
     multiple = None if dispatcher is None else dispatcher.held
     key_shared = dispatcher if isinstance(dispatcher, KeySharedDispatcher) else None
     single = dispatcher if isinstance(dispatcher, SingleActiveDispatcher) else None

@@ -14,6 +14,7 @@ import structlog
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.meters.operations import OperationMeter
+from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.non_persistent import NonPersistentTopic
@@ -307,9 +308,20 @@ class Topics:
         self._closed = True
         while self._busy:
             await asyncio.wait(list(self._busy.values()))
-        topics = list(self.loaded.values())
-        results = await asyncio.gather(*(t.close() for t in topics), return_exceptions=True)
-        for topic, result in zip(topics, results, strict=True):
-            if isinstance(result, BaseException):
-                log.error("topic.close_failed", topic=str(topic.name), exc_info=result)
+        closing: list[asyncio.Task[None]] = []
+        try:
+            async for topics in sliced(list(self.loaded.values())):
+                closing += [awaited(_close(topic), f"topic {topic.name}") for topic in topics]
+            if closing:
+                await asyncio.wait(closing)
+        finally:
+            for task in closing:
+                task.cancel()
         self.loaded.clear()
+
+
+async def _close(topic: ServedTopic) -> None:
+    try:
+        await topic.close()
+    except Exception:
+        log.exception("topic.close_failed", topic=str(topic.name))

@@ -72,7 +72,7 @@ async def test_a_topic_counts_latency_sizes_and_rates():
     subscription.cursor.read(3, 1 << 20)
     topic.roll_rates(10)
     bench.context.publish_latency.roll()
-    stats = topic_stats(topic, {})
+    stats = topic_stats(topic, {}, {})
     assert stats.write_latency_ms.buckets == (0, 0, 0, 0, 4, 0, 0, 0, 0, 0)
     assert (stats.write_latency_ms.count, stats.write_latency_ms.sum) == (4, pytest.approx(60))
     assert stats.entry_sizes.buckets == (0, 4, 0, 0, 0, 0, 0, 0, 0)

@@ -10,8 +10,10 @@ from magnetar.broker.broker import Broker
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.settings import Settings
+from magnetar.broker.slices import SLICE_ITEMS
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageClosedError
+from tests.broker.admin.test_long_lists import Turns
 
 NAME = TopicName.parse("persistent://public/default/t")
 
@@ -65,3 +67,30 @@ async def test_a_stop_waits_for_topics_that_are_being_loaded_and_takes_no_more(b
     assert not broker.topics.loaded
     with pytest.raises(ServiceNotReadyError):
         await broker.topics.get(TopicName.parse("persistent://public/default/u"), create=True)
+
+
+class StubTopic:
+    """Notes its close; the last of them fails."""
+
+    def __init__(self, number: int, turns: Turns, ended: list[int], last: int) -> None:
+        self.name, self._number, self._turns, self._ended, self._last = f"t{number}", number, turns, ended, last
+
+    async def close(self) -> None:
+        self._turns.note()
+        await asyncio.sleep(0)
+        if self._number == self._last:
+            raise StorageClosedError("the store is closed")
+        self._ended.append(self._number)
+
+
+async def test_a_stop_closes_many_topics_in_slices(broker):
+    turns, ended = Turns(), []
+    many = SLICE_ITEMS * 2 + 10
+    topics = {f"t{number}": StubTopic(number, turns, ended, many - 1) for number in range(many)}
+    broker.topics.loaded.update(topics)
+    ticks = asyncio.create_task(turns.run())
+    await broker.topics.close()
+    ticks.cancel()
+    assert turns.most <= SLICE_ITEMS
+    assert ended == list(range(many - 1))
+    assert not broker.topics.loaded

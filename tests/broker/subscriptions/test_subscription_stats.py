@@ -1,0 +1,98 @@
+"""Figures of subscriptions with many consumers: gathered and written in slices, and right while consumers leave."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from magnetar.broker.admin import stats_json
+from magnetar.broker.dispatchers import hash_ring
+from magnetar.broker.slices import give_way
+from magnetar.broker.subscriptions import subscription_stats as module
+from magnetar.broker.subscriptions.subscription_stats import (
+    CONSUMERS_IN_ONE_TURN,
+    stats_of_many_consumers,
+    subscription_stats,
+)
+from magnetar.protocol.topic_name import TopicName
+from tests.broker.admin.test_long_lists import Turns
+from tests.broker.dispatch_fakes import KEY_SHARED, Bench
+
+MANY = CONSUMERS_IN_ONE_TURN * 2 + 10
+
+
+@pytest.fixture
+async def turns():
+    counted = Turns()
+    ticks = asyncio.create_task(counted.run())
+    yield counted
+    ticks.cancel()
+
+
+async def joined(count: int) -> Bench:
+    bench = Bench()
+    for number in range(count):
+        await bench.join(KEY_SHARED, f"c{number}")
+    return bench
+
+
+def counts(turns: Turns, function):
+    def noted(*given):
+        turns.note()
+        return function(*given)
+
+    return noted
+
+
+async def test_figures_of_many_consumers_are_gathered_in_slices(turns, monkeypatch):
+    bench = await joined(MANY)
+    monkeypatch.setattr(module, "consumer_stats", counts(turns, module.consumer_stats))
+    found = await stats_of_many_consumers([bench.subscription])
+    assert turns.total == MANY
+    assert turns.most <= CONSUMERS_IN_ONE_TURN
+    assert found == {bench.subscription.name: subscription_stats(bench.subscription)}
+
+
+async def test_figures_of_few_consumers_take_no_turn_of_their_own():
+    bench = await joined(3)
+    gathering = stats_of_many_consumers([bench.subscription])
+    with pytest.raises(StopIteration) as ended:
+        gathering.send(None)
+    assert ended.value.value == {}
+
+
+async def test_a_consumer_that_leaves_while_figures_are_gathered_counts_once():
+    bench = await joined(MANY)
+    first = bench.subscription.consumers[0]
+    first.out.add(5, 700)
+    gathering = asyncio.create_task(stats_of_many_consumers([bench.subscription]))
+    await give_way()
+    bench.subscription.remove_consumer(first)
+    (found,) = (await gathering).values()
+    assert len(found.consumers) == MANY - 1
+    assert (found.msg_out_counter, found.bytes_out_counter) == (5, 700)
+
+
+async def test_figures_of_many_consumers_are_written_in_slices(turns, monkeypatch):
+    bench = await joined(MANY)
+    stats = subscription_stats(bench.subscription)
+    monkeypatch.setattr(stats_json, "consumer", counts(turns, stats_json.consumer))
+    topic = SimpleNamespace(name=TopicName.parse("persistent://public/default/busy"))
+    rows = await stats_json._in_slices(stats_json.consumer, stats.consumers, topic)
+    assert turns.total == len(rows) == MANY
+    assert turns.most <= CONSUMERS_IN_ONE_TURN
+
+
+async def test_a_join_or_a_leave_leaves_most_hash_ranges_as_they_are(monkeypatch):
+    bench = await joined(250)
+    subscription_stats(bench.subscription)
+    computed = []
+    ends = hash_ring.RingSelector._ends
+    monkeypatch.setattr(hash_ring.RingSelector, "_ends", lambda *given: computed.append(given) or ends(*given))
+    bench.subscription.remove_consumer(bench.subscription.consumers[7])
+    subscription_stats(bench.subscription)
+    assert 0 < len(computed) <= 100
+    await bench.join(KEY_SHARED, "late")
+    computed.clear()
+    subscription_stats(bench.subscription)
+    assert 0 < len(computed) <= 101
