@@ -7,6 +7,8 @@ import secrets
 from typing import TYPE_CHECKING, Self
 
 from magnetar.bookkeeper.background import Background
+from magnetar.bookkeeper.bookies.disk_weights import DiskWeights
+from magnetar.bookkeeper.bookies.placement import equal_weight
 from magnetar.bookkeeper.bookies.pool import BookiePool, connect_tcp
 from magnetar.bookkeeper.bookies.secure_connect import SecureConnect
 from magnetar.bookkeeper.errors import (
@@ -59,7 +61,12 @@ class BookKeeper:
         self._background, self._own_session = background, own_session
         pool = BookiePool(registry, options, background, connect or _connector(options))
         chance = chance or random.Random()  # noqa: S311 - spreads load, keeps no secret
-        self._context = LedgerContext(store, registry, pool, options, background, chance)
+        weight_of: Callable[[str], float] = equal_weight
+        if options.disk_weights:
+            weights = DiskWeights(registry, options, SecureConnect(options.security).free_space)
+            background.start(weights.run(), "disk weights")
+            weight_of = weights.weight
+        self._context = LedgerContext(store, registry, pool, options, background, chance, weight_of)
         self._writers: dict[int, LedgerWriter] = {}
         self.on_fenced: Callable[[int], None] = lambda _ledger_id: None
         """Called with the ledger of a writer that another client fenced, whether it has something to add or not."""

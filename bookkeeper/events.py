@@ -10,6 +10,7 @@ __all__ = [
     "BOOKIE_CONNECTED",
     "BOOKIE_LOST",
     "BOOKIE_QUARANTINED",
+    "BOOKIE_SPACE_UNKNOWN",
     "ENSEMBLE_CHANGED",
     "ENTRY_DAMAGED",
     "LEDGER_DEGRADED",
@@ -27,6 +28,7 @@ BOOKIES_NOT_READ = "bookkeeper.bookies_not_read"
 BOOKIE_CONNECTED = "bookie.connected"
 BOOKIE_LOST = "bookie.lost"
 BOOKIE_QUARANTINED = "bookie.quarantined"
+BOOKIE_SPACE_UNKNOWN = "bookie.space_unknown"
 ENSEMBLE_CHANGED = "ledger.ensemble_changed"
 ENTRY_DAMAGED = "ledger.entry_damaged"
 LEDGER_DEGRADED = "ledger.degraded"

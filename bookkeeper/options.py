@@ -70,6 +70,11 @@ class ClientOptions:
     """Read many entries by one request; bookies before 4.17 do not know it."""
     batch_read_bytes: int = 1 << 20
     placement: PlacementRules = field(default_factory=PlacementRules)
+    disk_weights: bool = False
+    """Choose bookies by the free space of their disks."""
+    disk_info_interval_s: float = 86_400.0
+    disk_info_retry_s: float = 60.0
+    """After a bookie did not tell its free space."""
     security: BookieSecurity = field(default_factory=BookieSecurity)
     local_host: str = ""
     """Host of this process: replicas in the rack, then the region, of a bookie on this host are read first."""

@@ -1,4 +1,4 @@
-"""Which bookies a ledger gets: at random, spread over regions and racks by rules. Pure but for the chance given.
+"""Which bookies a ledger gets: at random by weight, spread over regions and racks. Pure but for the chance given.
 
 A rack is a path: ``/rack``, or ``/region/rack`` for the rules that know regions. Each place of an ensemble takes the
 candidate whose region and rack occur least among the places that share a write set with it, so that with as many racks
@@ -7,6 +7,7 @@ as the quorum no write set has two of one rack.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from magnetar.bookkeeper.bookies.isolation import IsolationGroups
 
-__all__ = ["PlacementRules", "choose_ensemble", "choose_replacement", "region_of"]
+__all__ = ["PlacementRules", "choose_ensemble", "choose_replacement", "equal_weight", "region_of"]
 
 _ATTEMPTS = 20
 """Ensembles tried at random before a write quorum counts as short of racks."""
@@ -48,6 +49,10 @@ def region_of(rack: str) -> str:
     return parts[1] if len(parts) > 2 else ""
 
 
+def equal_weight(_bookie: str) -> float:
+    return 1.0
+
+
 def choose_ensemble(
     candidates: Iterable[str],
     size: int,
@@ -55,8 +60,12 @@ def choose_ensemble(
     rules: PlacementRules,
     rack_of: Callable[[str], str],
     chance: Random,
+    weight_of: Callable[[str], float] = equal_weight,
 ) -> tuple[str, ...] | None:
-    """`size` different bookies; None when there are too few, or too few racks for enforced rules."""
+    """`size` different bookies; None when there are too few, or too few racks for enforced rules.
+
+    weight_of: above 0; a bookie of twice the weight has twice the chance where racks and regions are equal.
+    """
     required = rules.racks_required(write_quorum)
     usable = sorted(b for b in candidates if required < 2 or rack_of(b) != DEFAULT_RACK)
     if len(usable) < size:
@@ -65,7 +74,7 @@ def choose_ensemble(
         left = list(usable)
         chosen: list[str | None] = [None] * size
         for index in range(size):
-            best = _best(chosen, index, left, write_quorum, rules, rack_of, chance)
+            best = _best(chosen, index, left, write_quorum, rules, rack_of, chance, weight_of)
             left.remove(best)
             chosen[index] = best
         ensemble = tuple(bookie for bookie in chosen if bookie is not None)
@@ -82,6 +91,7 @@ def choose_replacement(
     rules: PlacementRules,
     rack_of: Callable[[str], str],
     chance: Random,
+    weight_of: Callable[[str], float] = equal_weight,
 ) -> str | None:
     """A bookie for place `index` that is not in the ensemble yet; None when there is none that the rules allow."""
     left = sorted(set(candidates).difference(ensemble))
@@ -93,7 +103,7 @@ def choose_replacement(
             if rack_of(bookie) != DEFAULT_RACK
             and _racks_suffice([*ensemble[:index], bookie, *ensemble[index + 1 :]], write_quorum, required, rack_of)
         ]
-    return _best([*ensemble], index, left, write_quorum, rules, rack_of, chance) if left else None
+    return _best([*ensemble], index, left, write_quorum, rules, rack_of, chance, weight_of) if left else None
 
 
 def _best(
@@ -104,6 +114,7 @@ def _best(
     rules: PlacementRules,
     rack_of: Callable[[str], str],
     chance: Random,
+    weight_of: Callable[[str], float] = equal_weight,
 ) -> str:
     size = len(ensemble)
     near = {(index + step) % size for step in range(1 - write_quorum, write_quorum)} - {index}
@@ -114,7 +125,7 @@ def _best(
         rack = rack_of(bookie)
         in_region = regions.count(region_of(rack)) if rules.region_aware else 0
         in_rack = racks.count(rack) if rules.rack_aware or rules.region_aware else 0
-        return in_region, in_rack, chance.random()
+        return in_region, in_rack, -math.log(1.0 - chance.random()) / weight_of(bookie)
 
     return min(candidates, key=cost)
 

@@ -8,6 +8,7 @@ can overtake the handshake.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import struct
 from typing import TYPE_CHECKING
@@ -16,15 +17,17 @@ from magnetar.bookkeeper.bookies.tls import TlsContexts, TlsFilesError
 from magnetar.bookkeeper.errors import WireError
 from magnetar.bookkeeper.wire.digest_md5 import DigestMd5
 from magnetar.bookkeeper.wire.handshake import (
+    FREE_SPACE_REQUEST,
     MAX_HANDSHAKE_BYTES,
     START_TLS_REQUEST,
     auth_answer,
     auth_request,
+    free_space,
     start_tls_status,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from magnetar.bookkeeper.bookies.connection import BookieConnection
     from magnetar.bookkeeper.bookies.tls import BookieSecurity
@@ -48,6 +51,24 @@ class SecureConnect:
 
     async def __call__(self, make: Callable[[], BookieConnection], address: BookieAddress) -> BookieConnection:
         """Raises OSError, with the reason when the bookie refuses or proves to be another bookie."""
+        async with self._opened(address) as (transport, handshake):
+            connection = make()
+            handshake.hand_over(transport, connection)
+        return connection
+
+    async def free_space(self, address: BookieAddress) -> int:
+        """The free bytes of the bookie's ledger disks, by a connection for this request alone: a bookie that has read
+        a request of V2 understands no other. Raises OSError.
+        """
+        async with self._opened(address) as (transport, handshake):
+            transport.write(FREE_SPACE_REQUEST)
+            found = free_space(await handshake.frame())
+            transport.close()
+        return found
+
+    @contextlib.asynccontextmanager
+    async def _opened(self, address: BookieAddress) -> AsyncIterator[tuple[asyncio.Transport, _Handshake]]:
+        """A connection after its handshake; a failure of its user aborts it. Raises OSError."""
         loop = asyncio.get_running_loop()
         transport, handshake = await loop.create_connection(_Handshake, address.host, address.port)
         try:
@@ -55,15 +76,13 @@ class SecureConnect:
                 await _authenticate(transport, handshake, self._credentials)
             if self._contexts is not None:
                 transport = await self._start_tls(transport, handshake, address.host, self._contexts)
-            connection = make()
-            handshake.hand_over(transport, connection)
+            yield transport, handshake
         except (WireError, TlsFilesError) as error:
             transport.abort()
             raise ConnectionError(str(error)) from error
         except BaseException:
             transport.abort()
             raise
-        return connection
 
     @staticmethod
     async def _start_tls(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.bookkeeper.bookies.isolation import allowed_bookies, groups_of_ledger
-from magnetar.bookkeeper.bookies.placement import choose_ensemble, choose_replacement, region_of
+from magnetar.bookkeeper.bookies.placement import choose_ensemble, choose_replacement, equal_weight, region_of
 from magnetar.bookkeeper.metadata.bookie_racks import DEFAULT_RACK
 
 if TYPE_CHECKING:
@@ -27,13 +27,17 @@ class LedgerContext(NamedTuple):
     options: ClientOptions
     background: Background
     chance: Random
+    weight_of: Callable[[str], float] = equal_weight
+    """The chance of a bookie to be chosen."""
 
     def new_ensemble(self, wanted: LedgerOptions, custom: Mapping[str, bytes]) -> tuple[str, ...] | None:
         """Bookies for a new ledger, by the rules of the placement; None when there are too few."""
         rules, rack_of = self.options.placement, self.registry.rack
         for quarantined in (False, True):
             bookies = self._bookies(custom, wanted.ensemble_size, quarantined=quarantined)
-            found = choose_ensemble(bookies, wanted.ensemble_size, wanted.write_quorum, rules, rack_of, self.chance)
+            found = choose_ensemble(
+                bookies, wanted.ensemble_size, wanted.write_quorum, rules, rack_of, self.chance, self.weight_of
+            )
             if found is not None:
                 return found
         return None
@@ -50,7 +54,9 @@ class LedgerContext(NamedTuple):
         rules, rack_of = self.options.placement, self.registry.rack
         for quarantined in (False, True):
             bookies = set(self._bookies(custom, len(ensemble), quarantined=quarantined)).difference(without)
-            found = choose_replacement(ensemble, place, bookies, write_quorum, rules, rack_of, self.chance)
+            found = choose_replacement(
+                ensemble, place, bookies, write_quorum, rules, rack_of, self.chance, self.weight_of
+            )
             if found is not None:
                 return found
         return None

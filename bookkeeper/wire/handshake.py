@@ -1,4 +1,5 @@
-"""Frames before the first request of a connection: AUTH and START_TLS, as messages of protocol V3 (protobuf). Pure.
+"""Messages of protocol V3 (protobuf): AUTH and START_TLS before the first request of a connection, and GET_BOOKIE_INFO
+on a connection of its own. Pure.
 
 A bookie takes V2 on the same connection afterwards. Every message has a header {1: version, 2: operation,
 3: transaction}; an answer has a status (2) and its content under the number of the request.
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
+    "FREE_SPACE_REQUEST",
     "MAX_HANDSHAKE_BYTES",
     "SASL_PLUGIN",
     "START_TLS_REQUEST",
     "auth_answer",
     "auth_request",
+    "free_space",
     "start_tls_status",
 ]
 
@@ -27,9 +30,11 @@ MAX_HANDSHAKE_BYTES = 1 << 16
 """Largest frame that a bookie may send before it knows its client, and the other way round."""
 SASL_PLUGIN = b"sasl"
 _U32 = struct.Struct(">I")
-_HEADER, _STATUS, _AUTH, _START_TLS = 1, 2, 102, 106
+_HEADER, _STATUS, _AUTH, _BOOKIE_INFO, _START_TLS = 1, 2, 102, 105, 106
 """Fields of requests and answers."""
-_OPERATIONS = {_AUTH: 5, _START_TLS: 9}
+_OPERATIONS = {_AUTH: 5, _BOOKIE_INFO: 8, _START_TLS: 9}
+_FREE_DISK_SPACE = 2
+"""A flag of the request for the bookie's information."""
 _UNAUTHORIZED = 502
 _DISABLED = b"AuthDisabledPlugin"
 """Plugin of a bookie that needs no credentials."""
@@ -64,6 +69,18 @@ def auth_answer(frame: bytes) -> bytes | None:
     if plugin != SASL_PLUGIN or not isinstance(payload, bytes):
         raise WireError(f"a bookie authenticates by {plugin!r}, this client by {SASL_PLUGIN!r}")
     return payload
+
+
+def free_space(frame: bytes) -> int:
+    """The free bytes of the bookie's ledger disks in its answer. Raises WireError."""
+    found = dict(_fields(frame))
+    status, message = _status(found), found.get(_BOOKIE_INFO)
+    if status or not isinstance(message, bytes):
+        raise WireError(f"the bookie does not tell its free space (status {status})")
+    free = dict(_fields(message)).get(3)
+    if not isinstance(free, int) or free >= 1 << 63:
+        raise WireError("a bookie answered without its free space")
+    return free
 
 
 def _request(number: int, content: bytes) -> bytes:
@@ -123,3 +140,4 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 START_TLS_REQUEST = _request(_START_TLS, b"")
+FREE_SPACE_REQUEST = _request(_BOOKIE_INFO, bytes([0x08, _FREE_DISK_SPACE]))

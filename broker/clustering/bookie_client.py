@@ -37,6 +37,9 @@ def client_options(settings: Settings) -> ClientOptions:
         quarantine_ratio=settings.bookkeeper_client_quarantine_ratio,
         max_frame_bytes=max(settings.max_message_size + _FRAME_PADDING, DEFAULT_MAX_FRAME_BYTES),
         local_host=(settings.advertised_address or "") if local else "",
+        disk_weights=settings.bookkeeper_disk_weight_based_placement_enabled,
+        disk_info_interval_s=float(settings.bookkeeper_client_get_bookie_info_interval_seconds),
+        disk_info_retry_s=float(settings.bookkeeper_client_get_bookie_info_retry_interval_seconds),
         security=_security(settings),
         placement=PlacementRules(
             rack_aware=settings.bookkeeper_client_rackaware_policy_enabled,

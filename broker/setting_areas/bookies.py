@@ -70,6 +70,25 @@ class BookieSettings(Table):
         False,
         "Create no ledger if its bookies have fewer racks; bookies without a rack get no ledgers then.",
     )
+    bookkeeper_disk_weight_based_placement_enabled: bool = setting(
+        "bookkeeperDiskWeightBasedPlacementEnabled",
+        False,
+        "Bookies with more free space on their disks get more ledgers, up to three times the share of the middle.",
+    )
+    bookkeeper_client_get_bookie_info_interval_seconds: int = setting(
+        "bookkeeperClientGetBookieInfoIntervalSeconds",
+        86_400,
+        "How often the broker reads the free space of the bookies.",
+        unit="s",
+        minimum=1,
+    )
+    bookkeeper_client_get_bookie_info_retry_interval_seconds: int = setting(
+        "bookkeeperClientGetBookieInfoRetryIntervalSeconds",
+        60,
+        "How long the broker waits for the next attempt after a bookie did not tell its free space.",
+        unit="s",
+        minimum=1,
+    )
     bookkeeper_client_reorder_read_sequence_enabled: bool = setting(
         "bookkeeperClientReorderReadSequenceEnabled",
         True,

@@ -58,7 +58,7 @@ class PulsarBroker(Member):
         with (self.directory / f"{self.name}.log").open("ab") as log:
             command = java("org.apache.pulsar.PulsarBrokerStarter", "--broker-conf", str(path))
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_for(lambda: self.process.poll() is not None or self._answers(), 180, "a broker of Apache Pulsar")
+        wait_for(lambda: self.process.poll() is not None or self._answers(), 400, "a broker of Apache Pulsar")
         assert self.process.poll() is None, self.log_text()
         return self
 

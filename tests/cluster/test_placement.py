@@ -11,6 +11,7 @@ import requests
 
 from magnetar.bookkeeper.bookies.isolation import POLICY_KEY, groups_of_ledger, isolation_groups
 from magnetar.bookkeeper.bookies.placement import PlacementRules
+from magnetar.bookkeeper.bookies.secure_connect import SecureConnect
 from magnetar.bookkeeper.client import BookKeeper
 from magnetar.bookkeeper.errors import NoSuchNodeError
 from magnetar.bookkeeper.options import ClientOptions, LedgerOptions
@@ -102,3 +103,13 @@ async def test_a_namespace_keeps_its_ledgers_on_its_group_of_bookies(cluster, ra
             metadata = await reader.metadata(ledger_id)
             assert set(metadata.last_segment.bookies) == {b1, b3}
             assert groups_of_ledger(metadata.custom, None) == isolation_groups("red", None), POLICY_KEY
+
+
+async def test_bookies_tell_their_free_space(cluster):
+    options = ClientOptions(disk_weights=True)
+    async with await BookKeeper.connect(uri(cluster), options) as client:
+        for address in client.bookies.writable.values():
+            assert await SecureConnect(options.security).free_space(address) > 0
+        writer = await client.create(PAIR)
+        await writer.append(b"a")
+        await writer.close()

@@ -87,3 +87,29 @@ async def test_a_bookie_that_wants_no_credentials_is_connected():
         connection = await SecureConnect(LOGIN)(Received, address)
         assert connection.transport.get_protocol() is connection
         connection.transport.abort()
+
+
+def info(status, content):
+    body = bytes.fromhex("0a06080310081801") + bytes([0x10]) + status
+    return frame(body + (b"" if content is None else b"\xca\x06" + bytes([len(content)]) + content))
+
+
+async def test_the_free_space_of_a_bookie():
+    async with bookie(info(b"\x00", b"\x08\x00\x10\x64\x18\x80\x80\x01")) as address:
+        assert await SecureConnect(BookieSecurity()).free_space(address) == 1 << 14
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (info(b"\xf5\x03", None), "does not tell its free space .status 501"),
+        (info(b"\x00", None), "does not tell its free space"),
+        (info(b"\x00", b"\x08\x00\x10\x64"), "without its free space"),
+        (info(b"\x00", b"\x18" + b"\xff" * 9 + b"\x01"), "without its free space"),
+        (None, "closed the connection"),
+    ],
+)
+async def test_a_bookie_that_does_not_tell_its_free_space(answer, reason):
+    async with bookie(answer) as address:
+        with pytest.raises(OSError, match=reason):
+            await SecureConnect(BookieSecurity()).free_space(address)

@@ -24,6 +24,8 @@ def test_omitted_settings_have_the_defaults_of_the_client():
     found = options()
     for name in ("add_timeout_s", "read_timeout_s", "speculative_read_s", "quarantine_s", "quarantine_ratio"):
         assert getattr(found, name) == getattr(own, name)
+    assert not found.disk_weights
+    assert options(bookkeeperDiskWeightBasedPlacementEnabled="true").disk_weights
     assert (found.placement, found.max_frame_bytes, found.local_host) == (PlacementRules(), own.max_frame_bytes, "h1")
 
 
@@ -38,6 +40,8 @@ def test_omitted_settings_have_the_defaults_of_the_client():
         ("HealthCheckEnabled", "false", "quarantine_s", 0.0),
         ("QuarantineRatio", 0.25, "quarantine_ratio", 0.25),
         ("ReorderReadSequenceEnabled", "false", "local_host", ""),
+        ("GetBookieInfoIntervalSeconds", 60, "disk_info_interval_s", 60.0),
+        ("GetBookieInfoRetryIntervalSeconds", 5, "disk_info_retry_s", 5.0),
         ("RackawarePolicyEnabled", "false", "placement", PlacementRules(rack_aware=False)),
         ("RegionawarePolicyEnabled", "true", "placement", PlacementRules(region_aware=True)),
         ("MinNumRacksPerWriteQuorum", 3, "placement", PlacementRules(min_racks_per_write_quorum=3)),
