@@ -30,6 +30,8 @@ TOPIC = "persistent://public/default/turns"
 class NoDisk:
     """A ``FrameWriter`` that writes nothing and reports in the next turn."""
 
+    pace_s = 0.0
+
     def __init__(self):
         self.loop = asyncio.get_running_loop()
         self.frames = 0

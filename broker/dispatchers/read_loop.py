@@ -120,6 +120,13 @@ class ReadLoop:
             self._scheduled = True
             self.context.call_later(0, self._run)
 
+    def entries_available(self) -> None:
+        """New entries became readable: have the turn at once. For callbacks of the event loop that do nothing else."""
+        if self._wakes_wait:
+            self._wake_wanted = True
+        elif not self._scheduled:
+            self._run()
+
     def hold_wakes(self) -> None:
         """Only note calls of `wake` until `release_wakes`."""
         self._wakes_wait = True

@@ -323,12 +323,14 @@ class Subscription:
     # --- events --------------------------------------------------------------------------------------------------
 
     def entries_available(self) -> None:
-        """New entries became readable; called once per burst of appends."""
+        """New entries became readable; called once per burst of appends, in a callback of the event loop for that."""
+        if self.dispatcher is not None and self.dispatcher.consumers:
+            self.dispatcher.loop.entries_available()
+
+    def delayed_due(self) -> None:
+        """Delayed entries became due, or held-back entries may be gone."""
         if self.dispatcher is not None and self.dispatcher.consumers:
             self.dispatcher.loop.wake()
-
-    delayed_due = entries_available
-    """Delayed entries became due (called by a `DelayView`)."""
 
     def on_terminated(self) -> None:
         """No entry will follow: notify consumers that have acknowledged all; others when they read at the end."""
@@ -365,7 +367,7 @@ class Subscription:
         if self.dispatcher is not None:
             self.dispatcher.dropped_up_to(position)
         self.acknowledger.mark_delete_moved()
-        self.entries_available()  # held-back entries may be gone
+        self.delayed_due()
 
     def set_settings(self, settings: SubscriptionSettings) -> None:
         """Policies changed."""

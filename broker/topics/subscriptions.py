@@ -387,8 +387,11 @@ class TopicSubscriptions:
 
     def entries_available(self) -> None:
         """New entries became readable: once per burst of appends."""
-        for subscription in self.by_name.values():
-            subscription.entries_available()
+        for subscription in tuple(self.by_name.values()):
+            try:
+                subscription.entries_available()
+            except Exception:  # the bug of a turn must not cost other subscriptions theirs
+                log.exception("dispatch.failed", topic=str(self._life.name), subscription=subscription.name)
 
     def terminated(self) -> None:
         for subscription in self._in_order():

@@ -41,6 +41,7 @@ class LedgerState:
         "ledger_id",
         "length_bytes",
         "metadata_version",
+        "overlapped_s",
         "pending",
         "proof",
         "properties",
@@ -77,6 +78,8 @@ class LedgerState:
         self.last_failure: StorageError | None = None
         self.pending = 0
         """Appends not yet answered."""
+        self.overlapped_s = -1.0
+        """When an append last came beside an unanswered append (``CommitLane``'s clock)."""
         self.idle_waiters: list[asyncio.Future[None]] = []
         self.unwritten: deque[Slab] = deque()
         """Confirmed slabs that are not in the ledger file yet, ascending."""

@@ -4,12 +4,18 @@ Appends gather during the write of a frame; then they become the next frame. Pla
 the write in the ``FrameWriter``. Work of more than one write (a new segment, a control item, all work after a refusal)
 goes to the journal's thread instead, and the lane begins no other write until that work is done: so the journal has one
 owner at any time, and frames stay in order.
+
+Small frames keep a pace: a frame costs much the same however few messages it is of, and a producer that does not wait
+for its receipts fills the next frame as soon as the last frame is written. The appends of such producers wait until the
+time ``FrameWriter.pace_s`` has passed since the last frame began. Appends of producers that wait for each receipt,
+large frames, frames that are seldom anyway, and frames on a slower disk wait for nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.lanes import Idle
@@ -25,6 +31,17 @@ if TYPE_CHECKING:
 
 __all__ = ["CommitLane"]
 
+_OFTEN_S = 0.0012
+"""Frames that begin more seldom, on average, have no pace."""
+_SELDOM_S = 0.01
+"""Longer times between frames count as this time in the average."""
+_SMALL_BYTES = 32 << 10
+"""Appends of this size are a frame that waits for no other appends."""
+_OVERLAP_S = 0.002
+"""For so long an append beside an unanswered append shows that the producers of its ledger do not wait."""
+_TICK_S = 0.001
+"""The resolution of the loop's timers: the most that appends wait when no further append comes."""
+
 
 class CommitLane:
     """A ``Lane`` of appends. Loop only."""
@@ -38,7 +55,17 @@ class CommitLane:
         self._loop = asyncio.get_running_loop()
         self._pending: deque[tuple[Append, int]] = deque()
         self._busy = False
-        """A frame is under way, or is begun at the end of this turn."""
+        """A frame is under way, waits for its time, or is begun at the end of this turn."""
+        self._pace_s = writer.pace_s
+        self._pending_bytes = 0
+        self._hurried = False
+        """A pending append may not wait for the pace."""
+        self._waiting = False
+        """The pending appends wait for the pace."""
+        self._has_tick = False
+        self._began_s = 0.0
+        self._interval_s = _SELDOM_S
+        """Between the beginnings of frames, on average."""
         self._in_thread = 0
         self._idle = Idle()
         self._batch: list[Append] = []
@@ -47,10 +74,23 @@ class CommitLane:
     def submit(self, item: Append, size: int = 0) -> None:
         self._idle.submitted += 1
         self._pending.append((item, size))
-        if not self._busy:
+        self._pending_bytes += size
+        ledger, now_s = item.ledger, perf_counter()
+        if ledger is None:
+            self._hurried = True
+        elif ledger.pending > 1:
+            ledger.overlapped_s = now_s
+        elif now_s - ledger.overlapped_s > _OVERLAP_S:
+            self._hurried = True
+        if self._busy and not self._waiting:
+            return
+        self._busy = True
+        if self._is_due(now_s):
             # Not at once, so that appends of other connections in this turn share the sync.
-            self._busy = True
+            self._waiting = False
             self._loop.call_soon(self._begin)
+        else:
+            self._wait()
 
     async def wait_idle(self) -> None:
         await self._idle.wait()
@@ -60,8 +100,33 @@ class CommitLane:
         await self._thread.close()
         self._writer.close()
 
+    def _is_due(self, now_s: float) -> bool:
+        """Whether the pending appends are to be written now."""
+        return (
+            self._hurried
+            or self._interval_s > _OFTEN_S
+            or self._pending_bytes >= _SMALL_BYTES
+            or now_s - self._began_s >= self._pace_s
+        )
+
+    def _wait(self) -> None:
+        """For the next append that finds the time come, at most for a tick."""
+        self._waiting = True
+        if not self._has_tick:
+            self._has_tick = True
+            self._loop.call_later(_TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._has_tick = False
+        if self._waiting:
+            self._waiting = False
+            self._begin()
+
     def _begin(self) -> None:
         """The next frame, of the pending appends."""
+        now_s = perf_counter()
+        self._interval_s += (min(now_s - self._began_s, _SELDOM_S) - self._interval_s) / 8
+        self._began_s = now_s
         pending = self._pending
         item, size = pending.popleft()
         batch = [item]
@@ -70,6 +135,9 @@ class CommitLane:
                 item, more = pending.popleft()
                 batch.append(item)
                 size += more
+        self._pending_bytes -= size
+        self._hurried = bool(pending) and self._hurried
+        if item.slab is not None:
             plan = self._journal.plan(batch)
             if plan is not None:
                 self._batch, self._plan = batch, plan
@@ -97,7 +165,10 @@ class CommitLane:
         """Begin the next frame first, so that the disk works on that frame while the answers of this frame go out."""
         self._busy = bool(self._pending)
         if self._busy:
-            self._begin()
+            if self._is_due(perf_counter()):
+                self._begin()
+            else:
+                self._wait()
         try:
             self._done(batch, result, error)
         finally:

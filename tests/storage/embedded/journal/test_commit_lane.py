@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from magnetar.storage.embedded.journal.commit_lane import CommitLane
 from magnetar.storage.embedded.journal.writer import CONFIRM
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from tests.storage.engine_for_tests import TINY, World, append, read_all, settle
 from tests.storage.records_for_tests import slab_of
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 class HeldWriter:
     """Writes a frame and reports on it when the test calls."""
+
+    pace_s = 0.0
 
     def __init__(self) -> None:
         self.frames: list[Frame] = []
@@ -175,4 +179,77 @@ async def test_a_callback_that_raises_costs_no_other_its_answer():
     writer.release()
     assert answers == [1]
     assert len(problems) == 1
+    await storage.close()
+
+
+async def paced() -> tuple[EmbeddedStorage, HeldWriter, EmbeddedLedgerWriter, EmbeddedLedgerWriter]:
+    """A store whose frames have begun often of late, and whose pace is longer than the test."""
+    storage, writer, _ = await opened()
+    ledger, other = await storage.ledgers.create(), await storage.ledgers.create()
+    await first_segment(ledger)
+    lane = storage._parts.appends._lane
+    assert isinstance(lane, CommitLane)
+    lane._interval_s, lane._pace_s = -1.0, 600.0
+    return storage, writer, ledger, other
+
+
+async def test_appends_of_a_producer_that_does_not_wait_share_a_frame():
+    storage, writer, ledger, _ = await paced()
+    answers: list[object] = []
+    push(ledger, answers, 0)
+    await settle()
+    assert len(writer.frames) == 1, "no other append is unanswered: it does not wait"
+    push(ledger, answers, 1)
+    writer.release()
+    assert answers == [0]
+    assert len(writer.frames) == 1, "the append that came meanwhile waits for its time"
+    push(ledger, answers, 2)
+    assert len(writer.frames) == 1
+    await until(lambda: len(writer.frames) == 2, subject="the frame of those that waited")
+    writer.release()
+    assert answers == [0, 1, 2], "both in one frame"
+    await storage.close()
+
+
+async def test_an_append_of_a_producer_that_waits_for_its_receipt_takes_waiting_appends_with_it():
+    storage, writer, ledger, other = await paced()
+    answers: list[object] = []
+    push(ledger, answers, 0)
+    await settle()
+    push(ledger, answers, 1)
+    writer.release()
+    push(other, answers, 2)
+    await settle()
+    assert len(writer.frames) == 2
+    writer.release()
+    assert answers == [0, 1, 2]
+    await storage.close()
+
+
+async def test_a_large_frame_does_not_wait():
+    storage, writer, ledger, _ = await paced()
+    answers: list[object] = []
+    push(ledger, answers, 0)
+    await settle()
+    push(ledger, answers, 1, b"b" * 33_000)
+    writer.release()
+    assert len(writer.frames) == 2
+    writer.release()
+    assert answers == [0, 1]
+    await storage.close()
+
+
+async def test_frames_that_begin_seldom_have_no_pace():
+    storage, writer, ledger, _ = await paced()
+    lane = storage._parts.appends._lane
+    assert isinstance(lane, CommitLane)
+    lane._interval_s = 0.005
+    answers: list[object] = []
+    push(ledger, answers, 0)
+    await settle()
+    push(ledger, answers, 1)
+    writer.release()
+    assert len(writer.frames) == 2
+    writer.release()
+    assert answers == [0, 1]
     await storage.close()
