@@ -78,3 +78,8 @@ async def bundle(call: Call) -> Response:
         raise rest_refusals.TOPIC_NAME_OF_LOOKUP_INVALID.error()
     known = call.namespaces.exists(name.namespace)
     return text(bundle_of(str(name), call.bundles() if known else BundlesData()))
+
+
+@routes.get("/lookup/v2/topic/{kind}/{tenant}/{namespace}/{topic}/bundle", NAMESPACE_USE)
+async def bundle_of_another_kind(call: Call) -> Response:
+    return await lookup_of_another_kind(call)

@@ -7,6 +7,7 @@ bytes.
 import asyncio
 import base64
 import json
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 routes = RouteTable()
 MOST_PLAIN_BYTES: Final = 16 * 1024 * 1024
 """A payload that is larger without its compression is shown as it is stored alone."""
+_BEYOND_LATIN_1: Final = re.compile(r"[^\x00-\xff]")
+_NOT_IN_HEADERS: Final = re.compile(r"[^\t\x20-\xff]")
 _OF_FIELDS: Final = {
     "chunk_id": "X-Pulsar-chunk-id",
     "encryption_algo": "X-Pulsar-encryption-algo",
@@ -154,7 +157,7 @@ def _message_response(message: "StoredMessage", metadata: pb.MessageMetadata | N
     if message.conversion:
         headers["X-Magnetar-Conversion"] = message.conversion
     if metadata is not None:
-        headers |= _metadata_headers(metadata) | option_headers(metadata)
+        headers |= _metadata_headers(metadata, len(message.entry)) | option_headers(metadata)
     stored = parse_entry_metadata(message.entry)
     if stored is not None and stored.HasField("broker_timestamp"):
         headers["X-Pulsar-Broker-Entry-METADATA-timestamp"] = _iso(stored.broker_timestamp)
@@ -162,21 +165,21 @@ def _message_response(message: "StoredMessage", metadata: pb.MessageMetadata | N
         headers["X-Pulsar-Broker-Entry-METADATA-index"] = str(stored.index)
     answer = Response(bytes(payload), media_type=JSON)
     for name, value in (*headers.items(), *(() if metadata is None else list_headers(metadata))):
-        # Header names keep their letters' case, values may hold any text: written as UTF-8 like Apache Pulsar's.
-        answer.raw_headers.append((name.encode("latin-1"), _one_line(value).encode()))
+        answer.raw_headers.append((name.encode("latin-1"), _header_value(value)))  # the case of its letters stays
     return answer
 
 
-def _metadata_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
+def _metadata_headers(metadata: pb.MessageMetadata, entry_bytes: int) -> dict[str, str]:
     """The headers by which Pulsar's REST describes a message; absent fields have no header."""
     headers = {"X-Pulsar-publish-time": _iso(metadata.publish_time)}
     if metadata.event_time:
         headers["X-Pulsar-event-time"] = _iso(metadata.event_time)
     if metadata.HasField("num_messages_in_batch"):
         headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
-        headers["X-Pulsar-batch-size"] = str(metadata.num_messages_in_batch)
+        headers["X-Pulsar-batch-size"] = str(entry_bytes - metadata.ByteSize())
     properties = {each.key: each.value for each in metadata.properties}
-    headers["X-Pulsar-PROPERTY"] = json.dumps(properties, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(properties, separators=(",", ":"), ensure_ascii=False)
+    headers["X-Pulsar-PROPERTY"] = _BEYOND_LATIN_1.sub(lambda found: json.dumps(found[0])[1:-1], text)
     headers["X-Pulsar-producer-name"] = metadata.producer_name
     headers["X-Pulsar-sequence-id"] = str(signed(metadata.sequence_id))
     for field, header in (
@@ -188,7 +191,7 @@ def _metadata_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
             headers[header] = str(getattr(metadata, field))
     if metadata.HasField("deliver_at_time"):
         headers["X-Pulsar-deliver-at-time"] = _iso(metadata.deliver_at_time)
-    if metadata.compression:
+    if metadata.HasField("compression"):
         headers["X-Pulsar-compression"] = pb.CompressionType.Name(metadata.compression)
     return headers
 
@@ -203,13 +206,16 @@ def _iso(time_ms: int) -> str:
     return f"{text}.{time_ms % 1000:03d}Z" if time_ms % 1000 else f"{text}Z"
 
 
-def _one_line(value: str) -> str:
-    return value.replace("\r", " ").replace("\n", " ")
+def _header_value(value: str) -> bytes:
+    """Latin-1, as in Apache Pulsar: a space stands for each other letter and for each control character."""
+    return _NOT_IN_HEADERS.sub(" ", value).strip().encode("latin-1")
 
 
 def option_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
     """Encryption, chunks, keys, schema; absent fields have no header."""
     headers = {"X-Pulsar-Is-Encrypted": _text(bool(metadata.encryption_keys)), "X-Pulsar-txn-uncommitted": "false"}
+    if metadata.HasField("txnid_least_bits") and metadata.HasField("txnid_most_bits"):
+        headers["X-Pulsar-txn-aborted"] = "false"
     if metadata.HasField("chunk_id"):
         headers["X-Pulsar-PROPERTY-CHUNK-ID"] = str(metadata.chunk_id)
         headers["X-Pulsar-PROPERTY-TOTAL-CHUNKS"] = str(metadata.num_chunks_from_msg)

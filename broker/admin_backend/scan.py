@@ -45,10 +45,12 @@ async def entry_of_index(ledger: ManagedLedger, index: int) -> Position | None:
 
 
 async def analyze_backlog(topic: Topic, found: Subscription, start: Position | None = None) -> dict[str, object]:
-    """AnalyzeSubscriptionBacklogResult: the backlog counted entry by entry, as far as the limit of a scan; with `start`
-    everything from there on, acknowledged or not.
+    """AnalyzeSubscriptionBacklogResult: the backlog counted entry by entry, as far as the limit of a scan.
+
+    `start` begins the scan there; as in Apache Pulsar entries up to the mark-delete position then count.
     """
-    begin = found.cursor.mark_delete.next() if start is None else start
+    mark_delete = found.cursor.mark_delete
+    begin = mark_delete.next() if start is None else start
     cursor = topic.ledger.new_read_cursor(begin)
     entries = messages = markers = 0
     first = last = None
@@ -57,10 +59,11 @@ async def analyze_backlog(topic: Topic, found: Subscription, start: Position | N
             result = cursor.read(_SCAN_ENTRIES, _SCAN_BYTES)
             for span in await result if inspect.isawaitable(result) else result:
                 for i in range(span.start, span.end):
-                    if start is None and found.cursor.is_deleted(span.slab.position(i)):
+                    position = span.slab.position(i)
+                    if position > mark_delete and found.cursor.is_deleted(position):
                         continue
                     entries += 1
-                    first, last = first or span.slab.position(i), span.slab.position(i)
+                    first, last = first or position, position
                     metadata = parse_metadata(span.slab.body(i))
                     if metadata is not None:
                         messages += metadata.num_messages_in_batch

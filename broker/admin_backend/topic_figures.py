@@ -234,7 +234,8 @@ def _cursors(topic: Topic) -> dict[str, ManagedCursor]:
 
 
 def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]:
-    mark_delete, read = _shown(topic, cursor.mark_delete), _shown(topic, cursor.read_position)
+    mark_delete = _shown(topic, cursor.mark_delete)
+    read = _shown(topic, max(cursor.read_position, cursor.mark_delete.next()))
     waiting = _has_consumers(topic, name) and not cursor.has_more
     taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
     subscription = topic.subscriptions.by_name.get(name)

@@ -49,6 +49,7 @@ class CompactedReader:
         self._generation = 0
         self._at: Position | None = None
         """Next to read; None: where the cursor is."""
+        self._begins_at_start = False
         self.earlier = EarlierPart(cursor)
         cursor.earlier = self
         self._resume()
@@ -64,6 +65,12 @@ class CompactedReader:
             self.earlier.begin(max(start, EARLIEST), end)
             self._resume()
 
+    def begin_at_start(self) -> None:
+        """The next read gives the compacted topic from its start, wherever the cursor is: as in Apache Pulsar for a
+        reader from the earliest message, also behind a seek.
+        """
+        self._begins_at_start = not self.earlier.is_active
+
     # --- Reader --------------------------------------------------------------------------------------------------
 
     def read(
@@ -75,6 +82,9 @@ class CompactedReader:
     ) -> list[Span] | Awaitable[list[Span]]:
         """See `Reader.read`. Compacted entries are never held back, regardless of `skip`: order counts there."""
         current = self._current()
+        if self._begins_at_start:
+            self._begins_at_start = False
+            self._at = None if current is None else EARLIEST
         if current is not None and self._place() <= current.horizon:
             return self._read_compacted(max_entries, max_bytes, upto, skip)
         return self._read_log(max_entries, max_bytes, upto, skip)

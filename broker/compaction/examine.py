@@ -108,8 +108,7 @@ def _batch(metadata: pb.MessageMetadata, payload: memoryview) -> Examined:
         for message in walk_batch(metadata, payload):
             single = message.metadata
             if single.HasField("partition_key") and not single.compacted_out:
-                is_tombstone = single.null_value or not single.payload_size
-                keyed.append(Keyed(message.batch_index, digest_of(single.partition_key), is_tombstone))
+                keyed.append(Keyed(message.batch_index, digest_of(single.partition_key), not single.payload_size))
     except ProtocolError:
         return KEPT
     return Examined(Kind.MESSAGES, count, keyed)

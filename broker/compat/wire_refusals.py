@@ -55,7 +55,11 @@ TOO_MANY_CONSUMERS_OF_SUBSCRIPTION: Final = WireRefusal(
     errors.ConsumerBusyError,
     "Subscription reached max consumers limit",
 )
-PROTOBUF_ROOT_CHANGED: Final = WireRefusal(errors.IncompatibleSchemaError, "Protobuf root message has been changed")
+PROTOBUF_ROOT_CHANGED: Final = WireRefusal(
+    errors.IncompatibleSchemaError,
+    "Protobuf root message change is not allowed under the '{strategy}' strategy. "
+    "Original message name: '{old}', new message name: '{new}'.",
+)
 SCHEMA_ADDED_TO_BYTES: Final = WireRefusal(
     errors.IncompatibleSchemaError,
     "Failed to add schema to an active topic with empty(BYTES) schema: new schema type {kind}",

@@ -8,14 +8,11 @@ compared by `avro_resolution`; other types must be the same type.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import enum
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-from google.protobuf.message import DecodeError
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
@@ -33,6 +30,7 @@ from magnetar.broker.schemas.avro_schema import (
     parse_json,
     parse_schema,
 )
+from magnetar.broker.schemas.native_schema import protobuf_root
 from magnetar.broker.schemas.work import MAX_DEFINITION_BYTES, SchemaWork
 from magnetar.protocol import pulsar_api_pb2 as pb
 
@@ -164,8 +162,10 @@ def _check_type(new: int, old: int) -> None:
 
 
 def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strategy, work: SchemaWork) -> None:
-    if schema_type == pb.Schema.ProtobufNative and protobuf_root(data) != protobuf_root(old_data):
-        raise wire_refusals.PROTOBUF_ROOT_CHANGED.error()
+    if schema_type == pb.Schema.ProtobufNative and (new_root := protobuf_root(data)) != (
+        root := protobuf_root(old_data)
+    ):
+        raise wire_refusals.PROTOBUF_ROOT_CHANGED.error(strategy=strategy.value, old=root, new=new_root)
     if schema_type not in _AVRO_TYPES:
         return
     new, old = _parse(schema_type, data, work), _parse(schema_type, old_data, work)
@@ -179,6 +179,8 @@ def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strate
 
 def _always_incompatible(new: Definition, work: SchemaWork) -> IncompatibleSchemaError:
     """Refuse an Avro schema in Apache Pulsar's words: the schema cannot even read itself."""
+    if new.type == pb.Schema.ProtobufNative:
+        return IncompatibleSchemaError("Unknown SchemaCompatibilityStrategy.")
     text = None if new.type not in _AVRO_TYPES else _parse(new.type, new.data, work)
     if text is None or text is _OLD_JSON:
         return IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
@@ -283,21 +285,6 @@ def _validate(schema_type: int, data: bytes, work: SchemaWork) -> None:
         raise InvalidSchemaError(f"Invalid schema definition data for primitive schemas: {len(data)} bytes")
     elif schema_type == pb.Schema.AutoConsume:
         raise InvalidSchemaError(f"Unknown schema type: {type_name(schema_type)}")
-
-
-def protobuf_root(data: bytes) -> str:
-    """The root message of a ProtobufNative definition (JSON with a FileDescriptorSet); raises InvalidSchemaError."""
-    from google.protobuf import descriptor_pb2  # noqa: PLC0415 - start-up budget: few topics have such schemas
-
-    try:
-        found = json.loads(data)
-        files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(found["fileDescriptorSet"])).file
-        root, file = found["rootMessageTypeName"], found["rootFileDescriptorName"]
-    except (ValueError, KeyError, TypeError, DecodeError, RecursionError) as e:
-        raise InvalidSchemaError(f"Invalid schema definition data for ProtobufNative schema: {e}") from e
-    if not any(f.name == file for f in files):
-        raise InvalidSchemaError(f"Invalid schema definition data for ProtobufNative schema: no file {file!r}")
-    return str(root)
 
 
 def type_name(schema_type: int) -> str:

@@ -41,13 +41,13 @@ async def last_publish_ms(ledger: ManagedLedger) -> int:
 
 
 async def last_message_id(ledger: ManagedLedger, compaction: TopicCompaction | None = None) -> tuple[Position, int]:
-    """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty.
+    """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty, 0 after compaction of all.
 
     compaction: for a reader of the compacted topic, where that covers the whole log.
     """
     if compaction is not None and compaction.covers_all:
         compacted = await compaction.last_entry()
-        return (EARLIEST, -1) if compacted is None else (compacted.first_position, last_batch_index(compacted))
+        return (EARLIEST, 0) if compacted is None else (compacted.first_position, last_batch_index(compacted))
     span = await ledger.read_last_entry()
     if span is None:
         return EARLIEST, -1

@@ -177,6 +177,9 @@ class TopicSubscriptions:
         await self._roll_back(subscription, request)
         if not subscription.consumers:
             self._choose_reader(subscription, request)
+            reader = subscription.context.reader
+            if isinstance(reader, CompactedReader) and not subscription.durable and request.start == EARLIEST:
+                reader.begin_at_start()
         try:
             self.check_room()
             self._check_same_address(consumer)

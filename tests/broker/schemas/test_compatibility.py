@@ -191,8 +191,10 @@ def test_primitive_schemas_carry_no_text():
 
 
 def native(root):
-    files = descriptor_pb2.FileDescriptorSet(file=[descriptor_pb2.FileDescriptorProto(name="f.proto")])
-    encoded = base64.b64encode(files.SerializeToString()).decode()
+    file = descriptor_pb2.FileDescriptorProto(name="f.proto")
+    for name in ("A", "B"):
+        file.message_type.add(name=name)
+    encoded = base64.b64encode(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()).decode()
     found = {"fileDescriptorSet": encoded, "rootMessageTypeName": root, "rootFileDescriptorName": "f.proto"}
     return json.dumps(found).encode()
 
@@ -200,11 +202,10 @@ def native(root):
 def test_protobuf_native_keeps_its_root_message():
     kind = pb.Schema.ProtobufNative
     check_compatible(Definition(kind, native("A")), [Definition(kind, native("A"))], Strategy.FULL)
-    with pytest.raises(IncompatibleSchemaError):
-        check_compatible(Definition(kind, native("B")), [Definition(kind, native("A"))], Strategy.FULL)
-    for text in (b"", b"{}", native("A").replace(b"f.proto", b"g.proto")):
-        with pytest.raises(InvalidSchemaError):
-            check_compatible(Definition(kind, text), [], Strategy.FULL)
+    text = refusal(Definition(kind, native("B")), Definition(kind, native("A")), Strategy.FULL)
+    assert "'FULL' strategy. Original message name: 'A', new message name: 'B'." in text
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(Definition(kind, native("C")), [], Strategy.FULL)
 
 
 def refusal(new, existing, strategy):
