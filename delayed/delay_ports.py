@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DelayCursor(Protocol):
-    """The cursor of a subscription (ManagedCursor is one)."""
+    """The cursor of a subscription (for example a ManagedCursor)."""
 
     @property
     def read_position(self) -> Position: ...
@@ -44,7 +44,7 @@ class ScanCursor(Protocol):
 
 
 class Log(Protocol):
-    """The log of the topic (ManagedLedger is one)."""
+    """The log of the topic (for example a ManagedLedger)."""
 
     @property
     def last_confirmed(self) -> Position: ...

@@ -108,7 +108,7 @@ class BrokerProcess:
 
     @property
     def faults(self) -> Faults:
-        """The fault kit. Raises: RuntimeError without one."""
+        """The fault kit. Raises: RuntimeError without a fault kit."""
         if self._faults is None:
             raise RuntimeError("this broker has no fault kit: start it with faults=True")
         return self._faults

@@ -169,8 +169,8 @@ class MetadataStore(Protocol):
         ...
 
     async def put(self, path: str, value: bytes, expected_version: int | None = ANY_VERSION) -> int:
-        """Write the value and return its version. Raises BadVersionError unless the node's version is the expected one
-        (``None``: any; ``-1``: the node must not exist).
+        """Write the value and return its version. Raises BadVersionError unless the node's version is the expected
+        version (``None``: any; ``-1``: the node must not exist).
         """
         ...
 

@@ -18,7 +18,7 @@ def active_order(consumers: Sequence[tuple[int, str]]) -> list[int]:
 def choose_active(
     consumers: Sequence[tuple[int, str]], partition: int, topic_name: str, *, consistent_hashing: bool = False
 ) -> int:
-    """Return the index of the active consumer among ``(priority level, name)``; at least one is given.
+    """Return the index of the active consumer among ``(priority level, name)``; with at least one pair.
 
     Among the consumers with the best (lowest) priority level: by partition number, so that a partitioned topic spreads
     over its consumers; by the ring of their names for other topics, or with

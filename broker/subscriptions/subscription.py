@@ -256,10 +256,10 @@ class Subscription:
     async def seek(self, position: Position, ack_set: list[int] | None = None, *, rolls_back: bool = False) -> None:
         """Continue reading at `position` (inclusive; the nearest valid position), durable on return.
 
-        Consumers are closed first (of a Failover subscription the active one): their clients subscribe again. Pending
-        redeliveries, redelivery counts and delayed entries of the old place are forgotten. A non-durable subscription
-        whose consumers all left with it ends; the next reader of its name goes on from this place. `rolls_back`: not
-        now, a consumer is about to join.
+        Consumers are closed first (of a Failover subscription the active consumer): their clients subscribe again.
+        Pending redeliveries, redelivery counts and delayed entries of the old place are forgotten. A non-durable
+        subscription whose consumers all left with it ends; the next reader of its name goes on from this place.
+        `rolls_back`: not now, a consumer is about to join.
         """
         self.check_movable()
         if self.fenced:

@@ -121,8 +121,9 @@ class TopicLifecycle:
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         """Add partitions. The durable subscriptions of the first partition then exist on all partitions, as in Apache
-        Pulsar, each new one from the first message on; that of compaction only on the added, empty partitions. Clients
-        see the added partitions afterwards: a subscription misses none of their messages. Raises TopicNotFoundError.
+        Pulsar, each new subscription from the first message on; that of compaction only on the added, empty partitions.
+        Clients see the added partitions afterwards: a subscription misses none of their messages. Raises
+        TopicNotFoundError.
         """
         known = self._catalog.partitioned(name)
         if known is None:

@@ -17,7 +17,9 @@ USER_PROPERTY = "user."
 
 
 async def entry_time_ms(ledger: ManagedLedger, position: Position) -> int:
-    """Entry timestamp: the broker's if the entry has one, else the publish time; 0 when the entry does not exist."""
+    """Entry timestamp: the broker's if the entry has a broker timestamp, else the publish time; 0 when the entry does
+    not exist.
+    """
     try:
         span = await ledger.read_entry(position)
     except StorageError:

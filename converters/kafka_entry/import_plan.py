@@ -85,9 +85,9 @@ class ImportStep:
     """One entry to append (None for control, aborted and empty batches and for damage), and the position up to which
     the file is done once the entry is persisted.
 
-    confirms: the entry is there already, its receipt confirms it.
-    aborted_messages: records of an aborted transaction that are left out here.
-    waits: the batch at `position` belongs to an open transaction, or stands behind one; the plan ends.
+    confirms: the entry is there already, its receipt confirms it. aborted_messages: records of an aborted transaction
+    that are left out here. waits: the batch at `position` belongs to an open transaction, or stands behind such a
+    batch; the plan ends.
     """
 
     entry: PlannedEntry | None

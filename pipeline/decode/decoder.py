@@ -51,7 +51,7 @@ class Decoder:
         on_encrypted: `deliver` hands payloads that stay encrypted over as they are, one row an entry; `fail` and
             `quarantine` as above.
         include_markers: also entries that the broker wrote for itself (transactions, replicated subscriptions).
-        verify: compute the CRC32C of every entry that carries one, unless the reader has verified the chunk.
+        verify: compute the CRC32C of every entry with a checksum, unless the reader has verified the chunk.
         max_message_bytes: a payload that declares more when decompressed, or is joined to more, is corrupt.
         look_back: gives earlier entries when a chunked message began before the range (`look_back.LookBack`).
     """

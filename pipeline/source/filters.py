@@ -58,7 +58,7 @@ class Condition(Protocol):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A column compared with one of several literals; `equal` may have more than one. Unknown for null."""
+    """A column compared with one of several literals; `equal` may have several. Unknown for null."""
 
     column: str
     comparison: str

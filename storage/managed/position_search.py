@@ -1,7 +1,7 @@
 """Finding an entry by time with few reads.
 
-The entry timestamp is broker_timestamp when the entry has one, else publish_time. The search assumes that "older than
-t" holds for a prefix of the log: true for broker timestamps while the broker's clock does not jump back; with the
+The entry timestamp is broker_timestamp if the entry has that field, else publish_time. The search assumes that "older
+than t" holds for a prefix of the log: true for broker timestamps while the broker's clock does not jump back; with the
 producers' own clocks the search finds one of several boundaries (as in Pulsar). About log2(n) entries are read.
 """
 

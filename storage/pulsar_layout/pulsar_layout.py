@@ -2,10 +2,9 @@
 
 Rules of Pulsar kept here (each seen to lose messages or topics when it is broken):
 
-- only the last ledger of a list is recovered by its next owner, so an earlier one always has its true figures;
-- ``entries`` and ``size`` of an open ledger are absent, not 0;
-- ``properties["index"]`` is a number; a cursor's record is never empty;
-- a cursor ledger's entry is the full state, and the last entry counts.
+- only the last ledger of a list is recovered by its next owner, so an earlier ledger always has its true figures; -
+``entries`` and ``size`` of an open ledger are absent, not 0; - ``properties["index"]`` is a number; a cursor's record
+is never empty; - a cursor ledger's entry is the full state, and the last entry counts.
 
 Sizes are those of the entries; this room counts a record's header with each.
 

@@ -3,8 +3,8 @@
 A path of the store is a path of ZooKeeper (below the chroot of the session), a version is the node's data version.
 Differences from the embedded store, because ZooKeeper has no nodes without parents:
 
-- a parent that a put makes on its way is an empty node of version 0, and is found as one;
-- a node with children cannot be deleted (NotEmptyError).
+- a parent that a put makes on its way is an empty node of version 0, and a read finds that node; - a node with children
+cannot be deleted (NotEmptyError).
 
 Outages. Reads wait for the connection and are repeated. After a lost answer the store reads the node to learn the
 outcome of the write: the node has the version and value of the write (done), its old version (the store repeats the

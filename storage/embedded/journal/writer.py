@@ -7,7 +7,7 @@ thread (``frame_writer.py``). Both keep the order of truth:
 * An append goes out only when it follows the last journalled entry of its ledger; so behind a failed append nothing
   of that ledger is written before its writer has fallen back.
 * No space (ENOSPC): this batch and all later batches fail with StorageFullError until ``RESUME`` came through the same
-  queue. The write position does not move, so the next frame lies over the remains of the failed one. Every segment
+  queue. The write position does not move, so the next frame lies over the remains of the failed frame. Every segment
   keeps a page for an empty frame, so ``CONFIRM`` succeeds meanwhile.
 * Any other error of write or sync: the journal has failed for good; nothing is ever written or acknowledged again.
 """

@@ -1,6 +1,6 @@
 """A thread writes snapshots while the log goes on, and then removes older files.
 
-Two snapshots and the logs since the older one stay, so that damage of the newer snapshot costs nothing.
+Two snapshots and the logs since the older snapshot stay, so that damage of the newer snapshot costs nothing.
 """
 
 from __future__ import annotations
