@@ -64,7 +64,7 @@ PULSAR: Final = (
     Column("__messageId", pa.binary(), "BINARY", "MessageIdData, as `MessageId.serialize` of the official clients"),
     Column("__publishTime", TIMESTAMP, "TIMESTAMP", "the producer's clock"),
     Column("__eventTime", TIMESTAMP, "TIMESTAMP", "set by the application; null when absent or 0"),
-    Column("__messageProperties", PROPERTIES, "MAP<STRING, STRING>", "of two with one name the later one"),
+    Column("__messageProperties", PROPERTIES, "MAP<STRING, STRING>", "of two properties with one name the later"),
     Column("__index", pa.int64(), "BIGINT", "broker entry index of the message; null without broker entry metadata"),
     Column("__brokerPublishTime", TIMESTAMP, "TIMESTAMP", "the broker's clock; null without broker entry metadata"),
     Column("__partition", pa.int32(), "INT", "number of the partition; -1 when the topic is not partitioned"),

@@ -34,7 +34,7 @@ VALUE_MODES: Final = ("schema", "bytes")
 
 SOURCE_OPTIONS: Final = (
     *CONNECT_OPTIONS,
-    Option("topic", "", "one topic; a partitioned one with all its partitions, or a single partition"),
+    Option("topic", "", "one topic; a partitioned topic with all its partitions, or a single partition"),
     Option("topics", "", "several topics, with commas between them"),
     Option(
         "topicsPattern",
