@@ -131,11 +131,11 @@ def noop(frame):
     frame.write.format("noop").mode("overwrite").save()
 
 
-def throughput(spark, broker, count, rounds, warm_up, wanted):
+def throughput(spark, broker, count, rounds, warm_up, wanted, more):
     folder = tempfile.mkdtemp()
     columns = "value,__key,__publishTime,__index"
     ledgers = spark.read.format("pulsar").options(
-        **options_of(broker, columns=columns, **{"storage.url": str(broker.data_dir)})
+        **options_of(broker, columns=columns, **{"storage.url": str(broker.data_dir)}, **more)
     )
     few = count // 2
     pushed = spark.read.format("pulsar").options(
@@ -270,6 +270,7 @@ def main():
     parser.add_argument("--warm-up", type=int, default=4, metavar="N", help="rounds before those that count")
     parser.add_argument("--only", default="planning,throughput,latency,memory")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark")
+    parser.add_argument("--source", action="append", default=[], metavar="KEY=VALUE", help="an option of the source")
     parser.add_argument("--cases", default="ledgers,parquet,prebuilt,pyarrow,broker")
     given = parser.parse_args()
     broker = BrokerProcess(pathlib.Path(tempfile.mkdtemp()) / "data", SETTINGS)
@@ -279,7 +280,8 @@ def main():
         spark = session(given.conf)
         if "throughput" in given.only:
             print(f"publishing took {timed(lambda: publish(broker, given.messages)):.0f} s")
-            throughput(spark, broker, given.messages, given.rounds, given.warm_up, given.cases.split(","))
+            more = dict(each.split("=", 1) for each in given.source)
+            throughput(spark, broker, given.messages, given.rounds, given.warm_up, given.cases.split(","), more)
         if "latency" in given.only:
             latency(spark, broker)
         if "memory" in given.only:

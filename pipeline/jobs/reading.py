@@ -107,7 +107,8 @@ def plan_tasks(
         pieces += stitch(whole, ledgers.covered(log, span.start, span.end) if ledgers is not None else [])
     total = sum(piece.weight_bytes for piece in pieces)
     small = total < options.split_bytes * cores
-    least = options.min_partitions or (min(cores, max(1, int(total // (4 << 20)))) if small else None)
+    even = -(-int(total // options.split_bytes + 1) // cores) * cores
+    least = options.min_partitions or (min(cores, max(1, int(total // (4 << 20)))) if small else even)
     return pack(pieces, split_bytes=options.split_bytes, min_tasks=least, max_messages=options.max_records)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from magnetar.pipeline.source.filters import RowFilter
+from magnetar.pipeline.source.row_source import spare_collections
 from magnetar.pipeline.source_plan import SourcePlan
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class PulsarReader(DataSourceReader):
         return left
 
     def partitions(self) -> list[InputPartition]:
-        """Runs on the driver."""
+        """Runs on the driver, in a process that plans one query after the other."""
+        spare_collections()
         plan = SourcePlan(self._options)
         logs = self._filter.topics(plan.logs())
         start, end = plan.starting(logs), plan.ending(logs)
