@@ -105,6 +105,7 @@ _ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, t
 _TOPIC_POLICIES: Final = (topic_policies, topic_policy_specials, offload_policies)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
+METHOD_NAME: Final = "x-pulsar-auth-method-name"
 
 
 class _DomainConvertor(Convertor[str]):
@@ -318,20 +319,23 @@ def _report_failure(request: Request, api: "BrokerApi", reason: str) -> None:
 
 
 async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
-    """The identity of the caller; raises 401. Probes alone need no credentials: any other request of an unproven client
-    would take effect as soon as authorization is enabled.
+    """The identity of the caller, without a role when it may not speak for another; raises 401. Probes alone need no
+    credentials: any other request of an unproven client would take effect as soon as authorization is enabled.
     """
     if not api.authenticator.enabled:
         return Identity(None)
     certificate = request.scope.get("extensions", {}).get("magnetar.certificate")
     try:
-        found = await api.authenticator.authenticate_http(request.headers.get("authorization"), certificate)
+        found = await api.authenticator.authenticate_http(
+            request.headers.get("authorization"),
+            certificate,
+            token=request.query_params.get("token"),
+            named=request.headers.get(METHOD_NAME) or None,
+        )
     except AuthenticationFailedError as e:
         if need.action is Action.PROBE:
             return Identity(None)
         _report_failure(request, api, str(e))
         raise rest_refusals.AUTHENTICATION_REQUIRED.error() from e
     identity = Identity(found.role, request.headers.get(ORIGINAL_PRINCIPAL) or None)
-    if not api.authorizer.valid_identity(identity, itself=True):
-        raise rest_refusals.ROLES_INVALID.error()
-    return identity
+    return identity if api.authorizer.valid_identity(identity, itself=True) else Identity(None)

@@ -1,6 +1,6 @@
 """Grants of namespaces, topics and subscriptions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 import msgspec
@@ -38,10 +38,10 @@ async def _change(call: Call, namespace: str, change: Change) -> Response:
 
 async def _actions(call: Call) -> list[Granted]:
     """The actions of the body, each once; for texts that are none there is a null, as in Apache Pulsar."""
-    return _known(await call.required_body(list[str]))
+    return _known(await call.required_body(list[str | None]))
 
 
-def _known(asked: list[str]) -> list[Granted]:
+def _known(asked: Sequence[str | None]) -> list[Granted]:
     known = get_args(AuthAction)
     none: list[Granted] = [None] if any(action not in known for action in asked) else []
     return none + [action for action in known if action in asked]

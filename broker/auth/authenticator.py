@@ -117,21 +117,29 @@ class Authenticator:
         return found
 
     async def authenticate_http(
-        self, authorization: str | None, certificate: PeerCertificate | None = None
+        self,
+        authorization: str | None,
+        certificate: PeerCertificate | None = None,
+        *,
+        token: str | None = None,
+        named: str | None = None,
     ) -> Authenticated:
-        """The role of an HTTP request; bad credentials count as none.
+        """The role of an HTTP request; bad credentials count as none, unless the request names their method.
 
-        authorization: the header of that name: `Bearer <token>` or `Basic <base64 of user:password>`.
+        authorization: the header of that name: `Bearer <token>` or `Basic <base64 of user:password>`; token: that of
+        the query, which counts without such a header; named: the method, as administration clients name it.
         """
-        failed = AuthenticationFailedError("no credentials")
-        for method, credentials in _http_credentials(authorization, certificate):
+        failed = AuthenticationFailedError("no credentials" if named in (None, *self._providers) else f"no {named}")
+        for method, credentials in _http_credentials(authorization, certificate, token):
             provider = self._providers.get(method)
-            if provider is None:
+            if provider is None or named not in (None, method):
                 continue
             try:
                 return await self._counted(provider, credentials, certificate)
             except AuthenticationFailedError as e:
                 failed = e
+        if named is not None:
+            raise failed
         return self._anonymous(failed)
 
     def _anonymous(self, failed: AuthenticationFailedError) -> Authenticated:
@@ -140,7 +148,9 @@ class Authenticator:
         return Authenticated(self.anonymous_role, "anonymous")
 
 
-def _http_credentials(authorization: str | None, certificate: PeerCertificate | None) -> list[tuple[str, bytes]]:
+def _http_credentials(
+    authorization: str | None, certificate: PeerCertificate | None, token: str | None
+) -> list[tuple[str, bytes]]:
     found = []
     scheme, _, value = (authorization or "").partition(" ")
     if scheme == "Bearer":  # Apache Pulsar knows it in these letters alone
@@ -150,6 +160,8 @@ def _http_credentials(authorization: str | None, certificate: PeerCertificate | 
             found.append(("basic", base64.b64decode(value, validate=True)))
         except binascii.Error:
             found.append(("basic", b""))
+    elif token:
+        found.append(("token", token.encode()))
     if certificate:
         found.append(("tls", b""))
     return found

@@ -342,6 +342,12 @@ def test_http_headers():
 def test_bad_http_credentials_count_as_none():
     authenticator = Authenticator(settings(anonymous_user_role="anybody"), lambda: NOW_MS)
     assert asyncio.run(authenticator.authenticate_http("Bearer bad")).role == "anybody"
+    good = token({"sub": "a"}).decode()
+    assert asyncio.run(authenticator.authenticate_http(None, token=good)).role == "a"
+    assert asyncio.run(authenticator.authenticate_http(f"Bearer {good}", named="token")).role == "a"
+    for named in ("token", "none", "basic"):
+        with pytest.raises(AuthenticationFailedError):
+            asyncio.run(authenticator.authenticate_http("Bearer bad", token=good, named=named))
 
 
 def test_successes_and_failures_are_counted():
