@@ -22,7 +22,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.frames import encode_command
 from magnetar.storage.embedded.engine import EngineEnvironment, EngineSettings
 from magnetar.storage.embedded.lanes import InlineThreads
-from tests.model.virtual_loop import LoopClock, VirtualLoop
+from tests.model.virtual_loop import EarlyLoop, LoopClock, VirtualLoop
 from tests.twins.fake_connection import FakeTransport
 from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.memory_metadata import MemoryMetadataStore
@@ -143,7 +143,7 @@ class Simulation:
     """A world in which brokers live one after another."""
 
     settings: dict[str, Any] = field(default_factory=dict)
-    loop: VirtualLoop = field(default_factory=VirtualLoop)
+    loop: VirtualLoop = field(default_factory=EarlyLoop)
     disk: SimDisk = field(default_factory=SimDisk)
     metadata: MemoryMetadataStore = field(default_factory=MemoryMetadataStore)
     network: Network = field(default_factory=Network)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import random
 from typing import Any
 
 
@@ -77,6 +78,18 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 handle._run()
 
 
+class EarlyLoop(VirtualLoop):
+    """A loop whose timers run up to a millisecond before their time, as those of real event loops do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._chance = random.Random(11)
+
+    def call_at(self, when, callback, *args, context=None):
+        early_s = self._chance.choice((0.0, 0.0005, 0.000999))
+        return super().call_at(max(self.now_s, when - early_s), callback, *args, context=context)
+
+
 class LoopClock:
     """The storage's `Clock`, running with the loop; the wall clock begins in November 2023."""
 
@@ -84,7 +97,7 @@ class LoopClock:
         self._loop = loop
 
     def now_ms(self) -> int:
-        return 1_700_000_000_000 + round(self._loop.now_s * 1000)
+        return 1_700_000_000_000 + int(self._loop.now_s * 1000 + 1e-6)
 
     def now_s(self) -> float:
         return self._loop.now_s
