@@ -1,4 +1,4 @@
-"""Rights of roles on what is compacted, partitioned, missing; permissions that change; roles with odd names."""
+"""Rights of roles with odd names and on partitions, grants of every action, tokens of every form, revoked rights."""
 
 import time
 import urllib.parse
