@@ -17,6 +17,7 @@ from fastavro.read import SchemaResolutionError
 
 from magnetar.pipeline.errors import SchemaError
 from magnetar.pipeline.values.avro_columns import ColumnReader, OddValuesError, spread
+from magnetar.pipeline.values.avro_defaults import decode_defaults
 from magnetar.pipeline.values.avro_plan import Plan, plan_of, resolved_fields
 from magnetar.pipeline.values.avro_types import AvroTypes, physical, with_text
 from magnetar.pipeline.values.interface import DecodedValues
@@ -51,7 +52,7 @@ class AvroValues:
         self._is_record = pa.types.is_struct(self._arrow)
         self._named_record = isinstance(self._definition, dict) and "fields" in self._definition
         self.columns = record_columns(self._arrow) if self._is_record else (column("value", self._arrow),)
-        self._reader = _parsed(self._definition)
+        self._reader = _parsed_reader(self._definition)
         self._versions = WrittenVersions(versions, self._writer)
         self._plan = plan_of(self._definition)
         self._own = _Writer(self._plan, self._reader, None)
@@ -80,7 +81,7 @@ class AvroValues:
         names = {key: definition[key] for key in ("name", "namespace") if key in definition}
         without = {key: value for key, value in self._definition.items() if key != "namespace"}
         try:
-            return _parsed({**without, **names})
+            return _parsed_reader({**without, **names})
         except SchemaError:  # it names its own types in full
             return self._reader
 
@@ -149,6 +150,13 @@ def _read(writer: _Writer) -> Callable[[bytes], Any]:
             raise SchemaError("the version it was written under does not resolve to the reader's schema") from e
 
     return read
+
+
+def _parsed_reader(definition: Any) -> Any:
+    """A definition to which older versions are resolved."""
+    parsed = _parsed(definition)
+    decode_defaults(parsed)
+    return parsed
 
 
 def _parsed(definition: Any) -> Any:
