@@ -243,6 +243,19 @@ def test_arrows_inside_the_broker_point_downwards(room, path):
             assert module.split(".")[2] in lower, f"{part} may not import {module}"
 
 
+@for_each_file(lambda room: room != "storage")
+def test_only_a_topic_knows_a_log_as_a_whole(room, path):
+    """All other users declare the few methods that they need as a Protocol."""
+    whole = "magnetar.storage.managed.managed_ledger"
+    names = {
+        alias.name
+        for node in walked(parsed(path))
+        if isinstance(node, ast.ImportFrom) and node.module == whole
+        for alias in node.names
+    }
+    assert "ManagedLedger" not in names or path == ROOT / "broker/topics/topic.py", "it knows the whole log"
+
+
 def storage_part(path):
     """The package of the storage room that a file belongs to; the empty string for the room's own modules."""
     return path.relative_to(ROOT / "storage").parts[0] if path.parent != ROOT / "storage" else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
@@ -15,14 +15,25 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.topic import Topic
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
+    from magnetar.storage.slab import Span
 
 _SCAN_ENTRIES = 100
 _SCAN_BYTES = 4 << 20
 _SCAN_LIMIT = 10_000
 
 
-async def entry_of_index(ledger: ManagedLedger, index: int) -> Position | None:
+class IndexedLog(Protocol):
+    """A log whose existing entries are numbered from 0."""
+
+    @property
+    def entries(self) -> int: ...
+    @property
+    def confirmed_index(self) -> int: ...
+    def position_at(self, ordinal: int) -> Position: ...
+    async def read_entry(self, position: Position) -> Span: ...
+
+
+async def entry_of_index(ledger: IndexedLog, index: int) -> Position | None:
     """The entry that holds the message of that broker index, found by halving; None when there is none.
 
     An entry's index is that of its last message. Entries without an index (written before the index was on) end the

@@ -25,9 +25,20 @@ if TYPE_CHECKING:
 
     from magnetar.broker.compaction.compacted_ledger import CompactedLedger
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
+    from magnetar.storage.managed.ledger_map import LedgerSlot
 
 __all__ = ["CompactedReader"]
+
+
+class LedgersOfLog(Protocol):
+    """The ledgers of a log: where its entries begin and end."""
+
+    @property
+    def first_position(self) -> Position | None: ...
+    @property
+    def last_confirmed(self) -> Position: ...
+    @property
+    def ledgers(self) -> Sequence[LedgerSlot]: ...
 
 
 class Compacted(Protocol):
@@ -42,7 +53,7 @@ class Compacted(Protocol):
 class CompactedReader:
     """The reader of one subscription. `current()` is the present compacted topic, None before the first compaction."""
 
-    def __init__(self, cursor: ManagedCursor, log: ManagedLedger, current: Callable[[], Compacted | None]) -> None:
+    def __init__(self, cursor: ManagedCursor, log: LedgersOfLog, current: Callable[[], Compacted | None]) -> None:
         self._cursor = cursor
         self._log = log
         self._current = current

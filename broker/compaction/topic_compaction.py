@@ -16,12 +16,12 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
 
 from magnetar.broker.compaction.compacted_ledger import CompactedLedger, CompactedLedgerWriter
-from magnetar.broker.compaction.compacted_reader import CompactedReader
+from magnetar.broker.compaction.compacted_reader import CompactedReader, LedgersOfLog
 from magnetar.broker.compaction.compaction_stats import CompactionStats, CompactionStatus
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.record import NO_LEDGER, CompactionRecord
@@ -31,13 +31,12 @@ from magnetar.storage.errors import NoSuchLedgerError, StorageError
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from magnetar.broker.compaction.compactor import Compactor
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
     from magnetar.storage.slab import Span
 
 __all__ = ["COMPACTED", "COMPACTION_CURSOR", "CompactedTopic", "CompactionSettings", "TopicCompaction"]
@@ -69,13 +68,27 @@ class CompactionSettings:
     skip_damaged: bool = False
 
 
+class CompactedLog(LedgersOfLog, Protocol):
+    """The log that a compaction reads, and on which its cursor is."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def cursors(self) -> Mapping[str, ManagedCursor]: ...
+    async def open_cursor(self, name: str, initial: Literal["earliest"]) -> ManagedCursor: ...
+    def new_read_cursor(self, start: Position) -> ManagedCursor: ...
+    def next_valid(self, position: Position) -> Position | None: ...
+
+
 class TopicCompaction:
     """Compaction of one topic. Each run passes the cursor `__compaction`, a subscription, to `on_cursor`."""
 
     def __init__(
         self,
         name: TopicName,
-        ledger: ManagedLedger,
+        ledger: CompactedLog,
         ledgers: LedgerStore,
         settings: CompactionSettings,
         on_cursor: Callable[[ManagedCursor], None] = lambda _: None,

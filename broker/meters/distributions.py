@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from magnetar.broker.meters.rates import RateMeter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 WRITE_LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)
 """Upper bounds of Apache Pulsar's buckets of write latency; a last bucket has no bound."""
@@ -18,6 +16,15 @@ ENTRY_SIZES: Final = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1_048_576)
 """... and of its buckets of entry sizes."""
 FINE_MS: Final = tuple(0.05 * 1.2**k for k in range(80))
 QUANTILES: Final = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
+
+
+class CountedLog(Protocol):
+    """The counters of a topic's log."""
+
+    @property
+    def entries_added(self) -> int: ...
+    @property
+    def entries_read(self) -> int: ...
 
 
 class Counts(NamedTuple):
@@ -107,7 +114,7 @@ class TopicMeters:
         self.entry_sizes.add(size_bytes / entries, entries)
         self._broker.add(milliseconds, entries)
 
-    def roll(self, ledger: ManagedLedger, seconds: float) -> None:
+    def roll(self, ledger: CountedLog, seconds: float) -> None:
         """End a period: entries written, and read by the cursors there are."""
         self.write_latency_ms.roll()
         self.entry_sizes.roll()

@@ -5,22 +5,31 @@ Sizes are estimates from the ledgers' lengths, ages come from the entry after th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.topics.log_facts import entry_time_ms
+from magnetar.broker.topics.log_facts import ReadableLog, entry_time_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.subscriptions import TopicSubscriptions
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
+    from magnetar.storage.managed.ledger_map import LedgerSlot
+    from magnetar.storage.position import Position
 
 HOLD = "producer_request_hold"
 EXCEPTION = "producer_exception"
+
+
+class TrimmedLog(ReadableLog, Protocol):
+    """A log with the ledgers that remain of it, oldest first."""
+
+    @property
+    def ledgers(self) -> Sequence[LedgerSlot]: ...
+    def next_valid(self, position: Position) -> Position | None: ...
 
 
 class TopicBacklog:
@@ -28,7 +37,7 @@ class TopicBacklog:
 
     def __init__(
         self,
-        ledger: ManagedLedger,
+        ledger: TrimmedLog,
         subscriptions: TopicSubscriptions,
         settings: Settings,
         now_ms: Callable[[], int],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
 
@@ -20,14 +20,13 @@ from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchL
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.deduplication import Verdict
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
     from magnetar.storage.slab import Span
 
 log = structlog.get_logger(__name__)
@@ -48,11 +47,22 @@ class DeduplicationSettings:
     inactivity_timeout_s: int  # brokerDeduplicationProducerInactivityTimeoutMinutes
 
 
+class LogWithCursors(Protocol):
+    """A log on which the producers' sequence ids have their cursor."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def cursors(self) -> Mapping[str, ManagedCursor]: ...
+    async def open_cursor(self, name: str, initial: Literal["latest"]) -> ManagedCursor: ...
+    async def delete_cursor(self, name: str) -> None: ...
+
+
 class TopicDeduplication:
     """Deduplication of one topic: off, or on with its table and cursor."""
 
     def __init__(
-        self, ledger: ManagedLedger, settings: DeduplicationSettings, tasks: TaskSet, monotonic: Callable[[], float]
+        self, ledger: LogWithCursors, settings: DeduplicationSettings, tasks: TaskSet, monotonic: Callable[[], float]
     ) -> None:
         self.enabled = False
         self.table = SequenceTable()

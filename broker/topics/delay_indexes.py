@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
-from magnetar.delayed.delay_ports import DelayEnvironment
+from magnetar.delayed.delay_ports import DelayEnvironment, Log
 from magnetar.delayed.delay_settings import BucketSettings
 from magnetar.delayed.memory_tracker import MemoryDelayIndex
 
@@ -17,14 +17,25 @@ if TYPE_CHECKING:
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.context import TopicContext
     from magnetar.delayed.delay_settings import DelayPolicy
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
+    from magnetar.storage.interfaces import LedgerStore, MetadataStore
 
 DelayIndex = MemoryDelayIndex | BucketDelayIndex
 _IN_MEMORY = "InMemoryDelayedDeliveryTrackerFactory"
 
 
+class DelayedLog(Log, Protocol):
+    """The log of a topic, and the stores of its index."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def metadata(self) -> MetadataStore: ...
+
+
 async def open_delay_index(
-    ledger: ManagedLedger, policy: DelayPolicy, context: TopicContext, tasks: TaskSet
+    ledger: DelayedLog, policy: DelayPolicy, context: TopicContext, tasks: TaskSet
 ) -> DelayIndex:
     """The index of a topic, ready to take entries; it reads stored buckets in the background."""
     if context.settings.delayed_delivery_tracker_factory_class_name.endswith(_IN_MEMORY):

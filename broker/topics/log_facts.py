@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compaction.compacted_ledger import last_batch_index
 from magnetar.protocol.runs import EntryFlag
@@ -10,13 +10,34 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from magnetar.broker.compaction.topic_compaction import TopicCompaction
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
+    from magnetar.storage.slab import Span
 
 USER_PROPERTY = "user."
 
 
-async def entry_time_ms(ledger: ManagedLedger, position: Position) -> int:
+class ReadableLog(Protocol):
+    """A log whose entries can be read one by one."""
+
+    @property
+    def confirmed_index(self) -> int: ...
+    async def read_entry(self, position: Position) -> Span: ...
+    async def read_last_entry(self) -> Span | None: ...
+
+
+class LogWithProperties(Protocol):
+    """A log that keeps properties."""
+
+    @property
+    def confirmed_index(self) -> int: ...
+    @property
+    def properties(self) -> Mapping[str, str]: ...
+    async def set_properties(self, changes: Mapping[str, str | None]) -> None: ...
+
+
+async def entry_time_ms(ledger: ReadableLog, position: Position) -> int:
     """Entry timestamp: the broker's if the entry has a broker timestamp, else the publish time; 0 when the entry does
     not exist.
     """
@@ -30,7 +51,7 @@ async def entry_time_ms(ledger: ManagedLedger, position: Position) -> int:
     return stamped if stamped >= 0 else published
 
 
-async def last_publish_ms(ledger: ManagedLedger) -> int:
+async def last_publish_ms(ledger: ReadableLog) -> int:
     """Publish time of the last entry; 0 for an empty ledger, or while the entry cannot be read."""
     try:
         span = await ledger.read_last_entry()
@@ -42,7 +63,7 @@ async def last_publish_ms(ledger: ManagedLedger) -> int:
     return found
 
 
-async def last_message_id(ledger: ManagedLedger, compaction: TopicCompaction | None = None) -> tuple[Position, int]:
+async def last_message_id(ledger: ReadableLog, compaction: TopicCompaction | None = None) -> tuple[Position, int]:
     """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty, 0 after compaction of all.
 
     compaction: for a reader of the compacted topic, where that covers the whole log.
@@ -65,7 +86,7 @@ class TopicProperties:
     index_as_kept: the broker index as of the last time the properties were written.
     """
 
-    def __init__(self, ledger: ManagedLedger) -> None:
+    def __init__(self, ledger: LogWithProperties) -> None:
         self._ledger = ledger
         self.index_as_kept = ledger.confirmed_index
 

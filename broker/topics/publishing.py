@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -27,16 +27,24 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.publish_policy import PublishPolicy
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.errors import StorageError
-    from magnetar.storage.managed.append_result import AppendPiece
-    from magnetar.storage.managed.managed_ledger import AppendResult, ManagedLedger
+    from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 log = structlog.get_logger(__name__)
+
+
+class AppendedLog(Protocol):
+    """The writing end of a log."""
+
+    @property
+    def terminated(self) -> bool: ...
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None: ...
+    def ready_to_create_new_ledger(self) -> None: ...
 
 
 class TopicPublishing:
     """Appends of one topic: every run that began ends here, in order.
 
-    delay_index: told of delayed entries that are on the disk; None until the topic is open.
+    delay_index: gets the delayed entries that are on the disk; None until the topic is open.
     """
 
     receipt_step = 1
@@ -44,7 +52,7 @@ class TopicPublishing:
 
     def __init__(
         self,
-        ledger: ManagedLedger,
+        ledger: AppendedLog,
         life: TopicLife,
         policy: PublishPolicy,
         deduplication: TopicDeduplication,

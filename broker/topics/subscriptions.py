@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.life import TopicLife
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
-    from magnetar.storage.managed.managed_ledger import ManagedLedger
 
 log = structlog.get_logger(__name__)
 
@@ -60,12 +59,31 @@ class SubscribeRequest:
     replicated: bool | None = None
 
 
+class SubscribedLog(Protocol):
+    """The log of a topic, with the cursors of its subscriptions."""
+
+    @property
+    def terminated(self) -> bool: ...
+    @property
+    def cursors(self) -> Mapping[str, ManagedCursor]: ...
+    async def open_cursor(
+        self,
+        name: str,
+        initial: Literal["earliest", "latest"] | Position = "latest",
+        cursor_properties: Mapping[str, str] | None = None,
+    ) -> ManagedCursor: ...
+    async def delete_cursor(self, name: str) -> None: ...
+    def new_read_cursor(self, start: Position) -> ManagedCursor: ...
+    async def position_for_time(self, timestamp_ms: int) -> Position: ...
+    def previous(self, position: Position) -> Position: ...
+
+
 class TopicSubscriptions:
     """The subscriptions of one topic by name."""
 
     def __init__(
         self,
-        ledger: ManagedLedger,
+        ledger: SubscribedLog,
         life: TopicLife,
         context: TopicContext,
         config: TopicConfig,
