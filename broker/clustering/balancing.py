@@ -169,8 +169,8 @@ def shedding_rules(settings: Settings) -> SheddingRules:
         most_bundles=settings.max_unload_bundle_num_per_shedding,
         grace_s=settings.load_balancer_shedding_grace_period_minutes * _MINUTE_S,
         excluded_namespaces=settings.load_balancer_shedding_excluded_namespaces,
-        low_difference_share=settings.load_balancer_avg_shedder_low_threshold / 100,
-        high_difference_share=settings.load_balancer_avg_shedder_high_threshold / 100,
+        low_difference_percent=settings.load_balancer_avg_shedder_low_threshold,
+        high_difference_percent=settings.load_balancer_avg_shedder_high_threshold,
         low_hits=settings.load_balancer_avg_shedder_hit_count_low_threshold,
         high_hits=settings.load_balancer_avg_shedder_hit_count_high_threshold,
     )

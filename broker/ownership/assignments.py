@@ -30,6 +30,8 @@ class Assignments:
 
     def __init__(self, topics: BundleTopics, bundles: BundleMap, averages: LoadAverages, random: Random) -> None:
         self.given: dict[str, str] = {}
+        self._given_at: dict[str, int] = {}
+        """Bundle: the time of the broker's report when the broker got it; later reports contain its load."""
         self._topics, self._bundles, self._averages, self._random = topics, bundles, averages, random
 
     async def choose(self, bundle: str, candidates: Mapping[str, LoadReport], *, otherwise: str) -> str:
@@ -40,6 +42,7 @@ class Assignments:
         if chosen is None or chosen not in candidates:
             chosen = await self._place(bundle, candidates) or otherwise
             self.given[bundle] = chosen
+            self._given_at[bundle] = candidates[chosen].last_update if chosen in candidates else 0
         return chosen
 
     async def destination(self, bundle: str, source: str, reports: Mapping[str, LoadReport]) -> str | None:
@@ -73,7 +76,7 @@ class Assignments:
                 given[broker].append(bundle)
         burden = {}
         for name, report in candidates.items():
-            coming = [each for each in given[name] if each not in report.last_stats and each not in report.bundles]
+            coming = [each for each in given[name] if self._given_at.get(each) == report.last_update]
             burden[name] = (self._averages.rate(report, coming), len(given[name]))
         return burden
 

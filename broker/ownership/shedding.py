@@ -67,8 +67,8 @@ class SheddingRules:
     grace_s: float = 30 * 60.0
     """A bundle that was moved stays for so long."""
     excluded_namespaces: tuple[str, ...] = ()
-    low_difference_share: float = 0.15
-    high_difference_share: float = 0.40
+    low_difference_percent: float = 15.0
+    high_difference_percent: float = 40.0
     low_hits: int = 8
     high_hits: int = 2
 
@@ -226,8 +226,9 @@ class AvgShedder(Shedder):
         return chosen
 
     def _usage(self, report: LoadReport) -> float:
+        """In percent of the resource used most."""
         rules = self.rules
-        return max(
+        return 100 * max(
             report.cpu.share * rules.cpu_weight,
             report.direct_memory.share * rules.direct_memory_weight,
             report.bandwidth_in.share * rules.bandwidth_in_weight,
@@ -236,12 +237,12 @@ class AvgShedder(Shedder):
 
     def _count(self, least: str, most: str, difference: float) -> bool:
         """Whether the two brokers differ too much."""
-        if least == most or difference < self.rules.low_difference_share:
+        if least == most or difference < self.rules.low_difference_percent:
             self._forget(least, most)
             return False
         for broker in (least, most):
             self._low_hits[broker] = self._low_hits.get(broker, 0) + 1
-            if difference < self.rules.high_difference_share:
+            if difference < self.rules.high_difference_percent:
                 self._high_hits.pop(broker, None)
             else:
                 self._high_hits[broker] = self._high_hits.get(broker, 0) + 1

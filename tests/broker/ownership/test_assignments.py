@@ -129,3 +129,5 @@ async def test_a_bundle_on_its_way_counts_as_a_hundred_messages(world):
     brokers = {"a": LoadReport(), "b": LoadReport(msg_rate_in=50.0), "c": LoadReport(msg_rate_in=150.0)}
     chosen = [await world.assignments.choose(f"t/{number}/{LOW}", brokers, otherwise="own") for number in range(3)]
     assert chosen == ["a", "b", "a"]  # 0, 50, 150; 100, 50, 150; 100, 150, 150
+    later = {"a": LoadReport(last_update=1), "b": LoadReport(last_update=1, msg_rate_in=50.0)}
+    assert await world.assignments.choose(f"t/4/{LOW}", later, otherwise="own") == "a", "the reports have that load"
