@@ -58,6 +58,7 @@ BROKER_FLOORS = (
         "memory_account",
         "descriptors",
         "process_load",
+        "collector",
         "heap",
         "network_load",
     ),
