@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin.api import BookiesApi, BrokerUrls
     from magnetar.broker.admin.peer_calls import PeerCalls
+    from magnetar.broker.admin.server import AdminServer
     from magnetar.broker.admin_backend.topic_directory import CalledTopics
     from magnetar.broker.admin_backend.topic_operations import TopicOperations
     from magnetar.broker.clustering.member import ClusterMember
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
     from magnetar.broker.stores import Stores
     from magnetar.broker.traces.exporting import Traces
+    from magnetar.broker.websocket.service import WebSocketService
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.embedded.engine import EmbeddedStorage
     from magnetar.storage.embedded.engine_settings import EngineSettings
@@ -134,8 +136,7 @@ class Broker:
         self.in_cluster = in_cluster
         self.member: ClusterMember | None = None
         self.ownership = OwnershipDoor()
-        self.web_sockets: Any = None
-        """The service of WebSocket sessions (`websocket.service`), None without."""
+        self.web_sockets: WebSocketService | None = None
         self.converting: Converting | None = None
         self.traces: Traces | None = None
         self.loop_watch = LoopWatch()
@@ -145,7 +146,7 @@ class Broker:
         self._start_number = 0
         self._producer_numbers = itertools.count()
         self.stopping = Stop()
-        self._admin: Any = None
+        self._admin: AdminServer | None = None
 
     # --- life ----------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.lifecycle import TopicLifecycle
     from magnetar.broker.topics.topic_stats import TopicStats
+    from magnetar.broker.websocket.service import WebSocketService
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position
@@ -380,7 +381,7 @@ class BrokerApi(Protocol):
         ...
 
     @property
-    def web_sockets(self) -> object | None:
+    def web_sockets(self) -> "WebSocketService | None":
         """The service of WebSocket sessions; None when there is none."""
         ...
 

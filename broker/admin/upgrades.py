@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.settings import Settings
+    from magnetar.broker.websocket.service import WebSocketService
 
 
 log = structlog.get_logger(__name__)
@@ -33,9 +34,9 @@ _KINDS = ("producer", "consumer", "reader")
 
 
 class Upgrades:
-    """The door to the sessions. `service`: a `websocket.service.WebSocketService`."""
+    """The door to the sessions."""
 
-    def __init__(self, service: Any, settings: "Settings", now_s: "Callable[[], float]") -> None:
+    def __init__(self, service: "WebSocketService", settings: "Settings", now_s: "Callable[[], float]") -> None:
         self._service = service
         self._rules = BrowserRules.of(settings)
         self._rate = RequestRate.of(settings, now_s)
