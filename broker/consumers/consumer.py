@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.consumers.encodings import SHARED_FROM_BYTES, Encodings
@@ -298,13 +299,9 @@ class Consumer:
         picks: indexes, ascending. Returns the bytes queued.
         """
         offsets, view = slab.offset_view, memoryview(slab.data)
-        parts, where, at = [], array("q", [0]), 0
-        for k in picks:
-            start, end = offsets[k], offsets[k + 1]
-            parts.append(view[start:end])
-            at += end - start
-            where.append(at)
-        entries = len(picks)
+        parts = [view[offsets[k] : offsets[k + 1]] for k in picks]
+        where = array("q", accumulate(map(len, parts), initial=0))
+        entries, at = len(picks), where[-1]
         data = speed.encode_messages(
             self.consumer_id,
             b"".join(parts),

@@ -94,9 +94,8 @@ class PendingAcks:
 
     def add_keyed(self, ledger_id: int, entry_ids: Sequence[int], key_hashes: Sequence[int]) -> None:
         """Hold entries of one message each, with their hashes (none of them 0). None of them may be held already."""
-        self._ledger(ledger_id).packed.update(
-            (entry_id, _ONE_UNACKED | key_hash) for entry_id, key_hash in zip(entry_ids, key_hashes, strict=True)
-        )
+        packed = [_ONE_UNACKED | key_hash for key_hash in key_hashes]
+        self._ledger(ledger_id).packed.update(zip(entry_ids, packed, strict=True))
         self.entries += len(entry_ids)
 
     def remove_keyed(self, ledger_id: int, entry_ids: Iterable[int]) -> tuple[int, list[int]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, cast
 
+from pyroaring import BitMap
+
 from magnetar.broker.consumers.consumer import KEY_SHARED, KeySharedPolicy
 from magnetar.broker.consumers.draining_hashes import DrainingHashes
 from magnetar.broker.dispatchers.deliver import deliver_picked
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Slab
 
 _OWNERS_KNOWN = 8192
+_NOT_LOOKED_UP = (-1, -1)
 _SPECIAL = int(EntryFlag.BATCHED | EntryFlag.NOT_LAST_CHUNK)
 
 
@@ -99,6 +102,7 @@ class KeySharedDispatcher:
         """Entries that a consumer holds of lost hashes drain before the new owner gets any of these hashes."""
         self._replay_may_help = True
         self._owners.clear()
+        self.held.replay.owners_moved()
         if self.allow_out_of_order:
             return
         lost: dict[int, list[Assignment]] = {}
@@ -222,8 +226,20 @@ class KeySharedDispatcher:
         )
         return Read(limit) if self.held.replay.entries < look_ahead and self.held.may_read() else None
 
+    def _first_of_owners(self, limit: int) -> list[Position] | None:
+        """The same without a look at each position; None where more than owners and their permits decides."""
+        if self._parked or self.draining:
+            return None
+        return self.held.replay.choose(self._select, self._entry_permits, limit)
+
+    def _select(self, key_hash: int) -> Consumer | None:
+        return cast("Consumer | None", self.selector.select(key_hash))
+
     def _replayable(self, limit: int) -> list[Position]:
         """The first waiting positions that can be sent now, or whose hash is not known yet."""
+        found = self._first_of_owners(limit)
+        if found is not None:
+            return found
         chosen: list[Position] = []
         left: dict[Consumer, int] = {}
         refused: set[int] = set()
@@ -250,7 +266,7 @@ class KeySharedDispatcher:
 
     def dispatch(self, spans: list[Span], read: Read) -> int:
         spans = self.held.received(spans, read, self._gone)
-        if self._is_simple and all(_is_plain(span.slab) for span in spans):
+        if self._is_simple and _are_plain(spans):
             return self._hand_out(spans, read)
         return self._dispatch_with_care(spans, read)
 
@@ -270,8 +286,8 @@ class KeySharedDispatcher:
         """Like `_dispatch_with_care`, the entries of each consumer at once; the bytes queued."""
         unknown = read.positions is not None and self._take_from_replay(spans)
         hand = _Hand(earlier={} if self.held.replay and not self.allow_out_of_order else None)
-        for span in spans:
-            self._pick(span, hand)
+        for slab, parts in _by_slab(spans):
+            self._pick(slab, parts, hand)
         queued = 0
         for consumer, picked in hand.picked.items():
             before = consumer.permits.unacked
@@ -284,40 +300,57 @@ class KeySharedDispatcher:
 
     def _take_from_replay(self, spans: list[Span]) -> bool:
         """Take the read entries out of the replay queue; returns whether the hash of any was unknown."""
-        unknown = False
+        taken: dict[int, BitMap] = {}
         for slab, i, j in spans:
-            for entry_id in range(slab.first_entry_id + i, slab.first_entry_id + j):
-                unknown |= not self.held.replay.hash_of(slab.ledger_id, entry_id)
-                self.held.replay.discard(slab.ledger_id, entry_id)
+            entry_ids = taken.get(slab.ledger_id)
+            if entry_ids is None:
+                entry_ids = taken[slab.ledger_id] = BitMap()
+            entry_ids.add_range(slab.first_entry_id + i, slab.first_entry_id + j)
+        unknown = False
+        for ledger_id, entry_ids in taken.items():
+            unknown |= self.held.replay.discard_all(ledger_id, entry_ids)
         return unknown
 
-    def _pick(self, span: Span, hand: _Hand) -> None:
-        """Put each entry to its consumer, or into the replay queue, and with it those of its hash behind it
-        (`key_shared_plan.py`).
+    def _pick(self, slab: Slab, parts: list[tuple[int, int]], hand: _Hand) -> None:
+        """Put each entry of these parts to its consumer, or into the replay queue, and with it those of its hash behind
+        it (`key_shared_plan.py`).
         """
-        slab, i, j = span
         ledger_id, first = slab.ledger_id, slab.first_entry_id
-        left, refused, earlier = hand.left, hand.refused, hand.earlier
+        owners, left, refused, earlier = self._owners, hand.left, hand.refused, hand.earlier
+        in_order = not self.allow_out_of_order
+        picked: dict[Consumer, tuple[list[int], list[int]]] = {}
+        waiting: list[int] = []
+        waiting_hashes: list[int] = []
         murmurs = slab.facts(want_hash=True).key_hashes
         assert murmurs is not None
-        for k, murmur in enumerate(memoryview(murmurs).cast("q")[i:j], i):
-            key_hash, consumer = self._owners.get(murmur) or self._owner(murmur)
-            if consumer is not None and key_hash not in refused:
-                if consumer not in left:
-                    left[consumer] = self._entry_permits(consumer)
-                waits = False
-                if earlier is not None:
-                    if key_hash not in earlier:
-                        earlier[key_hash] = self.held.replay.first_of_hash(key_hash)
-                    before = earlier[key_hash]
-                    waits = before is not None and before < (ledger_id, first + k)
-                if left[consumer] > 0 and not waits:
-                    left[consumer] -= 1
-                    hand.give(consumer, slab, k, key_hash)
-                    continue
-            self.held.replay.add(ledger_id, first + k, key_hash)
-            if not self.allow_out_of_order:
-                refused.add(key_hash)
+        of_entries = memoryview(murmurs).cast("q")
+        for i, j in parts:
+            for k in range(i, j):
+                murmur = of_entries[k]
+                key_hash, consumer = owners.get(murmur) or self._owner(murmur)
+                if consumer is not None and key_hash not in refused:
+                    room = left.get(consumer)
+                    if room is None:
+                        room = left[consumer] = self._entry_permits(consumer)
+                    before = None
+                    if earlier is not None and (before := earlier.get(key_hash, _NOT_LOOKED_UP)) is _NOT_LOOKED_UP:
+                        before = earlier[key_hash] = self.held.replay.first_of_hash(key_hash)
+                    if room > 0 and (before is None or before > (ledger_id, first + k)):
+                        left[consumer] = room - 1
+                        given = picked.get(consumer)
+                        if given is None:
+                            given = picked[consumer] = ([], [])
+                        given[0].append(k)
+                        given[1].append(key_hash)
+                        continue
+                waiting.append(first + k)
+                waiting_hashes.append(key_hash)
+                if in_order:
+                    refused.add(key_hash)
+        for consumer, (indexes, key_hashes) in picked.items():
+            hand.picked.setdefault(consumer, []).append((slab, indexes, key_hashes))
+        if waiting:
+            self.held.replay.add_refused(ledger_id, waiting, waiting_hashes)
 
     def _owner(self, murmur: int) -> tuple[int, Consumer | None]:
         """Return the hash of a key and the consumer that serves it."""
@@ -387,20 +420,29 @@ class _Hand:
         self.picked: dict[Consumer, list[tuple[Slab, list[int], list[int]]]] = {}
         """The picked entries of each consumer, in order: a slab, indexes of its entries, their hashes."""
 
-    def give(self, consumer: Consumer, slab: Slab, index: int, key_hash: int) -> None:
-        picked = self.picked.get(consumer)
-        if picked is None:
-            self.picked[consumer] = [(slab, [index], [key_hash])]
-        elif picked[-1][0] is slab:
-            picked[-1][1].append(index)
-            picked[-1][2].append(key_hash)
-        else:
-            picked.append((slab, [index], [key_hash]))
+
+def _by_slab(spans: list[Span]) -> list[tuple[Slab, list[tuple[int, int]]]]:
+    """Neighbouring spans of one slab as parts of that slab: entries from the replay queue come as spans of a few."""
+    found: list[tuple[Slab, list[tuple[int, int]]]] = []
+    last: Slab | None = None
+    parts: list[tuple[int, int]] = []
+    for slab, i, j in spans:
+        if slab is not last:
+            last, parts = slab, []
+            found.append((slab, parts))
+        parts.append((i, j))
+    return found
 
 
-def _is_plain(slab: Slab) -> bool:
-    """Whether all its entries are single messages, and complete."""
-    return not slab.facts().any_flags & _SPECIAL
+def _are_plain(spans: list[Span]) -> bool:
+    """Whether all their entries are single messages, and complete."""
+    last: Slab | None = None
+    for span in spans:
+        if span.slab is not last:
+            last = span.slab
+            if last.facts().any_flags & _SPECIAL:
+                return False
+    return True
 
 
 class _Ranges:

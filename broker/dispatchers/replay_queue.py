@@ -11,25 +11,34 @@ from __future__ import annotations
 import heapq
 from itertools import groupby, islice, repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pyroaring import BitMap
 
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+
+Owner = TypeVar("Owner")
+_SPARE_PLACES = 64
 
 
 class ReplayQueue:
     """An ordered set of positions, each with a sticky key hash (0 = not known)."""
 
-    __slots__ = ("_by_hash", "_hashes", "_ledgers", "entries")
+    __slots__ = ("_by_hash", "_gone", "_groups", "_hashes", "_ledgers", "_ungrouped", "entries")
 
     def __init__(self) -> None:
         self._ledgers: dict[int, BitMap] = {}
         self._hashes: dict[tuple[int, int], int] = {}
         self._by_hash: dict[int, list[tuple[int, int]]] = {}  # heaps; removed entries are dropped lazily
+        self._gone = 0
+        """At most so many positions in the heaps left the queue by ``discard_all``."""
+        self._groups: dict[Hashable, dict[int, BitMap]] = {}
+        """For each owner of hashes the waiting entries by ledger, among entries that left the queue since."""
+        self._ungrouped: list[tuple[int, int]] | None = []
+        """Positions with a hash that came since the groups were made; None: there are no groups."""
         self.entries = 0
 
     def __len__(self) -> int:
@@ -52,6 +61,7 @@ class ReplayQueue:
         if key_hash and self._hashes.get(position) != key_hash:
             self._hashes[position] = key_hash
             heapq.heappush(self._by_hash.setdefault(key_hash, []), position)
+            self._to_group([position])
         return not known
 
     def add_all(self, positions: Iterable[Position]) -> None:
@@ -77,6 +87,51 @@ class ReplayQueue:
                 if hashes.get(position) != key_hash:
                     hashes[position] = key_hash
                     heapq.heappush(by_hash.setdefault(key_hash, []), position)
+        self._ungrouped = None
+
+    def add_refused(self, ledger_id: int, entry_ids: Sequence[int], key_hashes: Sequence[int]) -> None:
+        """Put entries of a ledger into the queue, with their hashes (none of them 0); at least one entry."""
+        ledger = self._ledgers.setdefault(ledger_id, BitMap())
+        before = len(ledger)
+        ledger.update(entry_ids)
+        self.entries += len(ledger) - before
+        hashes, by_hash = self._hashes, self._by_hash
+        positions = [(ledger_id, entry_id) for entry_id in entry_ids]
+        self._to_group(positions)
+        for position, key_hash in zip(positions, key_hashes, strict=True):
+            if hashes.get(position) != key_hash:
+                hashes[position] = key_hash
+                heap = by_hash.get(key_hash)
+                if heap is None:
+                    by_hash[key_hash] = [position]
+                else:
+                    heapq.heappush(heap, position)
+
+    def discard_all(self, ledger_id: int, entry_ids: BitMap) -> bool:
+        """Take entries of a ledger out, those of them that are there; returns whether the hash of any was unknown."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return bool(entry_ids)
+        found = ledger & entry_ids
+        ledger -= found
+        self.entries -= len(found)
+        if not ledger:
+            del self._ledgers[ledger_id]
+        hashes = self._hashes
+        with_hash = len(hashes)
+        for entry_id in found:
+            hashes.pop((ledger_id, entry_id), None)
+        self._gone += with_hash - len(hashes)
+        if self._gone > 2 * len(hashes) + _SPARE_PLACES:
+            self._make_heaps()
+        return with_hash - len(hashes) < len(entry_ids)
+
+    def _make_heaps(self) -> None:
+        """Without the positions that left the queue."""
+        self._gone = 0
+        self._by_hash.clear()
+        for position, key_hash in sorted(self._hashes.items()):
+            self._by_hash.setdefault(key_hash, []).append(position)
 
     def discard_run(self, ledger_id: int, first_entry_id: int, count: int) -> None:
         """Take consecutive entries out, those of them that are there."""
@@ -126,6 +181,69 @@ class ReplayQueue:
         self._by_hash.pop(key_hash, None)
         return None
 
+    def choose(
+        self, owner_of: Callable[[int], Owner | None], room_of: Callable[[Owner], int], limit: int
+    ) -> list[Position] | None:
+        """For the owner of each hash its first positions, as many as it has room for; of all these the first ``limit``,
+        in order. They stay in the queue. None when the hash of a position is not known.
+
+        Between two calls with other owners call ``owners_moved``.
+        """
+        if len(self._hashes) != self.entries:
+            return None
+        self._group(owner_of)
+        chosen: dict[int, BitMap] = {}
+        for owner, ledgers in self._groups.items():
+            left = room_of(cast("Owner", owner))
+            for ledger_id in sorted(ledgers) if left > 0 else ():
+                waiting = ledgers[ledger_id]
+                waiting &= self._ledgers.get(ledger_id) or BitMap()
+                if not waiting:
+                    del ledgers[ledger_id]
+                    continue
+                taken = waiting if len(waiting) <= left else BitMap(islice(waiting, left))
+                chosen[ledger_id] = taken | chosen[ledger_id] if ledger_id in chosen else taken
+                left -= len(taken)
+                if left <= 0:
+                    break
+        positions: list[Position] = []
+        for ledger_id in sorted(chosen):
+            positions += map(Position, repeat(ledger_id), islice(chosen[ledger_id], limit - len(positions)))
+        return positions
+
+    def owners_moved(self) -> None:
+        """Hashes have other owners now."""
+        self._ungrouped = None
+
+    def _to_group(self, positions: Sequence[tuple[int, int]]) -> None:
+        """These came with a hash. Too many of them that are gone again: the groups are made anew."""
+        if self._ungrouped is not None:
+            self._ungrouped += positions
+            if len(self._ungrouped) > 2 * self.entries + _SPARE_PLACES:
+                self._ungrouped = None
+
+    def _group(self, owner_of: Callable[[int], Owner | None]) -> None:
+        """Put the positions that came since the last call into the group of their owner."""
+        if self._ungrouped is None:
+            self._groups.clear()
+            self._ungrouped = list(self._hashes)
+        if not self._ungrouped:
+            return
+        groups, hashes = self._groups, self._hashes
+        for position in self._ungrouped:
+            key_hash = hashes.get(position)
+            owner = None if key_hash is None else owner_of(key_hash)
+            if owner is None:
+                continue
+            ledgers = groups.get(owner)
+            if ledgers is None:
+                ledgers = groups[owner] = {}
+            group = ledgers.get(position[0])
+            if group is None:
+                group = ledgers[position[0]] = BitMap()
+            group.add(position[1])
+        self._ungrouped = []
+
     def first(self) -> Position | None:
         if not self._ledgers:
             return None
@@ -151,4 +269,7 @@ class ReplayQueue:
         self._ledgers.clear()
         self._hashes.clear()
         self._by_hash.clear()
+        self._gone = 0
+        self._groups.clear()
+        self._ungrouped = []
         self.entries = 0

@@ -32,9 +32,12 @@ class Sifted:
 def sift(spans: list[Span], delay: DelayView | None) -> Sifted:
     """Sort the entries of `spans`; without a delay view delayed entries are sent like others."""
     watched = _SKIPPED | (_DELAYED if delay is not None else 0)
+    last: Slab | None = None
     for span in spans:
-        if span.slab.facts().any_flags & watched:
-            break
+        if span.slab is not last:
+            last = span.slab
+            if last.facts().any_flags & watched:
+                break
     else:
         return Sifted(spans)
     result = Sifted()

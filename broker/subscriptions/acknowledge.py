@@ -19,7 +19,7 @@ from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.held_entries import HeldEntries
@@ -36,7 +36,7 @@ class AckedCursor(AckCursor, Protocol):
 
     @property
     def last_confirmed(self) -> Position: ...
-    def ack_many(self, positions: Iterable[Position]) -> int: ...
+    def ack_entries(self, ledger_id: int, entry_ids: Sequence[int]) -> int: ...
     def ack_cumulative(self, position: Position, ack_set: Sequence[int] | None = None) -> bool: ...
 
 
@@ -107,7 +107,7 @@ class Acknowledger:
             else:
                 entries.append(entry_id)
         for ledger_id, entry_ids in whole.items():
-            self._cursor.ack_many([Position(ledger_id, entry_id) for entry_id in entry_ids])
+            self._cursor.ack_entries(ledger_id, entry_ids)
             if self.books is None:
                 messages += len(entry_ids)
             else:

@@ -119,13 +119,18 @@ class EntryReader:
         spans: list[Span] = []
         slab: Slab | None = None
         k = 0
-        while k < len(positions):
+        length = len(positions)
+        while k < length:
             ledger_id, entry_id = positions[k]
-            if slab is None or not _holds(slab, positions[k]):
+            if slab is None or not (
+                slab.ledger_id == ledger_id and slab.first_entry_id <= entry_id <= slab.last_entry_id
+            ):
                 slab = self._store.read_cached(ledger_id, entry_id, entry_id, 1)
                 if slab is None:
                     return None
-            count = neighbours(positions, k, slab.last_entry_id - entry_id + 1)
+            count = 1
+            if k + 1 < length and positions[k + 1][1] == entry_id + 1:
+                count = neighbours(positions, k, slab.last_entry_id - entry_id + 1)
             start = entry_id - slab.first_entry_id
             spans.append(Span(slab, start, start + count))
             k += count

@@ -208,6 +208,9 @@ class Cursor:
         for p in positions:
             self.ack(p, None)
 
+    def ack_entries(self, ledger_id, entry_ids) -> None:
+        self.ack_many([Position(ledger_id, entry_id) for entry_id in entry_ids])
+
     def ack(self, position, ack_set) -> None:
         if position.ledger_id != self.log.ledger_id or not 0 <= position.entry_id < self.log.entries:
             return

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from magnetar.protocol.message_id import bits_to_words, words_to_bits
 from magnetar.storage.managed.entry_reader import ReadLimits
+from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.cursors.saver import CursorSaver
     from magnetar.storage.managed.entry_reader import EntryReader
     from magnetar.storage.managed.ledger_map import LedgerMap
-    from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
 __all__ = ["EarlierEntries", "ManagedCursor"]
@@ -186,6 +186,16 @@ class ManagedCursor:
         else:
             for ledger_id, of_ledger in groupby(positions, itemgetter(0)):
                 changed += self._acks.ack_entries(ledger_id, [entry_id for _, entry_id in of_ledger])
+        if changed:
+            self._changed(before, changed)
+        return changed
+
+    def ack_entries(self, ledger_id: int, entry_ids: Sequence[int]) -> int:
+        """Acknowledge whole entries of a ledger, like ``ack_many``."""
+        if self.earlier is not None or len(entry_ids) < _MANY:
+            return self.ack_many([Position(ledger_id, entry_id) for entry_id in entry_ids])
+        before = self._acks.mark_delete
+        changed = self._acks.ack_entries(ledger_id, entry_ids)
         if changed:
             self._changed(before, changed)
         return changed

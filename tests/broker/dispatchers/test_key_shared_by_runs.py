@@ -19,6 +19,9 @@ class Careful(KeySharedDispatcher):
     def _is_simple(self) -> bool:
         return False
 
+    def _first_of_owners(self, limit: int) -> None:
+        return None
+
 
 KEYS = [f"key-{number}" for number in range(9)]
 OPERATIONS = st.one_of(

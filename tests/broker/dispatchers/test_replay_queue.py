@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pyroaring import BitMap
 
 from magnetar.broker.dispatchers.replay_queue import ReplayQueue
 from magnetar.storage.position import Position
@@ -13,14 +14,19 @@ STEPS = st.lists(
         st.tuples(st.just("add_all"), st.lists(POSITIONS, max_size=12)),
         st.tuples(st.just("discard"), POSITIONS),
         st.tuples(st.just("discard_run"), POSITIONS, st.integers(1, 20)),
+        st.tuples(st.just("add_refused"), POSITIONS, st.lists(st.sampled_from([5, 6, 7]), min_size=1, max_size=5)),
+        st.tuples(st.just("discard_all"), POSITIONS, st.integers(1, 20)),
     ),
     max_size=30,
 )
 
 
-@given(steps=STEPS, limit=st.integers(1, 50))
-def test_against_a_set(steps, limit):
-    queue, expected, hashes = ReplayQueue(), set(), {}
+OWNERS = {5: "a", 6: "b"}
+
+
+@given(steps=STEPS, limit=st.integers(1, 50), a=st.integers(-1, 9), b=st.integers(0, 40))
+def test_against_a_set(steps, limit, a, b):
+    queue, expected, hashes, room = ReplayQueue(), set(), {}, {"a": a, "b": b}
     for what, given_, *more in steps:
         if what == "add":
             queue.add(*given_, *more)
@@ -30,6 +36,17 @@ def test_against_a_set(steps, limit):
         elif what == "add_all":
             queue.add_all(given_)
             expected |= set(given_)
+        elif what == "add_refused":
+            ledger_id, first = given_
+            added = {Position(ledger_id, first + k): key_hash for k, key_hash in enumerate(more[0])}
+            queue.add_refused(ledger_id, [entry_id for _, entry_id in added], list(added.values()))
+            expected |= set(added)
+            hashes |= added
+        elif what == "discard_all":
+            gone = {Position(given_.ledger_id, given_.entry_id + k) for k in range(more[0])}
+            unknown = queue.discard_all(given_.ledger_id, BitMap([entry_id for _, entry_id in gone]))
+            assert unknown == any(position not in hashes for position in gone)
+            expected -= gone
         elif what == "discard":
             queue.discard(*given_)
             expected.discard(given_)
@@ -40,5 +57,25 @@ def test_against_a_set(steps, limit):
         assert len(queue) == len(expected) and list(queue) == sorted(expected)
         assert queue.head(limit) == sorted(expected)[:limit]
         assert queue.first() == min(expected, default=None)
-        for key_hash in (5, 6):
+        for key_hash in (5, 6, 7):
             assert queue.first_of_hash(key_hash) == min((p for p, h in hashes.items() if h == key_hash), default=None)
+        chosen = queue.choose(OWNERS.get, room.__getitem__, limit)
+        assert chosen == (by_entry(expected, hashes, room, limit) if len(hashes) == len(expected) else None)
+
+
+def by_entry(waiting, hashes, room, limit):
+    left, chosen = dict(room), []
+    for position in sorted(waiting):
+        owner = OWNERS.get(hashes[position])
+        if owner is not None and left[owner] > 0:
+            left[owner] -= 1
+            chosen.append(position)
+    return chosen[:limit]
+
+
+def test_positions_are_grouped_again_when_owners_moved():
+    queue = ReplayQueue()
+    queue.add_refused(1, [1, 2, 3], [5, 6, 5])
+    assert queue.choose(OWNERS.get, {"a": 1, "b": 1}.__getitem__, 9) == [(1, 1), (1, 2)]
+    queue.owners_moved()
+    assert queue.choose({5: "a", 6: "a"}.get, {"a": 2}.__getitem__, 9) == [(1, 1), (1, 2)]
