@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from magnetar.broker.collector import Collector
 from magnetar.broker.process_load import process_cpu_s
 
 if TYPE_CHECKING:
@@ -72,20 +71,16 @@ class Heap:
         cpu_s: Callable[[], float] = process_cpu_s,
         free: Callable[[], int] = free_bytes,
         give: Callable[[], None] = give_back,
-        collector: Collector | None = None,
     ) -> None:
         self._cpu_s, self._free, self._give = cpu_s, free, give
-        self._collector = collector or Collector()
         self._used_s = cpu_s()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._collector.start()
-        self._wait()
+        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._again)
 
     def stop(self) -> None:
         """Safe to call twice, and without `start`."""
-        self._collector.stop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -93,15 +88,10 @@ class Heap:
     def look(self) -> None:
         """Give free memory back if the process was idle since the look before, and has much of it."""
         before, self._used_s = self._used_s, self._cpu_s()
-        idle = self._used_s - before < _IDLE_PART * LOOK_S
-        self._collector.look(idle=idle)
-        if idle and (free := self._free()) >= _WORTH_BYTES:
+        if self._used_s - before < _IDLE_PART * LOOK_S and (free := self._free()) >= _WORTH_BYTES:
             self._give()
             log.debug("heap.given_back", free_bytes=free)
 
     def _again(self) -> None:
         self.look()
-        self._wait()
-
-    def _wait(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._again)
+        self.start()

@@ -29,9 +29,8 @@ def spare_the_collector() -> None:
     """Keep full collections short: one over all that the modules brought holds every client up for tens of ms.
 
     Present objects live as long as the process, so the collector ignores them. The youngest generation may grow past
-    the few hundred objects of a single turn before it is searched. A full collection comes with some 200,000 new
-    objects at least; ``Collector`` freezes those that stay.
+    the few hundred objects of a single turn before it is searched.
     """
     gc.freeze()
-    gc.set_threshold(10_000, 5, 2)
+    gc.set_threshold(10_000, 20, 20)
     gc.enable()

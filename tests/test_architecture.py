@@ -58,7 +58,6 @@ BROKER_FLOORS = (
         "memory_account",
         "descriptors",
         "process_load",
-        "collector",
         "heap",
         "network_load",
     ),

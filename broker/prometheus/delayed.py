@@ -10,7 +10,9 @@ from magnetar.delayed.index_stats import LATENCY_BOUNDS_MS, LATENESS_BOUNDS_MS, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from magnetar.delayed.index_stats import DelayIndexStats
+    from magnetar.delayed.index_stats import DelayIndexStats, OperationStats
+
+    Rows = list[tuple[str, float]]
 
 __all__ = ["delayed_metrics", "lateness"]
 
@@ -34,45 +36,51 @@ _BINS: Final = (*map(str, LATENCY_BOUNDS_MS), "overflow")
 _LATE: Final = (*map(str, LATENESS_BOUNDS_MS), "+Inf")
 
 
-def lateness(labelled: Sequence[tuple[str, DelayIndexStats]]) -> list[tuple[str, float]]:
-    """Samples of the histogram ``magnetar_delayed_lateness_ms``; labels begin behind the name."""
-    out: list[tuple[str, float]] = []
+def lateness(labelled: Sequence[tuple[str, DelayIndexStats]]) -> Iterator[Rows]:
+    """Samples of the histogram ``magnetar_delayed_lateness_ms``, topic by topic; labels begin behind the name."""
     for labels, stats in labelled:
         counts = list(accumulate(stats.lateness_counts or (0,) * len(_LATE)))
-        out += [(f'_bucket{{{labels},le="{le}"', count) for le, count in zip(_LATE, counts, strict=True)]
-        out += [(f"_sum{{{labels}", stats.lateness_sum_ms), (f"_count{{{labels}", counts[-1])]
-    return out
+        rows: Rows = [(f'_bucket{{{labels},le="{le}"', count) for le, count in zip(_LATE, counts, strict=True)]
+        yield [*rows, (f"_sum{{{labels}", stats.lateness_sum_ms), (f"_count{{{labels}", counts[-1])]
 
 
-def delayed_metrics(labelled: Sequence[tuple[str, DelayIndexStats]]) -> Iterator[tuple[str, list[tuple[str, float]]]]:
-    """(name, [(labels, value)]) of each metric but the histogram; labels as printed between braces.
+def delayed_metrics(labelled: Sequence[tuple[str, DelayIndexStats]]) -> Iterator[tuple[str, Iterator[Rows]]]:
+    """(name, samples topic by topic) of each metric but the histogram; labels as printed between braces. Samples are
+    made when the caller takes them.
 
     As in Pulsar the bins of the latency are not cumulative, and empty bins are left out.
     """
     if not labelled:
         return
     for name, value in _GAUGES:
-        yield name, [(labels, value(stats)) for labels, stats in labelled]
-    operations = [
-        (f'{labels},type="{kind}"', stats.operations[kind]) for labels, stats in labelled for kind in OPERATIONS
-    ]
-    yield (
-        _PREFIX + "bucket_op_count",
-        [
-            (f'{labels},state="{state}"', count)
-            for labels, each in operations
-            for state, count in (("succeed", each.succeed), ("failed", each.failed), ("all", each.all))
-        ],
-    )
+        yield name, _gauge(labelled, value)
+    yield _PREFIX + "bucket_op_count", _of_operations(labelled, _outcomes)
     latency = _PREFIX + "bucket_op_latency_ms"
-    yield (
-        latency,
-        [
-            (f'{labels},quantile="{bin_}"', count)
-            for labels, each in operations
-            for bin_, count in zip(_BINS, each.latency_counts, strict=True)
-            if count
-        ],
+    yield latency, _of_operations(labelled, _bins)
+    yield latency + "_count", _of_operations(labelled, lambda labels, each: [(labels, each.succeed)])
+    yield latency + "_sum", _of_operations(labelled, lambda labels, each: [(labels, each.latency_sum_ms)])
+
+
+def _gauge(
+    labelled: Sequence[tuple[str, DelayIndexStats]], value: Callable[[DelayIndexStats], float]
+) -> Iterator[Rows]:
+    return ([(labels, value(stats))] for labels, stats in labelled)
+
+
+def _of_operations(
+    labelled: Sequence[tuple[str, DelayIndexStats]], rows: Callable[[str, OperationStats], Rows]
+) -> Iterator[Rows]:
+    return (
+        rows(f'{labels},type="{kind}"', stats.operations[kind]) for labels, stats in labelled for kind in OPERATIONS
     )
-    yield latency + "_count", [(labels, each.succeed) for labels, each in operations]
-    yield latency + "_sum", [(labels, each.latency_sum_ms) for labels, each in operations]
+
+
+def _outcomes(labels: str, each: OperationStats) -> Rows:
+    states = (("succeed", each.succeed), ("failed", each.failed), ("all", each.all))
+    return [(f'{labels},state="{state}"', count) for state, count in states]
+
+
+def _bins(labels: str, each: OperationStats) -> Rows:
+    return [
+        (f'{labels},quantile="{bin_}"', count) for bin_, count in zip(_BINS, each.latency_counts, strict=True) if count
+    ]

@@ -272,10 +272,12 @@ def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) 
     )
     yield from _metric("pulsar_storage_backlog_quota_exceeded_evictions_total", evictions)
     indexes = [(labels, view.stats.delayed_index) for labels, view in labelled if view.stats.delayed_index is not None]
-    for name, samples in delayed_metrics(indexes):
-        yield from _metric(name, [Sample(*sample) for sample in samples])
+    for name, parts in delayed_metrics(indexes):
+        rows = yield from _collected(parts)
+        yield from _metric(name, (Sample(*sample) for part in rows for sample in part))
     if indexes:
-        yield from _histogram("magnetar_delayed_lateness_ms", [Sample(*sample) for sample in lateness(indexes)])
+        rows = yield from _collected(lateness(indexes))
+        yield from _histogram("magnetar_delayed_lateness_ms", (Sample(*sample) for part in rows for sample in part))
     subscriptions = yield from _collected(
         (f'{labels},subscription="{escape(name)}"', SubscriptionView(stats))
         for labels, view in labelled

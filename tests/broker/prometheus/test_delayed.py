@@ -21,11 +21,16 @@ def stats_of(counters, **more):
 def samples(stats):
     """{(name, labels without the topic's)} -> value."""
     text = "".join(
-        f"{name}{{{labels}}} {value}\n" for name, rows in delayed_metrics([(LABELS, stats)]) for labels, value in rows
+        f"{name}{{{labels}}} {value}\n"
+        for name, parts in delayed_metrics([(LABELS, stats)])
+        for rows in parts
+        for labels, value in rows
     )
     text += "# TYPE magnetar_delayed_lateness_ms histogram\n"
     text += "".join(
-        f"magnetar_delayed_lateness_ms{labels}}} {value}\n" for labels, value in lateness([(LABELS, stats)])
+        f"magnetar_delayed_lateness_ms{labels}}} {value}\n"
+        for rows in lateness([(LABELS, stats)])
+        for labels, value in rows
     )
     out = {}
     for family in text_string_to_metric_families(text):
@@ -72,4 +77,25 @@ def test_lateness_is_a_histogram():
 
 
 def test_nothing_without_an_index():
-    assert list(delayed_metrics([])) == [] == lateness([])
+    assert list(delayed_metrics([])) == [] == list(lateness([]))
+
+
+class CountedTopics(list):
+    """Notes how many of its items were taken."""
+
+    taken = 0
+
+    def __iter__(self):
+        for item in super().__iter__():
+            self.taken += 1
+            yield item
+
+
+def test_samples_of_a_topic_are_made_when_they_are_taken():
+    topics = CountedTopics([(LABELS, stats_of(IndexCounters()))] * 1000)
+    metrics = 0
+    for _, parts in delayed_metrics(topics):
+        next(parts)
+        metrics += 1
+    next(lateness(topics))
+    assert topics.taken == metrics + 1
