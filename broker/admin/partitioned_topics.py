@@ -114,7 +114,7 @@ async def grow(call: Call) -> Response:
         raise conflict(f"{known} is not a partitioned topic")
     name = call.topic()
     if name.is_partition:
-        raise precondition("A partition has no partitions")
+        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     count = call.topics.partition_count(name)
     if count is None:
         raise conflict(f"{name} is not a partitioned topic")
@@ -132,7 +132,7 @@ async def grow(call: Call) -> Response:
 async def delete_partitioned(call: Call) -> Response:
     name = call.topic()
     if name.is_partition:
-        raise precondition("A partition has no partitions")
+        raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     if call.topics.partition_count(name) is None:
         if call.topics.exists(name):
             raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
