@@ -13,7 +13,7 @@ ORACLE_HTTP ?= http://127.0.0.1:8080
 ORACLE_AUTH_URL ?= pulsar://127.0.0.1:6750
 ORACLE_AUTH_HTTP ?= http://127.0.0.1:8180
 
-.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster side-by-side conformance conformance-pure spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-strolls oracle-pipeline image image-test newcomer fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
+.PHONY: packages setup lock run test lint format types unit blackbox attack cluster-sample cluster side-by-side conformance conformance-recorded conformance-wire conformance-pure spark spark-long oracle-record oracle-record-auth oracle-walks oracle-roams oracle-strolls oracle-pipeline image image-test newcomer fault-kit-languages fuzz crash-long simulate soak bench bench-scenarios bench-pulsar docs site help clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -49,11 +49,11 @@ run: $(BIN)/magnetar  ## a broker in the foreground on 6650 and 8080
 
 STAGE := $(BIN)/python -m tests.stage
 
-test: lint unit side-by-side blackbox attack spark  ## everything that must pass
+test: lint unit side-by-side blackbox attack cluster-sample spark  ## everything that must pass
 
-# Scenarios wait for silence, a cluster for Java: two stages at a time, each with its output in one piece.
+# Scenarios mostly wait for silence: two at a time, each with its output in one piece.
 side-by-side: setup
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target cluster-sample types conformance
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target conformance-recorded types conformance-wire
 
 lint: setup
 	$(BIN)/ruff check .
@@ -73,9 +73,13 @@ unit: setup  ## unit, property, model, crash (sample) and fuzz (sample) tests
 	$(STAGE) unit -n 2 -q tests --ignore=tests/blackbox --ignore=tests/attack --ignore=tests/conformance --ignore=tests/pipeline/spark --ignore=tests/cluster
 	MAGNETAR_PURE=1 $(STAGE) pure -n 2 -q tests/protocol $(PURE)
 
-conformance: setup  ## recorded answers of Apache Pulsar; over the pure helper those of the binary protocol
+conformance: conformance-recorded conformance-wire  ## recorded answers of Apache Pulsar; over the pure helper those of the binary protocol
+
+conformance-recorded: setup
 	$(STAGE) conformance -q tests/conformance
-	MAGNETAR_PURE=1 $(STAGE) conformance-pure -q tests/conformance/test_conformance.py -k wire_
+
+conformance-wire: setup
+	MAGNETAR_PURE=1 $(STAGE) conformance-wire -q tests/conformance/test_conformance.py -k wire_
 
 conformance-pure: setup  ## all recorded answers over the pure helper
 	MAGNETAR_PURE=1 $(STAGE) conformance-pure -q tests/conformance
