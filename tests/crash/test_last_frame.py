@@ -13,7 +13,7 @@ import pytest
 from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import CorruptEntryError
 from tests.crash.test_lost_frames import BEFORE, BEHIND, LARGE, ONE_SEGMENT, PAGE, SEALED, proven
-from tests.storage.engine_for_tests import ROOT, World, append, run_until_crash
+from tests.storage.engine_for_tests import ROOT, World, append, run_until_crash, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -102,6 +102,38 @@ def test_records_of_a_torn_frame_in_a_ledger_file_raise_no_alarm():
     assert not report.damaged_files
     assert not report.damaged_entries
     assert found == {0: [*BEFORE, *LARGE[:3]], 1: SEALED}
+
+
+def test_a_power_loss_in_the_start_after_a_kill_raises_no_alarm():
+    """The kill came between write and sync of the last frame: the start saw all of it, the start after the power loss
+    finds parts of it in the journal and in a ledger file.
+    """
+
+    async def fill(world: World) -> None:
+        storage = await world.open(ONE_SEGMENT)
+        writer = await storage.ledgers.create()
+        await append(writer, BEFORE)
+        await settle()
+        world.disk.crash_at = world.disk.operations
+        await append(writer, LARGE[:4])
+
+    world = World()
+    run_until_crash(world.disk, fill(world))
+    assert world.disk.crashed
+    assert world.disk.content(JOURNAL).count(LARGE[3]) == 1
+    operation = 0
+    while True:
+        disk = world.disk.after_kill()
+        disk.crash_at = operation
+        run_until_crash(disk, World(disk).open(ONE_SEGMENT))
+        if not disk.crashed:
+            break
+        for seed in range(3):
+            report, found = start(disk.after_crash("some", seed))
+            assert not report.damaged_files
+            assert found[0] == [*BEFORE, *LARGE[:4]][: len(found[0])]
+        operation += 1
+    assert operation > 3
 
 
 def test_a_lost_frame_before_a_torn_frame_is_reported_beside_its_records_in_a_ledger_file():

@@ -309,6 +309,16 @@ class SimDisk:
             disk._names[path] = disk._durable_names[path] = fresh
         return disk
 
+    def after_kill(self) -> SimDisk:
+        """The disk as the next process finds it on a machine that goes on: unsynced writes are there, still unsynced.
+        All names are durable.
+        """
+        disk = self.copy()
+        for path, inode in self._names.items():
+            disk._names[path].durable = inode.durable
+            disk._names[path].unsynced = list(inode.unsynced)
+        return disk
+
     def copy(self) -> SimDisk:
         """An independent disk with the same bytes, all synced."""
         return self.after_crash("everything")

@@ -186,6 +186,7 @@ class Recovery:
         work = journal_work(scans, self._checkpoint.next_sequence, self._report, from_first=not self._checkpoint_intact)
         last = max((frame.sequence for frame in work), default=self._checkpoint.next_sequence - 1)
         self._report.damaged_files += damaged_headers(scans, self._checkpoint.next_sequence, last)
+        self._sync_last(work)
         torn = unfinished(work)
         for frame in work:
             if frame is not torn:
@@ -252,6 +253,18 @@ class Recovery:
         salts = BoundSalts(self._store_id)
         scans = scan_uses(paths, read, salts, before.next_sequence, before.free_generation, bound=bound)
         return [(segment_id, sizes[path]) for path, segment_id in paths], scans
+
+    def _sync_last(self, work: list[FrameRef]) -> None:
+        """The process may have ended between writing and syncing the last frame: a power loss must not take the bytes
+        that this start reads. Else the next start finds entries of an unacknowledged frame in ledger files.
+        """
+        last = max(work, key=lambda frame: frame.sequence, default=None)
+        if last is not None:
+            file = self._files.open_read_only(self._layout.segment(last.segment_id))
+            try:
+                file.sync()
+            finally:
+                file.close()
 
     def _replay_frame(self, frame: FrameRef) -> None:
         payload = self._payload(frame)
