@@ -125,9 +125,7 @@ class TopicLifecycle:
         Clients see the added partitions afterwards: a subscription misses none of their messages. Raises
         TopicNotFoundError.
         """
-        known = self._catalog.partitioned(name)
-        if known is None:
-            raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
+        known = self._partitioned(name)
         first = name.partition_name(0)
         requests = await self._durable(first) if name.persistent and self._topics.known(first) else []
         await self._create_partitions(name, known.partitions, partitions)
@@ -135,7 +133,16 @@ class TopicLifecycle:
             for request in requests:
                 if index >= known.partitions or request.subscription != COMPACTION_CURSOR:
                     await self._subscribe(name.partition_name(index), request)
-        await self._catalog.update_partitioned(name, PartitionedTopic(partitions, known.properties))
+        now = self._partitioned(name)  # another request may have deleted the topic meanwhile, or added more partitions
+        if now.partitions < partitions:
+            await self._catalog.update_partitioned(name, PartitionedTopic(partitions, now.properties))
+
+    def _partitioned(self, name: TopicName) -> PartitionedTopic:
+        """Raises TopicNotFoundError."""
+        found = self._catalog.partitioned(name)
+        if found is None:
+            raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
+        return found
 
     async def _durable(self, part: TopicName) -> list[SubscribeRequest]:
         """Requests for subscriptions like the durable subscriptions of the partition."""

@@ -1,0 +1,66 @@
+"""Growth of a partitioned topic beside other requests."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.broker.broker import Broker
+from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.settings import Settings
+from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.protocol.topic_name import TopicName
+
+NAME = TopicName.parse("persistent://public/default/t")
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    broker = Broker(Settings(data_dir=str(tmp_path / "data"), broker_service_port=None, web_service_port=None))
+    await broker.start()
+    yield broker
+    await broker.stop()
+
+
+@pytest.fixture
+async def growing(broker, monkeypatch):
+    """A topic of two partitions that is growing to four: the subscription of the last partition is to come.
+
+    Gives the growth and its release.
+    """
+    lifecycle, reached, go_on = broker.lifecycle, asyncio.Event(), asyncio.Event()
+    subscribe = lifecycle._subscribe
+
+    async def waits(part: TopicName, request: SubscribeRequest) -> None:
+        if part == NAME.partition_name(3) and not reached.is_set():
+            reached.set()
+            await go_on.wait()
+        await subscribe(part, request)
+
+    await lifecycle.create_partitioned(NAME, 2, {})
+    first = await lifecycle.persistent(NAME.partition_name(0))
+    await first.subscriptions.create(SubscribeRequest("s", from_earliest=True))
+    monkeypatch.setattr(lifecycle, "_subscribe", waits)
+    growth = asyncio.create_task(lifecycle.grow(NAME, 4))
+    await asyncio.wait_for(reached.wait(), 60)
+    yield growth, go_on
+    go_on.set()
+    await asyncio.wait({growth}, timeout=60)
+
+
+async def test_a_growth_that_another_growth_overtakes_takes_no_partition_away(broker, growing):
+    growth, go_on = growing
+    await broker.lifecycle.grow(NAME, 6)
+    go_on.set()
+    await growth
+    assert broker.topics.catalog.partitioned(NAME).partitions == 6
+
+
+async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(broker, growing):
+    growth, go_on = growing
+    await broker.lifecycle.delete_partitioned(NAME)
+    go_on.set()
+    with pytest.raises(TopicNotFoundError):
+        await growth
+    assert broker.topics.catalog.partitioned(NAME) is None
