@@ -114,7 +114,11 @@ def _has_data(files: FileSystem, layout: Layout) -> bool:
 
 
 def _heal(world: LogEnvironment, loaded: LoadedMetadata) -> None:
-    """Repair the logs in use. Writes the bytes of the intact copy."""
+    """Repair the logs in use. Writes the bytes of the intact copy, and syncs the logs that may have the last change.
+
+    A process that was killed may have written that change and not synced it: the checkpoint of this start names the
+    change, and a power loss must not take it then.
+    """
     for number, scan in enumerate(loaded.scans):
         file = world.files.open(scan.path)
         try:
@@ -123,7 +127,7 @@ def _heal(world: LogEnvironment, loaded: LoadedMetadata) -> None:
                 copies = encode_frame(scan.header, scan.next_sequence, END, b"", world.clock.now_ms())
                 file.write(copies, scan.end_offset)
                 changed = True
-            if changed:
+            if changed or number >= len(loaded.scans) - 2:
                 file.sync()
         finally:
             file.close()
