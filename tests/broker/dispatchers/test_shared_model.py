@@ -89,7 +89,8 @@ class System:
         cursor = await self.ledger.open_cursor("sub", "earliest")
         bench = Bench(cursor=cursor, max_unacked_per_consumer=LIMIT, max_read_entries=9)
         self.factory, self.bench, self.model, self.consumers, self.flowed = factory, bench, Model(), [], {}
-        self.ledger.add_listener(bench.subscription.entries_available)
+        # Wake only: the model knows entries once their whole run is stored, the dispatch comes with `settle`.
+        self.ledger.add_listener(bench.subscription.delayed_due)
         return self
 
     async def settle(self) -> None:
