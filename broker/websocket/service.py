@@ -140,7 +140,7 @@ class WebSocketService:
             raise SessionRefusedError(401, wire_refusals.AUTHENTICATION_FAILED.text) from e
         identity = Identity(proof.role, headers.get("x-original-principal") or None)
         if not auth.authorizer.valid_identity(identity, itself=True):
-            raise SessionRefusedError(*rest_refusals.ROLES_INVALID)
+            raise SessionRefusedError(rest_refusals.ROLES_INVALID.status, rest_refusals.ROLES_INVALID.text)
         return identity, proof
 
     def _authorize(self, identity: Identity, path: SessionPath) -> None:
