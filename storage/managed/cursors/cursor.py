@@ -175,27 +175,20 @@ class ManagedCursor:
 
     def ack_many(self, positions: Iterable[Position]) -> int:
         """Acknowledge whole entries; returns how many were not acknowledged before."""
-        if self.earlier is not None:
-            positions = [position for position in positions if not self.earlier.ack(position)]
-        before = self._acks.mark_delete
-        positions = list(positions)
-        changed = 0
-        if len(positions) < _MANY:
-            for position in positions:
-                changed += self._acks.ack(position)
-        else:
-            for ledger_id, of_ledger in groupby(positions, itemgetter(0)):
-                changed += self._acks.ack_entries(ledger_id, [entry_id for _, entry_id in of_ledger])
-        if changed:
-            self._changed(before, changed)
-        return changed
+        by_ledger = groupby(positions, itemgetter(0))
+        return sum(self.ack_entries(ledger_id, [entry_id for _, entry_id in found]) for ledger_id, found in by_ledger)
 
     def ack_entries(self, ledger_id: int, entry_ids: Sequence[int]) -> int:
-        """Acknowledge whole entries of a ledger, like ``ack_many``."""
-        if self.earlier is not None or len(entry_ids) < _MANY:
-            return self.ack_many([Position(ledger_id, entry_id) for entry_id in entry_ids])
-        before = self._acks.mark_delete
-        changed = self._acks.ack_entries(ledger_id, entry_ids)
+        """Acknowledge whole entries of a ledger; returns how many were not acknowledged before."""
+        earlier, acks = self.earlier, self._acks
+        if earlier is not None:
+            entry_ids = [entry_id for entry_id in entry_ids if not earlier.ack(Position(ledger_id, entry_id))]
+        before, changed = acks.mark_delete, 0
+        if len(entry_ids) < _MANY:
+            for entry_id in entry_ids:
+                changed += acks.ack(Position(ledger_id, entry_id))
+        else:
+            changed = acks.ack_entries(ledger_id, entry_ids)
         if changed:
             self._changed(before, changed)
         return changed
