@@ -26,7 +26,7 @@ class Faults:
 
     def __init__(self, world: World, chance: Random) -> None:
         self.world, self.chance = world, chance
-        self._stopped = False
+        self.stopped = False
         self._quiet_until_s = 0.0
         self._kinds: dict[str, Callable[[], None]] = {
             "cut": self._cut,
@@ -55,7 +55,7 @@ class Faults:
         self.world.threads.stalled_until_s = 0.0
 
     def stop(self) -> None:
-        self._stopped = True
+        self.stopped = True
         self.world.disk.capacity_bytes = None
         self.world.disk.crash_at = self.world.disk.fail_sync_at = -1
         self.world.threads.stalled_until_s = 0.0
@@ -72,7 +72,7 @@ class Faults:
         self.world.timers.after(self.chance.expovariate(1 / self.world.plan.fault_every_s), self._happen)
 
     def _happen(self) -> None:
-        if self._stopped:
+        if self.stopped:
             return
         kind = self.chance.choice(self.world.plan.faults)
         if self.world.now_s < self._quiet_until_s and kind in OF_DISK_OR_PROCESS:

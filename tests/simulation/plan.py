@@ -28,6 +28,8 @@ FIRST_WITH_MORE = 100_000
 """Seeds from here on know faults that came later; those before keep the histories they always had."""
 FIRST_WITH_FORGERY = 200_000
 """From here on half of the seeds have producers whose messages contain records, and a flipped bit in such a message."""
+FIRST_WITH_KILLS = 240_000
+"""From here on a process also ends alone, and the machine goes on; the power may fail in the next start."""
 
 SMALL = EngineSettings(
     journal_segment_bytes=36 << 10,
@@ -67,6 +69,8 @@ class Plan:
     """The folder it hits."""
     forges: bool = False
     """Messages contain bytes that form records of entries to come."""
+    kills: bool = False
+    """A process may end while its machine goes on."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -92,6 +96,7 @@ class Plan:
             damage_s=damage_s,
             damage_in=damage_in,
             forges=forges,
+            kills=seed >= FIRST_WITH_KILLS,
             keeps_all=keeps_all,
             deduplicates=deduplicates,
             pace_s=chance.choice([0.0001, 0.002, 0.02]),

@@ -19,15 +19,18 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.storage import records
 from magnetar.storage.embedded import engine, ledger_store
 from magnetar.storage.embedded.journal import scan, uses
+from magnetar.storage.embedded.metadata import opening
 from magnetar.storage.managed import ledger_recovery, ledger_switch, trimmer
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
-from tests.simulation.plan import Plan
+from tests.simulation.plan import FIRST_WITH_KILLS, Plan
 from tests.simulation.play import play
 from tests.twins.sim_files import _SimFile
 
 SEEDS = [*range(4000), *range(200_000, 200_400)]
+OF_KILLS = {"a_start_that_trusts_unsynced_metadata"}
+"""Bugs that need a process that is killed while its machine goes on."""
 MOST_SEEDS = 60
 OF_DAMAGE = {
     "damage_that_costs_what_follows": ("flipped_bit", "/ledgers/"),
@@ -152,6 +155,22 @@ def records_without_a_proof(patch: Any) -> None:
     patch.setattr(ledger_store, "with_proof", dict)
 
 
+def a_start_that_trusts_unsynced_metadata(patch: Any) -> None:
+    sync, heal = _SimFile.sync, opening._heal
+    without_syncs = False
+
+    def healing(*arguments: Any) -> None:
+        nonlocal without_syncs
+        without_syncs = True
+        try:
+            heal(*arguments)
+        finally:
+            without_syncs = False
+
+    patch.setattr(opening, "_heal", healing)
+    patch.setattr(_SimFile, "sync", lambda self: None if without_syncs else sync(self))
+
+
 def requests_without_an_answer(patch: Any) -> None:
     async def never(self: Any, *_: Any, **__: Any) -> None:
         await asyncio.Event().wait()
@@ -175,6 +194,8 @@ def main() -> int:
     globals()[sys.argv[1]](Patch)
     of_damage = OF_DAMAGE.get(sys.argv[1], ())
     seeds = [seed for seed in SEEDS if not of_damage or _damage(seed) == of_damage]
+    if sys.argv[1] in OF_KILLS:
+        seeds = list(range(FIRST_WITH_KILLS, FIRST_WITH_KILLS + MOST_SEEDS))
     for seed in seeds[:MOST_SEEDS]:
         _, failure, _ = play(seed)
         if failure:

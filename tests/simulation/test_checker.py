@@ -32,6 +32,7 @@ PLANTED = [
     ("frames_that_are_not_checked", "wrong record"),
     ("a_lost_write_that_hides_its_segment", "by no consumer|not read|never delivered|not there|index|behind"),
     ("records_without_a_proof", "was never sent|before|not read|not there|index|wrong"),
+    ("a_start_that_trusts_unsynced_metadata", "did not come"),
     ("requests_without_an_answer", "no answer in"),
     ("requests_that_fail", "request.failed"),
 ]

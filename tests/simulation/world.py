@@ -81,7 +81,8 @@ class World:
         self._over: asyncio.Event
         self._journal_failed = False
         self._next_life = ""
-        self._calm = False
+        self._crash_of_start = -1
+        self._kill_chance = self.chance_for("kills")
         self._wire_chance = self.chance_for("wire")
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
@@ -213,6 +214,9 @@ class World:
             await asyncio.sleep(1)
             return
         self.web = await WebPort.open(broker)
+        if self.disk.crash_at == self._crash_of_start:
+            self.disk.crash_at = -1  # the power fails in a start only
+        self._crash_of_start = -1
         self.broker = broker
         broker.storage.health.on_failure(self._storage_failed)
         self.note("started")
@@ -254,10 +258,12 @@ class World:
             if not link.is_over:
                 link.process_gone()
         chance = self.chance_for(f"crash {self.now_s}")
-        disk, self.disk = (
-            self.disk,
-            self.disk.after_crash(chance.choice(["nothing", "everything", "some", "some"]), chance.randrange(1 << 30)),
-        )
+        disk = self.disk
+        if self.plan.kills and self._kill_chance.random() < 0.4:
+            self._kill(self._kill_chance)
+        else:
+            mode = chance.choice(["nothing", "everything", "some", "some"])
+            self.disk = disk.after_crash(mode, chance.randrange(1 << 30))
         self.disk.capacity_bytes, self.disk.bad_writes = disk.capacity_bytes, disk.bad_writes
         disk.crashed, disk.crash_at, disk.fail_sync_at = False, -1, -1
         for _ in range(20):
@@ -268,6 +274,12 @@ class World:
             task._log_destroy_pending = False
         loop.problems.clear()
         del logs[count:]
+
+    def _kill(self, chance: Random) -> None:
+        """The machine goes on: its system still has the unsynced bytes, which a power loss in the next start may take."""
+        self.disk = self.disk.after_kill()
+        if not self.faults.stopped and chance.random() < 0.7:
+            self.disk.crash_at = self._crash_of_start = chance.randrange(40)
 
     # --- checks ----------------------------------------------------------------------------------------------------
 
