@@ -17,6 +17,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.compression import compress
+from magnetar.protocol.key_hash import java_string_hash
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from magnetar.client.producers import OpenedProducer, Producers, Receipt
 
 MAX_IN_FLIGHT = 500
-_INT_MAX = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +41,6 @@ class Outgoing:
     event_time_ms: int = 0
     deliver_at_ms: int = 0
     null_value: bool = False
-
-
-def java_string_hash(text: str) -> int:
-    """`String.hashCode` with its sign bit cleared: how the Java client finds a key's partition by default."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(units), 2):
-        value = value * 31 + (units[at] << 8 | units[at + 1]) & 0xFFFFFFFF
-    return value & _INT_MAX
 
 
 def _partition_key(key: str | bytes) -> str:

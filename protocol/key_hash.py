@@ -1,4 +1,6 @@
-"""The sticky-key hash of Key_Shared: Murmur3 x86 32 bit, seed 0, of a key's bytes."""
+"""Hashes of keys: Murmur3 x86 32 bit with seed 0, which decides the consumer of a Key_Shared subscription, and Java's
+String.hashCode, by which clients choose the partition of a key by default.
+"""
 
 from __future__ import annotations
 
@@ -53,3 +55,17 @@ def _finished(h: int, tail: bytes | memoryview, size: int) -> int:
 def sticky_hash(key: bytes | memoryview) -> int:
     """A key's place on the ring: 1..65535 (0 means unset and becomes 1)."""
     return murmur3_32(key) % RANGE_SIZE or 1
+
+
+def java_hash(text: str) -> int:
+    """String.hashCode as an unsigned number of 32 bits: over the units of UTF-16."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & _M
+    return value
+
+
+def java_string_hash(text: str) -> int:
+    """String.hashCode with its sign bit cleared: the JavaStringHash of clients."""
+    return java_hash(text) & 0x7FFFFFFF

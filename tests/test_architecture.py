@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from tests.test_prose import prose_of
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ROOMS = (
     "protocol",
@@ -87,6 +89,18 @@ STORAGE_READERS = ("reading", "pulsar_layout", "joining")
 """Packages of the storage room that know engine and managed layer, neither of which knows them."""
 STORAGE_DOORS = ("magnetar.storage.reading", "magnetar.storage.joining")
 """The public packages of storage: for all tools, and for backups."""
+IMITATED = re.compile(r"\b(?:Java|java\.(?:lang|net|time|util)|Jackson|Jetty|Jersey|URLEncoder|hashCode|JVM|JDK)\b")
+"""Imitations of the libraries under Apache Pulsar live in broker/compat, so that a reader of a room meets the room first."""
+IMITATIONS_ELSEWHERE = {
+    "protocol/key_hash.py": "clients, the sink and the broker choose partitions by String.hashCode",
+    "protocol/url_encoder.py": "storage and broker share paths with Apache Pulsar",
+    "protocol/message_id.py": "ids and ack sets on the wire are numbers and bit sets of Java",
+    "protocol/texts.py": "texts on the wire that are not UTF-8",
+    "bookkeeper/jaas.py": "the form of a file that operators have",
+    "broker/schemas/avro_printing.py": "the library's rules of Avro: printing",
+    "broker/schemas/avro_resolution.py": "the same: resolution",
+    "broker/schemas/avro_schema.py": "the same: validity",
+}
 GENERATED = {
     "pulsar_api_pb2.py",
     "managed_ledger_records_pb2.py",
@@ -254,6 +268,14 @@ def test_only_a_topic_knows_a_log_as_a_whole(room, path):
         for alias in node.names
     }
     assert "ManagedLedger" not in names or path == ROOT / "broker/topics/topic.py", "it knows the whole log"
+
+
+@for_each_file(lambda room: room in ("protocol", "bookkeeper", "storage", "delayed", "broker"))
+def test_imitations_of_java_live_in_compat(room, path):
+    name = str(path.relative_to(ROOT))
+    if not name.startswith("broker/compat/"):
+        found = {word for text in prose_of(path.read_text()) for word in IMITATED.findall(text)}
+        assert bool(found) == (name in IMITATIONS_ELSEWHERE), f"{name}: {sorted(found)}"
 
 
 def storage_part(path):

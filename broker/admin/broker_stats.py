@@ -103,7 +103,7 @@ async def bookie_operations(call: Call) -> Response:
 
 @routes.get(STATS + "/mbeans", SUPER)
 async def mbeans(_call: Call) -> Response:
-    """The beans of the Java process: none."""
+    """The beans of the process: none."""
     return json_response([])
 
 

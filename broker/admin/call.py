@@ -1,15 +1,15 @@
 """One HTTP request as handlers see it: the client's identity, the resource, the body."""
 
-import re
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, unquote_plus
+from urllib.parse import unquote
 
 import msgspec
 
 from magnetar.broker.admin.request_limits import MOST_BODY_BYTES, check_shape, read_body
 from magnetar.broker.auth.authorizer import Target
-from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import decode_body
+from magnetar.broker.compat.java_texts import url_decoded
 from magnetar.broker.compat.jetty_http import is_json, media_type
 from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.protocol.errors import InvalidTopicNameError
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _NOT_JSON = "the body must be application/json"
 _PLAIN_KINDS: tuple[object, ...] = (int, bool, float, str)
-_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
-_NO_ESCAPE = re.compile(r"%(?![0-9a-fA-F]{2})")
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-=:._")
 
 
@@ -187,9 +185,10 @@ class Call:
 
 
 def _integer(name: str, text: str, bits: int) -> int:
-    if _INTEGER.fullmatch(text) is None or not -(1 << (bits - 1)) <= int(text) < 1 << (bits - 1):
-        raise NoSuchPathError(f"{name} is not a number")
-    return int(text)
+    try:
+        return java_numbers.parsed(text, bits)
+    except ValueError:
+        raise NoSuchPathError(f"{name} is not a number") from None
 
 
 def decoded(text: str) -> str:
@@ -201,14 +200,15 @@ def decoded(text: str) -> str:
 
 def subscription_of(params: dict[str, Any]) -> str:
     """The subscription that path parameters name. In the path of a topic it is decoded twice, the second time like a
-    form: Java's admin client encodes it twice. Raises 400, and 500 when the second time cannot be.
+    form: the admin client encodes it twice. Raises 400, and 500 when the second time cannot be.
     """
     if "topic" not in params:
         return decoded(params["subscription"].replace("+", " "))
     once = decoded(params["subscription"])
-    if _NO_ESCAPE.search(once):
-        raise RestError(500, "the name of the subscription is not encoded twice")
-    return unquote_plus(once)
+    try:
+        return url_decoded(once)
+    except ValueError:
+        raise RestError(500, "the name of the subscription is not encoded twice") from None
 
 
 def topic_of(params: dict[str, Any]) -> TopicName | None:

@@ -1,5 +1,5 @@
-"""One connection of the web port: uvicorn's, with a seat, deadlines, and the behaviour of Jetty that Apache Pulsar's
-clients expect.
+"""One connection of the web port: uvicorn's, with a seat, deadlines, and the answers that Apache Pulsar's clients
+expect (`compat/jetty_http.py`).
 
     state                                  how long                          gives its seat to a newer connection
     no request has begun, or all ended     httpServerIdleTimeout             yes
@@ -13,7 +13,6 @@ other clients hold the seats.
 """
 
 import asyncio
-import string
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from magnetar.broker.admin.upgrades import PREFIX, Upgrades, headers_of
-from magnetar.broker.compat.jetty_http import CorkedTransport, page
+from magnetar.broker.compat.jetty_http import BAD_REQUEST, CorkedTransport, begins_no_request, page
 from magnetar.broker.errors import RestError
 from magnetar.broker.network.seats import Seat
 
@@ -34,12 +33,6 @@ if TYPE_CHECKING:
 CERTIFICATE: Final = "magnetar.certificate"
 PROGRESS_BYTES: Final = 64 * 1024
 PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "/admin/v2/brokers/ready"})
-_NO_REQUEST: Final = b"Illegal character"
-_BAD_REQUEST: Final = (
-    b"HTTP/1.1 400 Bad Request\r\nCache-Control: must-revalidate,no-cache,no-store\r\nContent-Type: text/plain\r\n"
-    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_REQUEST), _NO_REQUEST)
-)
-_TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789" + string.ascii_letters.encode())
 
 
 class HttpConnection(H11Protocol):
@@ -100,9 +93,8 @@ class HttpConnection(H11Protocol):
             self._rest()
 
     def _close_behind_garbage(self) -> None:
-        rest = self.conn.trailing_data[0].lstrip(b"\r\n")
-        if rest and rest[0] not in _TOKEN and not self.transport.is_closing():
-            self.transport.write(_BAD_REQUEST)
+        if begins_no_request(self.conn.trailing_data[0]) and not self.transport.is_closing():
+            self.transport.write(BAD_REQUEST)
             self.transport.close()
 
     # --- WebSockets ----------------------------------------------------------------------------------------------

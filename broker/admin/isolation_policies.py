@@ -1,16 +1,14 @@
 """Which brokers serve which namespaces (NamespaceIsolationData): refusals, and the stored part of a body."""
 
 import enum
-import re
 from typing import Any, Final
 
 import msgspec
 
-from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.topics.patterns import InvalidPatternError, TopicPattern
 
 _SCOPES: Final = ("all_matching", "none", "changed")
-_INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 
 
 class FailoverPolicy(enum.Enum):
@@ -63,6 +61,8 @@ def _parameters(failover: AutoFailover) -> dict[str, str]:
     """How many primary brokers there have to be, and how busy they may be: numbers of 32 bits."""
     texts = {key: str(value) for key, value in failover.parameters.items()}
     for key in ("min_limit", "usage_threshold"):
-        if not _INTEGER.fullmatch(texts.get(key, "")) or not -(2**31) <= int(texts[key]) < 2**31:
-            raise ValueError(f"{key} is no number")
+        try:
+            java_numbers.parsed(texts.get(key, ""), 32)
+        except ValueError:
+            raise ValueError(f"{key} is no number") from None
     return texts

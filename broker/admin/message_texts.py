@@ -20,13 +20,12 @@ Pure.
 from __future__ import annotations
 
 import json
-import re
 import struct
-from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.admin.avro_texts import AvroTexts
 from magnetar.broker.admin.schema_texts import name_of
+from magnetar.broker.compat import java_numbers, java_times
 from magnetar.broker.schemas.avro_schema import SchemaTextError, parse_schema
 
 if TYPE_CHECKING:
@@ -34,10 +33,6 @@ if TYPE_CHECKING:
 
     from magnetar.broker.schemas.work import SchemaWork
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}")
-_TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?")
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_EPOCH: Final = date(1970, 1, 1)
 _INTEGERS: Final = {"INT8": ">b", "INT16": ">h", "INT32": ">i", "INT64": ">q", "TIME": ">q", "TIMESTAMP": ">q"}
 _FRACTIONS: Final = {"FLOAT": ">f", "DOUBLE": ">d"}
 _TEXTS: Final = frozenset({"STRING", "BYTES", "NONE"})
@@ -75,7 +70,7 @@ def _encoded(kind: str, text: str) -> bytes:
     if kind == "BOOLEAN":
         return b"\x01" if text.lower() == "true" else b"\x00"
     if kind in _INTEGERS:
-        return struct.pack(_INTEGERS[kind], integer(text))
+        return struct.pack(_INTEGERS[kind], java_numbers.parsed(text))
     if kind in _FRACTIONS:
         return struct.pack(_FRACTIONS[kind], float(text))
     if kind == "JSON":
@@ -85,45 +80,20 @@ def _encoded(kind: str, text: str) -> bytes:
 
 def _moment(kind: str, text: str) -> bytes:
     if kind == "DATE":
-        day = datetime.strptime(text, "%b %d, %Y").replace(tzinfo=UTC)
-        return struct.pack(">q", int(day.timestamp()) * 1000)
+        return struct.pack(">q", java_times.parsed_medium_date(text))
     if kind == "LOCAL_DATE":
-        return struct.pack(">q", _days(text))
+        return struct.pack(">q", java_times.parsed_local_date(text))
     if kind == "LOCAL_TIME":
-        return struct.pack(">q", _nanos(text))
+        return struct.pack(">q", java_times.parsed_local_time(text))
     day_text, separator, time_text = text.partition("T")
     if not separator:
         raise ValueError(f"no date and time: {text!r}")
     if kind == "LOCAL_DATE_TIME":
-        return struct.pack(">qq", _days(day_text), _nanos(time_text))
+        return struct.pack(">qq", java_times.parsed_local_date(day_text), java_times.parsed_local_time(time_text))
     if kind == "INSTANT" and time_text.endswith("Z"):
-        seconds, nanos = divmod(_nanos(time_text[:-1]), 10**9)
-        return struct.pack(">qi", _days(day_text) * 86_400 + seconds, nanos)
+        seconds, nanos = divmod(java_times.parsed_local_time(time_text[:-1]), 10**9)
+        return struct.pack(">qi", java_times.parsed_local_date(day_text) * 86_400 + seconds, nanos)
     raise ValueError(f"no value of this schema can be given as a text: {text!r}")
-
-
-def integer(text: str) -> int:
-    """The decimal number in the text, by Java's rule: an optional sign and digits only; raises ValueError."""
-    if _INTEGER.fullmatch(text) is None:
-        raise ValueError(f"no integer: {text!r}")
-    return int(text)
-
-
-def _days(text: str) -> int:
-    if _DATE.fullmatch(text) is None:
-        raise ValueError(f"no date: {text!r}")
-    return (date.fromisoformat(text) - _EPOCH) // timedelta(days=1)
-
-
-def _nanos(text: str) -> int:
-    """Nanoseconds since midnight."""
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise ValueError(f"no time: {text!r}")
-    hour, minute, second, fraction = (each or "0" for each in found.groups())
-    if int(hour) > 23 or int(minute) > 59 or int(second) > 59:
-        raise ValueError(f"no time: {text!r}")
-    return (int(hour) * 3600 + int(minute) * 60 + int(second)) * 10**9 + int(fraction.ljust(9, "0"))
 
 
 def parts_of(data: bytes) -> tuple[bytes, bytes]:

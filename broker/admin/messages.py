@@ -8,7 +8,6 @@ import asyncio
 import base64
 import json
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from starlette.responses import Response
@@ -20,6 +19,7 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import loadable, shown_position, single_topic, topic_unloadable
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_times import instant
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.compression import decompress
@@ -160,7 +160,7 @@ def _message_response(message: "StoredMessage", metadata: pb.MessageMetadata | N
         headers |= _metadata_headers(metadata, len(message.entry)) | option_headers(metadata)
     stored = parse_entry_metadata(message.entry)
     if stored is not None and stored.HasField("broker_timestamp"):
-        headers["X-Pulsar-Broker-Entry-METADATA-timestamp"] = _iso(stored.broker_timestamp)
+        headers["X-Pulsar-Broker-Entry-METADATA-timestamp"] = instant(stored.broker_timestamp)
     if stored is not None and stored.HasField("index"):
         headers["X-Pulsar-Broker-Entry-METADATA-index"] = str(stored.index)
     answer = Response(bytes(payload), media_type=JSON)
@@ -171,9 +171,9 @@ def _message_response(message: "StoredMessage", metadata: pb.MessageMetadata | N
 
 def _metadata_headers(metadata: pb.MessageMetadata, entry_bytes: int) -> dict[str, str]:
     """The headers by which Pulsar's REST describes a message; absent fields have no header."""
-    headers = {"X-Pulsar-publish-time": _iso(metadata.publish_time)}
+    headers = {"X-Pulsar-publish-time": instant(metadata.publish_time)}
     if metadata.event_time:
-        headers["X-Pulsar-event-time"] = _iso(metadata.event_time)
+        headers["X-Pulsar-event-time"] = instant(metadata.event_time)
     if metadata.HasField("num_messages_in_batch"):
         headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
         headers["X-Pulsar-batch-size"] = str(entry_bytes - metadata.ByteSize())
@@ -190,20 +190,10 @@ def _metadata_headers(metadata: pb.MessageMetadata, entry_bytes: int) -> dict[st
         if metadata.HasField(field):
             headers[header] = str(getattr(metadata, field))
     if metadata.HasField("deliver_at_time"):
-        headers["X-Pulsar-deliver-at-time"] = _iso(metadata.deliver_at_time)
+        headers["X-Pulsar-deliver-at-time"] = instant(metadata.deliver_at_time)
     if metadata.HasField("compression"):
         headers["X-Pulsar-compression"] = pb.CompressionType.Name(metadata.compression)
     return headers
-
-
-def _iso(time_ms: int) -> str:
-    """ISO 8601 in UTC, milliseconds only where there are some."""
-    try:
-        moment = datetime.fromtimestamp(time_ms // 1000, UTC)
-    except (ValueError, OverflowError):  # a time of a client's choice, beyond the year 9999
-        return str(time_ms)
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{time_ms % 1000:03d}Z" if time_ms % 1000 else f"{text}Z"
 
 
 def _header_value(value: str) -> bytes:

@@ -8,12 +8,12 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_rules import at_least_zero
-from magnetar.broker.admin.policy_table import PolicyRow, known_or
+from magnetar.broker.admin.policy_table import PolicyRow
 from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.compat import rest_refusals
-from magnetar.broker.compat.jackson_body import fitted
+from magnetar.broker.compat.jackson_body import choice_or, fitted
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import Policies, TopicPolicies, shown
 from magnetar.broker.policies.values import (
@@ -135,7 +135,7 @@ ROWS: Final = (
         field="schema_compatibility_strategy",
         kind=str,
         verb="PUT",
-        convert=known_or(SchemaStrategy, "UNDEFINED"),
+        convert=choice_or(SchemaStrategy, "UNDEFINED"),
         null_clears=True,
         removable=False,
     ),
@@ -144,7 +144,7 @@ ROWS: Final = (
         field="schema_auto_update_compatibility_strategy",
         kind=str,
         verb="PUT",
-        convert=known_or(AutoUpdateStrategy, None),
+        convert=choice_or(AutoUpdateStrategy, None),
         null_clears=True,
         removable=False,
         unset_status=204,
@@ -153,7 +153,7 @@ ROWS: Final = (
         path="subscriptionAuthMode",
         field="subscription_auth_mode",
         kind=str,
-        convert=known_or(SubscriptionAuthMode, "None"),
+        convert=choice_or(SubscriptionAuthMode, "None"),
         null_clears=True,
         removable=False,
     ),

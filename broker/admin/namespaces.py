@@ -1,7 +1,6 @@
 """Namespaces themselves: created, listed, unloaded, emptied, deleted; their bundles and properties."""
 
 import asyncio
-import contextlib
 import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
@@ -17,7 +16,7 @@ from magnetar.broker.admin.responses import done, json_response, list_response, 
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.admin.topic_calls import bounded, check_all_subscriptions, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
-from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.errors import RestError, SubscriptionNotFoundError
 from magnetar.broker.ownership.ownership import Here
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 routes = RouteTable()
 COMPACTION: Final = "__compaction"  # a subscription that compaction alone moves
 BOUNDARY: Final = re.compile("0x[0-9a-f]{1,8}")
-_JAVA_NUMBER: Final = re.compile("([+-]?)(0[xX]|#|0(?=[0-9a-fA-F]))?([0-9a-fA-F]{1,64})")
-_LONG: Final = 2**63
 _MOST_BUNDLES: Final = 2**14
 _AT_A_TIME: Final = 64
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
@@ -149,13 +146,11 @@ def _given_bundles(boundaries: list[str] | tuple[()], count: int) -> BundlesData
 
 
 def boundary_value(text: str) -> int:
-    """A boundary as Java's `Long.decode` reads numbers (hexadecimal, octal, decimal); below zero it is beyond 2^63."""
-    match = _JAVA_NUMBER.fullmatch(text)
-    with contextlib.suppress(ValueError):
-        value = int(match[1] + match[3], {None: 10, "0": 8}.get(match[2], 16)) if match else _LONG
-        if -_LONG <= value < _LONG:
-            return value % (2 * _LONG)
-    raise RestError(500, f"a boundary of a bundle is a number, not {text[:40]!r}")
+    """The boundary, a hexadecimal, octal or decimal number; below zero it is beyond 2^63. Raises 500."""
+    try:
+        return java_numbers.decoded(text) % 2**64
+    except ValueError:
+        raise RestError(500, f"a boundary of a bundle is a number, not {text[:40]!r}") from None
 
 
 @routes.delete(NAMESPACE, TENANT_ADMIN)

@@ -8,6 +8,7 @@ import msgspec
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_rules import Rule
+from magnetar.broker.compat.jackson_body import is_empty_text, is_no_choice
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.effective import TopicConfig
 from magnetar.broker.policies.records import shown
@@ -86,13 +87,11 @@ class PolicyRow:
             raise RestError(400, EMPTY_BODY)
 
     async def value_of_body(self, call: Call) -> Any:
-        """The new value; raises RestError for an invalid value. A null for a number or truth value is 0 or false, as in
-        Java.
-        """
+        """The new value; raises RestError for an invalid value. A null for a number or truth value is 0 or false."""
         value = await call.body(self.kind)
-        if self.null_clears and self.kind in (int, bool) and (await call.raw_body()).strip() == b'""':
-            return None  # as Java reads an empty text for a number that may be null
-        if self.kind is str and _is_no_choice((await call.raw_body()).strip()):
+        if self.null_clears and self.kind in (int, bool) and is_empty_text((await call.raw_body()).strip()):
+            return None
+        if self.kind is str and is_no_choice((await call.raw_body()).strip()):
             raise RestError(400, "one of a set of names is a text, or its place in the set")
         if value is None and not self.null_clears:
             if self.field == "subscription_types_enabled":
@@ -115,24 +114,9 @@ class PolicyRow:
         return shown(self.when_unset if value is None else value)
 
 
-def _is_no_choice(raw: bytes) -> bool:
-    """Whether the JSON is a truth value or a fraction."""
-    return raw in (b"true", b"false") or (raw[:1] in b"-0123456789" and not raw.lstrip(b"-").isdigit() and bool(raw))
-
-
 def _default_of(kind: type[msgspec.Struct], name: str) -> Any:
     for declared in msgspec.structs.fields(kind):
         if declared.name == name:
             factory = declared.default_factory
             return declared.default if factory is msgspec.NODEFAULT else factory()
     raise AssertionError(f"{kind.__name__} has no field {name}: the tables and the records belong together")
-
-
-def known_or(choices: object, otherwise: str | None) -> Callable[[str], str | None]:
-    """A conversion as Jackson reads an enumeration: a number is the place of a choice, other texts that are no choice
-    become `otherwise`.
-    """
-    known: tuple[str, ...] = getattr(choices, "__args__", ())
-    by_place = {str(place): choice for place, choice in enumerate(known)}
-    found = {choice: choice for choice in known} | by_place
-    return lambda value: found.get(value, otherwise)

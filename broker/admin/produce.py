@@ -19,13 +19,13 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.message_texts import PayloadTextError, compact, encoder, integer, parts_of
+from magnetar.broker.admin.message_texts import PayloadTextError, compact, encoder, parts_of
 from magnetar.broker.admin.produce_body import ProduceBody, ProducerMessage, ProducerMessages, produce_body
 from magnetar.broker.admin.responses import JSON, json_response
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.schema_texts import type_named
 from magnetar.broker.auth.table import TOPIC_PRODUCE
-from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import decode_body
 from magnetar.broker.compat.jetty_http import media_type
 from magnetar.broker.errors import BrokerError, RestError
@@ -188,12 +188,9 @@ def _metadata(message: ProducerMessage, producer: str, now_ms: int) -> pb.Messag
 
 def _number(text: str) -> int:
     try:
-        value = integer(text)
+        return java_numbers.parsed(text)
     except ValueError as e:
         raise RestError(500, str(e)) from e
-    if not -(1 << 63) <= value < 1 << 63:
-        raise RestError(500, f"{text} is too large")
-    return value
 
 
 async def _entry(call: Call, metadata: pb.MessageMetadata, message: ProducerMessage, codec: Codec) -> bytes:

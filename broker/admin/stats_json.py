@@ -1,11 +1,11 @@
 """Statistics as Pulsar's REST shows them: figures of broker objects under Pulsar's JSON names."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.broker.compat import absent_features
+from magnetar.broker.compat.java_times import instant
 from magnetar.broker.slices import sliced
 from magnetar.protocol import pulsar_api_pb2 as pb
 
@@ -126,7 +126,7 @@ def publisher(stats: "ProducerStats", topic: "TopicStats") -> Json:
         "supportsPartialProducer": False,  # Apache Pulsar 4.2 never sets it
         "producerName": stats.producer_name,
         "address": stats.address,
-        "connectedSince": iso_time(stats.connected_since_ms),
+        "connectedSince": instant(stats.connected_since_ms),
         "clientVersion": stats.client_version,
         "metadata": stats.metadata,
         **({} if topic.name.persistent else {"msgDropRate": 0.0}),
@@ -203,7 +203,7 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
         "drainingHashesClearedTotal": stats.draining_hashes_cleared_total,
         "drainingHashesUnackedMessages": stats.draining_hashes_unacked_messages,
         "address": stats.address,
-        "connectedSince": iso_time(stats.connected_since_ms),
+        "connectedSince": instant(stats.connected_since_ms),
         "clientVersion": stats.client_version,
         "lastAckedTimestamp": stats.last_acked_ms,
         "lastConsumedTimestamp": stats.last_consumed_ms,
@@ -211,8 +211,8 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
         "lastConsumedFlowTimestamp": stats.last_consumed_flow_ms,
         "firstConsumedFlowTimestamp": stats.first_consumed_flow_ms,
         "metadata": stats.metadata,
-        "lastAckedTime": iso_time(stats.last_acked_ms),
-        "lastConsumedTime": iso_time(stats.last_consumed_ms),
+        "lastAckedTime": instant(stats.last_acked_ms),
+        "lastConsumedTime": instant(stats.last_consumed_ms),
     }
     if stats.type_name == "Key_Shared" and topic.name.persistent:
         out["drainingHashes"] = [
@@ -294,9 +294,3 @@ def _summed(rows: Iterable[Json], out: Json | None = None) -> Json:
             else:
                 out.setdefault(key, value)
     return out
-
-
-def iso_time(time_ms: int) -> str:
-    """Return the time in the form of Java's Instant."""
-    text = datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{text}.{time_ms % 1000:03d}Z" if time_ms % 1000 else f"{text}Z"

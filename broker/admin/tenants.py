@@ -10,12 +10,12 @@ from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.java_order import java_order
+from magnetar.broker.compat.java_texts import trimmed
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import TenantInfo
 
 routes = RouteTable()
 TENANT = ADMIN + "/tenants/{tenant}"
-_WHITESPACE = "".join(map(chr, range(0x21)))  # characters that Java's trim removes: not the wide spaces of Unicode
 
 
 class TenantBody(msgspec.Struct, rename="camel"):
@@ -94,7 +94,7 @@ async def _info(call: Call) -> TenantInfo:
         raise rest_refusals.CLUSTERS_MISSING.error()
     if not all(name in call.namespaces.clusters for name in body.allowed_clusters):
         raise rest_refusals.CLUSTERS_UNKNOWN.error()
-    if any(role != role.strip(_WHITESPACE) for role in body.admin_roles or []):
+    if any(role != trimmed(role) for role in body.admin_roles or []):
         raise rest_refusals.ADMIN_ROLES_WITH_SPACES.error()
     roles = None if body.admin_roles is None else java_order(body.admin_roles)
     return TenantInfo(admin_roles=roles, allowed_clusters=list(dict.fromkeys(body.allowed_clusters)))

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from magnetar.broker.admin.routes import ADMIN
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_texts import encoded_twice
 from magnetar.broker.errors import RestError
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 
@@ -95,8 +96,8 @@ class CalledTopics:
 
     async def subscribe(self, name: TopicName, request: SubscribeRequest) -> None:
         """Raises RestError when the other broker has not heard of a new partition within `_NEWS_S`."""
-        twice = quote(quote(request.subscription, safe=""), safe="")  # as Java's admin client
-        path = f"{_path(name)}/subscription/{twice}?replicated={str(bool(request.replicated)).lower()}"
+        subscription, replicated = encoded_twice(request.subscription), str(bool(request.replicated)).lower()
+        path = f"{_path(name)}/subscription/{subscription}?replicated={replicated}"
         first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "properties": request.properties}
         loop = asyncio.get_running_loop()
         end_s = loop.time() + _NEWS_S

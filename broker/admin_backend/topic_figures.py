@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote_plus
 
-from magnetar.broker.admin.stats_json import iso_time
+from magnetar.broker.compat.java_times import instant
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.broker.topics.non_persistent import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
 from magnetar.delayed.bucket_index import BucketDelayIndex
+from magnetar.protocol.url_encoder import url_encoded
 from magnetar.storage.position import Position
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
@@ -119,7 +119,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
         "totalSize": _entry_bytes(ledger.size_bytes, ledger.entries),
         "currentLedgerEntries": current.entries if current else 0,
         "currentLedgerSize": _entry_bytes(current.size_bytes, current.entries) if current else 0,
-        "lastLedgerCreatedTimestamp": iso_time(topic.created_ms),
+        "lastLedgerCreatedTimestamp": instant(topic.created_ms),
         "waitingCursorsCount": sum(_has_consumers(topic, n) and not c.has_more for n, c in _cursors(topic).items()),
         "pendingAddEntriesCount": ledger.pending_appends,
         "lastConfirmedEntry": f"{last.ledger_id}:{last.entry_id}",
@@ -134,7 +134,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
             }
             for slot in slots
         ],
-        "cursors": {_encoded(name): _cursor(topic, name, cursor) for name, cursor in _cursors(topic).items()},
+        "cursors": {url_encoded(name): _cursor(topic, name, cursor) for name, cursor in _cursors(topic).items()},
         "properties": topic.properties.of_users() | broker_properties(topic),
         "schemaLedgers": [],
         "compactedLedger": topic.compaction.ledger_json(),
@@ -167,7 +167,7 @@ def deleted_text(topic: Topic, cursor: ManagedCursor) -> str:
 def internal_info(topic: Topic) -> dict[str, object]:
     """ManagedLedgerInfo: ledgers and cursors as they are stored."""
     ledger = topic.ledger
-    written = iso_time(topic.created_ms)
+    written = instant(topic.created_ms)
     last = ledger.ledgers[-1] if ledger.ledgers else None
     return {
         "version": 0,
@@ -185,14 +185,9 @@ def internal_info(topic: Topic) -> dict[str, object]:
             }
             for slot in ledger.ledgers
         ],
-        "cursors": {_encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items()},
+        "cursors": {url_encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items()},
         "properties": topic.properties.of_users() | broker_properties(topic),
     }
-
-
-def _encoded(name: str) -> str:
-    """Return a subscription's name as the cursor's, in the form of Java's URLEncoder."""
-    return quote_plus(name, safe="*").replace("~", "%7E")
 
 
 def _stored_cursor(topic: Topic, cursor: ManagedCursor, written: str) -> dict[str, object]:
@@ -254,7 +249,7 @@ def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]
         "individuallyDeletedMessages": deleted_text(topic, cursor),
         "state": "Open" if _was_written(subscription, cursor) else "NoLedger",
         "active": _has_consumers(topic, name),
-        "lastLedgerSwitchTimestamp": iso_time(topic.created_ms),
+        "lastLedgerSwitchTimestamp": instant(topic.created_ms),
         "numberOfEntriesSinceFirstNotAckedMessage": taken + (not at_start),
         "totalNonContiguousDeletedMessagesRange": len(deleted_ranges(topic, cursor)),
         "subscriptionHavePendingRead": waiting,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["client_options"]
 
 _SECTION: Final = "BookKeeper"
-"""Java's default."""
+"""The default of Apache BookKeeper."""
 _FRAME_PADDING: Final = 10 * 1024
 """The bytes of an entry around the largest message: the configured limit of Apache Pulsar's bookies."""
 

@@ -73,7 +73,7 @@ def peer_credentials(settings: Settings) -> Credentials:
 
 
 def _basic(given: str) -> str:
-    """``user:password`` of the parameters, which may be JSON as Java's class has it."""
+    """``user:password`` of the parameters, which may be JSON as in Apache Pulsar."""
     if not given.lstrip().startswith("{"):
         return given
     try:

@@ -1,12 +1,14 @@
 """The paths of Apache Pulsar in the shared metadata store: one wrapper around the store, for the whole broker.
 
-Names are encoded in paths as Java's URLEncoder does it (a blank is ``+``, ``*`` stays); this broker's own stores have
-``%20`` and ``%2A``. Nodes of this broker alone lie below ``/magnetar``.
+Names are encoded in paths as `protocol.url_encoder` does it (a blank is ``+``, ``*`` stays); this broker's own stores
+have ``%20`` and ``%2A``. Nodes of this broker alone lie below ``/magnetar``.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
+
+from magnetar.protocol.url_encoder import url_encoder_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PulsarPaths"]
 
-_JAVA: Final = (("%20", "+"), ("%2A", "*"), ("~", "%7E"))
 _OWN_ROOTS: Final = ("/delayed-index", "/deleted-managed-ledgers")
 
 
@@ -73,6 +74,5 @@ class PulsarPaths:
 
 
 def _shared(path: str) -> str:
-    for own, java in _JAVA:
-        path = path.replace(own, java)
+    path = url_encoder_path(path)
     return f"/magnetar{path}" if path.startswith(_OWN_ROOTS) else path

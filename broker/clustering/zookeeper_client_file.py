@@ -1,6 +1,6 @@
 """TLS and logins to ZooKeeper: a file in the form of ZooKeeper's own client configuration (metadataStoreConfigPath).
 
-Apache Pulsar has no keys for this file: it passes these names to its Java machine.
+Apache Pulsar has no keys for this file: it passes these names to its virtual machine.
 
     zookeeper.client.secure=true
     zookeeper.ssl.trustStore.location=/path/ca.pem           authorities, PEM
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ZooKeeperSecurity", "read_security", "zookeeper_options"]
 
 _CLIENT: Final = "Client"
-"""Java's default section."""
+"""The default of ZooKeeper's client."""
 _SECURE: Final = "zookeeper.client.secure"
 _TRUST: Final = "zookeeper.ssl.trustStore.location"
 _KEYS: Final = "zookeeper.ssl.keyStore.location"
@@ -34,7 +34,7 @@ _SASL: Final = "zookeeper.sasl.client"
 _SECTION: Final = "zookeeper.sasl.clientconfig"
 _KINDS: Final = ("zookeeper.ssl.trustStore.type", "zookeeper.ssl.keyStore.type")
 _IGNORED: Final = ("zookeeper.clientCnxnSocket",)
-"""The class that speaks TLS in Java."""
+"""The class that speaks TLS in ZooKeeper's client."""
 _PROTECTS: Final = ("zookeeper.ssl.", "zookeeper.sasl.", "zookeeper.client.")
 
 

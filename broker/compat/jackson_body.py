@@ -13,7 +13,7 @@ Everything else that does not fit is refused. Pure.
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -125,3 +125,23 @@ def _as_fraction(value: Any) -> Any:
         except ValueError:
             return value
     return value
+
+
+def choice_or(choices: object, otherwise: str | None) -> Callable[[str], str | None]:
+    """The reading of an enumeration: a number is the place of a choice, other texts that are no choice become
+    `otherwise`.
+    """
+    known: tuple[str, ...] = getattr(choices, "__args__", ())
+    by_place = {str(place): choice for place, choice in enumerate(known)}
+    found = {choice: choice for choice in known} | by_place
+    return lambda value: found.get(value, otherwise)
+
+
+def is_no_choice(raw: bytes) -> bool:
+    """Whether the JSON can be no member of an enumeration: a truth value or a fraction."""
+    return raw in (b"true", b"false") or (raw[:1] in b"-0123456789" and not raw.lstrip(b"-").isdigit() and bool(raw))
+
+
+def is_empty_text(raw: bytes) -> bool:
+    """Whether the JSON is an empty text, which is null for a number or truth value that may be null."""
+    return raw == b'""'

@@ -7,6 +7,8 @@ added.
 
 from collections.abc import Iterable
 
+from magnetar.protocol.key_hash import java_hash
+
 _SMALLEST_TABLE = 16
 
 
@@ -19,15 +21,6 @@ def java_order(keys: Iterable[str], *, concurrent: bool = False) -> list[str]:
     while len(given) + early > slots * 3 // 4:
         slots *= 2
     return sorted(given, key=lambda key: _spread(java_hash(key)) & (slots - 1))
-
-
-def java_hash(text: str) -> int:
-    """String.hashCode as an unsigned number of 32 bits: over the units of UTF-16."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return value
 
 
 def _spread(value: int) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import string
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Final
@@ -17,6 +18,13 @@ _TEXT_PAGE: Final = (
     "</title>\n</head>\n<body>\n<h2>HTTP ERROR {0} {1}</h2>\n</body>\n</html>\n"
 )
 _METHODS_WITH_PAGES: Final = ("GET", "POST", "HEAD")
+_NO_REQUEST: Final = b"Illegal character"
+BAD_REQUEST: Final = (
+    b"HTTP/1.1 400 Bad Request\r\nCache-Control: must-revalidate,no-cache,no-store\r\nContent-Type: text/plain\r\n"
+    b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_REQUEST), _NO_REQUEST)
+)
+"""The answer to bytes that begin no request."""
+_TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789" + string.ascii_letters.encode())
 
 
 def media_type(header: str) -> str:
@@ -50,6 +58,12 @@ def allowed(methods: Iterable[str], *, asked: bool) -> str:
     """The Allow header over the methods of a path; `asked` with OPTIONS adds HEAD."""
     known = {*methods, "OPTIONS"} - {"HEAD"}
     return ",".join(sorted(known | {"HEAD"} if asked and "GET" in known else known))
+
+
+def begins_no_request(data: bytes) -> bool:
+    """Whether the bytes behind a request cannot begin another."""
+    rest = data.lstrip(b"\r\n")
+    return bool(rest) and rest[0] not in _TOKEN
 
 
 def page(status: int, method: str, headers: dict[str, str] | None = None) -> Response:

@@ -6,18 +6,14 @@ Rates are of the last full stats period; times are wall clock milliseconds, 0 = 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from magnetar.broker.compat.java_times import date_format
 
 if TYPE_CHECKING:
     from magnetar.broker.consumers.draining_hashes import DrainingHash
 
 _U64 = (1 << 64) - 1
-
-
-def iso_time(ms: int) -> str:
-    """Wall clock as ISO 8601 UTC with milliseconds."""
-    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +60,7 @@ class ConsumerStats:
             "unackedMessages": self.unacked_messages,
             "blockedConsumerOnUnackedMsgs": self.blocked_on_unacked,
             "address": self.address,
-            "connectedSince": iso_time(self.connected_since_ms),
+            "connectedSince": date_format(self.connected_since_ms),
             "type": self.type_name,
             "msgRateExpired": self.msg_rate_expired,
             "msgBacklog": self.msg_backlog,

@@ -132,7 +132,7 @@ class Batch:
 
 
 def ack_set(converted: Converted) -> list[int]:
-    """Java BitSet words of all indexes that hold a message."""
+    """All indexes that hold a message, as words of an ack set (protocol/message_id.py)."""
     bits = (1 << converted.messages) - 1
     for hole in converted.holes:
         bits &= ~(1 << hole)

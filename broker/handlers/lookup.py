@@ -15,7 +15,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.handlers.client import Client
 from magnetar.broker.ownership.ownership import AskBroker, ServedAt
 from magnetar.broker.topics.list_watcher import WatchingClient
-from magnetar.broker.topics.patterns import InvalidPatternError, JavaPatternError, TopicPattern
+from magnetar.broker.topics.patterns import BeyondRe2Error, InvalidPatternError, TopicPattern
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.errors import InvalidTopicNameError as BadName
@@ -156,7 +156,7 @@ def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNam
         return None
     try:
         return TopicPattern(command.topics_pattern)
-    except JavaPatternError:
+    except BeyondRe2Error:
         return None
     except InvalidPatternError as e:
         raise MetadataError(str(e)) from e

@@ -147,7 +147,7 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     @property
     def highest_share(self) -> float:
         """The use of the resource that is nearest to its limit. Memory does not count, as in Apache Pulsar: a full heap
-        of a broker in Java says nothing about its load.
+        of one of its brokers says nothing about its load.
         """
         resources = (self.cpu, self.direct_memory, self.bandwidth_in, self.bandwidth_out)
         return max(each.share for each in resources)

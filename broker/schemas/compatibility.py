@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STRING_OF_CPP = (pb.Schema.String, b"null")
-"""How the C++ and Python clients describe a string; Java sends no bytes."""
+"""How the C++ and Python clients describe a string; other clients send no bytes."""
 _PRIMITIVE_TYPES = frozenset(
     {
         pb.Schema.String,
@@ -58,7 +58,7 @@ _PRIMITIVE_TYPES = frozenset(
         pb.Schema.LocalDateTime,
     }
 )
-_BYTES = -1  # a type of Java's alone
+_BYTES = -1  # a type of Apache Pulsar's alone, not on the wire
 _JAVA_NAMES = {
     "Bool": "BOOLEAN",
     "KeyValue": "KEY_VALUE",

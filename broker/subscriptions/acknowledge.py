@@ -73,7 +73,7 @@ class Acknowledger:
         self.mark_delete_moved()
 
     def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
-        # Signed, as Java reads them: entry -1 means for clients "before the first entry of this ledger".
+        # Signed (protocol/message_id.py): entry -1 means for clients "before the first entry of this ledger".
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
         if position > self._cursor.last_confirmed:
             return  # no such entry

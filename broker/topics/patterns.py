@@ -5,18 +5,18 @@ must match, and names are compared without scheme and without partition suffix.
 
 RE2 evaluates them: the time of a match grows with the length of the name, for every pattern, where a backtracking
 engine may need longer than the broker lives. Apache Pulsar uses RE2/J, whose syntax is the same, and falls back to the
-JDK's engine for syntax that RE2 does not support (`(?!x)`, `a++`): for these the caller gets `JavaPatternError` and
-leaves the filtering to the client. Java's named classes of ASCII characters (`\p{Lower}`) are translated.
+engine of its platform for syntax that RE2 does not support (`(?!x)`, `a++`): for these the caller gets
+`BeyondRe2Error` and leaves the filtering to the client.
 """
 
 from __future__ import annotations
 
 import re
-import warnings
 from typing import TYPE_CHECKING, Any, Final
 
 import re2
 
+from magnetar.broker.compat.java_patterns import in_re2_terms, is_of_java
 from magnetar.broker.slices import sliced
 
 if TYPE_CHECKING:
@@ -29,47 +29,15 @@ _SLICE_STEPS: Final = 500_000
 _NAME_BYTES: Final = 128
 _SCHEME: Final = re.compile(r"(?:non-)?persistent\Z")
 _SUFFIX: Final = re.compile(r"-partition-\d+\Z")
-_NAMED_GROUP: Final = re.compile(r"\(\?<(?![=!])")
-_TOKEN: Final = re.compile(
-    r"""
-      \\Q.*?(?:\\E|\Z)                                # literal text
-    | \\(?P<not>[pP])\{(?:Is|java)?(?P<name>\w+)\}    # a class by name
-    | \\.                                             # any other escape
-    | (?P<open>\[\^?\]?)                              # a bracket that stands first in a class is a character of it
-    | \[:\^?\w+:\]
-    | (?P<close>\])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_POSIX: Final = {
-    "lower": "lower",
-    "lowercase": "lower",
-    "upper": "upper",
-    "uppercase": "upper",
-    "alpha": "alpha",
-    "alphabetic": "alpha",
-    "digit": "digit",
-    "alnum": "alnum",
-    "word": "word",
-    "xdigit": "xdigit",
-    "punct": "punct",
-    "space": "space",
-    "blank": "blank",
-    "ascii": "ascii",
-    "cntrl": "cntrl",
-    "graph": "graph",
-    "print": "print",
-}
-"""Java's names of ASCII classes in lower case, and how RE2 calls them; other names are RE2's own (`L`, `Greek`)."""
 
 
 class InvalidPatternError(ValueError):
     """The pattern is no regular expression."""
 
 
-class JavaPatternError(InvalidPatternError):
-    """The pattern is valid in Java but not in RE2: it has lookaround, backreferences or possessive quantifiers, or is
-    too large once compiled.
+class BeyondRe2Error(InvalidPatternError):
+    """Apache Pulsar takes the pattern and RE2 does not: it has lookaround, backreferences or possessive quantifiers, or
+    is too large once compiled.
     """
 
 
@@ -84,11 +52,11 @@ class TopicPattern:
         self.text = before + rest if separator else text
         """The pattern without scheme: patterns of equal text match the same names."""
         try:
-            self._regex = compiled(_in_re2_terms(self.text))
+            self._regex = compiled(in_re2_terms(self.text))
         except re2.error as e:
             reason = reason_of(e)
-            beyond = reason.startswith("pattern too large") or _is_of_java(self.text)
-            kind = JavaPatternError if beyond else InvalidPatternError
+            beyond = reason.startswith("pattern too large") or is_of_java(self.text)
+            kind = BeyondRe2Error if beyond else InvalidPatternError
             raise kind(f"Invalid topics pattern {text!r}: {reason}") from e
         self.slice_names = max(1, min(1024, _SLICE_STEPS // (_NAME_BYTES * self._regex.programsize)))
 
@@ -124,35 +92,3 @@ def reason_of(error: re2.error) -> str:
     """RE2's refusal in words."""
     reason = error.args[0]
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-
-
-def _in_re2_terms(pattern: str) -> str:
-    r"""Replace Java's classes by name, `\p{Lower}`, by those of RE2, `[[:lower:]]`."""
-    in_class = False
-
-    def translated(token: re.Match[str]) -> str:
-        nonlocal in_class
-        if token["name"] is not None:
-            posix = _POSIX.get(token["name"].lower())
-            if posix is None:
-                return token[0]
-            inner = f"[:{'^' if token['not'] == 'P' else ''}{posix}:]"
-            return inner if in_class else f"[{inner}]"
-        if not in_class and token["open"] is not None:
-            in_class = True
-        elif in_class and token["close"] is not None:
-            in_class = False
-        return token[0]
-
-    return _TOKEN.sub(translated, pattern)
-
-
-def _is_of_java(pattern: str) -> bool:
-    """Whether a backtracking engine can read a pattern that RE2 refuses; Python's syntax stands for Java's here."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            re.compile(_NAMED_GROUP.sub("(?P<", pattern))
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True

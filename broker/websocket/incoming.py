@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from magnetar.broker.websocket.messages import ConsumerText, encode_message_id, format_time
+from magnetar.broker.compat.java_times import offset_date_time
+from magnetar.broker.websocket.messages import ConsumerText, encode_message_id
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.compression import decompress
@@ -85,9 +86,9 @@ class Incoming(NamedTuple):
             message_id=encode_message_id(self.message_id(partition)),
             payload=base64.b64encode(self.payload).decode(),
             properties=self.properties,
-            publish_time=format_time(self.metadata.publish_time),
+            publish_time=offset_date_time(self.metadata.publish_time),
             redelivery_count=self.redelivery_count,
-            event_time=format_time(event_time) if event_time else None,
+            event_time=offset_date_time(event_time) if event_time else None,
             encryption_context=_encryption(self.metadata),
             key=self.key,
         ).encode()

@@ -1,7 +1,7 @@
 """The query parameters of sessions: names, defaults and refusals of Apache Pulsar 4.2; unknown parameters have no
 effect.
 
-Pure. Numbers are Java's `Integer.parseInt`.
+Pure.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from magnetar.broker.compat import java_numbers
 from magnetar.broker.websocket.errors import ParameterError, SessionRefusedError
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 MOST_WINDOW: Final = 1000
 _BATCH_MESSAGES: Final = 1000
 _NACK_DELAY_MS: Final = 60_000
@@ -135,7 +134,7 @@ class ReaderParameters:
         try:
             window = _window(query)
         except ParameterError as e:
-            if _INTEGER.fullmatch(query["receiverQueueSize"]):
+            if java_numbers.is_decimal(query["receiverQueueSize"]):
                 raise
             raise SessionRefusedError(500, e.reason) from e
         start = query.get("messageId", "").strip()
@@ -180,9 +179,10 @@ def _long(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name)
     if text is None:
         return None
-    if not _INTEGER.fullmatch(text) or not -(1 << 63) <= int(text) < 1 << 63:
-        raise ParameterError(f"{name} is no number")
-    return int(text)
+    try:
+        return java_numbers.parsed(text)
+    except ValueError:
+        raise ParameterError(f"{name} is no number") from None
 
 
 def _choice(query: Mapping[str, str], name: str, choices: tuple[str, ...], default: str) -> str:

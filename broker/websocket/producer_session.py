@@ -10,7 +10,6 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.broker.compat.java_order import java_hash
 from magnetar.broker.websocket import messages
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError
 from magnetar.broker.websocket.messages import MessageTextError, MissingValueError, ProducerMessage
@@ -19,7 +18,7 @@ from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.errors import CompressionError
-from magnetar.protocol.key_hash import murmur3_32
+from magnetar.protocol.key_hash import java_string_hash, murmur3_32
 from magnetar.protocol.message_id import signed
 from magnetar.protocol.topic_name import TopicName
 
@@ -37,13 +36,8 @@ _KEPT_FACTOR: Final = 2
 """An entry is kept once to be sent again and once on its way to the disk."""
 
 
-def java_string_hash(text: str) -> int:
-    """Java's String.hashCode with the sign bit cleared."""
-    return java_hash(text) & 0x7FFFFFFF
-
-
 class Router:
-    """Chooses the partition of a message as Apache Pulsar's Java client does.
+    """Chooses the partition of a message as Apache Pulsar's client in the proxy does.
 
     By key for a message with a key; else a random partition for all messages, or the partitions in turn.
     """

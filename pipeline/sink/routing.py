@@ -6,24 +6,14 @@ from typing import TYPE_CHECKING
 
 from magnetar.pipeline.sink.options import Routing
 from magnetar.pipeline.sink.packing import key_text
+from magnetar.protocol.key_hash import java_string_hash
 
 if TYPE_CHECKING:
     from magnetar.pipeline.sink.message import Row
 
-_INT_MAX = 0x7FFFFFFF
-
 
 class RoutingError(ValueError):
     """A row that names a partition which the topic does not have."""
-
-
-def java_string_hash(text: str) -> int:
-    """`String.hashCode` with its sign bit cleared: how the Java client finds a key's partition by default."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for i in range(0, len(units), 2):
-        value = value * 31 + (units[i] << 8 | units[i + 1]) & 0xFFFFFFFF
-    return value & _INT_MAX
 
 
 class Router:

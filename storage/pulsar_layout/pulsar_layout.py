@@ -14,11 +14,12 @@ Reading an unsupported record fails: a ledger that was offloaded and deleted fro
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import quote_plus, unquote_plus
+from urllib.parse import unquote_plus
 
 import structlog
 from google.protobuf.message import DecodeError
 
+from magnetar.protocol.url_encoder import url_encoded
 from magnetar.storage import events
 from magnetar.storage.errors import CorruptEntryError, CursorStateError, LedgerListError
 from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
@@ -57,8 +58,7 @@ class PulsarLayout:
     saves_at_open = True
 
     def cursor_node(self, cursor_name: str) -> str:
-        """Return the name as Java's URLEncoder encodes it."""
-        return quote_plus(cursor_name, safe="*").replace("~", "%7E")
+        return url_encoded(cursor_name)
 
     def cursor_name(self, node: str) -> str:
         return unquote_plus(node)

@@ -215,7 +215,7 @@ class ManagedCursor:
         return self._acks.is_deleted(position)
 
     def ack_set(self, position: Position) -> list[int] | None:
-        """Batch indexes still to be acknowledged, words of a Java BitSet; None when no part is acknowledged."""
+        """Batch indexes still to be acknowledged, as words of an ack set; None when no part is acknowledged."""
         if not self._acks.partial:
             return None
         remaining = self._acks.partial.get(position)

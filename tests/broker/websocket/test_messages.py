@@ -17,7 +17,6 @@ from magnetar.broker.websocket.messages import (
     decode_message_id,
     encode_message_id,
     error_text,
-    format_time,
 )
 from magnetar.protocol import pulsar_api_pb2 as pb
 
@@ -112,17 +111,3 @@ def test_answers_are_those_of_apache_pulsar():
     assert json.loads(error_text(7, "why", None)) == {
         "result": "send-error:7", "errorMsg": "why", "errorCode": 0, "schemaVersion": 0
     }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("time_ms", "text"),
-    [
-        (NOW, "2023-11-14T22:13:20Z"),
-        (NOW + 70, "2023-11-14T22:13:20.07Z"),
-        (NOW + 123, "2023-11-14T22:13:20.123Z"),
-        (0, "1970-01-01T00:00:00Z"),
-        (1 << 63, str(1 << 63)),
-    ],
-)
-def test_times_have_no_zeros_at_their_end(time_ms, text):
-    assert format_time(time_ms) == text

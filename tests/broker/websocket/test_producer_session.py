@@ -2,14 +2,7 @@
 
 import random
 
-from magnetar.broker.websocket.producer_session import Router, java_string_hash
-
-
-def test_java_hashes():
-    assert java_string_hash("") == 0
-    assert java_string_hash("hello") == 99162322
-    assert java_string_hash("polygenelubricants") == 0  # Integer.MIN_VALUE without its sign
-    assert java_string_hash("\U0001f600") == 1772899
+from magnetar.broker.websocket.producer_session import Router
 
 
 def test_one_partition_or_one_after_the_other():

@@ -2,15 +2,7 @@ import pytest
 
 from magnetar.pipeline.sink.message import Message, Row
 from magnetar.pipeline.sink.options import Routing
-from magnetar.pipeline.sink.routing import Router, RoutingError, java_string_hash, partition_name
-
-
-@pytest.mark.parametrize(
-    ("text", "hash_code"),
-    [("", 0), ("a", 97), ("hello", 99162322), ("polygenelubricants", 0), ("Müller", -1854470916 & 0x7FFFFFFF)],
-)
-def test_hash_codes_of_java(text, hash_code):
-    assert java_string_hash(text) == hash_code
+from magnetar.pipeline.sink.routing import Router, RoutingError, partition_name
 
 
 def row(key=None, partition=-1):

@@ -1,0 +1,86 @@
+"""Fields of a JSON object as Jackson reads them into the fields of a class.
+
+Unknown names and bytes behind the object are ignored; numbers and truth values stand for texts, texts for numbers.
+Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+_DECODER: Final = json.JSONDecoder()
+_MOST_I64: Final = 1 << 63
+
+
+class FieldError(ValueError):
+    """The text is no JSON object, or the value of a field does not fit."""
+
+
+class Fields:
+    """The fields of an object."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    @classmethod
+    def of(cls, text: str) -> Fields | None:
+        """The object that the text begins with; None for null. Raises FieldError."""
+        try:
+            found, _ = _DECODER.raw_decode(text.lstrip(" \t\r\n"))
+        except (ValueError, RecursionError) as e:
+            raise FieldError(f"the message is no JSON object: {e}"[:200]) from e
+        if found is None:
+            return None
+        if not isinstance(found, dict):
+            raise FieldError("the message is no JSON object")
+        return cls(found)
+
+    def value(self, name: str) -> object:
+        """The value as JSON has it; None when absent."""
+        return self._values.get(name)
+
+    def text(self, name: str) -> str | None:
+        value = self._values.get(name)
+        return None if value is None else _as_text(value, name)
+
+    def texts(self, name: str) -> list[str]:
+        value = self._values.get(name) or []
+        if not isinstance(value, list):
+            raise FieldError(f"{name} is no list")
+        return [_as_text(each, name) for each in value]
+
+    def map_of_texts(self, name: str) -> dict[str, str | None]:
+        """Text to text; the value of a key may be null."""
+        value = self._values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise FieldError(f"{name} is no object")
+        return {_whole(key): None if each is None else _as_text(each, key) for key, each in value.items()}
+
+    def number(self, name: str) -> int:
+        """A signed number of 64 bits; 0 when absent or null."""
+        value = self._values.get(name, 0)
+        try:
+            number = 0 if value is None else int(value)
+        except (ValueError, TypeError, OverflowError) as e:
+            raise FieldError(f"{name} is no number") from e
+        if not -_MOST_I64 <= number < _MOST_I64:
+            raise FieldError(f"{name} is out of range")
+        return number
+
+
+def _whole(text: str) -> str:
+    """Return the text without lone surrogates, which JSON allows and UTF-8 does not."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _as_text(value: object, name: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    if not isinstance(value, str):
+        raise FieldError(f"{name} is no text")
+    return _whole(value)

@@ -1,0 +1,41 @@
+"""Numbers in texts, as Java reads them.
+
+    parsed     Integer.parseInt, Long.parseLong    a sign or none, decimal digits, no spaces
+    decoded    Long.decode                         a sign or none; 0x, 0X or #: hexadecimal; 0: octal; else decimal
+
+Pure.
+"""
+
+import re
+from typing import Final
+
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,20}")
+_DECODED: Final = re.compile("([+-]?)(0[xX]|#|0(?=[0-9a-fA-F]))?([0-9a-fA-F]{1,64})")
+
+
+def is_decimal(text: str) -> bool:
+    """Whether the text is a decimal number of at most 20 digits, in range or not."""
+    return _DECIMAL.fullmatch(text) is not None
+
+
+def parsed(text: str, bits: int = 64) -> int:
+    """The signed number of so many bits; raises ValueError."""
+    if not is_decimal(text):
+        raise ValueError(f"no integer: {text!r}")
+    return _checked(int(text), bits)
+
+
+def decoded(text: str, bits: int = 64) -> int:
+    """The signed number of so many bits; raises ValueError."""
+    match = _DECODED.fullmatch(text)
+    if match is None:
+        raise ValueError(f"no integer: {text!r}")
+    base = {None: 10, "0": 8}.get(match[2], 16)
+    return _checked(int(match[1] + match[3], base), bits)
+
+
+def _checked(value: int, bits: int) -> int:
+    most = 1 << (bits - 1)
+    if not -most <= value < most:
+        raise ValueError(f"{value} is out of range of {bits} bits")
+    return value

@@ -1,0 +1,75 @@
+r"""Regular expressions of java.util.regex beside RE2: named classes (`\p{Lower}`) translated, other syntax recognized.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Final
+
+_NAMED_GROUP: Final = re.compile(r"\(\?<(?![=!])")
+_TOKEN: Final = re.compile(
+    r"""
+      \\Q.*?(?:\\E|\Z)                                # literal text
+    | \\(?P<not>[pP])\{(?:Is|java)?(?P<name>\w+)\}    # a class by name
+    | \\.                                             # any other escape
+    | (?P<open>\[\^?\]?)                              # a bracket that stands first in a class is a character of it
+    | \[:\^?\w+:\]
+    | (?P<close>\])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_POSIX: Final = {
+    "lower": "lower",
+    "lowercase": "lower",
+    "upper": "upper",
+    "uppercase": "upper",
+    "alpha": "alpha",
+    "alphabetic": "alpha",
+    "digit": "digit",
+    "alnum": "alnum",
+    "word": "word",
+    "xdigit": "xdigit",
+    "punct": "punct",
+    "space": "space",
+    "blank": "blank",
+    "ascii": "ascii",
+    "cntrl": "cntrl",
+    "graph": "graph",
+    "print": "print",
+}
+"""Java's names of ASCII classes in lower case, and how RE2 calls them; other names are RE2's own (`L`, `Greek`)."""
+
+
+def in_re2_terms(pattern: str) -> str:
+    r"""Replace Java's classes by name, `\p{Lower}`, by those of RE2, `[[:lower:]]`."""
+    in_class = False
+
+    def translated(token: re.Match[str]) -> str:
+        nonlocal in_class
+        if token["name"] is not None:
+            posix = _POSIX.get(token["name"].lower())
+            if posix is None:
+                return token[0]
+            inner = f"[:{'^' if token['not'] == 'P' else ''}{posix}:]"
+            return inner if in_class else f"[{inner}]"
+        if not in_class and token["open"] is not None:
+            in_class = True
+        elif in_class and token["close"] is not None:
+            in_class = False
+        return token[0]
+
+    return _TOKEN.sub(translated, pattern)
+
+
+def is_of_java(pattern: str) -> bool:
+    """Whether a backtracking engine can read a pattern that RE2 refuses; Python's syntax stands for Java's here."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(_NAMED_GROUP.sub("(?P<", pattern))
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True

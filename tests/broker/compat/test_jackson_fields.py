@@ -1,0 +1,59 @@
+import pytest
+
+from magnetar.broker.compat.jackson_fields import FieldError, Fields
+
+
+def fields(text):
+    found = Fields.of(text)
+    assert found is not None
+    return found
+
+
+def test_numbers_and_truth_values_stand_for_texts():
+    found = fields('{"a": 1, "b": true, "c": [1.5, "x"], "d": {"k": false, "n": null}, "e": null}')
+    assert (found.text("a"), found.text("b"), found.text("e"), found.text("f")) == ("1", "true", None, None)
+    assert found.texts("c") == ["1.5", "x"]
+    assert found.texts("f") == []
+    assert found.map_of_texts("d") == {"k": "false", "n": None}
+    assert found.map_of_texts("f") == {}
+
+
+def test_texts_stand_for_numbers():
+    found = fields('{"a": "7", "b": 7.9, "c": null}')
+    assert [found.number(name) for name in "abcd"] == [7, 7, 0, 0]
+
+
+def test_bytes_behind_the_object_are_ignored():
+    assert fields(' {"a": 1} rest').value("a") == 1
+
+
+def test_lone_surrogates_become_question_marks():
+    assert fields('{"a": "\\ud800"}').text("a") == "?"
+
+
+def test_null_is_no_object():
+    assert Fields.of("null") is None
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", "1", "[" * 100_000])
+def test_a_text_without_an_object_is_refused(text):
+    with pytest.raises(FieldError):
+        Fields.of(text)
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", '"x"', "1e400", "9223372036854775808"])
+def test_a_value_that_is_no_number_is_refused(value):
+    with pytest.raises(FieldError, match="n is"):
+        fields(f'{{"n": {value}}}').number("n")
+
+
+def test_a_value_of_another_kind_is_refused():
+    found = fields('{"a": {"x": 1}, "b": [], "c": 1}')
+    for read in (
+        lambda: found.text("a"),
+        lambda: found.texts("a"),
+        lambda: found.map_of_texts("b"),
+        lambda: found.texts("c"),
+    ):
+        with pytest.raises(FieldError):
+            read()
