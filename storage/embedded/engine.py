@@ -23,7 +23,8 @@ from magnetar.storage.embedded.metadata.log_writer import LogEnvironment
 from magnetar.storage.embedded.metadata.logged_metadata import LoggedMetadataStore
 from magnetar.storage.embedded.metadata.opening import keep_format_1, open_metadata
 from magnetar.storage.embedded.parts import EngineParts, Foundation, build_parts
-from magnetar.storage.embedded.recovery.engine_recovery import KnownLedgers, Recovered, Recovery
+from magnetar.storage.embedded.recovery.engine_recovery import Recovered, Recovery
+from magnetar.storage.embedded.recovery.frame_replay import KnownLedgers
 from magnetar.storage.embedded.store_directory import open_store
 from magnetar.storage.embedded.writeback import SPACE_ERRORS
 from magnetar.storage.errors import StorageFullError
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.health import Health
-    from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport
+    from magnetar.storage.embedded.recovery.recovery_report import RecoveryReport
     from magnetar.storage.entry_cache import EntryCache
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
 

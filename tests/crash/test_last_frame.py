@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from typing import Any
 
-    from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport
+    from magnetar.storage.embedded.recovery.recovery_report import RecoveryReport
     from tests.twins.sim_files import SimDisk
 
 JOURNAL = f"{ROOT}/journal/00000000.journal"
@@ -47,8 +47,11 @@ def flip(disk: SimDisk, path: str, body: bytes) -> None:
 
 
 def start(disk: SimDisk) -> tuple[RecoveryReport, Found]:
-    """The report of the start, and the entries of each ledger, None for a damaged entry."""
+    """The report of the start, and the entries of each ledger, None for a damaged entry. ``verify`` calls the same
+    frames torn and damaged.
+    """
     results: list[RecoveryReport] = []
+    checked = verify_store(ROOT, files=disk.copy()).findings
     found: Found = {}
 
     async def main() -> None:
@@ -66,6 +69,9 @@ def start(disk: SimDisk) -> tuple[RecoveryReport, Found]:
         await storage.close()
 
     assert run_until_crash(disk, main()) is None
+    of_journal = {(each.severity, each.kind) for each in checked if each.file.startswith(f"{ROOT}/journal/0")}
+    assert (("note", "torn-tail") in of_journal) is (results[0].torn_frame is not None)
+    assert (("damage", "frame") in of_journal) is bool(results[0].damaged_files)
     return results[0], found
 
 

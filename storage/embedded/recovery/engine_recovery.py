@@ -15,59 +15,31 @@ alone, the start is refused and changes nothing.
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.checkpoint_file import Checkpoint, read_checkpoint, write_checkpoint
-from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
-from magnetar.storage.embedded.journal.salvage import LostRecord, SalvagedRecord, salvage
 from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, scan_uses
 from magnetar.storage.embedded.layout import ledger_id_of, segment_id_of
-from magnetar.storage.embedded.ledger_head import BIRTH_ENTRY_ID, NO_PROOF, proof_of
+from magnetar.storage.embedded.recovery.frame_replay import FrameReplay
 from magnetar.storage.embedded.recovery.metadata_check import (
     forgotten_ledgers,
     forgotten_problem,
     greatest_ledger_id,
     metadata_lag,
 )
-from magnetar.storage.embedded.recovery.replay import LedgerReplay
+from magnetar.storage.embedded.recovery.recovery_report import RecoveryReport
 from magnetar.storage.errors import DamagedFileError, MetadataDamagedError
-from magnetar.storage.records import ANY_LEDGER, scan_records, with_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from magnetar.storage.embedded.files import FileSystem
     from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan
     from magnetar.storage.embedded.layout import Layout
     from magnetar.storage.embedded.ledger_files import LedgerFiles
+    from magnetar.storage.embedded.recovery.frame_replay import KnownLedgers
     from magnetar.storage.interfaces import Clock
-    from magnetar.storage.position import Position
 
-__all__ = ["KnownLedgers", "Recovered", "Recovery", "RecoveryReport", "journal_work", "unfinished"]
-
-
-@dataclass(slots=True)
-class RecoveryReport:
-    """The findings and actions of recovery."""
-
-    frames: int = 0
-    entries: int = 0
-    """Replayed into ledger files."""
-    unknown_records: int = 0
-    """Records of ledgers that were deleted since."""
-    torn_frame: int | None = None
-    """Sequence of the unfinished last frame."""
-    missing_frames: list[tuple[int, int]] = field(default_factory=list)
-    """Sequences (first, last) of frames that are nowhere."""
-    damaged_entries: list[Position] = field(default_factory=list)
-    damaged_files: list[DamagedFileError] = field(default_factory=list)
-    set_aside: list[str] = field(default_factory=list)
-    duration_s: float = 0.0
-    newest_ledger_id: int = -1
-    """The newest id of the ledgers that exist."""
-    greatest_ledger_id: int = -1
-    """The greatest id of all ledgers that ever existed, as far as files and metadata show."""
+__all__ = ["Recovered", "Recovery", "journal_work"]
 
 
 @dataclass(slots=True)
@@ -123,27 +95,6 @@ def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
     return [frame for index, frame in enumerate(work) if frame.sequence < 0 or last[frame.sequence] == index]
 
 
-def unfinished(work: list[FrameRef]) -> FrameRef | None:
-    """The last frame, if it is not whole: the journal writes a frame only when the frame before is synced."""
-    last = max(work, key=lambda frame: frame.sequence, default=None)
-    return last if last is not None and last.sequence >= 0 and not last.whole else None
-
-
-@dataclass(frozen=True, slots=True)
-class KnownLedgers:
-    """The ledgers as the metadata list them."""
-
-    ids: set[int]
-    half_deleted: Collection[int]
-    """Ledgers whose deletion was interrupted: their files may still exist."""
-    properties: Callable[[int], Mapping[str, str]]
-    """The properties of a ledger."""
-    end: Callable[[int], tuple[int, int] | None]
-    """(entries, length) of a closed ledger; None: it is open."""
-    last_sequence: int
-    """Number of the last change of the metadata."""
-
-
 class Recovery:
     """A single recovery of a store."""
 
@@ -160,13 +111,8 @@ class Recovery:
         self._files, self._layout, self._store_id = files, layout, store_id
         self._ledger_files, self._metadata, self._clock = ledger_files, metadata, clock
         self._known = metadata.ids
-        self._seen_ids = set[int]()
-        """Ledgers with records in the journal."""
         self._strangers: list[str] = []
         self._max_record_bytes = max_record_bytes
-        self._replays: dict[int, LedgerReplay] = {}
-        self._proofs: dict[int, int] = {}
-        self._lost: list[LostRecord] = []
         self._report = RecoveryReport()
         self._checkpoint = Checkpoint()
         self._checkpoint_intact = True
@@ -187,22 +133,21 @@ class Recovery:
         last = max((frame.sequence for frame in work), default=self._checkpoint.next_sequence - 1)
         self._report.damaged_files += damaged_headers(scans, self._checkpoint.next_sequence, last)
         self._sync_last(work)
-        torn = unfinished(work)
-        for frame in work:
-            if frame is not torn:
-                self._replay_frame(frame)
-        if torn is not None and self._was_confirmed(self._payload(torn)):
-            self._replay_frame(torn)
-            torn = None
-        if torn is not None:
-            self._note_torn(self._payload(torn))
-        self._settle()
-        if torn is not None:
-            self._report.torn_frame = torn.sequence
-            self._replay_torn(self._payload(torn))
-        self._finish(scans, last + 1 if torn is None else last)
+        frames = FrameReplay(
+            self._files,
+            self._layout,
+            self._store_id,
+            self._ledger_files,
+            self._metadata,
+            self._checkpoint,
+            self._report,
+            checkpoint_intact=self._checkpoint_intact,
+            max_record_bytes=self._max_record_bytes,
+        )
+        torn = frames.run(work)
+        self._finish(frames, scans, last + 1 if torn is None else last)
         self._set_aside_strangers()
-        others = [*self._known, *self._metadata.half_deleted, *self._checkpoint.synced, *self._seen_ids]
+        others = [*self._known, *self._metadata.half_deleted, *self._checkpoint.synced, *frames.seen_ids]
         self._report.greatest_ledger_id = greatest_ledger_id(self._files, self._layout, others)
         self._report.duration_s = self._clock.now_s() - started
         next_segment_id = max((segment_id for segment_id, _ in segments), default=-1) + 1
@@ -266,177 +211,18 @@ class Recovery:
             finally:
                 file.close()
 
-    def _replay_frame(self, frame: FrameRef) -> None:
-        payload = self._payload(frame)
-        if frame.whole:
-            self._report.frames += 1
-            self._replay_whole(payload)
-            return
-        path = self._layout.segment(frame.segment_id)
-        self._report.damaged_files.append(DamagedFileError(path, frame.offset, "damaged journal frame"))
-        for record in salvage(payload, self._known, self._proof_of, exact=frame.exact):
-            if isinstance(record, SalvagedRecord):
-                self._replay_record(record, payload, doubtful=True)
-            elif not record.is_birth and not self._repair(record, payload):
-                self._lost.append(record)
-
-    def _payload(self, frame: FrameRef) -> bytes:
-        file = self._files.open_read_only(self._layout.segment(frame.segment_id))
-        try:
-            return file.read(frame.payload_bytes, frame.offset)
-        finally:
-            file.close()
-
-    def _was_confirmed(self, payload: bytes) -> bool:
-        """Whether the last frame, which is not whole, was acknowledged: a ledger has entries of it from the first
-        damaged record on. An interrupted start writes only the entries before.
-        """
-        beyond: dict[int, int] = {}
-        end, is_damaged = 0, False
-        for record in salvage(payload, self._known, self._proof_of, exact=True):
-            is_damaged = is_damaged or isinstance(record, LostRecord) or record.start != end
-            end = record.end if isinstance(record, SalvagedRecord) else end
-            if not 0 <= record.entry_id < BIRTH_ENTRY_ID or self._may_be_old(record.ledger_id, record.entry_id):
-                continue
-            replay = self._replay_of(record.ledger_id)
-            if replay is None or record.entry_id < replay.next_entry:
-                continue
-            if is_damaged:
-                beyond.setdefault(record.ledger_id, record.entry_id)
-            else:
-                beyond[record.ledger_id] = record.entry_id + 1
-        return any(self._replays[ledger_id].has_from(entry_id) for ledger_id, entry_id in beyond.items())
-
-    def _may_be_old(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether an earlier use of the segment may have left the record: the file had the entry at the checkpoint."""
-        if ledger_id not in self._known:
-            return True
-        synced, end = self._checkpoint.synced.get(ledger_id), self._metadata.end(ledger_id)
-        if synced is not None:
-            return entry_id < synced[0]
-        return end is not None and self._ledger_files.size(ledger_id) >= FILE_HEADER_BYTES + end[1]
-
-    def _note_torn(self, payload: bytes) -> None:
-        for record in salvage(payload, self._known, self._proof_of):
-            if isinstance(record, LostRecord):
-                return
-            replay = self._replay_of(record.ledger_id) if record.entry_id >= 0 else None
-            # A record that an earlier use of the segment left there is in the file, or in a whole frame.
-            if replay is not None and replay.torn_from is None and record.entry_id >= replay.next_entry:
-                replay.torn_from = record.entry_id
-
-    def _replay_torn(self, payload: bytes) -> None:
-        for record in salvage(payload, self._known, self._proof_of):
-            if isinstance(record, LostRecord):
-                return
-            replay = self._replay_of(record.ledger_id)
-            if replay is not None and record.entry_id > replay.next_entry:
-                return  # never acknowledged: nothing is filled up for it
-            self._replay_record(record, payload)
-
-    def _replay_whole(self, payload: bytes) -> None:
-        at = 0
-        while at < len(payload):
-            offsets, end, reason = scan_records(payload, at, len(payload), ANY_LEDGER)
-            count = (len(offsets) >> 3) - 1
-            if count == 0:
-                raise AssertionError(f"frame with a right checksum holds a wrong record ({reason})")
-            ledger_id = int.from_bytes(payload[at + 8 : at + 16], "little")
-            first = int.from_bytes(payload[at + 16 : at + 24], "little")
-            self._seen_ids.add(ledger_id)
-            if first == BIRTH_ENTRY_ID:
-                at = end
-                continue
-            replay = self._replay_of(ledger_id)
-            if replay is not None:
-                replay.add_run(first, count, payload, memoryview(offsets).cast("q"))
-            else:
-                self._report.unknown_records += count
-            at = end
-
-    def _replay_record(self, record: SalvagedRecord, payload: bytes, *, doubtful: bool = False) -> None:
-        self._seen_ids.add(record.ledger_id)
-        if record.entry_id < 0:
-            return  # a birth record: the metadata say the same
-        replay = self._replay_of(record.ledger_id)
-        if replay is None:
-            self._report.unknown_records += 1
-        elif doubtful:
-            replay.doubt(record.entry_id, payload[record.start : record.end])
-        else:
-            replay.add(record.entry_id, payload[record.start : record.end])
-
-    def _replay_of(self, ledger_id: int) -> LedgerReplay | None:
-        replay = self._replays.get(ledger_id)
-        if replay is None and ledger_id in self._known:
-            self._ledger_files.identify(ledger_id, self._metadata.properties(ledger_id))
-            begin, end = self._checkpoint.synced.get(ledger_id), self._metadata.end(ledger_id)
-            proof = self._proof_of(ledger_id)
-            if begin is None and not self._checkpoint_intact:
-                replay = LedgerReplay.from_file(self._ledger_files, ledger_id, self._max_record_bytes, end, proof)
-            else:
-                replay = LedgerReplay(self._ledger_files, ledger_id, begin or (0, 0), end, proof)
-            self._replays[ledger_id] = replay
-        return replay
-
-    def _proof_of(self, ledger_id: int) -> int:
-        """The number that every record of the ledger has, as the metadata say."""
-        proof = self._proofs.get(ledger_id)
-        if proof is None:
-            known = ledger_id in self._known
-            properties = self._metadata.properties(ledger_id) if known else None
-            proof = self._proofs[ledger_id] = proof_of(self._store_id, ledger_id, properties) if known else NO_PROOF
-        return proof
-
-    def _repair(self, lost: LostRecord, payload: bytes) -> bool:
-        """If only its ids are damaged, the record's own checksum tells which they were: the next entry of some
-        ledger.
-        """
-        for ledger_id in [*self._replays, *self._checkpoint.synced]:
-            replay = self._replay_of(ledger_id)
-            for entry_id in () if replay is None else replay.may_follow():
-                record = with_ids(payload, lost.start, ledger_id, entry_id, self._proof_of(ledger_id))
-                if replay is not None and record is not None:
-                    replay.doubt(entry_id, record)
-                    return True
-        return False
-
-    def _settle(self) -> None:
-        """Settle the ledgers that no whole frame names: ledgers of lost frames have entries in their files."""
-        if self._report.damaged_files or self._report.missing_frames:
-            for ledger_id in self._checkpoint.synced:
-                self._replay_of(ledger_id)
-        for each in self._replays.values():
-            each.settle()
-        self._replace_lost()
-
-    def _replace_lost(self) -> None:
-        """A lost record before intact records of its ledger shows as a gap. A lost record at the end of its ledger is
-        known only by its own header, or by the record before it.
-        """
-        damaged = {position for replay in self._replays.values() for position in replay.damaged}
-        for lost in self._lost:
-            replay = self._replay_of(lost.ledger_id)
-            if replay is not None and replay.may_end_with(lost.entry_id):
-                replay.fill(lost.entry_id + 1)
-            elif (lost.ledger_id, lost.entry_id) not in damaged and lost.after is not None:
-                before = self._replay_of(lost.after.ledger_id)
-                # A record from before the checkpoint was left there by an earlier use of the segment.
-                if before is not None and before.first_entry <= lost.after.entry_id == before.next_entry - 1:
-                    before.fill_one()
-
-    def _finish(self, scans: list[SegmentScan], next_sequence: int) -> None:
-        for replay in self._replays.values():
+    def _finish(self, frames: FrameReplay, scans: list[SegmentScan], next_sequence: int) -> None:
+        for replay in frames.replays.values():
             replay.finish()
             self._report.entries += replay.replayed
             self._report.damaged_entries += replay.damaged
-        changed = [replay for replay in self._replays.values() if replay.changed]
+        changed = [replay for replay in frames.replays.values() if replay.changed]
         for replay in changed:
             self._ledger_files.sync(replay.ledger_id)
         self._ledger_files.sync_names()
         newest = max((scan.generation for scan in scans), default=0)
         old = self._checkpoint
-        if self._checkpoint_intact and not self._replays and newest <= old.free_generation and old.bound_salts:
+        if self._checkpoint_intact and not frames.replays and newest <= old.free_generation and old.bound_salts:
             return
         synced = {ledger_id: at for ledger_id, at in old.synced.items() if ledger_id in self._known}
         for replay in changed:

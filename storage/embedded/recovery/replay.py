@@ -8,7 +8,7 @@ the segment). An entry without a source gets a placeholder, and readers report e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.journal.format import PAGE_BYTES
@@ -19,9 +19,11 @@ from magnetar.storage.records import find_again, find_entry, find_exactly, peek_
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from magnetar.storage.embedded.ledger_files import LedgerFiles
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["LedgerReplay"]
+    from magnetar.storage.embedded.files import Buffer
+
+__all__ = ["LedgerReplay", "ReplayedFiles"]
 
 _FLUSH_BYTES = 4 << 20
 _PIECE_BYTES = 4 << 20
@@ -30,12 +32,31 @@ _MOST_MISSING = 1 << 20
 """Entries that damaged frames may have cost a ledger at once: a record further on is none of the journal."""
 
 
+class ReplayedFiles(Protocol):
+    """The ledger files, by ledger id. A replay reads only behind the bytes that it has written."""
+
+    def identify(self, ledger_id: int, properties: Mapping[str, str], /) -> None:
+        """Note the properties for the head of the ledger's file."""
+        ...
+
+    def read(self, ledger_id: int, size: int, offset: int, /) -> bytes:
+        """Raises FileNotFoundError."""
+        ...
+
+    def size(self, ledger_id: int, /) -> int:
+        """Bytes of the file, 0 for a missing file."""
+        ...
+
+    def write(self, ledger_id: int, buffers: Sequence[Buffer], offset: int, /) -> None: ...
+    def truncate(self, ledger_id: int, size: int, /) -> None: ...
+
+
 class LedgerReplay:
     """Replay of one ledger."""
 
     def __init__(
         self,
-        files: LedgerFiles,
+        files: ReplayedFiles,
         ledger_id: int,
         begin_at: tuple[int, int],
         end: tuple[int, int] | None = None,
@@ -65,7 +86,7 @@ class LedgerReplay:
     @classmethod
     def from_file(
         cls,
-        files: LedgerFiles,
+        files: ReplayedFiles,
         ledger_id: int,
         max_record_bytes: int,
         end: tuple[int, int] | None = None,

@@ -24,11 +24,13 @@ from magnetar.storage.embedded.journal.uses import BoundSalts, damaged_headers, 
 from magnetar.storage.embedded.layout import Layout, ledger_id_of, segment_id_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
 from magnetar.storage.embedded.ledger_head import NO_PROOF, parse_properties, proof_of
-from magnetar.storage.embedded.recovery.engine_recovery import RecoveryReport, journal_work, unfinished
+from magnetar.storage.embedded.recovery.engine_recovery import journal_work
+from magnetar.storage.embedded.recovery.frame_replay import FrameReplay, unfinished
 from magnetar.storage.embedded.recovery.metadata_check import forgotten_ledgers, metadata_lag
+from magnetar.storage.embedded.recovery.recovery_report import RecoveryReport
 from magnetar.storage.embedded.store_version import read_version
 from magnetar.storage.embedded.verify.identities import FoundLedgers
-from magnetar.storage.embedded.verify.ledgers import JournalledEntries, LedgerVerifier
+from magnetar.storage.embedded.verify.ledgers import MAX_RECORD_BYTES, JournalledEntries, LedgerVerifier
 from magnetar.storage.embedded.verify.metadata import StoredNodes, read_stored_nodes
 from magnetar.storage.embedded.verify.metadata_repair import Rebuild, repair_metadata
 from magnetar.storage.embedded.verify.report import DAMAGE, NOTE, WARNING, Finding, VerifyReport
@@ -37,9 +39,9 @@ from magnetar.storage.interfaces import SystemClock
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from magnetar.storage.embedded.files import FileSystem
+    from magnetar.storage.embedded.files import Buffer, FileSystem
     from magnetar.storage.embedded.journal.scan import FrameRef, SegmentScan
     from magnetar.storage.interfaces import Clock
 
@@ -178,13 +180,41 @@ class _Verification:
         last = max((frame.sequence for frame in work), default=self._checkpoint.next_sequence - 1)
         for error in damaged_headers(scans, self._checkpoint.next_sequence, last):
             self._add(DAMAGE, "segment", error.path, error.offset, error.detail)
-        torn = unfinished(work)
+        torn = self._torn_frame(work)
         for frame in work:
             self._frame(frame, is_torn=frame is torn)
         for first, last in found.missing_frames:
             if not any(frame.sequence < 0 for frame in work):
                 detail = f"frames {first} to {last} are nowhere"
                 self._add(DAMAGE, "missing-frames", self._layout.journal, 0, detail)
+
+    def _torn_frame(self, work: list[FrameRef]) -> FrameRef | None:
+        """The last frame, if it was never acknowledged, as the start decides: it replays the journal, without writing.
+
+        A start with incomplete metadata is refused; the last frame counts as torn then.
+        """
+        last = unfinished(work)
+        if last is None or not self._nodes.complete or self._store_id is None:
+            return last
+        ledger_files = self._ledger_files(cast("FileSystem", _Reading(self._files)))
+        try:
+            replay = FrameReplay(
+                self._files,
+                self._layout,
+                self._store_id,
+                _Unwritten(ledger_files),
+                self._nodes.known_ledgers(),
+                self._checkpoint,
+                RecoveryReport(),
+                checkpoint_intact=self._checkpoint_intact,
+                max_record_bytes=MAX_RECORD_BYTES,
+            )
+            return replay.torn_frame(work)
+        finally:
+            ledger_files.close()
+
+    def _ledger_files(self, files: FileSystem) -> LedgerFiles:
+        return LedgerFiles(files, self._layout, self._nodes.store_id or b"", self._clock, max_open=8)
 
     def _scan(self, segments: list[tuple[str, int]]) -> list[SegmentScan]:
         """The frames of all segments."""
@@ -258,7 +288,7 @@ class _Verification:
 
     def _ledgers(self) -> None:
         files = self._files if self._repair else cast("FileSystem", _Reading(self._files))
-        ledger_files = LedgerFiles(files, self._layout, self._nodes.store_id or b"", self._clock, max_open=8)
+        ledger_files = self._ledger_files(files)
         verifier = LedgerVerifier(
             self._files,
             self._layout,
@@ -333,6 +363,19 @@ class _Reading:
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._files, name)
+
+
+class _Unwritten:
+    """Ledger files for a replay that changes nothing: a replay reads only behind the bytes that it has written."""
+
+    def __init__(self, files: LedgerFiles) -> None:
+        self.identify, self.read, self.size = files.identify, files.read, files.size
+
+    def write(self, ledger_id: int, buffers: Sequence[Buffer], offset: int) -> None:
+        """Write nothing."""
+
+    def truncate(self, ledger_id: int, size: int) -> None:
+        """Cut nothing."""
 
 
 def _bytes_of(files: FileSystem, layout: Layout) -> int:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.verify.metadata import StoredNodes
     from magnetar.storage.records import Damage
 
-__all__ = ["JournalledEntries", "LedgerVerifier"]
+__all__ = ["MAX_RECORD_BYTES", "JournalledEntries", "LedgerVerifier"]
 
-_MAX_RECORD_BYTES = 1 << 30
+MAX_RECORD_BYTES = 1 << 30
 _HEAD_BYTES = 1 << 20
 
 
@@ -77,7 +77,7 @@ class LedgerVerifier:
         size = self._ledger_files.size(ledger_id)
         self._report.bytes_read += size
         end = FILE_HEADER_BYTES + length if node.closed and promised else size
-        reader = LedgerReader(self._ledger_files, ledger_id, _MAX_RECORD_BYTES, self._proof_of(ledger_id))
+        reader = LedgerReader(self._ledger_files, ledger_id, MAX_RECORD_BYTES, self._proof_of(ledger_id))
         scan = reader.scan(0, FILE_HEADER_BYTES, min(end, size))
         damaged = sum(self._damage(path, ledger_id, damage, promised) for damage in scan.damage)
         self._report.entries += scan.entries - damaged

@@ -10,6 +10,7 @@ from magnetar.storage.embedded.ledger_catalog import DELETED_ROOT, LEDGERS_ROOT,
 from magnetar.storage.embedded.metadata.load import metadata_names
 from magnetar.storage.embedded.metadata.node_tree import NodeTree
 from magnetar.storage.embedded.metadata.salvage import inspect_metadata
+from magnetar.storage.embedded.recovery.frame_replay import KnownLedgers
 from magnetar.storage.embedded.store_version import STORE_NODE, stored_format
 from magnetar.storage.errors import DamagedFileError
 
@@ -49,6 +50,21 @@ class StoredNodes:
                     self.half_deleted.add(int(path.rsplit("/", 1)[1]))
             except (ValueError, KeyError, TypeError) as error:
                 self.problems.append(DamagedFileError(where, 0, f"node {path} does not parse: {error!r}"))
+
+    def known_ledgers(self) -> KnownLedgers:
+        """The ledgers as a start sees them."""
+
+        def end(ledger_id: int) -> tuple[int, int] | None:
+            node = self.ledgers[ledger_id]
+            return (node.last_entry_id + 1, node.length_bytes) if node.closed else None
+
+        return KnownLedgers(
+            set(self.ledgers),
+            self.half_deleted,
+            lambda ledger_id: self.ledgers[ledger_id].properties,
+            end,
+            self.last_sequence or 0,
+        )
 
 
 def read_stored_nodes(files: FileSystem, layout: Layout) -> StoredNodes:
