@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from magnetar.broker.foreign_entries.service import Converting
     from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.maintenance import Maintenance
-    from magnetar.broker.policies.namespaces import PolicyChange
     from magnetar.broker.prometheus.exposition import BrokerMetrics
     from magnetar.broker.settings import Settings
     from magnetar.broker.stores import Stores
@@ -168,7 +167,9 @@ class Broker:
         await self._open_metadata()
         await self._make_topics(interceptors)
         check_complete(set(HANDLERS))
-        self.namespaces.listen(self._on_policies_changed)
+        followers = TopicFollowers(self.topics, self.tasks)
+        self.namespaces.listen(lambda change: self.topic_watchers.recheck(change.tenant, change.namespace))
+        self.namespaces.listen(followers.follow_policies)
         before_listening()
         self.services = self._client_services()
         await self.server.start(self.services)
@@ -179,7 +180,7 @@ class Broker:
         self.maintenance = maintenance(settings, self.topics, self.lifecycle, self.embedded, self.roll_rates)
         self.maintenance.start()
         self._apply_settings()
-        self.dynamic_settings.listen(self._on_settings_changed)
+        self.dynamic_settings.listen(lambda: self._on_settings_changed(followers))
         if self.member is None:
             self._log_started()
             on_ready()
@@ -366,13 +367,13 @@ class Broker:
         log.warning("topic.taken_over", topic=str(name))
         self.tasks.spawn(self.topics.unload(name), "topic.unload")
 
-    def _on_settings_changed(self) -> None:
+    def _on_settings_changed(self, followers: TopicFollowers) -> None:
         """A setting changed while the broker runs: every part that keeps a copy takes the new value."""
         self._apply_settings()
         self.namespaces.settings_changed()
         self.topics.settings_changed()
         self.maintenance.settings_changed()
-        TopicFollowers(self.topics, self.tasks).follow_settings()
+        followers.follow_settings()
 
     def _engine_settings(self) -> EngineSettings:
         return engine_settings(self.settings, self.descriptors.ledger_files)
@@ -385,11 +386,6 @@ class Broker:
         if name.is_of_policies or not self.settings.topic_level_policies_enabled:
             return None
         return self.namespaces.topics.ready(name.namespace)
-
-    def _on_policies_changed(self, change: PolicyChange) -> None:
-        """Policies or grants changed: loaded topics follow, clients that lost their right are closed."""
-        self.topic_watchers.recheck(change.tenant, change.namespace)
-        TopicFollowers(self.topics, self.tasks).follow_policies(change)
 
     # --- facts and doors for handlers ----------------------------------------------------------------------------
 

@@ -279,8 +279,10 @@ class NamespaceStore:
         key = topic.namespace if own is NO_TOPIC_POLICIES else str(topic.base)
         made = self._effective.get(key)
         if made is None or made[0] is not namespace or made[1] is not own:
-            made = namespace, own, effective_config(self._settings, namespace, own.merged())
-            self._effective[key] = made
+            config = effective_config(self._settings, namespace, own.merged())
+            if made is not None and made[2] == config:
+                config = made[2]  # as after a grant: topics that have this object need not follow
+            self._effective[key] = made = namespace, own, config
         return made[2]
 
     def effective_with(self, topic: "TopicName", own: TopicPolicies) -> TopicConfig:

@@ -2,9 +2,10 @@
 
 A role with the right to a namespace chooses when its policies change, and the namespace may have a hundred thousand
 loaded topics. So the topics of the change follow in slices: those of the first slice at once, the others one slice a
-turn of the event loop. Clients that lost their right are closed first, in all topics, because a topic that follows a
-change of its settings may wait for the disk. A topic reads the settings and grants of the moment at which it follows;
-changes need no order.
+turn of the event loop, in two rounds. The first round closes clients that lost their right, in all topics; the second
+round has topics follow their settings, for which a topic may wait for the disk. A topic reads the settings and grants
+of the moment at which it follows. So changes need no order, and changes of the same subject that meet share a round: a
+change during a round marks the subject for one more round.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING
 from magnetar.broker.slices import give_way, sliced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.broker.policies.namespaces import PolicyChange
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.broker.topics.topic_registry import Topics
+
+    Subject = PolicyChange | None
+    """The subject of a change; None: the settings of the broker."""
 
 __all__ = ["AT_ONCE", "TopicFollowers"]
 
@@ -35,43 +39,55 @@ class TopicFollowers:
 
     def __init__(self, topics: Topics, tasks: TaskSet) -> None:
         self._topics, self._tasks = topics, tasks
+        self._rights = _Rounds(self._recheck_all, self._subjects, tasks)
+        self._settings = _Rounds(self._follow_all, self._subjects, tasks)
 
     def follow_settings(self) -> None:
-        """A setting of the broker changed. Topics loaded last come first."""
-        self._tell(list(reversed(self._topics.loaded.values())), lambda topic: topic.recheck_rights())
+        """A setting of the broker changed."""
+        self._changed(None)
 
     def follow_policies(self, change: PolicyChange) -> None:
         """Policies or grants changed: topics follow, clients that lost their right are closed."""
         if change.namespace is not None:  # a tenant has no policies
-            self._tell(self._subjects(change), lambda topic: _recheck_rights(topic, change))
+            self._changed(change)
 
-    def _subjects(self, change: PolicyChange) -> list[ServedTopic]:
-        """The topics of a change: comparing the names of 100,000 topics takes some 10 ms."""
-        loaded, subject = self._topics.loaded, change.topic
+    def _changed(self, subject: Subject) -> None:
+        if self._rights.again(subject):
+            return
+        topics = self._subjects(subject)
+        for topic in topics[:AT_ONCE]:
+            if not topic.is_current:
+                self._follow(topic)
+            _recheck_rights(topic, subject)
+        if len(topics) > AT_ONCE:
+            self._rights.begin(subject, topics[AT_ONCE:])
+
+    def _subjects(self, subject: Subject) -> list[ServedTopic]:
+        """The topics of a change: comparing the names of 100,000 topics takes some 10 ms. Those of a setting begin with
+        the topic loaded last.
+        """
+        loaded = self._topics.loaded
         if subject is None:
-            return [topic for topic in loaded.values() if topic.name.namespace == change.namespace]
-        partition = f"{subject}-partition-"
+            return list(reversed(loaded.values()))
+        base = subject.topic
+        if base is None:
+            return [topic for topic in loaded.values() if topic.name.namespace == subject.namespace]
+        partition = f"{base}-partition-"
         return [
             topic
             for name, topic in loaded.items()
-            if name == subject or (name.startswith(partition) and str(topic.name.base) == subject)
+            if name == base or (name.startswith(partition) and str(topic.name.base) == base)
         ]
 
-    def _tell(self, topics: list[ServedTopic], recheck: Callable[[ServedTopic], None]) -> None:
-        for topic in topics[:AT_ONCE]:
-            self._follow(topic)
-            recheck(topic)
-        if len(topics) > AT_ONCE:
-            self._tasks.spawn(self._tell_rest(topics[AT_ONCE:], recheck), "topics.follow")
-
-    async def _tell_rest(self, topics: list[ServedTopic], recheck: Callable[[ServedTopic], None]) -> None:
-        await give_way()
+    async def _recheck_all(self, subject: Subject, topics: list[ServedTopic]) -> None:
         async for part in sliced(topics, AT_ONCE):
             for topic in filter(self._is_loaded, part):
-                recheck(topic)
-        await give_way()
+                _recheck_rights(topic, subject)
+        self._settings.begin(subject, topics)
+
+    async def _follow_all(self, _subject: Subject, topics: list[ServedTopic]) -> None:
         async for part in sliced(topics, AT_ONCE):
-            tasks = [self._follow(topic) for topic in part if self._is_loaded(topic)]
+            tasks = [self._follow(topic) for topic in part if self._is_loaded(topic) and not topic.is_current]
             if tasks:
                 await asyncio.wait(tasks, timeout=_SLICE_S)
 
@@ -83,9 +99,46 @@ class TopicFollowers:
         return self._topics.loaded.get(str(topic.name)) is topic
 
 
-def _recheck_rights(topic: ServedTopic, change: PolicyChange) -> None:
+class _Rounds:
+    """Rounds through the topics of changes, at most one of each subject at a time."""
+
+    def __init__(
+        self,
+        go: Callable[[Subject, list[ServedTopic]], Awaitable[None]],
+        topics_of: Callable[[Subject], list[ServedTopic]],
+        tasks: TaskSet,
+    ) -> None:
+        self._go, self._topics_of, self._tasks = go, topics_of, tasks
+        self._marked: dict[Subject, bool] = {}
+        """Subjects with a round under way: whether one more round follows."""
+
+    def again(self, subject: Subject) -> bool:
+        """Mark the subject for one more round; False when no round is under way."""
+        if subject not in self._marked:
+            return False
+        self._marked[subject] = True
+        return True
+
+    def begin(self, subject: Subject, topics: list[ServedTopic]) -> None:
+        """Begin a round through these topics, or mark the subject for one more round through all of its topics."""
+        if not self.again(subject):
+            self._marked[subject] = False
+            self._tasks.spawn(self._run(subject, topics), "topics.follow")
+
+    async def _run(self, subject: Subject, topics: list[ServedTopic]) -> None:
+        try:
+            await give_way()
+            await self._go(subject, topics)
+            while self._marked[subject]:
+                self._marked[subject] = False
+                await self._go(subject, self._topics_of(subject))
+        finally:
+            del self._marked[subject]
+
+
+def _recheck_rights(topic: ServedTopic, change: Subject) -> None:
     """Close clients that lost their right. A non-persistent topic closes no clients for topic policies, as in Apache
     Pulsar 4.2.
     """
-    if change.topic is None or topic.persistent:
+    if change is None or change.topic is None or topic.persistent:
         topic.recheck_rights()

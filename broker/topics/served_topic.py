@@ -86,6 +86,11 @@ class ServedTopic(Protocol):
         """Attach a producer by the rules of access; raises the refusal."""
         ...
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the topic follows its policies as they are now."""
+        ...
+
     async def config_changed(self) -> None:
         """Policies of the topic, its namespace or the broker changed: follow them."""
         ...

@@ -129,6 +129,11 @@ class Topic:
 
     # --- policies ------------------------------------------------------------------------------------------------
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the topic follows its policies as they are now; False where that takes a comparison."""
+        return self.config is self.context.effective(self.name)
+
     async def config_changed(self) -> None:
         """Policies of the topic, its namespace or the broker changed: follow them."""
         previous, self.config = self.config, self.context.effective(self.name)

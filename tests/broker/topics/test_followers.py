@@ -24,6 +24,7 @@ class Followed:
         self.configs: list[int] = []
         self.rights: list[int] = []
         self.stuck: asyncio.Event | None = None
+        self.is_current = False
 
     async def config_changed(self) -> None:
         self.configs.append(self.turns[0])
@@ -146,3 +147,90 @@ async def test_no_right_waits_for_topics_that_wait_for_the_disk(change: PolicyCh
     released.set()
     await world.settle()
     assert [len(topic.configs) for topic in world.topics] == [1] * TOPICS
+
+
+NAMESPACE = PolicyChange("t", "t/n")
+
+
+async def test_a_hundred_grants_in_a_row_share_rounds():
+    """Their first round runs while the other grants come; each topic follows in it, and in one more round."""
+    world = World(many())
+    for _ in range(100):
+        world.followers.follow_policies(NAMESPACE)
+        world.turns[0] += 1
+        await asyncio.sleep(0)
+    await world.settle()
+    last = [topic.rights[-1] for topic in world.topics]
+    assert min(last) >= 100, "each topic has seen the newest grants"
+    # A round takes a slice a turn: 100 turns have room for so many rounds, and one more follows.
+    rounds = 100 // (TOPICS // AT_ONCE) + 2
+    assert max(len(topic.rights) for topic in world.topics) <= rounds
+    assert max(len(topic.configs) for topic in world.topics) <= rounds
+
+
+async def test_changes_of_one_turn_cost_two_rounds():
+    world = World(many())
+    for _ in range(100):
+        world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    assert {len(topic.rights) for topic in world.topics} == {2}
+    assert {len(topic.configs) for topic in world.topics} == {2}
+
+
+async def test_a_change_during_a_round_reaches_the_topics_that_have_followed():
+    world = World(many())
+    world.followers.follow_policies(NAMESPACE)
+    while not world.topics[2 * AT_ONCE].configs:
+        world.turns[0] += 1
+        await asyncio.sleep(0)
+    changed = world.turns[0]
+    world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    for topic in world.topics:
+        assert topic.configs[-1] >= changed and topic.rights[-1] >= changed
+
+
+async def test_a_revocation_does_not_wait_for_topics_that_wait_for_the_disk():
+    world, released = World(many()), asyncio.Event()
+    for topic in world.topics:
+        topic.stuck = released
+    turns = 2 * TOPICS // AT_ONCE
+    for _ in range(3):
+        world.followers.follow_policies(NAMESPACE)
+        changed = world.turns[0]
+        for _ in range(turns):
+            world.turns[0] += 1
+            await asyncio.sleep(0)
+        assert min(topic.rights[-1] for topic in world.topics) >= changed
+    released.set()
+    await world.settle()
+
+
+async def test_changes_of_different_subjects_have_rounds_of_their_own():
+    world = World(many())
+    world.followers.follow_policies(NAMESPACE)
+    world.followers.follow_settings()
+    await world.settle()
+    assert {len(topic.rights) for topic in world.topics} == {2}
+
+
+async def test_topics_that_are_current_start_no_task():
+    world = World(many())
+    for topic in world.topics:
+        topic.is_current = True
+    world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    assert not any(topic.configs for topic in world.topics)
+    assert all(topic.rights for topic in world.topics)
+
+
+async def test_a_round_that_fails_lets_later_changes_begin_their_own():
+    world = World(many())
+    broken = world.topics[-1]
+    recheck, broken.recheck_rights = broken.recheck_rights, lambda: 1 / 0
+    world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    broken.recheck_rights = recheck
+    world.followers.follow_policies(NAMESPACE)
+    await world.settle()
+    assert all(topic.rights for topic in world.topics)
