@@ -309,9 +309,6 @@ class Broker:
             return
         log.info("broker.stopping")
         try:
-            self.stopping.on_begin()
-            if self.member is None:
-                self.server.stop_accepting()
             within_s = self.settings.broker_shutdown_timeout_ms / 1000
             bad = await run_steps(self._stop_steps(), within_s, self.stopping.tasks)
             if self.storage.health.failed is not None or "storage" in bad:
@@ -324,8 +321,12 @@ class Broker:
         """Return the steps in order: new work ends, clients get a notice, pending data goes to the disk, the store
         closes.
         """
-        steps = [] if self.member is None else [Step("cluster", self.member.leave)]
-        steps += [Step("maintenance", self.maintenance.close)]
+        steps = [Step("deadline", self._set_deadline)]
+        if self.member is None:
+            steps.append(Step("listening", self._stop_accepting))
+        else:
+            steps.append(Step("cluster", self.member.leave))
+        steps.append(Step("maintenance", self.maintenance.close))
         if self._admin is not None:
             steps.append(Step("admin", self._admin.close))
         steps += [Step("topics", self.topics.close), Step("connections", self._close_connections)]
@@ -339,6 +340,12 @@ class Broker:
             Step("ledgers", self._close_ledgers),
             Step("storage", self.storage.close),
         ]
+
+    async def _set_deadline(self) -> None:
+        self.stopping.on_begin()
+
+    async def _stop_accepting(self) -> None:
+        self.server.stop_accepting()
 
     async def _close_connections(self) -> None:
         if self.web_sockets is not None:

@@ -62,6 +62,25 @@ async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypa
     await again.stop()
 
 
+@pytest.mark.parametrize("part", ["on_begin", "stop_accepting"])
+async def test_a_stop_that_fails_at_its_begin_closes_the_store(tmp_path, monkeypatch, part):
+    """As without memory for the thread that ends a stop which hangs."""
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+
+    def fails():
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.stopping if part == "on_begin" else broker.server, part, fails)
+        broker.request_stop()
+        assert await broker.wait_stopped() == 0
+    broker.server.stop_accepting()  # the sockets of this process are still open
+    again = Broker(settings(tmp_path))
+    await again.start()
+    await again.stop()
+
+
 @pytest.mark.parametrize("web_port", [0, None])
 @pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
 async def test_an_unused_topic_goes_with_its_schema(tmp_path, domain, web_port):
