@@ -1,5 +1,6 @@
 """Rates and shared limits of the settings, seen by official clients. Times are lower bounds only."""
 
+import contextlib
 import json
 import time
 import urllib.error
@@ -165,6 +166,37 @@ def test_unacknowledged_messages_of_the_broker(magnetar_broker_factory):
         large.acknowledge(message)
     assert received(large, 60 - len(held)) < 30
     wait_for(lambda: not blocked())  # the client sends its acknowledgements in groups
+    client.close()
+    broker.stop()
+
+
+def test_a_blocked_subscription_resumes_when_one_client_acknowledges_for_both(magnetar_broker_factory):
+    broker = magnetar_broker_factory(maxUnackedMessagesPerSubscription=4)
+    client = quiet_client(broker.url)
+    shared = {"consumer_type": pulsar.ConsumerType.Shared, "receiver_queue_size": 100}
+    consumers = [client.subscribe("burst", "sub", **shared) for _ in range(2)]
+
+    def figures():
+        return rest(broker, "persistent/public/default/burst/stats")["subscriptions"]["sub"]
+
+    def arrived(timeout_ms):
+        found = []
+        for consumer in consumers:
+            with contextlib.suppress(pulsar.Timeout):
+                while True:
+                    found.append(consumer.receive(timeout_ms))
+        return found
+
+    published(client, "burst", 10)
+    got = []
+    while len(got) < 10:
+        held = arrived(1000)
+        assert held, "a subscription whose messages are acknowledged goes on"
+        for message in held:
+            consumers[0].acknowledge(message)
+        got += held
+    assert len({message.message_id().entry_id() for message in got}) == len(got) == 10
+    wait_for(lambda: not figures()["blockedSubscriptionOnUnackedMsgs"] and not figures()["unackedMessages"])
     client.close()
     broker.stop()
 
