@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.lanes import Lane, Threads
     from magnetar.storage.embedded.ledger_state import LedgerState
     from magnetar.storage.entry_cache import EntryCache
-    from magnetar.storage.interfaces import AppendDone, Scheduler, Timer
+    from magnetar.storage.interfaces import AppendDone, Clock, Scheduler, Timer
     from magnetar.storage.slab import Slab
 
 __all__ = ["AppendPath"]
@@ -49,6 +49,7 @@ class AppendPath:
         on_confirmed: Callable[[list[WriteSlab], float], None],
         *,
         max_batch_bytes: int,
+        clock: Clock,
         frame_writer: FrameWriter | None = None,
     ) -> None:
         self._journal, self._pool, self._scheduler = journal, pool, scheduler
@@ -56,7 +57,9 @@ class AppendPath:
         self._lane: Lane[Append] = (
             threads.lane("journal", journal.write_batch, self._complete, max_batch_bytes)
             if frame_writer is None
-            else CommitLane(journal, frame_writer, threads, self._complete, max_batch_bytes)
+            else CommitLane(
+                journal, frame_writer, threads, self._complete, max_batch_bytes, clock=clock, scheduler=scheduler
+            )
         )
         self._helper = threads.lane("journal-prepare", self._prepare, self._prepared)
         self._preparing = False

@@ -94,6 +94,7 @@ def build_parts(base: Foundation) -> EngineParts:
         cache,
         checkpointer.write,
         max_batch_bytes=settings.journal_max_frame_bytes,
+        clock=environment.clock,
         frame_writer=environment.frame_writer(),
     )
     checkpointer.wire(appends, journal)

@@ -30,6 +30,10 @@ FIRST_WITH_FORGERY = 200_000
 """From here on half of the seeds have producers whose messages contain records, and a flipped bit in such a message."""
 FIRST_WITH_KILLS = 240_000
 """From here on a process also ends alone, and the machine goes on; the power may fail in the next start."""
+FIRST_WITH_PACE = 300_000
+"""From here on small frames keep a pace, as those of the compiled writer do."""
+PACES_S = (0.0005, 0.1, 1.0)
+"""That of the compiled writer, and paces as slow as the producers of a simulation."""
 
 SMALL = EngineSettings(
     journal_segment_bytes=36 << 10,
@@ -71,6 +75,8 @@ class Plan:
     """Messages contain bytes that form records of entries to come."""
     kills: bool = False
     """A process may end while its machine goes on."""
+    frame_pace_s: float = 0.0
+    """Small frames of producers that do not wait for receipts begin no sooner after each other."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -97,6 +103,7 @@ class Plan:
             damage_in=damage_in,
             forges=forges,
             kills=seed >= FIRST_WITH_KILLS,
+            frame_pace_s=Random(f"pace {seed}").choice(PACES_S) if seed >= FIRST_WITH_PACE else 0.0,
             keeps_all=keeps_all,
             deduplicates=deduplicates,
             pace_s=chance.choice([0.0001, 0.002, 0.02]),

@@ -201,7 +201,7 @@ class World:
         settings = Settings(data_dir="/data", broker_service_port=None, web_service_port=None, **self.plan.settings)
         environment = EngineEnvironment(self.disk, self.clock, self.threads, loop, self._entropy)
         if self.plan.seed % 4:
-            environment.frame_writer = lambda: LaneFrameWriter(self.threads)
+            environment.frame_writer = lambda: LaneFrameWriter(self.threads, self.plan.frame_pace_s)
         broker = Broker(settings, environment)
         self.damage.process_begins()
         self._journal_failed = False

@@ -19,9 +19,8 @@ __all__ = ["LaneFrameWriter"]
 class LaneFrameWriter:
     """Writes each frame as one piece of work of a lane."""
 
-    pace_s = 0.0
-
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, pace_s: float = 0.0) -> None:
+        self.pace_s = pace_s
         self._lane = threads.lane("journal-frames", self._work, self._worked)
         self._done: Done | None = None
         self.frames = 0

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from magnetar.storage.embedded.journal.commit_lane import CommitLane
 from magnetar.storage.embedded.journal.writer import CONFIRM
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from tests.storage.engine_for_tests import TINY, World, append, read_all, settle
 from tests.storage.records_for_tests import slab_of
-from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,13 +21,14 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.journal.frame_writer import Frame
     from magnetar.storage.embedded.ledger_store import EmbeddedLedgerWriter
 
+PACE_S = 600.0
+
 
 class HeldWriter:
     """Writes a frame and reports on it when the test calls."""
 
-    pace_s = 0.0
-
-    def __init__(self) -> None:
+    def __init__(self, pace_s: float = 0.0) -> None:
+        self.pace_s = pace_s
         self.frames: list[Frame] = []
         self.done: Callable[[OSError | None, float], None] | None = None
         self.closed = False
@@ -51,8 +50,8 @@ class HeldWriter:
         self.closed = True
 
 
-async def opened(**changes: int) -> tuple[EmbeddedStorage, HeldWriter, World]:
-    world, writer = World(), HeldWriter()
+async def opened(pace_s: float = 0.0, **changes: int) -> tuple[EmbeddedStorage, HeldWriter, World]:
+    world, writer = World(), HeldWriter(pace_s)
     world.frame_writer = lambda: writer
     settings = replace(TINY, journal_segment_bytes=64 << 10, journal_first_segment_bytes=64 << 10, **changes)
     storage = await world.open(settings)
@@ -182,74 +181,75 @@ async def test_a_callback_that_raises_costs_no_other_its_answer():
     await storage.close()
 
 
-async def paced() -> tuple[EmbeddedStorage, HeldWriter, EmbeddedLedgerWriter, EmbeddedLedgerWriter]:
-    """A store whose frames have begun often of late, and whose pace is longer than the test."""
-    storage, writer, _ = await opened()
-    ledger, other = await storage.ledgers.create(), await storage.ledgers.create()
-    await first_segment(ledger)
-    lane = storage._parts.appends._lane
-    assert isinstance(lane, CommitLane)
-    lane._interval_s, lane._pace_s = -1.0, 600.0
-    return storage, writer, ledger, other
+@dataclass
+class Paced:
+    """A store whose frames keep a pace. ``ledger`` has one frame under way, and an unanswered append behind it."""
+
+    storage: EmbeddedStorage
+    writer: HeldWriter
+    world: World
+    ledger: EmbeddedLedgerWriter
+    other: EmbeddedLedgerWriter
+    answers: list[object] = field(default_factory=list)
+
+    @classmethod
+    async def began(cls, frames: int = 20, behind: bytes = b"x") -> Paced:
+        """After so many frames that followed each other at once."""
+        storage, writer, world = await opened(PACE_S)
+        paced = cls(storage, writer, world, await storage.ledgers.create(), await storage.ledgers.create())
+        await first_segment(paced.ledger)
+        for _ in range(frames):
+            push(paced.ledger, [], "before")
+            await settle()
+            writer.release()
+        writer.frames.clear()
+        push(paced.ledger, paced.answers, 0)
+        await settle()
+        assert len(writer.frames) == 1, "no other append is unanswered: it does not wait"
+        push(paced.ledger, paced.answers, 1, behind)
+        writer.release()
+        assert paced.answers == [0]
+        return paced
+
+    async def end(self, answers: list[object]) -> None:
+        assert len(self.writer.frames) == 2
+        self.writer.release()
+        assert self.answers == answers
+        await self.storage.close()
 
 
 async def test_appends_of_a_producer_that_does_not_wait_share_a_frame():
-    storage, writer, ledger, _ = await paced()
-    answers: list[object] = []
-    push(ledger, answers, 0)
+    paced = await Paced.began()
+    push(paced.ledger, paced.answers, 2)
+    assert len(paced.writer.frames) == 1, "appends that came meanwhile wait for their time"
+    paced.world.scheduler.advance(2 * PACE_S)
+    await paced.end([0, 1, 2])
+
+
+async def test_the_first_append_after_the_pace_takes_waiting_appends_with_it():
+    paced = await Paced.began()
+    paced.world.clock.time_s += PACE_S / 2
+    push(paced.ledger, paced.answers, 2)
     await settle()
-    assert len(writer.frames) == 1, "no other append is unanswered: it does not wait"
-    push(ledger, answers, 1)
-    writer.release()
-    assert answers == [0]
-    assert len(writer.frames) == 1, "the append that came meanwhile waits for its time"
-    push(ledger, answers, 2)
-    assert len(writer.frames) == 1
-    await until(lambda: len(writer.frames) == 2, subject="the frame of those that waited")
-    writer.release()
-    assert answers == [0, 1, 2], "both in one frame"
-    await storage.close()
+    assert len(paced.writer.frames) == 1
+    paced.world.clock.time_s += PACE_S / 2
+    push(paced.ledger, paced.answers, 3)
+    await settle()
+    await paced.end([0, 1, 2, 3])
 
 
 async def test_an_append_of_a_producer_that_waits_for_its_receipt_takes_waiting_appends_with_it():
-    storage, writer, ledger, other = await paced()
-    answers: list[object] = []
-    push(ledger, answers, 0)
+    paced = await Paced.began()
+    push(paced.other, paced.answers, 2)
     await settle()
-    push(ledger, answers, 1)
-    writer.release()
-    push(other, answers, 2)
-    await settle()
-    assert len(writer.frames) == 2
-    writer.release()
-    assert answers == [0, 1, 2]
-    await storage.close()
+    await paced.end([0, 1, 2])
 
 
 async def test_a_large_frame_does_not_wait():
-    storage, writer, ledger, _ = await paced()
-    answers: list[object] = []
-    push(ledger, answers, 0)
-    await settle()
-    push(ledger, answers, 1, b"b" * 33_000)
-    writer.release()
-    assert len(writer.frames) == 2
-    writer.release()
-    assert answers == [0, 1]
-    await storage.close()
+    paced = await Paced.began(behind=b"b" * 33_000)
+    await paced.end([0, 1])
 
 
 async def test_frames_that_begin_seldom_have_no_pace():
-    storage, writer, ledger, _ = await paced()
-    lane = storage._parts.appends._lane
-    assert isinstance(lane, CommitLane)
-    lane._interval_s = 0.005
-    answers: list[object] = []
-    push(ledger, answers, 0)
-    await settle()
-    push(ledger, answers, 1)
-    writer.release()
-    assert len(writer.frames) == 2
-    writer.release()
-    assert answers == [0, 1]
-    await storage.close()
+    paced = await Paced.began(frames=0)
+    await paced.end([0, 1])
