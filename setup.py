@@ -26,6 +26,12 @@ setup(
             optional=True,
         ),
         Extension(
+            "magnetar.broker.dispatchers._picking",
+            ["magnetar/broker/dispatchers/_picking.c"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "magnetar.bookkeeper.wire._add_frames",
             ["magnetar/bookkeeper/wire/_add_frames.c"],
             depends=["magnetar/protocol/_crc32c.h"],

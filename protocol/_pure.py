@@ -159,6 +159,24 @@ def encode_messages(
     return b"".join(out)
 
 
+def encode_picked(
+    consumer_id: int,
+    slab: bytes,
+    record_offsets: bytes,
+    picks: bytes,
+    partition: int,
+    mode: int,
+    consumer_epoch: int,
+    /,
+) -> tuple[bytes, int]:
+    where, indexes = memoryview(record_offsets).cast("q"), memoryview(picks).cast("q")
+    frames = [
+        encode_messages(consumer_id, slab, record_offsets, k, k + 1, partition, mode, consumer_epoch, None)
+        for k in indexes
+    ]
+    return b"".join(frames), sum(where[k + 1] - where[k] for k in indexes)
+
+
 def as_sent(body: memoryview, mode: int) -> memoryview:
     """The part of an entry that a peer gets: 0 without broker entry metadata, 1 as stored, 2 also without checksum."""
     if mode != 1:

@@ -1001,18 +1001,73 @@ static size_t after_prefix(const uint8_t *p, size_t n) {
     return 0;
 }
 
+/* The receiver of MESSAGE frames, and what each of them has beside its entry. */
+typedef struct { uint64_t consumer, partition, epoch; int mode, with_epoch; } receiver;
+enum { MOST_MESSAGE = 96 }; /* of a frame without its entry, the header of its record counted */
+
+static void set_epoch(receiver *to, PyObject *given) {
+    int overflow;
+    to->with_epoch = PyLong_AsLongLongAndOverflow(given, &overflow) >= 0 || overflow > 0;
+    to->epoch = PyLong_AsUnsignedLongLongMask(given);
+}
+
+/* The MESSAGE frame of a record of so many bytes; returns its size. */
+static size_t put_message(uint8_t *head, const uint8_t *record, size_t size, const receiver *to, int64_t redeliveries) {
+    const uint8_t *entry = record + RECORD_HEADER;
+    uint8_t body[MOST_MESSAGE];
+    size_t left = size - RECORD_HEADER, n = 0;
+    uint64_t ledger = le64(record + 8), id = le64(record + 16);
+    if (to->mode != 1) {
+        size_t skip = after_prefix(entry, left);
+        entry += skip;
+        left -= skip;
+    }
+    if (to->mode == 2 && left >= 2 && entry[0] == 0x0e && entry[1] == 0x01) {
+        size_t skip = left < 6 ? left : 6;
+        entry += skip;
+        left -= skip;
+    }
+    body[n++] = 0x08;
+    n += put_varint(body + n, to->consumer);
+    body[n++] = 0x12;
+    body[n++] = (uint8_t)(3 + varint_size(ledger) + varint_size(id) + varint_size(to->partition));
+    body[n++] = 0x08;
+    n += put_varint(body + n, ledger);
+    body[n++] = 0x10;
+    n += put_varint(body + n, id);
+    body[n++] = 0x18;
+    n += put_varint(body + n, to->partition);
+    if (redeliveries > 0) {
+        body[n++] = 0x18;
+        n += put_varint(body + n, (uint64_t)redeliveries);
+    }
+    if (to->with_epoch) {
+        body[n++] = 0x28;
+        n += put_varint(body + n, to->epoch);
+    }
+    put_be32(head, (uint32_t)(8 + n + left)); /* n is at most 71: one byte of length */
+    put_be32(head + 4, (uint32_t)(4 + n));
+    head[8] = 0x08;
+    head[9] = 0x09;
+    head[10] = 0x4a;
+    head[11] = (uint8_t)n;
+    memcpy(head + 12, body, n);
+    memcpy(head + 12 + n, entry, left);
+    return 12 + n + left;
+}
+
 static PyObject *encode_messages(PyObject *self, PyObject *args) {
     Py_buffer slab, offsets;
     Py_ssize_t i, j;
     long long partition;
-    unsigned long long consumer, epoch; /* u64 the peer chose */
-    int mode, with_epoch, overflow;
-    PyObject *given_epoch, *counts, *result = NULL, *listed = NULL;
+    unsigned long long consumer; /* a u64 the peer chose */
+    int mode;
+    PyObject *epoch, *counts, *result = NULL, *listed = NULL;
     (void)self;
-    if (!PyArg_ParseTuple(args, "Ky*y*nnLiO!O", &consumer, &slab, &offsets, &i, &j, &partition, &mode, &PyLong_Type, &given_epoch, &counts))
+    if (!PyArg_ParseTuple(args, "Ky*y*nnLiO!O", &consumer, &slab, &offsets, &i, &j, &partition, &mode, &PyLong_Type, &epoch, &counts))
         return NULL;
-    with_epoch = PyLong_AsLongLongAndOverflow(given_epoch, &overflow) >= 0 || overflow > 0;
-    epoch = PyLong_AsUnsignedLongLongMask(given_epoch);
+    receiver to = {.consumer = consumer, .partition = (uint64_t)partition, .mode = mode};
+    set_epoch(&to, epoch);
     if (check_offsets(&offsets, i, j, slab.len, RECORD_HEADER))
         goto out;
     if (counts != Py_None) {
@@ -1023,65 +1078,67 @@ static PyObject *encode_messages(PyObject *self, PyObject *args) {
             goto out;
         }
     }
-    if (!(result = PyBytes_FromStringAndSize(NULL, at_i64(&offsets, j) - at_i64(&offsets, i) + (j - i) * 96)))
+    if (!(result = PyBytes_FromStringAndSize(NULL, at_i64(&offsets, j) - at_i64(&offsets, i) + (j - i) * MOST_MESSAGE)))
         goto out;
-    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result), body[96];
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result);
     size_t at = 0;
     for (Py_ssize_t k = i; k < j; k++) {
-        const uint8_t *p = (const uint8_t *)slab.buf + at_i64(&offsets, k), *entry = p + RECORD_HEADER;
-        size_t left = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)) - RECORD_HEADER, n = 0;
-        uint64_t ledger = le64(p + 8), id = le64(p + 16);
-        if (mode != 1) {
-            size_t skip = after_prefix(entry, left);
-            entry += skip;
-            left -= skip;
-        }
-        if (mode == 2 && left >= 2 && entry[0] == 0x0e && entry[1] == 0x01) {
-            size_t skip = left < 6 ? left : 6;
-            entry += skip;
-            left -= skip;
-        }
-        body[n++] = 0x08;
-        n += put_varint(body + n, (uint64_t)consumer);
-        body[n++] = 0x12;
-        body[n++] = (uint8_t)(3 + varint_size(ledger) + varint_size(id) + varint_size((uint64_t)partition));
-        body[n++] = 0x08;
-        n += put_varint(body + n, ledger);
-        body[n++] = 0x10;
-        n += put_varint(body + n, id);
-        body[n++] = 0x18;
-        n += put_varint(body + n, (uint64_t)partition);
+        long long count = 0;
         if (listed) {
-            long long count = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(listed, k - i));
+            count = PyLong_AsLongLong(PySequence_Fast_GET_ITEM(listed, k - i));
             if (count == -1 && PyErr_Occurred()) {
                 Py_CLEAR(result);
                 goto out;
             }
-            if (count > 0) {
-                body[n++] = 0x18;
-                n += put_varint(body + n, (uint64_t)count);
-            }
         }
-        if (with_epoch) {
-            body[n++] = 0x28;
-            n += put_varint(body + n, (uint64_t)epoch);
-        }
-        uint8_t *head = out + at;
-        put_be32(head, (uint32_t)(8 + n + left)); /* n is at most 71: one byte of length */
-        put_be32(head + 4, (uint32_t)(4 + n));
-        head[8] = 0x08;
-        head[9] = 0x09;
-        head[10] = 0x4a;
-        head[11] = (uint8_t)n;
-        memcpy(head + 12, body, n);
-        memcpy(head + 12 + n, entry, left);
-        at += 12 + n + left;
+        at += put_message(out + at, (const uint8_t *)slab.buf + at_i64(&offsets, k), (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)), &to, count);
     }
     _PyBytes_Resize(&result, (Py_ssize_t)at);
 out:
     Py_XDECREF(listed);
     PyBuffer_Release(&slab);
     PyBuffer_Release(&offsets);
+    return result;
+}
+
+static PyObject *encode_picked(PyObject *self, PyObject *args) {
+    Py_buffer slab, offsets, picks;
+    long long partition;
+    unsigned long long consumer;
+    int mode;
+    PyObject *epoch, *result = NULL;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Ky*y*y*LiO!", &consumer, &slab, &offsets, &picks, &partition, &mode, &PyLong_Type, &epoch))
+        return NULL;
+    receiver to = {.consumer = consumer, .partition = (uint64_t)partition, .mode = mode};
+    set_epoch(&to, epoch);
+    Py_ssize_t count = picks.len / 8;
+    int64_t size = 0;
+    for (Py_ssize_t n = 0; n < count; n++) {
+        int64_t k = at_i64(&picks, n);
+        if (k < 0 || k >= offsets.len / 8) {
+            PyErr_SetString(PyExc_ValueError, "no such entry");
+            goto out;
+        }
+        if (check_offsets(&offsets, (Py_ssize_t)k, (Py_ssize_t)k + 1, slab.len, RECORD_HEADER))
+            goto out;
+        size += at_i64(&offsets, k + 1) - at_i64(&offsets, k);
+    }
+    if (size > PY_SSIZE_T_MAX / 2 || !(result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size + count * MOST_MESSAGE)))
+        goto out;
+    uint8_t *out = (uint8_t *)PyBytes_AS_STRING(result);
+    size_t at = 0;
+    for (Py_ssize_t n = 0; n < count; n++) {
+        int64_t k = at_i64(&picks, n);
+        at += put_message(out + at, (const uint8_t *)slab.buf + at_i64(&offsets, k), (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k)), &to, 0);
+    }
+    _PyBytes_Resize(&result, (Py_ssize_t)at);
+    if (result != NULL)
+        result = Py_BuildValue("(NL)", result, (long long)size);
+out:
+    PyBuffer_Release(&slab);
+    PyBuffer_Release(&offsets);
+    PyBuffer_Release(&picks);
     return result;
 }
 
@@ -1249,6 +1306,7 @@ static PyMethodDef methods[] = {
     {"scan_records", scan_records, METH_VARARGS, NULL},
     {"encode_receipts", encode_receipts, METH_VARARGS, NULL},
     {"encode_messages", encode_messages, METH_VARARGS, NULL},
+    {"encode_picked", encode_picked, METH_VARARGS, NULL},
     {"entry_facts", entry_facts, METH_VARARGS, NULL},
     {"crc32c", crc32c, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

@@ -60,5 +60,15 @@ def encode_messages(
     redelivery_counts: Sequence[int] | None,
     /,
 ) -> bytes: ...
+def encode_picked(
+    consumer_id: int,
+    slab: bytes,
+    record_offsets: bytes,
+    picks: bytes,
+    partition: int,
+    mode: int,
+    consumer_epoch: int,
+    /,
+) -> tuple[bytes, int]: ...
 def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: bool, /) -> Facts: ...
 def crc32c(data: Any, value: int = 0, /) -> int: ...

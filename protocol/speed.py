@@ -31,6 +31,9 @@ encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id
 encode_messages(consumer_id, slab, record_offsets, i, j, partition, mode, consumer_epoch, redelivery_counts) -> bytes
     MESSAGE frames. mode 0: without broker entry metadata, 1: with it, 2: also without checksum. consumer_epoch -1:
     not set.
+encode_picked(consumer_id, slab, record_offsets, picks, partition, mode, consumer_epoch) -> (bytes, record bytes)
+    MESSAGE frames of the entries with these indexes (native int64), none of them delivered before, and the size of
+    their records.
 entry_facts(slab, record_offsets, i, j, want_hash) -> Facts
     The facts of each entry's metadata; an unreadable entry counts as one message. key_hashes are 31 bit Murmur hashes
     of the sticky keys: every selector reduces them to its own range.
@@ -51,6 +54,7 @@ __all__ = [
     "as_sent",
     "cut",
     "encode_messages",
+    "encode_picked",
     "encode_receipts",
     "entry_facts",
     "entry_prefix",
@@ -66,6 +70,7 @@ stamp_in_place = _pure.stamp_in_place
 scan_records = _pure.scan_records
 encode_receipts = _pure.encode_receipts
 encode_messages = _pure.encode_messages
+encode_picked = _pure.encode_picked
 entry_facts = _pure.entry_facts
 
 if not os.environ.get("MAGNETAR_PURE"):
@@ -81,4 +86,5 @@ if not os.environ.get("MAGNETAR_PURE"):
         scan_records = _speedups.scan_records
         encode_receipts = _speedups.encode_receipts
         encode_messages = _speedups.encode_messages
+        encode_picked = _speedups.encode_picked
         entry_facts = _speedups.entry_facts

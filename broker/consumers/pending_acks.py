@@ -7,12 +7,14 @@ costs a single call), and a dict ``entry id -> unacked messages << 17 | key hash
 from __future__ import annotations
 
 from collections import Counter
+from itertools import repeat
+from operator import rshift
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyroaring import BitMap
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from magnetar.storage.position import Position
 
@@ -92,30 +94,35 @@ class PendingAcks:
             ledger.packed[entry_id] = unacked << _HASH_BITS | key_hash
         self.entries += 1
 
-    def add_keyed(self, ledger_id: int, entry_ids: Sequence[int], key_hashes: Sequence[int]) -> None:
+    def add_keyed(self, ledger_id: int, entry_ids: Iterable[int], key_hashes: Iterable[int]) -> None:
         """Hold entries of one message each, with their hashes (none of them 0). None of them may be held already."""
-        packed = [_ONE_UNACKED | key_hash for key_hash in key_hashes]
-        self._ledger(ledger_id).packed.update(zip(entry_ids, packed, strict=True))
-        self.entries += len(entry_ids)
+        packed = self._ledger(ledger_id).packed
+        before = len(packed)
+        packed.update(zip(entry_ids, map(_ONE_UNACKED.__or__, key_hashes), strict=True))
+        self.entries += len(packed) - before
 
     def remove_keyed(self, ledger_id: int, entry_ids: Iterable[int]) -> tuple[int, list[int]]:
         """Take away those of ``entry_ids`` that are held with a hash or as a batch.
 
         Returns (their unacked messages, the others of ``entry_ids``).
         """
+        entry_ids = list(entry_ids)
         ledger = self._ledgers.get(ledger_id)
-        packed = {} if ledger is None else ledger.packed
-        messages, others = 0, []
-        for entry_id in entry_ids:
-            value = packed.pop(entry_id, 0)
-            if value:
-                messages += value >> _HASH_BITS
-                self.entries -= 1
-            else:
-                others.append(entry_id)
-        if ledger is not None and not packed and not ledger.plain:
+        if ledger is None:
+            return 0, entry_ids
+        packed = ledger.packed
+        before = len(packed)
+        values = list(map(packed.pop, entry_ids, repeat(0)))
+        removed = before - len(packed)
+        self.entries -= removed
+        if not packed and not ledger.plain:
             del self._ledgers[ledger_id]
-        return messages, others
+        others = (
+            []
+            if removed == len(values)
+            else [entry_id for entry_id, value in zip(entry_ids, values, strict=True) if not value]
+        )
+        return sum(map(rshift, values, repeat(_HASH_BITS))), others
 
     def get(self, ledger_id: int, entry_id: int) -> PendingAck | None:
         ledger = self._ledgers.get(ledger_id)

@@ -15,8 +15,6 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import AckCursor
     from magnetar.broker.dispatchers.redelivery_tracker import RedeliveryTracker
@@ -70,12 +68,17 @@ def deliver(target: Target, cursor: AckCursor, span: Span) -> int:
     return queued + (_whole(target, Span(slab, start, end)) if start < end else 0)
 
 
-def deliver_picked(consumer: Consumer, slab: Slab, picks: Sequence[int], key_hashes: Sequence[int]) -> int:
-    """Queue some entries of a slab, each of one message and new, and book them; returns the bytes queued."""
+def deliver_picked(consumer: Consumer, slab: Slab, picks: bytes, key_hashes: bytes) -> int:
+    """Queue some entries of a slab, each of one message and new, and book them; returns the bytes queued.
+
+    picks, key_hashes: native int64 (`picking.Picked`).
+    """
     assert consumer.pending_acks is not None
-    first = slab.first_entry_id
-    consumer.permits.sent(len(picks), len(picks))
-    consumer.pending_acks.add_keyed(slab.ledger_id, [first + k for k in picks], key_hashes)
+    indexes = memoryview(picks).cast("q")
+    consumer.permits.sent(len(indexes), len(indexes))
+    consumer.pending_acks.add_keyed(
+        slab.ledger_id, map(slab.first_entry_id.__add__, indexes), memoryview(key_hashes).cast("q")
+    )
     return consumer.push_picked(slab, picks)
 
 

@@ -14,6 +14,7 @@ from magnetar.broker.dispatchers.hash_ring import RingSelector
 from magnetar.broker.dispatchers.held_entries import HeldEntries
 from magnetar.broker.dispatchers.key_ranges import KeySelector, SplitSelector, StickySelector
 from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
+from magnetar.broker.dispatchers.picking import Hand, pick
 from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
 from magnetar.protocol.runs import EntryFlag
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Slab
 
 _OWNERS_KNOWN = 8192
-_NOT_LOOKED_UP = (-1, -1)
 _SPECIAL = int(EntryFlag.BATCHED | EntryFlag.NOT_LAST_CHUNK)
 
 
@@ -284,14 +284,28 @@ class KeySharedDispatcher:
 
     def _hand_out(self, spans: list[Span], read: Read) -> int:
         """Like `_dispatch_with_care`, the entries of each consumer at once; the bytes queued."""
+        replay = self.held.replay
         unknown = read.positions is not None and self._take_from_replay(spans)
-        hand = _Hand(earlier={} if self.held.replay and not self.allow_out_of_order else None)
+        hand = Hand(
+            self._owners,
+            self._owner,
+            self._entry_permits,
+            replay.hashes,
+            replay.first_of_hash,
+            in_order=not self.allow_out_of_order,
+        )
         for slab, parts in _by_slab(spans):
-            self._pick(slab, parts, hand)
+            murmurs = slab.facts(want_hash=True).key_hashes
+            assert murmurs is not None
+            picked, waiting, hashes = pick(murmurs, parts, slab.ledger_id, slab.first_entry_id, hand)
+            for consumer, of_consumer in picked.items():
+                hand.picked.setdefault(consumer, []).append((slab, of_consumer))
+            if waiting:
+                replay.add_refused(slab.ledger_id, waiting, hashes)
         queued = 0
-        for consumer, picked in hand.picked.items():
+        for consumer, of_slabs in hand.picked.items():
             before = consumer.permits.unacked
-            queued += sum(deliver_picked(consumer, *each) for each in picked)
+            queued += sum(deliver_picked(consumer, slab, *picks) for slab, picks in of_slabs)
             self.held.unacked.add(consumer.permits.unacked - before)
             self.loop.sent_to[consumer] = None
         if read.positions is not None and not queued and not unknown:
@@ -310,47 +324,6 @@ class KeySharedDispatcher:
         for ledger_id, entry_ids in taken.items():
             unknown |= self.held.replay.discard_all(ledger_id, entry_ids)
         return unknown
-
-    def _pick(self, slab: Slab, parts: list[tuple[int, int]], hand: _Hand) -> None:
-        """Put each entry of these parts to its consumer, or into the replay queue, and with it those of its hash behind
-        it (`key_shared_plan.py`).
-        """
-        ledger_id, first = slab.ledger_id, slab.first_entry_id
-        owners, left, refused, earlier = self._owners, hand.left, hand.refused, hand.earlier
-        in_order = not self.allow_out_of_order
-        picked: dict[Consumer, tuple[list[int], list[int]]] = {}
-        waiting: list[int] = []
-        waiting_hashes: list[int] = []
-        murmurs = slab.facts(want_hash=True).key_hashes
-        assert murmurs is not None
-        of_entries = memoryview(murmurs).cast("q")
-        for i, j in parts:
-            for k in range(i, j):
-                murmur = of_entries[k]
-                key_hash, consumer = owners.get(murmur) or self._owner(murmur)
-                if consumer is not None and key_hash not in refused:
-                    room = left.get(consumer)
-                    if room is None:
-                        room = left[consumer] = self._entry_permits(consumer)
-                    before = None
-                    if earlier is not None and (before := earlier.get(key_hash, _NOT_LOOKED_UP)) is _NOT_LOOKED_UP:
-                        before = earlier[key_hash] = self.held.replay.first_of_hash(key_hash)
-                    if room > 0 and (before is None or before > (ledger_id, first + k)):
-                        left[consumer] = room - 1
-                        given = picked.get(consumer)
-                        if given is None:
-                            given = picked[consumer] = ([], [])
-                        given[0].append(k)
-                        given[1].append(key_hash)
-                        continue
-                waiting.append(first + k)
-                waiting_hashes.append(key_hash)
-                if in_order:
-                    refused.add(key_hash)
-        for consumer, (indexes, key_hashes) in picked.items():
-            hand.picked.setdefault(consumer, []).append((slab, indexes, key_hashes))
-        if waiting:
-            self.held.replay.add_refused(ledger_id, waiting, waiting_hashes)
 
     def _owner(self, murmur: int) -> tuple[int, Consumer | None]:
         """Return the hash of a key and the consumer that serves it."""
@@ -403,22 +376,6 @@ class KeySharedDispatcher:
     def key_ranges_of(self, consumer: Consumer) -> tuple[tuple[int, int], ...]:
         """The hash ranges a consumer serves now, for the stats."""
         return tuple(self.selector.ranges_of(consumer))
-
-
-class _Hand:
-    """The entries of a read on their way to consumers."""
-
-    __slots__ = ("earlier", "left", "picked", "refused")
-
-    def __init__(self, earlier: dict[int, tuple[int, int] | None] | None) -> None:
-        self.earlier = earlier
-        """First position in the replay queue by hash, filled on demand; None: no entry waits there, or may wait."""
-        self.left: dict[Consumer, int] = {}
-        """Entries each consumer can still take."""
-        self.refused: set[int] = set()
-        """Hashes of which an entry of this read waits."""
-        self.picked: dict[Consumer, list[tuple[Slab, list[int], list[int]]]] = {}
-        """The picked entries of each consumer, in order: a slab, indexes of its entries, their hashes."""
 
 
 def _by_slab(spans: list[Span]) -> list[tuple[Slab, list[tuple[int, int]]]]:

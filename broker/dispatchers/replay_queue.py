@@ -171,6 +171,11 @@ class ReplayQueue:
         """The sticky key hash noted for a position, 0 when none."""
         return self._hashes.get((ledger_id, entry_id), 0)
 
+    @property
+    def hashes(self) -> Mapping[int, object]:
+        """A dict of all hashes in the queue; some of its keys may be in the queue no more."""
+        return self._by_hash
+
     def first_of_hash(self, key_hash: int) -> tuple[int, int] | None:
         """The earliest position that waits with this hash."""
         heap = self._by_hash.get(key_hash)

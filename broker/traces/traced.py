@@ -72,8 +72,9 @@ class TracedConsumer(Consumer):
         self._noted(span.slab, span.start, span.end, messages)
         return super().push(span, messages, counts)
 
-    def push_picked(self, slab: Slab, picks: Sequence[int]) -> int:
-        self._noted(slab, picks[0], picks[-1] + 1, len(picks))
+    def push_picked(self, slab: Slab, picks: bytes) -> int:
+        indexes = memoryview(picks).cast("q")
+        self._noted(slab, indexes[0], indexes[-1] + 1, len(indexes))
         return super().push_picked(slab, picks)
 
     def push_partial(self, slab: Slab, i: int, messages: int, ack_set: Sequence[int], count: int) -> int:

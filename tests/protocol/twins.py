@@ -115,7 +115,7 @@ def stamped(rng: random.Random) -> tuple[tuple, int]:
 
 
 def check_records(compiled, rng: random.Random) -> None:
-    """stamp, scan_records, encode_messages and entry_facts over the same records."""
+    """stamp, scan_records, encode_messages, encode_picked and entry_facts over the same records."""
     given, count = stamped(rng)
     slab, offsets = _pure.stamp(*given)
     assert compiled.stamp(*given) == (slab, offsets)
@@ -132,6 +132,10 @@ def check_records(compiled, rng: random.Random) -> None:
     for mode in (0, 1, 2):
         given = (consumer, slab, offsets, i, j, rng.choice((-1, 0, 200)), mode, epoch, counts)
         assert compiled.encode_messages(*given) == _pure.encode_messages(*given)
+    picks = array("q", [rng.randrange(count) for _ in range(rng.randrange(5))] if count else []).tobytes()
+    for mode in (0, 1, 2):
+        given = (consumer, slab, offsets, picks, rng.choice((-1, 0, 200)), mode, epoch)
+        assert compiled.encode_picked(*given) == _pure.encode_picked(*given)
     want_hash = rng.random() < 0.5
     assert compiled.entry_facts(slab, offsets, i, j, want_hash) == _pure.entry_facts(slab, offsets, i, j, want_hash)
 
@@ -196,6 +200,7 @@ def check_bounds(compiled, rng: random.Random) -> None:
         lambda: compiled.stamp(data, offsets, counts, i, j, 1, 1, 1, -1, -2, rng.randrange(-1, 40)),
         lambda: compiled.stamp_in_place(data, offsets, counts, rng.randrange(-1, 60), True, 1, 1, 1, -1, -2),
         lambda: compiled.encode_messages(1, data, offsets, i, j, -1, 0, -1, None),
+        lambda: compiled.encode_picked(1, data, offsets, array("q", [i, j]).tobytes(), -1, 0, -1),
         lambda: compiled.entry_facts(data, offsets, i, j, True),
         lambda: compiled.encode_receipts(1, counts, counts, i, j, 1, 1),
         lambda: compiled.scan_records(data, i, j + 90, -1),

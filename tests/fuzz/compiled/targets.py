@@ -105,6 +105,7 @@ def records(helper: Any, data: bytes) -> None:
     n = len(offsets) // 8 - 1
     for mode in (0, 1, 2):
         _same(helper.encode_messages, _pure.encode_messages, 1, data, offsets, 0, n, -1, mode, -1, None)
+        _same(helper.encode_picked, _pure.encode_picked, 1, data, offsets, bytes(8 * min(n, 2)), -1, mode, -1)
     _same(helper.entry_facts, _pure.entry_facts, data, offsets, 0, n, True)
     false = data[: min(len(data), 64) // 8 * 8]
     i, j = (data[0] % 9, data[-1] % 9) if data else (0, 1)
@@ -112,6 +113,7 @@ def records(helper: Any, data: bytes) -> None:
     for call in (
         lambda: helper.entry_facts(data, false, i, j, True),
         lambda: helper.encode_messages(1, data, false, i, j, -1, i % 3, -1, None),
+        lambda: helper.encode_picked(1, data, false, false, -1, i % 3, -1),
         lambda: helper.stamp(data, false, counts, i, j, 1, 2, 3, 4, 5),
         lambda: helper.encode_receipts(1, false, false, i, j, 1, 1, 0),
     ):
