@@ -58,10 +58,12 @@ class ReplayQueue:
             ledger.add(entry_id)
             self.entries += 1
         position = (ledger_id, entry_id)
-        if key_hash and self._hashes.get(position) != key_hash:
+        if key_hash and (former := self._hashes.get(position)) != key_hash:
             self._hashes[position] = key_hash
             heapq.heappush(self._by_hash.setdefault(key_hash, []), position)
             self._to_group([position])
+            if former is not None:
+                self.owners_moved()
         return not known
 
     def add_all(self, positions: Iterable[Position]) -> None:
@@ -99,8 +101,11 @@ class ReplayQueue:
         positions = [(ledger_id, entry_id) for entry_id in entry_ids]
         self._to_group(positions)
         for position, key_hash in zip(positions, key_hashes, strict=True):
-            if hashes.get(position) != key_hash:
+            former = hashes.get(position)
+            if former != key_hash:
                 hashes[position] = key_hash
+                if former is not None:
+                    self.owners_moved()
                 heap = by_hash.get(key_hash)
                 if heap is None:
                     by_hash[key_hash] = [position]
@@ -217,7 +222,7 @@ class ReplayQueue:
         return positions
 
     def owners_moved(self) -> None:
-        """Hashes have other owners now."""
+        """Hashes have other owners now, or positions other hashes."""
         self._ungrouped = None
 
     def _to_group(self, positions: Sequence[tuple[int, int]]) -> None:

@@ -1,6 +1,6 @@
 """The replay queue against a sorted set, and the shortcuts for many positions against calls for single positions."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
@@ -24,6 +24,9 @@ STEPS = st.lists(
 OWNERS = {5: "a", 6: "b"}
 
 
+@example(
+    steps=[("add_refused", Position(0, 0), [5]), ("add_refused", Position(0, 0), [6])], limit=1, a=1, b=0
+)  # the position has another owner then
 @given(steps=STEPS, limit=st.integers(1, 50), a=st.integers(-1, 9), b=st.integers(0, 40))
 def test_against_a_set(steps, limit, a, b):
     queue, expected, hashes, room = ReplayQueue(), set(), {}, {"a": a, "b": b}
