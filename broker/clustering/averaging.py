@@ -2,7 +2,7 @@
 
 Every broker writes an empty average of its own when it starts; the leader adds a sample when a load report has changed,
 writes all averages at times, and deletes those of bundles and brokers that are gone. Apache Pulsar's leader does the
-same with the same nodes.
+same with the same nodes. A new leader also deletes the averages of bundles that ended while no broker led.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
+from magnetar.broker.ownership.bundle_map import LOCAL_POLICIES
 from magnetar.broker.ownership.load_averages import (
     BROKER_AVERAGES,
     BUNDLE_DATA,
@@ -21,7 +23,9 @@ from magnetar.broker.ownership.load_averages import (
     encode_broker_load,
     encode_bundle_load,
 )
-from magnetar.storage.errors import NoNodeError, StorageError
+from magnetar.broker.policies.records import bundle_ranges
+from magnetar.broker.policies.values import LocalPolicies
+from magnetar.storage.errors import NoNodeError, NotEmptyError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,6 +60,12 @@ class Averaging:
         self._averages, self._now_s = averages, now_s
         self._seen: dict[str, int] = {}
         self._written_s: float | None = None
+        self._gone: set[str] = set()
+        """Bundles whose nodes this leader has to delete: an error of the store leaves them here."""
+        self._brokers_changed = False
+        """Brokers came or went since the nodes of brokers were compared with the register."""
+        self._swept = False
+        """This leader knows the bundles that ended before it led."""
 
     async def run(self) -> None:
         """The settings may change while the broker runs."""
@@ -75,7 +85,18 @@ class Averaging:
         if not self._register.is_leader:
             self._averages.forget()
             self._seen, self._written_s = {}, None
+            self._gone, self._brokers_changed, self._swept = set(), False, False
             return
+        await self._add_samples()
+        if not self._swept:
+            self._gone |= await self._ended()
+            self._swept = True
+        if self._brokers_changed:
+            await self._delete_dead_brokers()
+            self._brokers_changed = False
+        await self._delete_gone()
+
+    async def _add_samples(self) -> None:
         reports = await self._register.candidates(persistent=True)
         now = {name: each.last_update for name, each in reports.items()}
         if now == self._seen:
@@ -83,11 +104,10 @@ class Averaging:
         if self._written_s is None:
             self._written_s = self._now_s()
         stored = await self._stored(self._averages.unseen(reports))
-        gone = self._averages.sample(reports, stored)
-        if self._seen.keys() != now.keys():
-            await self._delete_dead_brokers()
+        self._gone.update(self._averages.sample(reports, stored))
+        self._gone.difference_update(self._averages.bundles)
+        self._brokers_changed = self._brokers_changed or self._seen.keys() != now.keys()
         self._seen = now
-        await self._delete([f"{BUNDLE_DATA}/{bundle}" for bundle in gone])
 
     async def write(self) -> None:
         """Raises StorageError, ValueError."""
@@ -120,15 +140,46 @@ class Averaging:
                     found[bundle] = load
         return found
 
+    async def _ended(self) -> set[str]:
+        """Bundles with an average that their namespace does not have any more."""
+        ended: set[str] = set()
+        for tenant in await self._metadata.children(BUNDLE_DATA):
+            for local in await self._metadata.children(f"{BUNDLE_DATA}/{tenant}"):
+                namespace = f"{tenant}/{local}"
+                ranges = await self._ranges(namespace)
+                if ranges is not None:
+                    averages = await self._metadata.children(f"{BUNDLE_DATA}/{namespace}")
+                    ended.update(f"{namespace}/{each}" for each in averages if each not in ranges)
+        return ended - self._averages.bundles.keys()
+
+    async def _ranges(self, namespace: str) -> set[str] | None:
+        """The bundles of the namespace, none when the namespace is gone; None: its node cannot be read."""
+        node = await self._metadata.get(f"{LOCAL_POLICIES}/{namespace}")
+        if node is None:
+            return set()
+        try:
+            return set(bundle_ranges(msgspec.json.decode(node[0], type=LocalPolicies).bundles)) or None
+        except msgspec.DecodeError:
+            return None
+
     async def _delete_dead_brokers(self) -> None:
         averages = await self._metadata.children(BROKER_AVERAGES)
         registered = set(await self._register.names())  # a broker registers before it writes its average
-        await self._delete([self._path(each) for each in averages if each not in registered])
+        dead = [self._path(each) for each in averages if each not in registered]
+        await asyncio.gather(*map(self._delete, dead))
 
-    async def _delete(self, paths: list[str]) -> None:
-        for path in paths:
-            with contextlib.suppress(NoNodeError):
-                await self._metadata.delete(path)
+    async def _delete_gone(self) -> None:
+        bundles = sorted(self._gone)
+        for start in range(0, len(bundles), _AT_ONCE):
+            await asyncio.gather(*map(self._delete_bundle, bundles[start : start + _AT_ONCE]))
+
+    async def _delete_bundle(self, bundle: str) -> None:
+        await self._delete(f"{BUNDLE_DATA}/{bundle}")
+        self._gone.discard(bundle)
+
+    async def _delete(self, path: str) -> None:
+        with contextlib.suppress(NoNodeError, NotEmptyError):
+            await self._metadata.delete(path)
 
     def _path(self, broker_id: str) -> str:
         return f"{BROKER_AVERAGES}/{broker_id}"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
+import msgspec
 import pytest
 
 from magnetar.broker.clustering.averaging import Averaging
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport
 from magnetar.broker.ownership.load_averages import LoadAverages, decode_bundle_load
+from magnetar.broker.policies.records import even_bundles
+from magnetar.broker.policies.values import LocalPolicies
 from magnetar.broker.settings import Settings
+from magnetar.storage.errors import StorageUnavailableError
 from tests.twins.memory_cluster import MemoryCluster
 from tests.waiting import until
 
@@ -113,6 +117,92 @@ async def test_bundles_and_brokers_that_are_gone_lose_their_nodes(world):
     del world.reports["b:1"]
     await averaging.sample()
     assert world.cluster.nodes("/loadbalance") == [f"{AVERAGES}/a:1", f"{DATA}/{LOW}"]
+
+
+async def test_an_error_of_the_store_leaves_the_nodes_of_gone_bundles_for_the_next_pass(world, monkeypatch):
+    world.report("b:1", 1, **{HIGH: 20.0})
+    averaging, averages = world.leader()
+    await averaging.sample()
+    await averaging.write()
+    delete, failures = world.metadata.delete, [StorageUnavailableError("away"), StorageUnavailableError("away")]
+
+    async def failing(path, expected_version=None):
+        if failures:
+            raise failures.pop()
+        await delete(path, expected_version)
+
+    monkeypatch.setattr(world.metadata, "delete", failing)
+    del world.reports["b:1"]
+    world.report("a:1", 2, **{LOW: 30.0})
+    for _ in range(2):
+        with pytest.raises(StorageUnavailableError):
+            await averaging.sample()
+    await averaging.sample()
+    assert world.cluster.nodes("/loadbalance") == [f"{AVERAGES}/a:1", f"{DATA}/{LOW}"]
+    assert averages.bundles[LOW].long_term_data.num_samples == 2, "a report is one sample, whatever fails behind it"
+
+
+async def test_a_bundle_that_comes_back_keeps_its_node(world, monkeypatch):
+    averaging, _ = world.leader()
+    world.report("a:1", 1, **{LOW: 10.0, HIGH: 20.0})
+    await averaging.sample()
+    await averaging.write()
+
+    async def failing(_path, _expected_version=None):
+        raise StorageUnavailableError("away")
+
+    with monkeypatch.context() as away:
+        away.setattr(world.metadata, "delete", failing)
+        world.report("a:1", 2, **{LOW: 10.0})
+        with pytest.raises(StorageUnavailableError):
+            await averaging.sample()
+    world.report("a:1", 3, **{LOW: 10.0, HIGH: 20.0})
+    await averaging.sample()
+    assert (await world.stored(HIGH)).long_term_data.msg_rate_in == 20.0
+
+
+async def test_nodes_of_many_bundles_are_deleted_together(world, monkeypatch):
+    many = {f"t/n/0x{number:08x}_0x{number + 1:08x}": 1.0 for number in range(200)}
+    world.settings = dataclasses.replace(world.settings, load_balancer_max_number_of_bundles_in_bundle_load_report=0)
+    averaging, _ = world.leader()
+    world.report("a:1", 1, **many)
+    await averaging.sample()
+    await averaging.write()
+    assert len(world.cluster.nodes(DATA)) == 200
+    delete, under_way, most = world.metadata.delete, [0], [0]
+
+    async def slow(path, expected_version=None):
+        under_way[0] += 1
+        most[0] = max(most[0], under_way[0])
+        await asyncio.sleep(0)
+        await delete(path, expected_version)
+        under_way[0] -= 1
+
+    monkeypatch.setattr(world.metadata, "delete", slow)
+    world.report("a:1", 2)
+    await averaging.sample()
+    assert world.cluster.nodes(DATA) == []
+    assert most == [64]
+
+
+async def test_a_new_leader_deletes_averages_of_bundles_that_ended_before(world):
+    world.report("a:1", 1, **{LOW: 10.0, HIGH: 20.0, "t/gone/0x00000000_0xffffffff": 5.0})
+    world.settings = dataclasses.replace(world.settings, load_balancer_max_number_of_bundles_in_bundle_load_report=0)
+    averaging, _ = world.leader()
+    await averaging.sample()
+    await averaging.write()
+    await world.metadata.put("/admin/local-policies/t/broken", b"{")
+    for name in ("t/n/0x00000000_0xffffffff", "t/broken/0x00000000_0xffffffff"):
+        await world.metadata.put(f"{DATA}/{name}", b"{}")
+    await world.metadata.put("/admin/local-policies/t/n", msgspec.json.encode(LocalPolicies(bundles=even_bundles(2))))
+    world.report("a:1", 2, **{LOW: 10.0})  # the other half is a bundle still, without topics now
+    other, _ = world.leader()
+    await other.sample()
+    assert world.cluster.nodes(DATA) == [
+        f"{DATA}/t/broken/0x00000000_0xffffffff",
+        f"{DATA}/{LOW}",
+        f"{DATA}/{HIGH}",
+    ]
 
 
 async def test_a_broker_that_does_not_lead_keeps_and_writes_nothing(world):
