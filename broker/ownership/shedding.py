@@ -209,6 +209,7 @@ class AvgShedder(Shedder):
         self._high_hits: dict[str, int] = {}
 
     def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
+        self._drop_old_plans(reports)
         usage = {name: self._usage(each) for name, each in reports.items()}
         ordered = sorted(usage, key=lambda name: (usage[name], name))
         pairs = []
@@ -224,6 +225,13 @@ class AvgShedder(Shedder):
                 self._forget(least, most)
                 chosen += self._within(least, most, reports)
         return chosen
+
+    def _drop_old_plans(self, reports: Mapping[str, LoadReport]) -> None:
+        """Keep plans for bundles that a broker reports, and for bundles on their way between two brokers."""
+        reported = set().union(*(each.last_stats for each in reports.values()))
+        self.expected = {
+            bundle: broker for bundle, broker in self.expected.items() if bundle in reported or bundle in self._moved
+        }
 
     def _usage(self, report: LoadReport) -> float:
         """In percent of the resource used most."""

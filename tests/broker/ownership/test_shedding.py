@@ -204,3 +204,18 @@ def test_the_avg_shedder_gives_up_a_part_of_the_difference_at_most(brokers):
         for (most, least), messages in moved.items():
             assert messages <= 0.2 * (reports[most].msg_rate_in - reports[least].msg_rate_in)
             assert 100 * reports[most].cpu.share - 100 * reports[least].cpu.share >= 15
+
+
+def test_the_avg_shedder_forgets_plans_for_bundles_that_no_broker_reports():
+    reports = {"a": load(90.0, 12_000, 5_000, 3_000), "c": load(10.0, 2_000)}
+    shedder = AvgShedder(SheddingRules(grace_s=100.0))
+    plans(shedder, reports, 2)
+    assert shedder.expected == {"t/n/90-2": "c"}
+    shedder.moved("t/n/90-2", 2.0)
+    without = {"a": load(50.0, 12_000), "c": load(50.0, 2_000)}
+    shedder.plan(without, 50.0)
+    assert shedder.expected == {"t/n/90-2": "c"}, "the bundle is on its way"
+    shedder.plan(reports, 120.0)
+    assert shedder.expected == {"t/n/90-2": "c"}, "a broker reports the bundle"
+    shedder.plan(without, 180.0)
+    assert shedder.expected == {}
