@@ -5,7 +5,6 @@ A member of a cluster writes it for the others (``ownership/register``); /admin/
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -101,7 +100,7 @@ class LoadReports:
 
     def _resources(self) -> dict[str, Usage]:
         broker = self._broker
-        cores = len(os.sched_getaffinity(0))
+        cores = broker.process_load.cores()
         limit = self._network.limit_kbits() or NO_LIMIT.limit
         received, sent = self._network.kbits()
         return {

@@ -1,15 +1,20 @@
-"""How much of the machine this process uses, for the load report of /metrics."""
+"""The load of this broker for its report and /metrics: CPU of the machine, memory of the process."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from magnetar.broker.machine_cpu import find_cpu
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from magnetar.broker.machine_cpu import Cpu
 
 __all__ = ["ProcessLoad", "process_cpu_s", "resident_bytes", "usable_bytes"]
 
@@ -47,27 +52,28 @@ def usable_bytes() -> int:
 
 
 class ProcessLoad:
-    """CPU and memory in percent. The CPU figure covers the time since the look before, at least a second."""
+    """CPU and memory in percent. The CPU figure covers the time since the look before, at least a second; like that of
+    Apache Pulsar it counts all programs of the machine, or of the control group.
+    """
 
-    def __init__(
-        self,
-        now_s: Callable[[], float] = time.monotonic,
-        cpu_s: Callable[[], float] = process_cpu_s,
-        cores: int | None = None,
-    ) -> None:
-        self._now_s, self._cpu_s = now_s, cpu_s
-        self._cores = cores or len(os.sched_getaffinity(0))
-        self._at_s, self._used_s = now_s(), cpu_s()
+    def __init__(self, now_s: Callable[[], float] = time.monotonic, cpu: Cpu | None = None) -> None:
+        self._now_s, self._cpu = now_s, cpu or find_cpu()
+        self._at_s, self._used_s = now_s(), self._cpu.used_s()
         self._percent = 0.0
         self._usable = usable_bytes()
 
+    def cores(self) -> float:
+        """The processors of the machine, or the limit of the control group."""
+        return self._cpu.cores()
+
     def cpu_percent(self) -> float:
-        """Percent of all cores that this process may use."""
+        """Percent of the processors. Where their time cannot be read, the figure before."""
         elapsed_s = self._now_s() - self._at_s
         if elapsed_s >= _SHORTEST_S:
-            used_s = self._cpu_s()
-            self._percent = 100 * (used_s - self._used_s) / (elapsed_s * self._cores)
-            self._at_s, self._used_s = self._at_s + elapsed_s, used_s
+            with contextlib.suppress(OSError, ValueError):
+                used_s = self._cpu.used_s()
+                self._percent = 100 * max(0.0, used_s - self._used_s) / (elapsed_s * self.cores())
+                self._at_s, self._used_s = self._at_s + elapsed_s, used_s
         return round(self._percent, 2)
 
     def memory_percent(self) -> float:

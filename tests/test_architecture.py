@@ -59,6 +59,7 @@ BROKER_FLOORS = (
         "limits",
         "memory_account",
         "descriptors",
+        "machine_cpu",
         "process_load",
         "heap",
         "network_load",

@@ -46,7 +46,7 @@ def broker():
     return SimpleNamespace(
         settings=settings,
         addresses=addresses,
-        process_load=SimpleNamespace(cpu_percent=lambda: 50.0),
+        process_load=SimpleNamespace(cpu_percent=lambda: 50.0, cores=lambda: 1.5),
         memory=MemoryAccount(MemoryLimits.of_total(64 << 20, 5 << 20)),
         ownership=OwnershipDoor(),
         namespaces=SimpleNamespace(policies=policies.get),
@@ -71,7 +71,7 @@ async def test_a_report_sums_up_topics_by_bundle(broker):
 async def test_a_report_has_true_resources_and_can_be_written(broker):
     reports = LoadReports(broker)
     report = await reports.current()
-    assert report.cpu.share == 0.5
+    assert (report.cpu.usage, report.cpu.limit) == (75.0, 150.0)
     assert 1 < report.memory.usage < report.memory.limit
     assert (report.direct_memory.usage, report.direct_memory.limit) == (0.0, 64.0)
     assert (report.bandwidth_in.share, report.bandwidth_out.limit) == (0.0, -1000.0)

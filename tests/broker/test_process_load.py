@@ -1,17 +1,35 @@
-"""CPU and memory of this process in percent."""
+"""CPU of the machine and memory of this process in percent."""
+
+from types import SimpleNamespace
 
 from magnetar.broker.process_load import ProcessLoad, process_cpu_s, resident_bytes, usable_bytes
 
 
 def test_the_cpu_figure_covers_the_time_since_the_look_before():
     now_s, used_s = [10.0], [3.0]
-    load = ProcessLoad(lambda: now_s[0], lambda: used_s[0], cores=4)
+    load = ProcessLoad(lambda: now_s[0], SimpleNamespace(used_s=lambda: used_s[0], cores=lambda: 4.0))
     now_s[0], used_s[0] = 12.0, 5.0
     assert load.cpu_percent() == 25.0
     now_s[0], used_s[0] = 12.5, 9.0
     assert load.cpu_percent() == 25.0, "looks less than a second apart give the same figure"
     now_s[0] = 20.0
     assert load.cpu_percent() == 12.5
+
+
+def test_the_cpu_figure_stays_where_the_time_cannot_be_read():
+    now_s, failure = [10.0], []
+
+    def used_s():
+        if failure:
+            raise failure[0]
+        return now_s[0]
+
+    load = ProcessLoad(lambda: now_s[0], SimpleNamespace(used_s=used_s, cores=lambda: 2.0))
+    now_s[0] = 20.0
+    assert load.cpu_percent() == 50.0
+    now_s[0] = 40.0
+    failure.append(OSError("no such file"))
+    assert load.cpu_percent() == 50.0
 
 
 def test_the_figures_of_this_process_are_plausible():
