@@ -10,6 +10,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from magnetar.broker.errors import MetadataError
+from magnetar.broker.ownership.broker_figures import BrokerFigures
+from magnetar.broker.ownership.given_bundles import GivenBundles
 from magnetar.broker.ownership.placement import Served, is_better_elsewhere, place
 
 if TYPE_CHECKING:
@@ -26,13 +28,12 @@ __all__ = ["Assignments"]
 
 
 class Assignments:
-    """given: full name of a bundle -> broker id."""
+    """See the module; ``given`` has the leader's choices until now."""
 
     def __init__(self, topics: BundleTopics, bundles: BundleMap, averages: LoadAverages, random: Random) -> None:
-        self.given: dict[str, str] = {}
-        self._given_at: dict[str, int] = {}
-        """Bundle: the time of the broker's report when the broker got it; later reports contain its load."""
-        self._topics, self._bundles, self._averages, self._random = topics, bundles, averages, random
+        self.given = GivenBundles()
+        self._figures = BrokerFigures(averages)
+        self._topics, self._bundles, self._random = topics, bundles, random
 
     async def choose(self, bundle: str, candidates: Mapping[str, LoadReport], *, otherwise: str) -> str:
         """The broker that got the bundle before while it is a candidate, else the best candidate; ``otherwise`` when
@@ -41,8 +42,7 @@ class Assignments:
         chosen = self.given.get(bundle)
         if chosen is None or chosen not in candidates:
             chosen = await self._place(bundle, candidates) or otherwise
-            self.given[bundle] = chosen
-            self._given_at[bundle] = candidates[chosen].last_update if chosen in candidates else 0
+            self.given.give(bundle, chosen, candidates[chosen].last_update if chosen in candidates else None)
         return chosen
 
     async def destination(self, bundle: str, source: str, reports: Mapping[str, LoadReport]) -> str | None:
@@ -70,35 +70,30 @@ class Assignments:
         return place(bundle, candidates, served, group, rules, burden, self._random)
 
     def _burden(self, candidates: Mapping[str, LoadReport]) -> dict[str, Burden]:
-        given: dict[str, list[str]] = {name: [] for name in candidates}
-        for bundle, broker in self.given.items():
-            if broker in given:
-                given[broker].append(bundle)
-        burden = {}
-        for name, report in candidates.items():
-            coming = [each for each in given[name] if self._given_at.get(each) == report.last_update]
-            burden[name] = (self._averages.rate(report, coming), len(given[name]))
-        return burden
+        given, figures = self.given, self._figures
+        figures.keep(candidates.keys())
+        return {
+            name: (figures.rate(name, report, given.coming(name, report.last_update)), given.count(name))
+            for name, report in candidates.items()
+        }
 
     async def _served(self, namespace: str, reports: Mapping[str, LoadReport]) -> tuple[Served, set[str]]:
         """The bundles that each broker serves or will get, and the namespaces of the anti-affinity group of this
-        namespace.
+        namespace. Without a group the bundles are those of the namespace alone.
         """
         group = await self._anti_affinity_group(namespace)
         if group is None:
-            return self._bundles_below(f"{namespace}/", reports), set()
-        served = self._bundles_below("", reports)
+            return Served({name: self._of_namespace(name, each, namespace) for name, each in reports.items()}), set()
+        given = self.given
+        served = Served(
+            {name: {*each.bundles, *each.last_stats, *given.of_broker(name)} for name, each in reports.items()}
+        )
         others = [each for each in served.namespaces() if await self._anti_affinity_group(each) == group]
         return served, {namespace, *others}
 
-    def _bundles_below(self, prefix: str, reports: Mapping[str, LoadReport]) -> Served:
-        bundles = {}
-        for name, each in reports.items():
-            bundles[name] = {one for of in (each.bundles, each.last_stats) for one in of if one.startswith(prefix)}
-        for bundle, broker in self.given.items():
-            if broker in bundles and bundle.startswith(prefix):
-                bundles[broker].add(bundle)
-        return Served(bundles)
+    def _of_namespace(self, broker: str, report: LoadReport, namespace: str) -> set[str]:
+        reported = self._figures.of_namespace(broker, report, namespace)
+        return {*reported, *self.given.of_namespace(broker, namespace)}
 
     async def _anti_affinity_group(self, namespace: str) -> str | None:
         """Groups are compared without case, as in Apache Pulsar. A namespace that cannot be read has none."""

@@ -154,7 +154,7 @@ class BundleOwnership:
     async def assign(self, bundle: str, broker: str) -> bool:
         if await self.register.leader() != self.register.broker_id:
             return False
-        self.assignments.given[bundle] = broker
+        self.assignments.given.give(bundle, broker)
         return True
 
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
@@ -189,6 +189,7 @@ class BundleOwnership:
 
     async def forget(self, namespace: str) -> None:
         await self._bundles.forget(namespace)
+        self.assignments.given.keep(namespace, ())
         for path in [path for path, each in self._owned.items() if each.namespace == namespace]:
             await self.release(path.removeprefix(f"{NAMESPACES}/"))
 
@@ -358,6 +359,7 @@ class BundleOwnership:
         ranges = await self._ranges(namespace)
         if ranges is None:
             return
+        self.assignments.given.keep(namespace, [path.removeprefix(f"{NAMESPACES}/") for path in ranges])
         stale = [path for path, each in self._owned.items() if each.namespace == namespace and path not in ranges]
         for path in stale:
             async with self._lock(path):

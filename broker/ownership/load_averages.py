@@ -164,13 +164,20 @@ class LoadAverages:
 
     def rate(self, report: LoadReport, coming: Collection[str]) -> float:
         """Messages a second of a broker over long time, with those of bundles that it is to get."""
+        return self.base_rate(report) + self.expected_rate(coming)
+
+    def base_rate(self, report: LoadReport) -> float:
+        """Messages a second of a broker over long time."""
         rate = report.msg_rate_in + report.msg_rate_out
         for bundle, usage in report.last_stats.items():
             if bundle in self.bundles:
                 rate += self.bundles[bundle].long_term_data.rate - usage.msg_rate_in - usage.msg_rate_out
+        return max(rate, 0.0)
+
+    def expected_rate(self, coming: Collection[str]) -> float:
+        """Messages a second that bundles will bring to their broker."""
         unseen = BundleLoad()
-        expected = sum(self.bundles.get(each, unseen).long_term_data.rate for each in coming)
-        return max(rate, 0.0) + expected
+        return sum(self.bundles.get(each, unseen).long_term_data.rate for each in coming)
 
     def broker_load(self, report: LoadReport) -> BrokerLoad:
         loads = [self.bundles.get(bundle, BundleLoad()) for bundle in report.last_stats]

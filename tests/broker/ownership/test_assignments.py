@@ -131,3 +131,29 @@ async def test_a_bundle_on_its_way_counts_as_a_hundred_messages(world):
     assert chosen == ["a", "b", "a"]  # 0, 50, 150; 100, 50, 150; 100, 150, 150
     later = {"a": LoadReport(last_update=1), "b": LoadReport(last_update=1, msg_rate_in=50.0)}
     assert await world.assignments.choose(f"t/4/{LOW}", later, otherwise="own") == "a", "the reports have that load"
+
+
+async def test_a_placement_looks_at_no_bundles_of_other_namespaces(world):
+    looks = [0]
+
+    class Counted(dict):
+        def __iter__(self):
+            looks[0] += 1
+            return super().__iter__()
+
+        def items(self):
+            looks[0] += 1
+            return super().items()
+
+        def __getitem__(self, key):
+            looks[0] += 1
+            return super().__getitem__(key)
+
+    stats = {f"t/{number}/{LOW}": BundleUsage(msg_rate_in=1.0) for number in range(50)}
+    brokers = {name: LoadReport(last_stats=Counted(stats), bundles=list(stats)) for name in ("a", "b")}
+    await world.assignments.choose(f"t/100/{LOW}", brokers, otherwise="own")
+    looks[0] = 0
+    for number in range(101, 131):
+        await world.assignments.choose(f"t/{number}/{LOW}", brokers, otherwise="own")
+    assert looks == [0]
+    assert sorted(map(world.assignments.given.count, brokers)) == [15, 16]

@@ -413,14 +413,15 @@ async def check_served_once(brokers, cluster):
 async def test_a_split_keeps_the_topics_where_they_are(brokers, cluster):
     owner, other, _ = brokers
     await owner.lookup(authoritative=True)
-    path = node_of()
+    path, given = node_of(), owner.ownership.assignments.given
+    given.give(path.removeprefix("/namespace/"), owner.name)
     middle = middle_of(path)
     assert await owner.ownership.split(path.removeprefix("/namespace/"), [middle])
     await check_served_once(brokers, cluster)
     low, high = path.rpartition("/")[2].split("_")
     parts = [f"{NAMESPACE}/{low}_0x{middle:08x}", f"{NAMESPACE}/0x{middle:08x}_{high}"]
     assert owner.ownership.owned() == parts
-    assert owner.unloaded == []
+    assert owner.unloaded == list(given) == []
     await until(lambda: owner.ownership.serves(TOPIC))
     assert await other.lookup() == ServedAt(owner.own)
     assert len(other.ownership.bundles(NAMESPACE).boundaries) == 6
