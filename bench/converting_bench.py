@@ -35,7 +35,7 @@ from magnetar.broker.broker import Broker
 from magnetar.broker.consumers.consumer import EXCLUSIVE, SHARED, TYPE_NAMES
 from magnetar.broker.foreign_entries.candidates import Candidates
 from magnetar.broker.foreign_entries.config import ConvertingConfig
-from magnetar.broker.foreign_entries.service import Converting
+from magnetar.broker.foreign_entries.converting_service import Converting
 from magnetar.broker.settings import Settings
 from magnetar.broker.start_up import spare_the_collector
 from magnetar.converters.examples import RejectAllConverter

@@ -29,15 +29,15 @@ from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.loop_watch import LoopWatch
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.meters.distributions import CacheMeter
+from magnetar.broker.network.binary_server import BinaryServer
+from magnetar.broker.network.connection_resources import ConnectionResources
 from magnetar.broker.network.connections import Connections
 from magnetar.broker.network.publish_gate import PublishBudget
 from magnetar.broker.network.read_buffer import SharedReadBuffer
-from magnetar.broker.network.resources import ConnectionResources
 from magnetar.broker.network.seats import Seats
-from magnetar.broker.network.server import BinaryServer
 from magnetar.broker.network.web_doors import WebDoors, web_doors_or_none
 from magnetar.broker.ownership.ownership import OwnershipDoor
-from magnetar.broker.policies.namespaces import NamespaceStore
+from magnetar.broker.policies.namespace_store import NamespaceStore
 from magnetar.broker.process_load import ProcessLoad
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.shutdown import EXIT_OK, Step, Stop, run_steps
@@ -59,20 +59,20 @@ from magnetar.storage.managed.factory import ManagedLedgerFactory
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from magnetar.broker.admin.admin_server import AdminServer
     from magnetar.broker.admin.api import BookiesApi, BrokerUrls
     from magnetar.broker.admin.peer_calls import PeerCalls
-    from magnetar.broker.admin.server import AdminServer
     from magnetar.broker.admin_backend.topic_directory import CalledTopics
     from magnetar.broker.admin_backend.topic_operations import TopicOperations
     from magnetar.broker.clustering.member import ClusterMember
-    from magnetar.broker.foreign_entries.service import Converting
+    from magnetar.broker.foreign_entries.converting_service import Converting
     from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.maintenance import Maintenance
     from magnetar.broker.prometheus.exposition import BrokerMetrics
     from magnetar.broker.settings import Settings
     from magnetar.broker.stores import Stores
     from magnetar.broker.traces.exporting import Traces
-    from magnetar.broker.websocket.service import WebSocketService
+    from magnetar.broker.websocket.web_socket_service import WebSocketService
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.embedded.engine import EmbeddedStorage
     from magnetar.storage.embedded.engine_settings import EngineSettings
@@ -201,8 +201,8 @@ class Broker:
         """Topics, and the rights on them."""
         settings = self.settings
         if settings.message_converters:
-            start_converting = (await import_later("magnetar.broker.foreign_entries.service")).start_converting
-            self.converting = await start_converting(settings, self.now_ms, self._shared_properties)
+            service = await import_later("magnetar.broker.foreign_entries.converting_service")
+            self.converting = await service.start_converting(settings, self.now_ms, self._shared_properties)
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, self.namespaces)
         context = TopicContext(
@@ -292,9 +292,9 @@ class Broker:
         operations = (await import_later("magnetar.broker.admin_backend.topic_operations")).TopicOperations
         self.operations = operations(self.topics, self.lifecycle, self.schemas, self.append_door, self.converting)
         if self.settings.web_socket_service_enabled:
-            service = (await import_later("magnetar.broker.websocket.service")).WebSocketService
+            service = (await import_later("magnetar.broker.websocket.web_socket_service")).WebSocketService
             self.web_sockets = service(self.resources, self.services)
-        self._admin = await (await import_later("magnetar.broker.admin.server")).start_admin(self, doors)
+        self._admin = await (await import_later("magnetar.broker.admin.admin_server")).start_admin(self, doors)
 
     def stop_listening(self) -> None:
         """Close the listening sockets, so that another broker may bind their ports; open connections stay."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.ownership.ownership import OwnershipDoor
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.process_load import ProcessLoad
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.served_topic import ServedTopic

@@ -4,6 +4,7 @@ import ast
 import functools
 import pathlib
 import re
+from collections import Counter
 
 import pytest
 
@@ -102,6 +103,8 @@ IMITATIONS_ELSEWHERE = {
     "broker/schemas/avro_resolution.py": "the same: resolution",
     "broker/schemas/avro_schema.py": "the same: validity",
 }
+SHARED_NAMES = {"errors", "ports", "table"}
+"""Names of modules that occur in several packages of the broker and mean the same in each."""
 GENERATED = {
     "pulsar_api_pb2.py",
     "managed_ledger_records_pb2.py",
@@ -256,6 +259,13 @@ def test_arrows_inside_the_broker_point_downwards(room, path):
     for module in every_import(parsed(path)):
         if module.startswith(f"magnetar.{room}."):
             assert module.split(".")[2] in lower, f"{part} may not import {module}"
+
+
+def test_a_module_of_the_broker_has_a_name_of_its_own():
+    """The question where something is has a single answer; areas of settings are named after their subjects."""
+    names = Counter(path.stem for room, path in sources() if room == "broker" and path.parent.name != "setting_areas")
+    repeated = {name for name, count in names.items() if count > 1} - {"__init__"}
+    assert repeated == SHARED_NAMES
 
 
 @for_each_file(lambda room: room != "storage")

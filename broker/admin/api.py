@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.ownership.ownership import Ownership
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.policies.values import BookieAffinity
     from magnetar.broker.prometheus.exposition import BrokerMetrics
     from magnetar.broker.schemas.registry import SchemaRegistry
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.lifecycle import TopicLifecycle
     from magnetar.broker.topics.topic_stats import TopicStats
-    from magnetar.broker.websocket.service import WebSocketService
+    from magnetar.broker.websocket.web_socket_service import WebSocketService
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.position import Position

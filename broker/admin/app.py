@@ -16,28 +16,28 @@ from starlette.routing import Match, Mount, Route
 
 from magnetar.broker.admin import (
     affinity,
-    bookies,
+    bookie_routes,
     broker_stats,
     brokers,
     bundles,
     cluster_parts,
     clusters,
-    lookup,
-    messages,
+    lookup_routes,
+    message_routes,
     namespace_policies,
-    namespaces,
+    namespace_routes,
     not_here,
     offload_policies,
-    operations,
     own_routes,
     partitioned_topics,
     permissions,
     produce,
     resource_groups,
     schemas,
-    subscriptions,
+    subscription_routes,
     tenants,
-    topic_policies,
+    topic_operation_routes,
+    topic_policy_routes,
     topic_policy_specials,
     topic_routes,
     upgrades,
@@ -68,15 +68,15 @@ log = structlog.get_logger(__name__)
 
 # Fixed words before parameters: the first route that fits is taken.
 TABLES: Final = (
-    lookup,
+    lookup_routes,
     brokers,
     broker_stats,
     clusters,
     cluster_parts,
     tenants,
     affinity,
-    bookies,
-    namespaces,
+    bookie_routes,
+    namespace_routes,
     permissions,
     resource_groups,
     offload_policies,
@@ -84,10 +84,10 @@ TABLES: Final = (
     namespace_policies,
     schemas,
     partitioned_topics,
-    subscriptions,
-    messages,
-    operations,
-    topic_policies,
+    subscription_routes,
+    message_routes,
+    topic_operation_routes,
+    topic_policy_routes,
     topic_policy_specials,
     topic_routes,
     bundles,
@@ -101,8 +101,11 @@ _JSON_ALONE_TAKEN: Final = (
     *(f"/admin/v2/{family}" for family in ("namespaces", "tenants", "resourcegroups", "resource-quotas")),
     *("/topics/", "/admin/v3/transactions"),
 )
-_ABOUT_BUNDLES: Final = (lookup, schemas, subscriptions, messages, operations, topic_routes, bundles, produce)
-_TOPIC_POLICIES: Final = (topic_policies, topic_policy_specials, offload_policies)
+_ABOUT_BUNDLES: Final = (
+    *(lookup_routes, schemas, subscription_routes, message_routes),
+    *(topic_operation_routes, topic_routes, bundles, produce),
+)
+_TOPIC_POLICIES: Final = (topic_policy_routes, topic_policy_specials, offload_policies)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
 METHOD_NAME: Final = "x-pulsar-auth-method-name"

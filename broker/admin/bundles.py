@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.elsewhere import redirect_to
-from magnetar.broker.admin.namespaces import (
+from magnetar.broker.admin.namespace_routes import (
     BOUNDARY,
     clear_subscriptions,
     in_bundle,

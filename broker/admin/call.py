@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.peer_calls import PeerCalls
     from magnetar.broker.auth.authorizer import Identity
     from magnetar.broker.auth.table import Need
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.policies.records import Policies
     from magnetar.broker.policies.values import BundlesData
     from magnetar.broker.topics.lifecycle import TopicLifecycle

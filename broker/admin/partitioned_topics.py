@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import together
-from magnetar.broker.admin.namespaces import in_bundle, without_system_topics
+from magnetar.broker.admin.namespace_routes import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import conflict, done, json_response, list_response, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable

@@ -4,7 +4,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, valid_name
-from magnetar.broker.admin.namespaces import delete_namespace_by_force
+from magnetar.broker.admin.namespace_routes import delete_namespace_by_force
 from magnetar.broker.admin.responses import conflict, done, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER, TENANT_ADMIN

@@ -9,7 +9,7 @@ from magnetar.broker.admin.namespace_policies import quota_type, read_quota, wit
 from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
-from magnetar.broker.admin.topic_policies import change_own, own_policies, refuse, scope_of
+from magnetar.broker.admin.topic_policy_routes import change_own, own_policies, refuse, scope_of
 from magnetar.broker.auth.table import TOPIC_POLICY
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES

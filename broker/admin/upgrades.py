@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.settings import Settings
-    from magnetar.broker.websocket.service import WebSocketService
+    from magnetar.broker.websocket.web_socket_service import WebSocketService
 
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.compat.java_times import instant
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
-from magnetar.broker.topics.non_persistent import NonPersistentTopic
+from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
 from magnetar.delayed.bucket_index import BucketDelayIndex

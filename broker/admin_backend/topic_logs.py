@@ -31,7 +31,7 @@ from magnetar.storage.position import EARLIEST, Position
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Start
     from magnetar.broker.compaction.compaction_stats import CompactionStatus
-    from magnetar.broker.foreign_entries.service import Converting
+    from magnetar.broker.foreign_entries.converting_service import Converting
     from magnetar.broker.topics.lifecycle import TopicLifecycle
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.broker.topics.topic_stats import TopicStats

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.admin_backend.publishing import AdminPublishing
-from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
+from magnetar.broker.admin_backend.admin_publishing import AdminPublishing
+from magnetar.broker.admin_backend.admin_subscriptions import AdminSubscriptions
 from magnetar.broker.admin_backend.topic_directory import AdminTopics
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 
 if TYPE_CHECKING:
-    from magnetar.broker.foreign_entries.service import Converting
+    from magnetar.broker.foreign_entries.converting_service import Converting
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.topics.append_door import AppendDoor
     from magnetar.broker.topics.lifecycle import TopicLifecycle

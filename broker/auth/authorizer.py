@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from magnetar.broker.auth.table import Action, Need, Resource
 
 if TYPE_CHECKING:
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.policies.records import Policies
     from magnetar.broker.settings import Settings
     from magnetar.protocol.topic_name import TopicName

@@ -14,7 +14,7 @@ import structlog
 
 from magnetar.broker.dynamic_settings import CONFIGURATION
 from magnetar.broker.policies.failure_domains import DOMAINS_NODE
-from magnetar.broker.policies.isolation import ISOLATION_NODE
+from magnetar.broker.policies.isolation_store import ISOLATION_NODE
 from magnetar.broker.topics.catalog import ROOT as PARTITIONED
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import StorageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from magnetar.broker.dynamic_settings import DynamicSettings
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.catalog import TopicCatalog
     from magnetar.storage.coordination import Coordination

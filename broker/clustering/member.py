@@ -16,13 +16,13 @@ from magnetar.broker.clustering.balancing import Balancing
 from magnetar.broker.clustering.cluster_bookies import MANAGED_LEDGER, ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
+from magnetar.broker.clustering.cluster_topic_policies import ClusterTopicPolicies
+from magnetar.broker.clustering.eligible_brokers import eligible_brokers
 from magnetar.broker.clustering.following import Following
 from magnetar.broker.clustering.guard import Guard
-from magnetar.broker.clustering.isolation import eligible_brokers
 from magnetar.broker.clustering.peer_client import PeerClient, peer_credentials
 from magnetar.broker.clustering.policy_log import events_topic
 from magnetar.broker.clustering.pulsar_schemas import PulsarSchemas
-from magnetar.broker.clustering.topic_policies import ClusterTopicPolicies
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.load_reports import addresses_of
 from magnetar.broker.ownership.bundle_ownership import BundleOwnership
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.policies.values import BundlesData, LocalPolicies
     from magnetar.broker.process_load import ProcessLoad
     from magnetar.broker.schemas.registry import SchemaRegistry

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.meters.operations import OperationMeter
+from magnetar.broker.meters.operation_meter import OperationMeter
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.broker.auth.sessions import AuthServices
     from magnetar.broker.consumers.consumer import Consumer, Outbox
     from magnetar.broker.ownership.ownership import Ownership
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.list_watchers import TopicListWatchers

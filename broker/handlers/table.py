@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magnetar.broker.handlers import connect, consume, lookup, publish, refused, schema
+from magnetar.broker.handlers import connect, consume, lookup, publish, refused_commands, schema
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
@@ -91,13 +91,13 @@ HANDLERS: dict[int, Row] = {
     _T.CONSUMER_STATS: Row("consumerStats", consume.on_consumer_stats, _consumer_stats),
     _T.GET_SCHEMA: Row("getSchema", schema.on_get_schema, _get_schema),
     _T.GET_OR_CREATE_SCHEMA: Row("getOrCreateSchema", schema.on_get_or_create_schema, _get_or_create_schema),
-    _T.TC_CLIENT_CONNECT_REQUEST: Row("tcClientConnectRequest", refused.on_transaction, _error),
-    _T.NEW_TXN: Row("newTxn", refused.on_transaction, _error),
-    _T.ADD_PARTITION_TO_TXN: Row("addPartitionToTxn", refused.on_transaction, _error),
-    _T.ADD_SUBSCRIPTION_TO_TXN: Row("addSubscriptionToTxn", refused.on_transaction, _error),
-    _T.END_TXN: Row("endTxn", refused.on_transaction, _error),
-    _T.END_TXN_ON_PARTITION: Row("endTxnOnPartition", refused.on_end_txn_on_partition, _error),
-    _T.END_TXN_ON_SUBSCRIPTION: Row("endTxnOnSubscription", refused.on_end_txn_on_subscription, _error),
+    _T.TC_CLIENT_CONNECT_REQUEST: Row("tcClientConnectRequest", refused_commands.on_transaction, _error),
+    _T.NEW_TXN: Row("newTxn", refused_commands.on_transaction, _error),
+    _T.ADD_PARTITION_TO_TXN: Row("addPartitionToTxn", refused_commands.on_transaction, _error),
+    _T.ADD_SUBSCRIPTION_TO_TXN: Row("addSubscriptionToTxn", refused_commands.on_transaction, _error),
+    _T.END_TXN: Row("endTxn", refused_commands.on_transaction, _error),
+    _T.END_TXN_ON_PARTITION: Row("endTxnOnPartition", refused_commands.on_end_txn_on_partition, _error),
+    _T.END_TXN_ON_SUBSCRIPTION: Row("endTxnOnSubscription", refused_commands.on_end_txn_on_subscription, _error),
 }
 
 NOT_A_COMMAND_FRAME = frozenset({_T.SEND})

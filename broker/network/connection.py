@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.handlers.client import ClientServices
     from magnetar.broker.memory_account import MemoryShare
-    from magnetar.broker.network.resources import ConnectionResources
+    from magnetar.broker.network.connection_resources import ConnectionResources
     from magnetar.broker.network.seats import Seat
     from magnetar.broker.topics.list_watcher import TopicListWatcher
     from magnetar.broker.topics.producer import Producer

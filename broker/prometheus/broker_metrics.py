@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.broker.prometheus.exposition import BrokerMetrics
-from magnetar.broker.prometheus.operations import OperationFigures
-from magnetar.broker.prometheus.resources import ResourceFigures
+from magnetar.broker.prometheus.operation_rows import OperationFigures
+from magnetar.broker.prometheus.resource_rows import ResourceFigures
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from magnetar.broker.auth.authenticator import Authenticator
     from magnetar.broker.descriptors import DescriptorShares
-    from magnetar.broker.foreign_entries.service import Converting
+    from magnetar.broker.foreign_entries.converting_service import Converting
     from magnetar.broker.handlers.client import LookupCounters
     from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.loop_watch import LoopWatch
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.meters.distributions import CacheMeter
-    from magnetar.broker.meters.operations import SchemaMeters
+    from magnetar.broker.meters.operation_meter import SchemaMeters
     from magnetar.broker.network.connections import Connections
     from magnetar.broker.process_load import ProcessLoad
-    from magnetar.broker.prometheus.resources import BalancingCounts
+    from magnetar.broker.prometheus.resource_rows import BalancingCounts
     from magnetar.broker.stores import Stores
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.broker.traces.sampling import Sampling

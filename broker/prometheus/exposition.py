@@ -14,8 +14,8 @@ from magnetar import __version__
 from magnetar.broker.prometheus.delayed import delayed_metrics, lateness
 from magnetar.broker.prometheus.help_texts import help_line
 from magnetar.broker.prometheus.ledger_rows import LedgerSums, ledger_rows
-from magnetar.broker.prometheus.operations import OperationFigures, operation_metrics
-from magnetar.broker.prometheus.resources import ResourceFigures, resource_metrics
+from magnetar.broker.prometheus.operation_rows import OperationFigures, operation_metrics
+from magnetar.broker.prometheus.resource_rows import ResourceFigures, resource_metrics
 from magnetar.broker.prometheus.rows import (
     BUCKETS,
     CONSUMER_ROWS,

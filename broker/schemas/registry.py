@@ -27,7 +27,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
 )
 from magnetar.broker.limits import MAX_SCHEMA_PROPERTIES_BYTES, check_properties
-from magnetar.broker.meters.operations import SchemaMeters
+from magnetar.broker.meters.operation_meter import SchemaMeters
 from magnetar.broker.schemas.compatibility import (
     Definition,
     Strategy,

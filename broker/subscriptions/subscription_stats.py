@@ -9,7 +9,7 @@ from magnetar.broker.consumers.consumer_stats import ConsumerStats, Subscription
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
 from magnetar.broker.slices import sliced
-from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
+from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription
 from magnetar.broker.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:

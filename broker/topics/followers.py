@@ -18,7 +18,7 @@ from magnetar.broker.slices import give_way, sliced
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from magnetar.broker.policies.namespaces import PolicyChange
+    from magnetar.broker.policies.namespace_store import PolicyChange
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.broker.topics.topic_registry import Topics

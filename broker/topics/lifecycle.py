@@ -17,7 +17,7 @@ from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName

@@ -13,15 +13,15 @@ import structlog
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
-from magnetar.broker.meters.operations import OperationMeter
+from magnetar.broker.meters.operation_meter import OperationMeter
 from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
-from magnetar.broker.topics.non_persistent import NonPersistentTopic
+from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
 
 if TYPE_CHECKING:
-    from magnetar.broker.policies.namespaces import NamespaceStore
+    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.catalog import TopicCatalog
     from magnetar.broker.topics.context import TopicContext

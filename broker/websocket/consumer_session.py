@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from magnetar.broker.websocket import messages
-from magnetar.broker.websocket.dead_letters import DeadLetters
+from magnetar.broker.websocket import session_json
+from magnetar.broker.websocket.dead_letter_topic import DeadLetters
 from magnetar.broker.websocket.errors import (
     INTERNAL_ERROR,
     INVALID_DATA,
@@ -249,8 +249,8 @@ class ConsumerSession(Session):
 
     def on_text(self, text: str) -> None:
         try:
-            command = messages.decode_command(text)
-        except messages.MessageTextError as e:
+            command = session_json.decode_command(text)
+        except session_json.MessageTextError as e:
             raise BadMessageError(INVALID_DATA, f"Failed to de-serialize from JSON: {e.reason}") from e
         if command is None:
             raise BadMessageError(INTERNAL_ERROR, "the command is null")
@@ -259,14 +259,14 @@ class ConsumerSession(Session):
         elif command.kind == "unsubscribe":
             self.tasks.spawn(self._unsubscribe(), "websocket.unsubscribe")
         elif command.kind == "isEndOfTopic":
-            self.peer.write_text(messages.end_of_topic_text(ended=all(part.ended for part in self.parts)))
+            self.peer.write_text(session_json.end_of_topic_text(ended=all(part.ended for part in self.parts)))
         else:
             self.on_acknowledgement(command)
 
-    def on_acknowledgement(self, command: messages.ConsumerCommand) -> None:
+    def on_acknowledgement(self, command: session_json.ConsumerCommand) -> None:
         """An acknowledgement, negative or not."""
         try:
-            found = messages.decode_message_id(command.message_id)
+            found = session_json.decode_message_id(command.message_id)
         except ValueError as e:
             kind = INVALID_DATA if isinstance(command.message_id, str) and _is_base64(command.message_id) else None
             raise BadMessageError(kind or INTERNAL_ERROR, str(e)) from e

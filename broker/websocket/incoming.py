@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from magnetar.broker.compat.java_times import offset_date_time
-from magnetar.broker.websocket.messages import ConsumerText, encode_message_id
+from magnetar.broker.websocket.session_json import ConsumerText, encode_message_id
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.compression import decompress

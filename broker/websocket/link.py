@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from magnetar.broker.auth.authorizer import Identity
     from magnetar.broker.auth.provider import Authenticated
     from magnetar.broker.handlers.client import ClientServices
-    from magnetar.broker.network.resources import ConnectionResources
+    from magnetar.broker.network.connection_resources import ConnectionResources
 
 _TYPE = pb.BaseCommand
 ANSWER_WITHIN_S = 30.0

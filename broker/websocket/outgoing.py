@@ -10,8 +10,8 @@ from magnetar.protocol.batches import encode_batch, encode_entry
 from magnetar.protocol.compression import compress
 
 if TYPE_CHECKING:
-    from magnetar.broker.websocket.messages import ProducerMessage
     from magnetar.broker.websocket.parameters import ProducerParameters
+    from magnetar.broker.websocket.session_json import ProducerMessage
 
 BATCH_BYTES: Final = 128 * 1024
 _U64: Final = (1 << 64) - 1

@@ -10,11 +10,11 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from magnetar.broker.websocket import messages
+from magnetar.broker.websocket import session_json
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError
-from magnetar.broker.websocket.messages import MessageTextError, MissingValueError, ProducerMessage
 from magnetar.broker.websocket.outgoing import BATCH_BYTES, Batch, Outgoing, batch_entry_of, entry_of, weight
 from magnetar.broker.websocket.session import Session
+from magnetar.broker.websocket.session_json import MessageTextError, MissingValueError, ProducerMessage
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.errors import CompressionError
@@ -116,10 +116,10 @@ class ProducerSession(Session):
     def on_text(self, text: str) -> None:
         now_ms = self.now_ms()
         try:
-            message = messages.decode_message(text, now_ms)
+            message = session_json.decode_message(text, now_ms)
             self._check(message)
         except MessageTextError as e:
-            self.peer.write_text(messages.error_text(e.error, e.reason, e.context))
+            self.peer.write_text(session_json.error_text(e.error, e.reason, e.context))
             return
         except MissingValueError as e:
             raise BadMessageError(INTERNAL_ERROR, str(e)) from e
@@ -135,7 +135,7 @@ class ProducerSession(Session):
         named = message.compression not in (None, pb.NONE)
         if self.parameters.encryption_keys and named != (message.uncompressed_bytes is not None):
             raise MessageTextError(
-                messages.BAD_PAYLOAD, "compressionType and uncompressedMessageSize belong together", message.context
+                session_json.BAD_PAYLOAD, "compressionType and uncompressedMessageSize belong together", message.context
             )
 
     def _send_alone(self, part: _Part, message: ProducerMessage, now_ms: int) -> None:
@@ -143,7 +143,7 @@ class ProducerSession(Session):
         try:
             entry = entry_of(message, self.parameters, part.name, sequence_id, now_ms)
         except (CompressionError, ValueError) as e:
-            self.peer.write_text(messages.error_text(messages.UNKNOWN, str(e), message.context))
+            self.peer.write_text(session_json.error_text(session_json.UNKNOWN, str(e), message.context))
             return
         part.next_sequence_id += 1
         self._send(part, Outgoing(part.index, sequence_id, sequence_id, entry, [message.context], is_batch=False))
@@ -219,7 +219,7 @@ class ProducerSession(Session):
             if outgoing.is_batch:
                 found.batch_index = index
             found.batch_size = 0
-            self.peer.write_text(messages.ack_text(found, context))
+            self.peer.write_text(session_json.ack_text(found, context))
 
     def _on_error(self, answer: Answer) -> None:
         error = answer.command.send_error
@@ -239,7 +239,7 @@ class ProducerSession(Session):
 
     def _fail(self, outgoing: Outgoing, reason: str) -> None:
         for context in outgoing.contexts:
-            self.peer.write_text(messages.error_text(messages.UNKNOWN, reason, context))
+            self.peer.write_text(session_json.error_text(session_json.UNKNOWN, reason, context))
 
     # --- deadlines and unloading ---------------------------------------------------------------------------------
 

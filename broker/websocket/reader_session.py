@@ -16,7 +16,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 
 if TYPE_CHECKING:
-    from magnetar.broker.websocket import messages
+    from magnetar.broker.websocket import session_json
     from magnetar.broker.websocket.incoming import Incoming
     from magnetar.broker.websocket.session import Place
 
@@ -87,5 +87,5 @@ class ReaderSession(ConsumerSession):
             self.outstanding.acknowledge((part.index, *message.entry), -1, is_batch=False)
             self.link.send(requests.ack(part.index, message.entry, cumulative=True))
 
-    def on_acknowledgement(self, command: messages.ConsumerCommand) -> None:  # noqa: ARG002 - with any content
+    def on_acknowledgement(self, command: session_json.ConsumerCommand) -> None:  # noqa: ARG002 - with any content
         self.done_with_one(self.parts[self._written.popleft() if self._written else 0])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.auth.table import Need
     from magnetar.broker.memory_account import MemoryShare
-    from magnetar.broker.network.resources import ConnectionResources
+    from magnetar.broker.network.connection_resources import ConnectionResources
     from magnetar.broker.websocket.link import Link
 
 

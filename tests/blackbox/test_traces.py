@@ -126,7 +126,7 @@ def test_the_program_of_the_monitoring_page(receiver):
 
 def test_a_broker_without_traces_loads_nothing_of_them():
     code = (
-        "import sys, magnetar.broker.running, magnetar.broker.admin.server; "
+        "import sys, magnetar.broker.running, magnetar.broker.admin.admin_server; "
         "print([m for m in sys.modules if 'opentelemetry' in m or 'broker.traces' in m])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

@@ -22,7 +22,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.ownership.cluster_nodes import LoadReport
 from magnetar.broker.ownership.ownership import BrokerAddresses, OwnershipDoor
-from magnetar.broker.policies.namespaces import NamespaceStore
+from magnetar.broker.policies.namespace_store import NamespaceStore
 from magnetar.broker.prometheus.exposition import BrokerMetrics
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.schemas.registry import SchemaRegistry

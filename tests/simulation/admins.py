@@ -10,7 +10,7 @@ from urllib.parse import quote
 import h11
 
 from magnetar.broker.admin.api import MessagePosition
-from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
+from magnetar.broker.admin_backend.admin_subscriptions import AdminSubscriptions
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.errors import BrokerError
 from magnetar.broker.topics.lifecycle import ConflictError

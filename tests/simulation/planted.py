@@ -10,7 +10,7 @@ import sys
 from typing import Any
 from unittest import mock
 
-from magnetar.broker.admin_backend.subscriptions import AdminSubscriptions
+from magnetar.broker.admin_backend.admin_subscriptions import AdminSubscriptions
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.dispatchers.read_loop import ReadLoop
 from magnetar.broker.network.publish_gate import PublishGate

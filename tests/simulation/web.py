@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.server import ServerState
 
+from magnetar.broker.admin.admin_server import _config
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
-from magnetar.broker.admin.server import _config
 from magnetar.broker.admin_backend.topic_operations import TopicOperations
 from magnetar.broker.network.seats import Seats
 

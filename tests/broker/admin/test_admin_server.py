@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from magnetar.broker.admin.server import start_admin
+from magnetar.broker.admin.admin_server import start_admin
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
 

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 import structlog
 
-from magnetar.broker.admin.server import start_admin
+from magnetar.broker.admin.admin_server import start_admin
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client

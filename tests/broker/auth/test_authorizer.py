@@ -20,7 +20,7 @@ from magnetar.broker.auth.table import (
     Need,
     check_complete,
 )
-from magnetar.broker.policies.namespaces import NamespaceStore
+from magnetar.broker.policies.namespace_store import NamespaceStore
 from magnetar.broker.policies.records import Policies
 from magnetar.broker.policies.values import AuthPolicies, TenantInfo
 from magnetar.broker.settings import Settings

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from magnetar.broker.clustering.balancing import Balancing, BalancingFigures, make_shedder
-from magnetar.broker.clustering.isolation import eligible_brokers
+from magnetar.broker.clustering.eligible_brokers import eligible_brokers
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
 from magnetar.broker.ownership.load_averages import LoadAverages

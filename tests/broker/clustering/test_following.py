@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.broker.clustering.following import Following
 from magnetar.broker.dynamic_settings import DynamicSettings
-from magnetar.broker.policies.namespaces import ExistsError, NamespaceStore
+from magnetar.broker.policies.namespace_store import ExistsError, NamespaceStore
 from magnetar.broker.policies.values import TenantInfo
 from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet

@@ -16,7 +16,7 @@ from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.storage.managed.config import ManagedLedgerConfig
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from tests.broker.dispatch_fakes import Bench, entry
-from tests.broker.subscriptions.test_non_persistent import run_of
+from tests.broker.subscriptions.test_non_persistent_subscription import run_of
 from tests.twins.memory_ledgers import MemoryLedgerStore
 from tests.twins.memory_metadata import MemoryMetadataStore
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from magnetar.broker.foreign_entries.config import ConvertingConfig
+from magnetar.broker.foreign_entries.converting_service import Converting
 from magnetar.broker.foreign_entries.frames import Described
 from magnetar.broker.foreign_entries.loading import ForeignConverter
-from magnetar.broker.foreign_entries.service import Converting
 from magnetar.converters.chain import ConverterChain, LoadedConverter, loaded
 from magnetar.converters.entry import build_entry
 from magnetar.converters.examples import BytesConverter

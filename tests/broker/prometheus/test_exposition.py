@@ -6,11 +6,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
-from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
+from magnetar.broker.meters.operation_meter import OperationMeter, SchemaMeters
 from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
 from magnetar.broker.prometheus.exposition import BrokerMetrics, escape, render
 from magnetar.broker.prometheus.ledger_rows import LedgerSums
-from magnetar.broker.prometheus.operations import OperationFigures
+from magnetar.broker.prometheus.operation_rows import OperationFigures
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.topic_stats import LatencyCounts, ProducerStats, SizeCounts, TopicStats
 from magnetar.protocol.topic_name import TopicName

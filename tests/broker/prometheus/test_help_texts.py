@@ -7,17 +7,17 @@ import pytest
 from magnetar.broker.clustering.balancing import BalancingFigures
 from magnetar.broker.foreign_entries.converter_figures import ConverterFigures, ConvertingFigures
 from magnetar.broker.foreign_entries.counters import ConverterCounters
-from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
+from magnetar.broker.meters.operation_meter import OperationMeter, SchemaMeters
 from magnetar.broker.prometheus.exposition import BrokerMetrics
 from magnetar.broker.prometheus.help_texts import _TEXTS, help_line, help_text
-from magnetar.broker.prometheus.operations import OperationFigures
-from magnetar.broker.prometheus.resources import ResourceFigures
+from magnetar.broker.prometheus.operation_rows import OperationFigures
+from magnetar.broker.prometheus.resource_rows import ResourceFigures
 from magnetar.broker.settings import Settings
 from magnetar.converters.cache import CacheStats
 from magnetar.delayed.index_stats import DelayIndexStats, IndexCounters
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.prometheus.test_exposition import rendered, topic
-from tests.broker.prometheus.test_resources import engine
+from tests.broker.prometheus.test_resource_rows import engine
 from tests.twins.fields import defaults
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from magnetar.broker.policies.namespaces import PolicyChange
+from magnetar.broker.policies.namespace_store import PolicyChange
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.followers import AT_ONCE, TopicFollowers
 from magnetar.protocol.topic_name import TopicName

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from magnetar.broker.policies.namespaces import _topic_path
+from magnetar.broker.policies.namespace_store import _topic_path
 from magnetar.broker.schemas.registry import _path
 from magnetar.broker.topics.catalog import partitioned_path
 from magnetar.cli.backup.images import images

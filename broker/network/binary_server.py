@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.broker.handlers.client import ClientServices
-    from magnetar.broker.network.resources import ConnectionResources
+    from magnetar.broker.network.connection_resources import ConnectionResources
     from magnetar.broker.network.seats import Seat, Seats
 
 

@@ -1,6 +1,6 @@
 """Metrics of client memory, the ledger store and the processor."""
 
-from magnetar.broker.prometheus.resources import FULL_SOURCES, ResourceFigures, resource_metrics
+from magnetar.broker.prometheus.resource_rows import FULL_SOURCES, ResourceFigures, resource_metrics
 from magnetar.storage.embedded.engine_stats import EngineStats, HistogramStats
 from magnetar.storage.entry_cache import CacheStats
 from tests.twins.fields import defaults

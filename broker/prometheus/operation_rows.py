@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from magnetar.broker.meters.operations import LOAD_QUANTILES, LOOKUP_QUANTILES, SCHEMA_QUANTILES
+from magnetar.broker.meters.operation_meter import LOAD_QUANTILES, LOOKUP_QUANTILES, SCHEMA_QUANTILES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
+    from magnetar.broker.meters.operation_meter import OperationMeter, SchemaMeters
 
 Rows = Iterable[tuple[str, int | float]]
 """The text behind the name of the family up to the closing brace, and a value. Lazy where each namespace has rows: the

@@ -29,7 +29,7 @@ from magnetar.broker.policies.effective import (
     events_config,
 )
 from magnetar.broker.policies.failure_domains import FailureDomains
-from magnetar.broker.policies.isolation import IsolationPolicies
+from magnetar.broker.policies.isolation_store import IsolationPolicies
 from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundles
 from magnetar.broker.policies.topic_records import TopicRecords
 from magnetar.broker.policies.values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo

@@ -7,7 +7,7 @@ import dataclasses
 import msgspec
 import pytest
 
-from magnetar.broker.policies.namespaces import ExistsError, MissingError, NamespaceStore, PolicyChange
+from magnetar.broker.policies.namespace_store import ExistsError, MissingError, NamespaceStore, PolicyChange
 from magnetar.broker.policies.records import Policies
 from magnetar.broker.policies.values import (
     AuthPolicies,

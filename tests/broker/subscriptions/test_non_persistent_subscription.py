@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.broker.errors import ConsumerBusyError, MetadataError, SubscriptionBusyError
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
-from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription, as_slab
+from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription, as_slab
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol.runs import EntryRun
 from tests.broker.dispatch_fakes import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TOPIC, Bench, KeySharedPolicy, entry

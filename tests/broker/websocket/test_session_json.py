@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.broker.websocket.messages import (
+from magnetar.broker.websocket.session_json import (
     MessageTextError,
     MissingValueError,
     ack_text,

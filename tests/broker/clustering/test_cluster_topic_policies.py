@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from magnetar.broker.broker import Broker
+from magnetar.broker.clustering.cluster_topic_policies import ClusterTopicPolicies
 from magnetar.broker.clustering.peer_client import PeerClient, peer_credentials
 from magnetar.broker.clustering.policy_log import events_topic
-from magnetar.broker.clustering.topic_policies import ClusterTopicPolicies
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
 from magnetar.broker.policies.records import TopicPolicies
 from magnetar.broker.settings import Settings

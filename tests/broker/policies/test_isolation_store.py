@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magnetar.broker.policies.isolation import IsolationPolicies
+from magnetar.broker.policies.isolation_store import IsolationPolicies
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 NODE = "/admin/clusters/c%20x/namespaceIsolationPolicies"

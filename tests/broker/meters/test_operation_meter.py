@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from magnetar.broker.meters.operations import LOOKUP_QUANTILES, OperationMeter, SchemaMeters
+from magnetar.broker.meters.operation_meter import LOOKUP_QUANTILES, OperationMeter, SchemaMeters
 
 
 async def test_a_period_has_quantiles_and_the_next_one_has_not(monkeypatch):

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from magnetar.broker.foreign_entries.config import ConvertingConfig, ConvertingSettingsError
-from magnetar.broker.foreign_entries.service import Converting, start_converting
+from magnetar.broker.foreign_entries.converting_service import Converting, start_converting
 from magnetar.broker.settings import Settings
 from magnetar.converters.entry import Entry
 from tests.broker.foreign_entries.converting_for_tests import TOPIC, World, foreign

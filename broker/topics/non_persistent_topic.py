@@ -17,7 +17,7 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
-from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription, as_slab
+from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription, as_slab
 from magnetar.broker.topics.deduplication import SequenceTable, Verdict
 from magnetar.broker.topics.life import TopicLife, TopicState
 from magnetar.broker.topics.producers import TopicProducers

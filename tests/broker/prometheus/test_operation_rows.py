@@ -1,7 +1,7 @@
 """Families of lookups, topic loads and schemas."""
 
-from magnetar.broker.meters.operations import OperationMeter, SchemaMeters
-from magnetar.broker.prometheus.operations import OperationFigures, operation_metrics
+from magnetar.broker.meters.operation_meter import OperationMeter, SchemaMeters
+from magnetar.broker.prometheus.operation_rows import OperationFigures, operation_metrics
 
 CLUSTER = 'cluster="c"'
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import TYPE_NAMES
-from magnetar.broker.dispatchers.non_persistent import UnstoredContext, fits, make_non_persistent
+from magnetar.broker.dispatchers.non_persistent_dispatcher import UnstoredContext, fits, make_non_persistent
 from magnetar.broker.dispatchers.sift import messages_in
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.protocol import speed
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.dispatchers.non_persistent import NonPersistentDispatcher
+    from magnetar.broker.dispatchers.non_persistent_dispatcher import NonPersistentDispatcher
     from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.runs import EntryRun

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.admin_backend.scan import analyze_backlog, place_of_reset, stored_message
 from magnetar.broker.compat import rest_refusals, wire_refusals
-from magnetar.broker.subscriptions.non_persistent import NonPersistentSubscription
+from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import expiry
 from magnetar.broker.topics.lifecycle import ConflictError

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.auth.provider import Authenticated
     from magnetar.broker.handlers.client import ClientServices
-    from magnetar.broker.network.resources import ConnectionResources
+    from magnetar.broker.network.connection_resources import ConnectionResources
     from magnetar.broker.websocket.session import Session
 
 log = structlog.get_logger(__name__)
