@@ -76,7 +76,7 @@ static PyObject *frames_of(const Py_buffer *data, const Py_buffer *offsets, Py_s
     return Py_BuildValue("(NNL)", frames, ends, length);
 }
 
-static PyObject *encode_packed(PyObject *self, PyObject *args) {
+static PyObject *encode_packed(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_buffer data, offsets, key;
     Py_ssize_t skip;
     long long ledger, first, confirmed, length;
@@ -136,7 +136,7 @@ static Py_ssize_t good_entries(const Py_buffer *packed, uint64_t ledger, uint64_
     return count;
 }
 
-static PyObject *records_of_batch(PyObject *self, PyObject *args) {
+static PyObject *records_of_batch(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_buffer packed;
     long long ledger, first;
     Py_ssize_t most, payload, count;

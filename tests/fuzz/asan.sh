@@ -1,20 +1,28 @@
 #!/bin/sh
-# Build the compiled helpers under the address and undefined behaviour sanitizers and compare them with their twins on random
-# and mutated bytes. Usage: tests/fuzz/asan.sh [seconds] [python], from the top of the tree.
+# Build the compiled helpers under gcc's address and undefined behaviour sanitizers and compare them with their twins: on
+# random input, and on the kept inputs of the guided fuzzing, as they are and mutated. Usage: tests/fuzz/asan.sh [seconds]
+# [python], from the top of the tree. Without the sanitizers' libraries it says so and does nothing.
 set -eu
 seconds=${1:-60}
 python=${2:-.venv/bin/python}
 cc=${CC:-gcc}
+asan=$("$cc" -print-file-name=libasan.so)
+if [ ! -e "$asan" ]; then
+    echo "tests/fuzz: $cc has no address sanitizer, so the compiled helpers do not run under it" >&2
+    exit 0
+fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
-for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries delayed/_sorting converters/kafka_entry/_slots; do
+for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries delayed/_sorting converters/kafka_entry/_slots \
+    bookkeeper/wire/_add_frames storage/embedded/journal/_frame_writer; do
     "$cc" -O1 -g -fPIC -shared -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=undefined \
         -I"$include" "$source.c" -o "$dir/$(basename "$source").so"
 done
-MAGNETAR_PURE=1 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$("$cc" -print-file-name=libasan.so) \
-    PYTHONPATH=tests/protocol:tests/converters/kafka_entry "$python" - "$dir" "$seconds" <<'PY'
+MAGNETAR_PURE=1 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$asan \
+    PYTHONPATH=.:tests/protocol:tests/converters/kafka_entry "$python" - "$dir" "$seconds" <<'PY'
 import importlib.util
+import pathlib
 import random
 import sys
 import time
@@ -26,6 +34,11 @@ import twins
 
 from magnetar.delayed.sorted_run import Columns
 from magnetar.delayed.sorting import pure_sorted_columns
+from tests.fuzz.compiled.targets import TARGETS, seeds
+from tests.fuzz.test_fuzz_targets import mutated
+from tests.storage.embedded.journal import frame_twins
+
+KEPT = pathlib.Path("tests/fuzz/corpus/compiled")
 
 
 def built(name):
@@ -49,11 +62,37 @@ def check_sorting(helper, rng):
         pass
 
 
-helper, columns, sorting = built("_speedups"), built("_entry_columns"), built("_sorting")
-pushed, slots = built("_deliveries"), built("_slots")
+names = ("_speedups", "_entry_columns", "_sorting", "_deliveries", "_slots", "_add_frames", "_frame_writer")
+helpers = {name: built(name) for name in names}
+helper, columns, sorting, pushed, slots, adding, writing = helpers.values()
 CHECKS = [(check, helper) for check in twins.CHECKS] + [(check, columns) for check in column_twins.CHECKS]
 CHECKS += [(check, pushed) for check in delivery_twins.CHECKS]
 CHECKS += [(check, slots) for check in slot_twins.CHECKS]
+CHECKS += [(check, writing) for check in frame_twins.CHECKS]
+
+
+def of_target(name):
+    """The function of a target, and the inputs to begin with."""
+    run, wanted = TARGETS[name]
+    given = [helpers[each] for each in wanted]
+    kept = [path.read_bytes() for path in sorted((KEPT / name).glob("*"))]
+    return lambda data: run(given if len(given) > 1 else given[0], data), seeds(name) + kept
+
+
+def run_target(name, run, data):
+    try:
+        run(data)
+    except Exception:
+        print(f"target {name} with {data!r}", file=sys.stderr)
+        raise
+
+
+inputs = 0
+targets = {name: of_target(name) for name in TARGETS}
+for name, (run, begin) in targets.items():
+    for data in begin:
+        run_target(name, run, data)
+        inputs += 1
 rng, end, rounds = random.Random(), time.monotonic() + float(sys.argv[2]), 0
 while time.monotonic() < end:
     seed = rng.getrandbits(60)
@@ -64,6 +103,10 @@ while time.monotonic() < end:
             print(f"{check.__name__} with seed {seed}", file=sys.stderr)
             raise
     check_sorting(sorting, random.Random(seed))
+    for name, (run, begin) in targets.items():
+        for _ in range(10):
+            run_target(name, run, mutated(rng.choice(begin), rng))
+            inputs += 1
     rounds += 1
-print(f"{rounds} rounds, no difference, nothing found by the sanitizers")
+print(f"{rounds} rounds, {inputs} inputs of the fuzzer, no difference, nothing found by the sanitizers")
 PY

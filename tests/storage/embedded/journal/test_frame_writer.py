@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import pathlib
+import random
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,14 @@ from magnetar.protocol.checksum import crc32c
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.journal.format import PAGE_BYTES, encode_frame
 from magnetar.storage.embedded.journal.frame_writer import CompiledFrameWriter, Frame, open_frame_writer
+from tests.storage.embedded.journal.frame_twins import CHECKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from magnetar.storage.embedded.files import File
 
-pytest.importorskip("magnetar.storage.embedded.journal._frame_writer")
+helper = pytest.importorskip("magnetar.storage.embedded.journal._frame_writer")
 WAYS = pytest.mark.parametrize(
     ("async_bytes", "direct"), [(1 << 20, True), (0, True), (0, False)], ids=["async", "thread", "cache"]
 )
@@ -211,3 +213,9 @@ async def test_submissions_come_back_after_a_disk_that_let_them_wait(folder: pat
     writer.close()
     for file in (growing, ready):
         file.close()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_helper_does_as_its_twin(check):
+    for seed in range(20):
+        check(helper, random.Random(seed))
