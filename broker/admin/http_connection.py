@@ -13,6 +13,7 @@ other clients hold the seats.
 """
 
 import asyncio
+import contextlib
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,6 +92,18 @@ class HttpConnection(H11Protocol):
         self._close_behind_garbage()
         if not self._in_progress:
             self._rest()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are no HTTP, and end the connection: a request under way is over, an answer that has begun
+        ends where it is.
+        """
+        if self._in_progress:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            with contextlib.suppress(h11.LocalProtocolError):  # an answer to HEAD has no body
+                super().send_400_response(msg)
+        self.transport.close()
 
     def _close_behind_garbage(self) -> None:
         if begins_no_request(self.conn.trailing_data[0]) and not self.transport.is_closing():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import struct
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -76,6 +77,31 @@ def without_checksums() -> Iterator[None]:
             if getattr(module, "crc32c", None) is real:
                 stack.enter_context(mock.patch.object(module, "crc32c", zero))
         yield
+
+
+class OutOfTimeError(BaseException):
+    """An input takes too much processor time; no reader catches this error."""
+
+
+def limited(run: Callable[[bytes], object], cpu_s: float = CPU_SECONDS) -> Callable[[bytes], None]:
+    """The same reader, which raises OutOfTimeError after so much processor time. Main thread only."""
+
+    def end(*_: object) -> None:
+        raise OutOfTimeError(f"an input takes more than {cpu_s} s of processor time")
+
+    def run_limited(data: bytes) -> None:
+        signal.setitimer(signal.ITIMER_PROF, cpu_s)
+        try:
+            run(data)
+        except BaseException:
+            # The interpreter ends before libFuzzer writes the input, and takes down the handler of its alarm first.
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+
+    signal.signal(signal.SIGPROF, end)
+    return run_limited
 
 
 # --- peers -----------------------------------------------------------------------------------------------------------

@@ -9,11 +9,12 @@ import contextlib
 import os
 import pathlib
 import random
+import signal
 import time
 
 import pytest
 
-from tests.fuzz.targets import CPU_SECONDS, TARGETS, without_checksums
+from tests.fuzz.targets import CPU_SECONDS, TARGETS, OutOfTimeError, limited, without_checksums
 
 SEED = int(os.environ.get("MAGNETAR_FUZZ_SEED", "20240229"))
 CORPUS = pathlib.Path(__file__).parent / "corpus" / "guided"
@@ -52,3 +53,19 @@ def test_any_bytes_are_taken_or_refused(name):
                 print(f"input: {data[:2000]!r}")
                 raise
             assert time.thread_time() - began < CPU_SECONDS, data[:2000]
+
+
+def test_an_input_without_end_is_a_finding():
+    before = signal.getsignal(signal.SIGPROF)
+
+    def endless(_data: bytes) -> None:
+        while True:
+            with contextlib.suppress(Exception):
+                _data.index(b"x")
+
+    try:
+        with pytest.raises(OutOfTimeError):
+            limited(endless, 0.02)(b"")
+        assert signal.getitimer(signal.ITIMER_PROF) == signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    finally:
+        signal.signal(signal.SIGPROF, before)

@@ -5,11 +5,16 @@ import contextlib
 
 import pytest
 import structlog
+import uvicorn
+from uvicorn.server import ServerState
 
 from magnetar.broker.admin.admin_server import start_admin
+from magnetar.broker.admin.http_connection import HttpConnection
 from magnetar.broker.descriptors import DescriptorShares
+from magnetar.broker.network.seats import Seats
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
+from tests.twins.fake_connection import FakeTransport
 from tests.waiting import until
 
 SHORT_S = 0.05
@@ -144,3 +149,51 @@ async def test_a_peer_that_leaves_in_its_body_is_no_error_of_the_broker(web):
         writer.close()
         await until(lambda: not state.tasks)
     assert not [entry for entry in logs if entry["log_level"] == "error"]
+
+
+CHUNKED = b"%s /status HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("method", [b"HEAD", b"PUT"])
+@pytest.mark.parametrize("turns", [0, 5], ids=["at once", "later"])
+@pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "within the answer"])
+async def test_an_invalid_body_ends_its_connection_without_an_error_of_the_broker(method, turns, begun, caplog):
+    """An unproven peer chooses when its bytes are no HTTP: a traceback in the log for each were a gift."""
+    ended = []
+
+    async def application(_scope, receive, send):
+        if begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"part", "more_body": True})
+        while (await receive()).get("more_body"):
+            pass
+        if not begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"rest"})
+        ended.append(True)
+
+    loop, problems = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _loop, context: problems.append(context))
+    config = uvicorn.Config(application, ws="none", lifespan="off", loop="none", log_config=None)
+    config.load()
+    connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take()), FakeTransport()
+    connection.connection_made(wire)
+    connection.data_received(CHUNKED % method)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    connection.data_received(b"no number\r\n")
+    assert wire.closing
+    await until(lambda: ended)
+    connection.connection_lost(None)
+    await asyncio.sleep(0)
+    assert not problems
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    if not (begun and turns):
+        assert b"HTTP/1.1 400 " in wire.written
+
+
+async def test_an_invalid_body_of_a_head_request_gets_a_head(web):
+    there = await web()
+    reader, writer = await there.connect()
+    writer.write(CHUNKED % b"HEAD" + b"no number\r\n")
+    assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 400 ")
