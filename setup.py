@@ -26,6 +26,12 @@ setup(
             optional=True,
         ),
         Extension(
+            "magnetar.broker._blocks",
+            ["magnetar/broker/_blocks.c"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "magnetar.broker.dispatchers._picking",
             ["magnetar/broker/dispatchers/_picking.c"],
             extra_compile_args=["-O3"],
