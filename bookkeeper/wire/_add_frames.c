@@ -1,5 +1,6 @@
-/* Add frames of a run of entries, and the records of a batch that was read, compiled. `packed_runs.py` and `packed_batches.py` say what
- * the functions give, and have the same in Python as the reference (tests/bookkeeper/wire). */
+/* Add frames of a run of entries, their acknowledgements joined, and the records of a batch that was read, compiled. `packed_runs.py`,
+ * `packed_answers.py` and `packed_batches.py` say what the functions give, and have the same in Python as the reference
+ * (tests/bookkeeper/wire). */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
@@ -180,7 +181,35 @@ static PyObject *records_of_batch(PyObject *Py_UNUSED(module), PyObject *args) {
     return Py_BuildValue("(NN)", data, offsets);
 }
 
+enum { ANSWER = 28, ADD = 1 };
+
+static PyObject *join_added(PyObject *self, PyObject *args) {
+    Py_buffer data;
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(args, "y*n", &data, &at))
+        return NULL;
+    const uint8_t *bytes = data.buf;
+    int64_t ledger = -1, first = -1, last = -1;
+    while (at >= 0 && data.len - at >= ANSWER) {
+        const uint8_t *p = bytes + at;
+        int64_t of = (int64_t)get_be64(p + 12), entry = (int64_t)get_be64(p + 20);
+        if (get_be32(p) != ANSWER - 4 || p[5] != ADD || get_be32(p + 8) != 0 || of < 0 || entry < 0)
+            break;
+        if (last < 0)
+            ledger = of, first = entry;
+        else if (of != ledger || entry - 1 != last)
+            break;
+        last = entry;
+        at += ANSWER;
+    }
+    PyBuffer_Release(&data);
+    if (last < 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(LLLn)", (long long)ledger, (long long)first, (long long)last, at);
+}
+
 static PyMethodDef methods[] = {
+    {"join_added", join_added, METH_VARARGS, NULL},
     {"encode_packed", encode_packed, METH_VARARGS, NULL},
     {"records_of_batch", records_of_batch, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

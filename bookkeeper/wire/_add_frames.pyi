@@ -1,4 +1,4 @@
-# The compiled helper; what it does stands in packed_runs.py and packed_batches.py.
+# The compiled helper; what it does stands in packed_runs.py, packed_answers.py and packed_batches.py.
 
 def encode_packed(
     data: bytes | memoryview,
@@ -13,3 +13,4 @@ def encode_packed(
     /,
 ) -> tuple[bytes, bytes, int]: ...
 def records_of_batch(packed: bytes, ledger_id: int, first: int, most: int, /) -> tuple[bytes, bytes]: ...
+def join_added(data: bytes, at: int, /) -> tuple[int, int, int, int] | None: ...

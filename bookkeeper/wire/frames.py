@@ -24,6 +24,7 @@ import struct
 from typing import NamedTuple
 
 from magnetar.bookkeeper.errors import WireError
+from magnetar.bookkeeper.wire.packed_answers import join_added
 
 __all__ = [
     "ABSENT",
@@ -91,9 +92,7 @@ DEFAULT_MAX_FRAME_BYTES = 5 * 1024 * 1024 + 10 * 1024
 _READ = struct.Struct(">IIqq")
 _BATCH = struct.Struct(">IIqqqIq")
 _U32 = struct.Struct(">I")
-_ANSWER = struct.Struct(">IIIqq")
-_ANSWER_BYTES = _ANSWER.size
-_ADD_ANSWER_LENGTH = _ANSWER_BYTES - 4
+_ADD_ANSWER_LENGTH = struct.calcsize(">IIqq")
 _REQUEST_ID = struct.Struct(">q")
 
 
@@ -187,35 +186,21 @@ class AnswerDecoder:
         """(answers, bytes used, bytes needed for the next answer)."""
         answers: list[Answer] = []
         at, end = 0, len(data)
-        run_ledger, run_first, run_last = -1, 0, -1
         need = 4
         while end - at >= 4:
+            added = join_added(data, at)
+            if added is not None:
+                ledger_id, first, last, at = added
+                answers.append(Added(ledger_id, first, last))
+                continue
             (size,) = _U32.unpack_from(data, at)
-            if size == _ADD_ANSWER_LENGTH and end - at >= _ANSWER_BYTES:
-                _, header, code, ledger_id, entry_id = _ANSWER.unpack_from(data, at)
-                if header >> 16 & 0xFF == ADD and code == 0:
-                    at += _ANSWER_BYTES
-                    if ledger_id == run_ledger and entry_id == run_last + 1:
-                        run_last = entry_id
-                        continue
-                    if run_last >= 0:
-                        answers.append(Added(run_ledger, run_first, run_last))
-                    run_ledger, run_first, run_last = ledger_id, entry_id, entry_id
-                    if entry_id < 0:
-                        raise WireError(f"a bookie acknowledged entry {entry_id}")
-                    continue
             if size < 4 or size + 4 > self._max_bytes:
                 raise WireError(f"a bookie sent a frame of {size} bytes, at most {self._max_bytes} are taken")
             need = size + 4
             if end - at < need:
                 break
-            if run_last >= 0:
-                answers.append(Added(run_ledger, run_first, run_last))
-                run_ledger, run_last = -1, -1
             answers.append(_answer(data[at + 4 : at + need]))
             at, need = at + need, 4
-        if run_last >= 0:
-            answers.append(Added(run_ledger, run_first, run_last))
         return answers, at, need
 
 
@@ -230,7 +215,11 @@ def _answer(body: bytes) -> Answer:
     if opcode == READ:
         return ReadAnswer(ledger_id, entry_id, code, body[_ADD_ANSWER_LENGTH:])
     if opcode == ADD:
-        return Added(ledger_id, entry_id, entry_id) if code == 0 else AddFailed(ledger_id, entry_id, code)
+        if code != Code.OK:
+            return AddFailed(ledger_id, entry_id, code)
+        if ledger_id < 0 or entry_id < 0:
+            raise WireError(f"a bookie acknowledged entry {ledger_id}:{entry_id}")
+        return Added(ledger_id, entry_id, entry_id)
     if opcode == BATCH_READ and len(body) >= _ADD_ANSWER_LENGTH + 8:
         (request_id,) = _REQUEST_ID.unpack_from(body, _ADD_ANSWER_LENGTH)
         return BatchAnswer(ledger_id, entry_id, code, request_id, body[_ADD_ANSWER_LENGTH + 8 :])

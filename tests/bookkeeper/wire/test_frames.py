@@ -69,6 +69,12 @@ def test_consecutive_acknowledgements_are_one():
     assert AnswerDecoder().feed(data) == [Added(1, 4, 6), Added(2, 7, 7), Added(1, 7, 7), Added(1, 9, 9)]
 
 
+@pytest.mark.parametrize("ids", [(1, -1), (-1, 1), (1, -(2**63))])
+def test_a_bookie_that_acknowledges_no_entry_breaks_the_rules(ids):
+    with pytest.raises(WireError):
+        AnswerDecoder().feed(add_answer(1, 0) + add_answer(*ids))
+
+
 def test_other_answers_keep_their_place_between_acknowledgements():
     data = add_answer(1, 0) + read_answer(1, -1, 2, b"") + add_answer(1, 1) + add_answer(1, 2, 104) + add_answer(1, 3)
     assert AnswerDecoder().feed(data) == [

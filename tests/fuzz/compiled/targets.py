@@ -21,7 +21,7 @@ import column_twins
 import delivery_twins
 import twins
 
-from magnetar.bookkeeper.wire import packed_batches, packed_runs
+from magnetar.bookkeeper.wire import packed_answers, packed_batches, packed_runs
 from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
 from magnetar.bookkeeper.wire.entries import ADD_HEADER, encode_run
 from magnetar.delayed.sorted_run import Columns
@@ -184,6 +184,15 @@ def batches(helper: Any, data: bytes) -> None:
     _result(helper.records_of_batch, data, 7, 3, 100)
 
 
+def answers(helper: Any, data: bytes) -> None:
+    """Answers of a bookie: arbitrary bytes, and acknowledgements of which one has arbitrary bytes."""
+    good = b"".join(bytes.fromhex("000000180201000000000000") + bytes([0] * 7 + [7] + [0] * 7 + [k]) for k in range(9))
+    at = len(data) % len(good)
+    for given in (data, good[:at] + data, good[:at] + data[:5] + good[at + 5 :]):
+        for begin in (0, 28, len(given)):
+            assert helper.join_added(given, begin) == packed_answers.join_added_pure(given, begin)
+
+
 def drawn(helpers: list[Any], data: bytes) -> None:
     """The first byte selects the check."""
     if not data:
@@ -205,6 +214,7 @@ TARGETS: dict[str, tuple[Callable[[Any, bytes], None], tuple[str, ...]]] = {
     "sorting": (sorting, ("_sorting",)),
     "add_frames": (add_frames, ("_add_frames",)),
     "batches": (batches, ("_add_frames",)),
+    "answers": (answers, ("_add_frames",)),
     "drawn": (drawn, ("_speedups", "_entry_columns", "_deliveries")),
 }
 
