@@ -415,6 +415,43 @@ async def test_append_waits_while_too_much_is_unacknowledged():
 
 
 @simulated
+async def test_a_bookie_that_falls_behind_is_replaced_before_its_entries_fill_the_memory():
+    cluster = SimCluster(4)
+    one = cluster.join(write_buffer_bytes=5_000, max_lag_bytes=20_000, add_timeout_s=1000)
+    writer = await one.client.create(E3)
+    slow = on_ensemble(cluster, writer)[0]
+    slow.suspend()
+    kept = []
+    for number in range(100):
+        await writer.append(number.to_bytes(1000, "big"))
+        kept.append(writer.queue.kept_bytes)
+    assert 15_000 < max(kept) <= 20_000, "the bound"
+    assert slow.bookie_id not in writer.metadata.last_segment.bookies
+    await writer.close()
+    assert kept[-1] < 5_000
+    assert await contents(await one.client.open(writer.ledger_id)) == [n.to_bytes(1000, "big") for n in range(100)]
+    await cluster.close()
+
+
+@simulated
+async def test_a_bookie_that_takes_its_bytes_again_gets_those_it_lacks():
+    cluster = SimCluster(3)
+    one = cluster.join(write_buffer_bytes=5_000, add_timeout_s=1000)
+    writer = await one.client.create(E3)
+    slow = on_ensemble(cluster, writer)[0]
+    slow.suspend()
+    for _ in range(50):
+        await writer.append(bytes(1000))
+    assert sum(slow.holds(writer.ledger_id, entry) for entry in range(50)) == 0
+    slow.go_on()
+    await asyncio.sleep(1)
+    assert all(slow.holds(writer.ledger_id, entry) for entry in range(50))
+    assert len(writer.metadata.segments) == 1
+    await writer.close()
+    await cluster.close()
+
+
+@simulated
 async def test_a_deadline_ends_adds_that_the_metadata_service_cannot_confirm():
     cluster = SimCluster(3)
     writer = await cluster.join(add_quorum_timeout_s=20).client.create(E3)

@@ -110,6 +110,7 @@ class SimBookie:
             return
         if not self.up or link.is_cut:
             return
+        link.taken(4 + len(frame))
         (header,) = struct.unpack_from(">I", frame)
         opcode, flags = header >> 16 & 0xFF, header & 0xFFFF
         if opcode == ADD:
@@ -205,18 +206,37 @@ class Link(asyncio.Transport):
         self.network, self.party, self.bookie, self.protocol = network, party, bookie, protocol
         self.is_cut = False
         self._in = bytearray()
+        self._unsent_bytes = 0
+        self._most_unsent_bytes = 64 << 10
+        self._paused = False
         self._out_due = self._in_due = 0.0
         bookie.links.add(self)
 
     def set_write_buffer_limits(self, high=None, low=None) -> None:
-        pass
+        self._most_unsent_bytes = self._most_unsent_bytes if high is None else high
 
     def get_write_buffer_size(self) -> int:
-        return 0
+        """Bytes that the bookie has not taken."""
+        return self._unsent_bytes
 
     def write(self, data) -> None:
         data = bytes(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes > self._most_unsent_bytes and not self._paused:
+            self._paused = True
+            self.protocol.pause_writing()
         self.party.run(lambda: self._send(data))
+
+    def taken(self, size_bytes: int) -> None:
+        """The bookie has so many bytes more."""
+        self._unsent_bytes -= size_bytes
+        if self._paused and self._unsent_bytes <= self._most_unsent_bytes // 4:
+            self._paused = False
+            self.network.loop.call_soon(lambda: self.party.run(self._resume))
+
+    def _resume(self) -> None:
+        if not self.is_cut:
+            self.protocol.resume_writing()
 
     def _send(self, data: bytes) -> None:
         self._out_due = self.network.due(self._out_due)
