@@ -56,6 +56,7 @@ OTHERWISE = {
     "topic_policies_with_applied_values": "the same",
     "levels_of_persistence": "the same",
     "brokers_asked_about_themselves": "public/default has other bundles",
+    "bundle_of_a_topic_and_its_hash": "the same",
     "bookie_affinity_of_a_namespace_that_is_looked_at": "a request about a topic finds the owner of its bundle first",
     "partitions_of_no_topic_may_not_be_used": "before a lookup the topic's bundle has no owner: ServiceNotReady, as there",
     "base_of_partitions_where_no_topic_may_be_made": "the same",
