@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from magnetar.client.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -104,19 +104,23 @@ def _encrypted_key(name: str, public_key: bytes, data_key: bytes) -> bytes:
 
 
 class Decryption:
-    """Decrypts payloads with private keys: a key for all names, or a key for each name of a reader.
+    """Decrypts payloads with private keys: keys for all names, or keys for each name of a reader. A reader has several
+    keys where the key pair was replaced and payloads for the old pair are still stored.
 
     Examined data keys are remembered, also data keys for other readers: a producer uses a data key for hours, and
     RSA takes half a millisecond.
     """
 
-    def __init__(self, private_key: bytes | None = None, named: Mapping[str, bytes] | None = None) -> None:
-        """Args: private_key: PEM, for the names that `named` does not have.   named: name of a reader -> PEM.
+    def __init__(self, *private_keys: bytes, named: Mapping[str, Sequence[bytes]] | None = None) -> None:
+        """Args: private_keys: PEM, for the names that `named` does not have.   named: name of a reader -> PEM of each
+        key.
 
         Raises: InputError.
         """
-        self._named = {name: _private_key(f"the private key {name}", pem) for name, pem in (named or {}).items()}
-        self._other = _private_key("the private key", private_key) if private_key is not None else None
+        self._named = {
+            name: [_private_key(f"the private key {name}", pem) for pem in pems] for name, pems in (named or {}).items()
+        }
+        self._others = [_private_key("the private key", pem) for pem in private_keys]
         self._ciphers: OrderedDict[tuple[str, bytes], AESGCM | None] = OrderedDict()
 
     def decrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
@@ -132,23 +136,22 @@ class Decryption:
             except (InvalidTag, ValueError) as error:
                 raise CannotDecryptError("the payload was changed, or encrypted in another way") from error
         names = ", ".join(repr(each.key) for each in metadata.encryption_keys[:MOST_NAMES])
-        which = "this one" if self._other is not None and not self._named else "those that are given"
+        which = "this one" if len(self._others) == 1 and not self._named else "those that are given"
         raise CannotDecryptError(f"the payload is encrypted for the keys {names}, not for {which}")
 
     def _cipher(self, name: str, encrypted: bytes) -> AESGCM | None:
         """Return the cipher of the data key that `encrypted` holds for the reader of this name; None for another
         reader's key.
         """
-        key = self._named.get(name, self._other)
-        if key is None:
-            return None
-        if len(encrypted) != (key.key_size + 7) // 8:
+        keys = [key for key in self._named.get(name, self._others) if len(encrypted) == (key.key_size + 7) // 8]
+        if not keys:
             return None  # for no key of this size; a producer decides how long it is, and it is not remembered
         known = (name if name in self._named else "", encrypted)
         if known in self._ciphers:
             self._ciphers.move_to_end(known)
             return self._ciphers[known]
-        self._ciphers[known] = found = _cipher_of(key, encrypted)
+        ciphers = (_cipher_of(key, encrypted) for key in keys)
+        self._ciphers[known] = found = next((cipher for cipher in ciphers if cipher is not None), None)
         if len(self._ciphers) > _REMEMBERED:
             self._ciphers.popitem(last=False)
         return found

@@ -27,14 +27,13 @@ def parse_public_keys(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def parse_private_keys(text: str) -> tuple[tuple[str, str], ...]:
-    """``FILE`` for every name (its name is empty), ``NAME=FILE,NAME=FILE``, empty for none. Raises: OptionError."""
+    """``FILE`` for every name (its name is empty), ``NAME=FILE,NAME=FILE``, empty for none; several files of a name are
+    keys of a pair that was replaced. Raises: OptionError.
+    """
     pairs = [part.partition("=") if "=" in part else ("", "", part) for part in _parts(text)]
     if any((equals and not name.strip()) or not path.strip() for name, equals, path in pairs):
         raise OptionError(f"option {_PRIVATE} is FILE or NAME=FILE, several with commas between them, not {text!r}")
-    found = {name.strip(): path.strip() for name, _, path in pairs}
-    if len(found) < len(pairs):
-        raise OptionError(f"option {_PRIVATE} has two files for one name: {text!r}")
-    return tuple(found.items())
+    return tuple((name.strip(), path.strip()) for name, _, path in pairs)
 
 
 def open_encryption(keys: NamedFiles) -> Encryption | None:
@@ -55,8 +54,10 @@ def open_decryption(keys: NamedFiles) -> Decryption | None:
     if not keys:
         return None
     try:
-        found = {name: key_at(path) for name, path in keys}
-        return Decryption(found.pop("", None), found)
+        found: dict[str, list[bytes]] = {}
+        for name, path in keys:
+            found.setdefault(name, []).append(key_at(path))
+        return Decryption(*found.pop("", ()), named=found)
     except InputError as error:
         raise OptionError(f"option {_PRIVATE}: {error}") from error
 

@@ -27,9 +27,9 @@ class KeyPair:
 
     def __init__(self):
         key = rsa.generate_private_key(65537, 2048)
-        public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        self.public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         self.private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        self.encryption = Encryption("app", public)
+        self.encryption = Encryption("app", self.public)
 
 
 OURS, OTHER = KeyPair(), KeyPair()
@@ -140,3 +140,27 @@ def test_a_chunked_message_for_another_key_is_handed_over_whole():
     (row,) = rows_of(bodies)
     assert len(row["value"]) == 4 + 2 * 16
     assert row["__encryptionContext"] is not None
+
+
+@pytest.mark.parametrize("name", ["app-2", "app"], ids=["another name", "the same name"])
+def test_a_range_with_entries_of_the_old_and_the_new_key_pair_is_decrypted(name):
+    """The producer makes a new data key in the middle as well, and the last entries are for both pairs."""
+    sealing = [
+        *(Encryption("app", OURS.public), Encryption("app", OURS.public), Encryption(name, OTHER.public)),
+        Encryption("app", OURS.public, (name, OTHER.public)),
+    ]
+    bodies = [e.plain(b"%d" % k, index=k, codec=pb.LZ4) for k in range(40)]
+    encrypted = [e.sealed(body, sealing[k // 10]) for k, body in enumerate(bodies)]
+    keys = {"app": [OURS.private]}
+    keys.setdefault(name, []).append(OTHER.private)
+    for decrypting in (Decryption(named=keys), Decryption(OTHER.private, OURS.private)):
+        assert rows_of(encrypted, decrypting=decrypting) == rows_of(bodies)
+    with pytest.raises(CorruptEntryError, match="encrypted for the keys 'app"):
+        rows_of(encrypted, decrypting=Decryption(OURS.private), on_encrypted="fail")
+
+
+def test_a_message_whose_chunks_are_for_the_old_and_the_new_key_pair_is_joined():
+    first, second, third = e.chunks(b"abcdef", [2, 2], first=0)
+    sealed = [e.sealed(first, OURS.encryption), e.sealed(second, OTHER.encryption), e.sealed(third, OURS.encryption)]
+    (row,) = rows_of(sealed, decrypting=Decryption(OURS.private, OTHER.private))
+    assert row["value"] == b"abcdef"
