@@ -22,6 +22,7 @@ from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.reading.index_tracker import IndexTracker, messages_in
 from magnetar.pipeline.reading.pushed import PushedEntries
 from magnetar.pipeline.reading.range_cut import Cut, behind, cut_by_index, cut_by_position
+from magnetar.pipeline.reading.withheld import WithheldEntries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +72,7 @@ class _RangeReader:
         """No message of the range is in a later ledger; None: not known."""
         self._catalog = Catalog(settings.connect.admin())
         self._tracker = IndexTracker(lambda position: self._catalog.index_of(piece.topic, position))
+        self._withheld = WithheldEntries(self._catalog, piece.topic)
         self._next: Place = piece.start
         """The next place, in the form of the range's places."""
         self._last: Position | None = None
@@ -254,27 +256,11 @@ class _RangeReader:
     def _report_missing(self, first: int, end: int) -> None:
         """Messages in front of a received entry: lost, unless the broker stores and withholds them."""
         while first < end:
-            reached = self._behind_withheld(first)
+            reached = self._withheld.behind(first, end)
             if reached is None:
                 self._on_loss(first, end, "the broker gave what comes behind them")
                 return
             first = reached
-
-    def _behind_withheld(self, index: int) -> int | None:
-        """The index behind the entry with this index; None when the broker does not withhold that entry."""
-        position = self._catalog.position_of_index(self._piece.topic, index)
-        if position is None:
-            return None
-        withheld, bounds = self._withheld(position)
-        return bounds[1] + 1 if withheld and bounds is not None and bounds[0] <= index <= bounds[1] else None
-
-    def _withheld(self, position: Position) -> tuple[bool, tuple[int, int] | None]:
-        try:
-            return self._catalog.withheld(self._piece.topic, position)
-        except CatalogUnavailableError:
-            raise
-        except CatalogError:
-            return False, None  # not stored, or not readable
 
     # --- when nothing comes -----------------------------------------------------------------------------------------
 
@@ -289,10 +275,11 @@ class _RangeReader:
         """Continue behind the entries that the broker withholds, which may be the last entries of the range."""
         while not self._done():
             if isinstance(self._next, int):
-                reached: Place | None = self._behind_withheld(self._next)
+                reached: Place | None = self._withheld.behind(self._next, self._end_index)
             else:
                 stored = log.position_at(log.ordinal(self._next))
-                reached = Position(stored.ledger_id, stored.entry_id + 1) if self._withheld(stored)[0] else None
+                passed = self._withheld.facts(stored).withheld
+                reached = Position(stored.ledger_id, stored.entry_id + 1) if passed else None
             if reached is None:
                 return
             self._next, self._progress_s = reached, time.monotonic()
