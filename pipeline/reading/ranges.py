@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.damage import Quarantined, Reason
 from magnetar.pipeline.errors import CatalogError, CorruptEntryError, DataLossError
+from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.planning import ReadRange
 from magnetar.pipeline.reading.broker import read_through_broker
@@ -77,6 +78,19 @@ class RangeReader:
             raise DataLossError(topic, first, end, why)
         log.warning("%s", DataLossError(topic, first, end, why))
         self.lost.append((topic, first, end, why))
+
+    def is_current(self, piece: ReadRange) -> bool:
+        """Whether the topic of a range is still the topic that was planned. Raises: DataLossError with failOnDataLoss
+        for a topic that was made anew.
+        """
+        stored = Catalog(self.settings.connect.admin()).range(piece.topic)
+        if stored is None or not stored.is_another_than(piece.end, piece.newest_ledger):
+            return True
+        error = DataLossError(piece.topic, piece.start, piece.end, MADE_ANEW)
+        if self.settings.fail_on_data_loss:
+            raise error
+        log.warning("%s", error)
+        return False
 
     def look_back(self, topic: str, ledger_id: int, entry_id: int) -> Iterator[EntryChunk]:
         """Chunks of the entries before an entry of a topic partition, newest first: for a decoder whose message began

@@ -83,7 +83,7 @@ class RowSource:
         reader = RangeReader(self.settings)
         decrypting = open_decryption(self.settings.decryption_keys)
         for piece in ranges:
-            decoder = self._decoder(reader, piece.topic, decrypting)
+            decoder = self._decoder(reader, piece, decrypting)
             spare_collections()
             first, end = (piece.start, piece.end) if isinstance(piece.start, int) else (None, None)
             assert first is None or isinstance(end, int)
@@ -97,14 +97,14 @@ class RowSource:
             for each in decoder.quarantined:
                 log.warning("pulsar source: left out %s", each)
 
-    def _decoder(self, reader: RangeReader, topic: str, decrypting: Decrypting | None) -> Decoder:
+    def _decoder(self, reader: RangeReader, piece: ReadRange, decrypting: Decrypting | None) -> Decoder:
         from magnetar.pipeline.decode.decoder import Decoder  # noqa: PLC0415 - see the module's docstring
 
         return Decoder(
             self.columns or None,
             style=self.style,
             include_headers=self.include_headers,
-            value=self.value.decoder(topic),
+            value=self.value.decoder(piece.topic, functools.partial(reader.is_current, piece)),
             batch_bytes=self.batch_bytes,
             on_corrupt=self.settings.on_corrupt,
             decrypting=decrypting,

@@ -12,6 +12,8 @@ from magnetar.pipeline.values.topic_schema import TopicSchema
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.pipeline.connect_options import ConnectOptions
     from magnetar.pipeline.options import SourceOptions
     from magnetar.pipeline.values.interface import ValueDecoder
@@ -27,8 +29,12 @@ class ValueChoice:
     connect: ConnectOptions
     schema: TopicSchema | None
 
-    def decoder(self, topic: str = "") -> ValueDecoder:
-        """A decoder for one thread. Older versions of the schema are those of `topic`."""
+    def decoder(self, topic: str = "", is_current: Callable[[], bool] = lambda: True) -> ValueDecoder:
+        """A decoder for one thread. Older versions of the schema are those of `topic`.
+
+        Args:  is_current: whether the topic is still the topic that was planned; after that was made anew, the versions
+               of the broker are those of another topic, and the planned topic has unknown versions.
+        """
         if self.schema is None:
             return BytesValues()
         from magnetar.pipeline.values.decoders import value_decoder  # noqa: PLC0415 - Avro, JSON and Protobuf with it
@@ -37,7 +43,7 @@ class ValueChoice:
 
         def version(number: int) -> TopicSchema | None:
             answer = catalog.schema(topic, version=number) if topic else None
-            return None if answer is None else TopicSchema.from_admin(answer)
+            return TopicSchema.from_admin(answer) if answer is not None and is_current() else None
 
         return value_decoder(self.schema, version)
 

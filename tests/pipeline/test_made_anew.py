@@ -7,7 +7,9 @@ import json
 import shutil
 import urllib.request
 
+import pulsar
 import pytest
+from pulsar.schema import AvroSchema, Integer, Record, String
 
 from magnetar.pipeline.errors import DataLossError
 from magnetar.pipeline.jobs.reading import RowReader, RowSettings
@@ -18,7 +20,7 @@ from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.settings import ReadSettings
 from magnetar.pipeline.source.row_source import RowSource
 from magnetar.pipeline.source.stream_reader import PulsarStreamReader
-from magnetar.pipeline.source.values import ValueChoice
+from magnetar.pipeline.source.values import ValueChoice, choose_values
 from magnetar.pipeline.source_plan import SourcePlan
 from magnetar.pytest_plugin import BrokerProcess
 from tests.pipeline.test_read_paths import catalog_of, covered_of, publish
@@ -29,6 +31,13 @@ OLD, NEW = 100, 1000
 COUNTS = [3, OLD, OLD + 60]
 """Messages of the new topic: fewer than those of the old topic, as many, more."""
 SMALL_QUEUE = {"pulsar.reader.receiverQueueSize": "10"}
+
+
+@pytest.fixture
+def client(log_broker):
+    client = pulsar.Client(log_broker.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    yield client
+    client.close()
 
 
 def delete(broker, topic):
@@ -194,6 +203,59 @@ def test_a_ledger_file_of_the_old_topic_that_is_still_there_is_read(log_broker, 
     task = Task(dataclasses.replace(options, storage_path=str(copy)))
     list(task.read(files))
     assert task.values == [value for piece in files for value in range(piece.start, piece.end)]
+
+
+class Order(Record):
+    item = String()
+
+
+class LargerOrder(Record):
+    item = String()
+    amount = Integer(required_default=True)
+
+
+class Payment(Record):
+    payer = String()
+
+
+def send(client, topic, *records):
+    for record in records:
+        producer = client.create_producer(topic, schema=AvroSchema(type(record)), batching_enabled=False)
+        producer.send(record)
+        producer.close()
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_rows_of_an_older_schema_are_never_resolved_by_the_versions_of_the_new_topic(
+    log_broker, client, fresh_topic, tmp_path, anew
+):
+    """The ledger files of the old topic are still readable when a task fetches the versions of their rows."""
+    send(client, fresh_topic, Order(item="a"), LargerOrder(item="b", amount=2))
+    options = options_for(log_broker, fresh_topic, **{"storage.url": str(log_broker.data_dir), "columns": "item"})
+    rows = RowSource.of(options, choose_values(options))
+
+    def stored():
+        pieces = stitched(SourcePlan(options))
+        return pieces if all(piece.ledger_id is not None for piece in pieces) else None
+
+    files = wait_for(stored, subject="all entries in ledger files", every=0.05)
+    copy = tmp_path / "copy"
+    shutil.copytree(log_broker.data_dir, copy)
+    if anew:
+        delete(log_broker, fresh_topic)
+        send(client, fresh_topic, Payment(payer="p"), Payment(payer="q"), Payment(payer="r"))
+    reading = dataclasses.replace(rows.settings, storage_path=str(copy), on_corrupt="quarantine")
+
+    def read(**more):
+        source = dataclasses.replace(rows, settings=dataclasses.replace(reading, **more))
+        return [row["item"] for batch in source.batches(files) for row in batch.to_pylist()]
+
+    if not anew:
+        assert read() == ["a", "b"]
+        return
+    with pytest.raises(DataLossError, match=f"{fresh_topic} are lost, from 0 up to 2: .*created again"):
+        read()
+    assert read(fail_on_data_loss=False) == []
 
 
 def test_logs_without_an_index(tmp_path, fresh_topic):
