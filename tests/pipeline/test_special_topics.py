@@ -13,7 +13,10 @@ from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.source.row_source import RowSource
 from magnetar.pipeline.source.values import choose_values
 from magnetar.pipeline.source_plan import SourcePlan
+from tests.blackbox import foreign
+from tests.pipeline import entries_for_tests
 from tests.pipeline.keys_for_tests import Keys
+from tests.pipeline.test_read_paths import catalog_of, covered_of
 from tests.waiting import wait_for
 
 
@@ -104,6 +107,30 @@ def test_encrypted_messages_are_passed_over_in_quarantine(log_broker, half_encry
     rows = rows_of(log_broker, half_encrypted, onEncrypted="quarantine")
     assert [row["value"] for row in rows] == [b"0", b"1", b"5"]
     assert caplog.text.count("the payload is encrypted") == 3
+
+
+@pytest.mark.parametrize("way", ["broker", "segment"])
+def test_chunks_on_both_sides_of_the_border_of_ledgers_are_joined(log_broker, fresh_topic, way):
+    """Also where the range begins behind the border, or between the chunks before it."""
+    payload = bytes(range(200))
+    chunks = entries_for_tests.chunks(payload, [10] * 12)
+    before, behind = ([entries_for_tests.plain(b"%d" % k) for k in range(14)], [entries_for_tests.plain(b"behind")])
+    places = foreign.publish(log_broker, fresh_topic, [*before, *chunks, *behind])
+    assert [ledger for ledger, _ in places[14:27]] == [places[0][0]] * 6 + [places[27][0]] * 7
+    assert places[0][0] != places[27][0]
+    more = {}
+    if way == "segment":
+        more = {"storage.url": str(log_broker.data_dir), "readMode": "segment"}
+        log = catalog_of(log_broker).range(fresh_topic, ledgers=True)
+        wait_for(lambda: covered_of(log_broker, log, 28, files=2)[-1].end == 28, subject="all entries in ledger files")
+    joined = [payload, b"behind"]
+    assert [row["value"] for row in rows_of(log_broker, fresh_topic, **more)][14:] == joined
+    for first in (14, 15, 19, 20, 21, 26):
+        start = json.dumps({fresh_topic: first})
+        found = rows_of(log_broker, fresh_topic, startingOffsets=start, columns="value,__messageId,__entryId", **more)
+        assert [row["value"] for row in found] == joined
+    end = json.dumps({fresh_topic: 26})
+    assert len(rows_of(log_broker, fresh_topic, endingOffsets=end, **more)) == 14
 
 
 KINDS = {
