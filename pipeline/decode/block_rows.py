@@ -25,7 +25,7 @@ from magnetar.pipeline.decode.decryption import opened
 from magnetar.pipeline.decode.headers import Headers
 from magnetar.pipeline.decode.kafka_entries import CONVERSION_ERRORS, KafkaEntries
 from magnetar.pipeline.decode.look_back import chunk_at, joined_backwards
-from magnetar.pipeline.decode.rows import in_range, joined, rows_of_entries, rows_of_messages
+from magnetar.pipeline.decode.rows import SingleRows, in_range, joined, rows_of_entries, rows_of_messages
 from magnetar.pipeline.decode.scan import Kinds, Scan
 from magnetar.pipeline.quarantine import ON_ENCRYPTED
 from magnetar.protocol.compression import decompress
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.decode.chunked_messages import Chunk, Incomplete, JoinedMessage
     from magnetar.pipeline.decode.decryption import Opened
     from magnetar.pipeline.decode.look_back import LookBack
-    from magnetar.pipeline.decode.rows import Rows
+    from magnetar.pipeline.decode.rows import RowColumns, Rows
     from magnetar.pipeline.quarantine import Quarantine
 
     Int64s = NDArray[np.int64]
@@ -124,13 +124,19 @@ class BlockRows:
     def forget_unfinished(self) -> None:
         self._chunked.clear()
 
-    def of_chunk(self, found: Opened, first_index: int | None, end_index: int | None) -> Iterator[tuple[Rows, Buffers]]:
+    def of_chunk(
+        self, found: Opened, first_index: int | None, end_index: int | None
+    ) -> Iterator[tuple[RowColumns, Buffers]]:
         """Rows of the range and the buffers they lie in, block by block, in the order of the log."""
         chunk = found.chunk
         scan = Scan(chunk, found.headers, first_index, end_index, self._quarantine, found.still)
         if len(chunk) <= MAX_ROWS and scan.is_simple():
             buffers = Buffers()
             buffers.add(chunk.data)
+            single = SingleRows(scan.headers)
+            if single.lie_in(first_index, end_index):
+                yield single, buffers
+                return
             rows = in_range(rows_of_entries(scan.headers, np.arange(len(chunk))), first_index, end_index)
             if len(rows):
                 yield rows, buffers

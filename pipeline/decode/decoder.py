@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from magnetar.client.encryption import Decrypting
     from magnetar.pipeline.decode.look_back import LookBack
-    from magnetar.pipeline.decode.rows import Rows
+    from magnetar.pipeline.decode.rows import RowColumns
     from magnetar.pipeline.entry_chunk import EntryChunk
     from magnetar.pipeline.values.interface import ValueDecoder
 
@@ -155,7 +155,7 @@ class Decoder:
         return batch.filter(pa.array(kept))
 
 
-def _position(chunk: EntryChunk, rows: Rows, row: int, reason: Reason, why: str) -> Quarantined:
+def _position(chunk: EntryChunk, rows: RowColumns, row: int, reason: Reason, why: str) -> Quarantined:
     index, batch_index = int(rows["index"][row]), int(rows["batch_index"][row])
     return Quarantined(
         chunk.topic,

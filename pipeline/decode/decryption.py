@@ -46,8 +46,10 @@ def opened(
     Memory: a copy of the chunk, if it has such entries.
     """
     headers = Headers(chunk, verify=verify and not chunk.verified)
+    if decrypting is None or not headers.any_flags() & int(ColumnFlag.ENCRYPTED):
+        return Opened(chunk, headers)
     encrypted = headers.has(ColumnFlag.ENCRYPTED) & (headers[EntryColumn.STATUS] == EntryStatus.FINE)
-    if decrypting is None or not encrypted.any():
+    if not encrypted.any():
         return Opened(chunk, headers)
     encrypted &= headers.in_range(first_index, end_index) | is_chunk(headers)
     bodies: list[memoryview | bytes] = [chunk.entry(i) for i in range(len(chunk))]

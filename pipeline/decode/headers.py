@@ -63,6 +63,10 @@ class Headers:
         found: Bools = (self._table[EntryColumn.FLAGS] & int(flag)) != 0
         return found
 
+    def any_flags(self) -> int:
+        """The flags that an entry has."""
+        return int(np.bitwise_or.reduce(self._table[EntryColumn.FLAGS]))
+
     def compressed(self) -> Bools:
         found: Bools = self[EntryColumn.COMPRESSION] != NONE
         return found

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from magnetar.pipeline.decode.byte_columns import Buffers
-    from magnetar.pipeline.decode.rows import Rows
+    from magnetar.pipeline.decode.rows import RowColumns
 
     Int64s = NDArray[np.int64]
 
 
-def _pairs(rows: Rows, buffers: Buffers) -> tuple[Int64s, Slices, Slices]:
+def _pairs(rows: RowColumns, buffers: Buffers) -> tuple[Int64s, Slices, Slices]:
     """Row, key and value of every property, in the order of rows and within a row as they stand there."""
     having = np.flatnonzero(rows["properties"] > 0)
     where = rows["metadata_buffer"][having] * 16 + rows["property_field"][having]
@@ -49,7 +49,7 @@ def _offsets(row: Int64s, n: int) -> NDArray[np.int32]:
     return np.concatenate(([0], np.cumsum(np.bincount(row, minlength=n)))).astype(np.int32)
 
 
-def property_maps(rows: Rows, buffers: Buffers) -> pa.Array:
+def property_maps(rows: RowColumns, buffers: Buffers) -> pa.Array:
     """``map<string, string>``; of two properties with one name the later counts, as in Java clients."""
     n = len(rows)
     if not rows["properties"].any():
@@ -75,7 +75,7 @@ def _last_of_each(row: Int64s, keys: pa.Array) -> NDArray[np.bool_]:
     return last
 
 
-def property_headers(rows: Rows, buffers: Buffers) -> pa.Array:
+def property_headers(rows: RowColumns, buffers: Buffers) -> pa.Array:
     """``list<struct<key: string, value: binary>>`` of Kafka's style, in order with repetitions; null when empty.
     Kafka-format entries have the headers that the Kafka producer set.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from magnetar.pipeline.decode.byte_columns import Buffers
     from magnetar.pipeline.decode.headers import Headers
-    from magnetar.pipeline.decode.rows import Rows
+    from magnetar.pipeline.decode.rows import RowColumns
     from magnetar.pipeline.entry_chunk import EntryChunk
 
     Int64s = NDArray[np.int64]
@@ -34,7 +34,7 @@ ROW_OVERHEAD_BYTES: Final = 160
 """About the size of the columns of fixed width, per row."""
 
 
-def cut_rows(rows: Rows, max_bytes: int, max_rows: int) -> Iterator[Rows]:
+def cut_rows(rows: RowColumns, max_bytes: int, max_rows: int) -> Iterator[RowColumns]:
     """Runs of at most max_rows rows and about max_bytes bytes, of about one size, since a small run costs as much as a
     large run; a row larger than that is alone.
     """
@@ -55,7 +55,7 @@ def cut_rows(rows: Rows, max_bytes: int, max_rows: int) -> Iterator[Rows]:
 class BatchSource:
     """The rows of one record batch with all that their columns are made of."""
 
-    def __init__(self, rows: Rows, headers: Headers, buffers: Buffers, chunk: EntryChunk) -> None:
+    def __init__(self, rows: RowColumns, headers: Headers, buffers: Buffers, chunk: EntryChunk) -> None:
         self.rows = rows
         self.headers = headers
         self.buffers = buffers
@@ -91,11 +91,10 @@ class BatchSource:
 
     def of_entry(self, column: EntryColumn) -> Int64s:
         """A column of the headers, one value a row."""
-        values: Int64s = self.headers[column][self.rows["entry"]]
-        return values
+        return self.rows.of_entry(self.headers[column])
 
     def entry_flag(self, flag: ColumnFlag) -> Any:
-        return self.headers.has(flag)[self.rows["entry"]]
+        return (self.of_entry(EntryColumn.FLAGS) & int(flag)) != 0
 
     def entry_slices(self, start: EntryColumn, length: EntryColumn) -> Slices:
         """Bytes that all messages of an entry share; they lie in buffer 0."""
@@ -105,6 +104,8 @@ class BatchSource:
 
 def _time(ms: Int64s, absent: Any = None) -> pa.Array:
     """Milliseconds as TIMESTAMP; null outside of the years 1 to 9999."""
+    if absent is None and len(ms) and int(ms.min()) >= FIRST_MS and int(ms.max()) <= LAST_MS:
+        return fixed(ms * 1000, TIMESTAMP)
     null = (ms > LAST_MS) | (ms < FIRST_MS)
     if absent is not None:
         null |= absent
@@ -113,7 +114,7 @@ def _time(ms: Int64s, absent: Any = None) -> pa.Array:
 
 def _message_ids(source: BatchSource) -> pa.Array:
     rows, chunk = source.rows, source.chunk
-    entry_ids = chunk.entry_ids[rows["entry"]]
+    entry_ids = rows.of_entry(chunk.entry_ids)
     ids = message_ids(chunk.ledger_id, chunk.partition, entry_ids, rows["batch_index"], rows["batch_size"])
     chunked = np.flatnonzero(rows["first_chunk_entry"] >= 0)
     if not len(chunked):
@@ -192,7 +193,7 @@ BUILDERS: Final[Mapping[str, Callable[[BatchSource], pa.Array]]] = {
     ),
     "__partition": lambda s: repeated(s.chunk.partition, pa.int32(), len(s)),
     "__ledgerId": lambda s: repeated(s.chunk.ledger_id, pa.int64(), len(s)),
-    "__entryId": lambda s: fixed(s.chunk.entry_ids[s.rows["entry"]], pa.int64()),
+    "__entryId": lambda s: fixed(s.rows.of_entry(s.chunk.entry_ids), pa.int64()),
     "__batchIndex": lambda s: _int32(s, "batch_index", s.rows["batch_index"] < 0),
     "__producerName": _text(EntryColumn.PRODUCER_START, EntryColumn.PRODUCER_LENGTH),
     "__sequenceId": lambda s: fixed(s.rows["sequence_id"], pa.int64()),
@@ -219,9 +220,11 @@ KAFKA_BUILDERS: Final[Mapping[str, Callable[[BatchSource], pa.Array]]] = {
 """Columns of the style kafka."""
 
 
-def decoded_keys(rows: Rows, buffers: Buffers) -> tuple[Slices, list[int]]:
+def decoded_keys(rows: RowColumns, buffers: Buffers) -> tuple[Slices, list[int]]:
     """Keys of all rows, and the rows whose key is flagged as base64 and is not: those have the text as it travels."""
     travelling = keys(rows)
+    if not rows.any_flags & int(ColumnFlag.KEY_IS_BASE64):
+        return travelling, []
     encoded = np.flatnonzero(has(rows, ColumnFlag.KEY_IS_BASE64) & (travelling.length >= 0))
     if not len(encoded):
         return travelling, []

@@ -7,7 +7,7 @@ Fields that a message shares with its entry (publish time, producer, schema vers
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -33,10 +33,28 @@ the message is chunked. Keys lie in the metadata's buffer; property_field is the
 _NUMBER: Final = {name: number for number, name in enumerate(COLUMNS)}
 
 
+class RowColumns(Protocol):
+    """Rows, as columns of one record batch are made of them."""
+
+    any_flags: int
+    """The flags that a row may have; others no row has."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, column: str) -> Int64s: ...
+
+    def picked(self, which: slice) -> RowColumns: ...
+
+    def of_entry(self, values: Int64s) -> Int64s:
+        """Values of the chunk's entries, one value a row."""
+        ...
+
+
 class Rows:
     """Rows as one int64 array, a column behind the other."""
 
     __slots__ = ("table",)
+    any_flags: int = -1
 
     def __init__(self, table: Int64s) -> None:
         self.table = table
@@ -58,6 +76,10 @@ class Rows:
     def picked(self, which: Any) -> Rows:
         """Return these rows: a slice, numbers or a mask."""
         return Rows(self.table[:, which])
+
+    def of_entry(self, values: Int64s) -> Int64s:
+        of_rows: Int64s = values[self["entry"]]
+        return of_rows
 
 
 ENTRY_PROPERTIES: Final = 4
@@ -90,8 +112,69 @@ _FROM_MESSAGE = {
 }
 
 
+class SingleRows:
+    """Rows of a chunk in which every entry is a single message as it is stored: columns are those of the headers.
+
+    Most columns are never asked for, so none is made before. Equal to `rows_of_entries` of the same entries.
+    """
+
+    __slots__ = ("_headers", "_lengths", "_start", "_stop", "any_flags")
+
+    def __init__(self, headers: Headers) -> None:
+        self._headers, self._lengths = headers, headers.payload_bytes()
+        self._start, self._stop = 0, len(headers)
+        self.any_flags = headers.any_flags()
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __getitem__(self, column: str) -> Int64s:
+        if column in _FROM_ENTRY:
+            return self.of_entry(self._headers[_FROM_ENTRY[column]])
+        if column == "payload_start":
+            return self.of_entry(self._headers[EntryColumn.METADATA_END])
+        if column == "payload_length":
+            return self.of_entry(self._lengths)
+        if column == "index":
+            return self.of_entry(self._headers.first_index)
+        if column == "entry":
+            return np.arange(self._start, self._stop)
+        return np.full(len(self), _SAME_IN_EVERY_ENTRY[column])
+
+    def picked(self, which: slice) -> SingleRows:
+        """These rows, one behind the other."""
+        start, stop, _ = which.indices(len(self))
+        found = object.__new__(SingleRows)
+        found._headers, found._lengths, found.any_flags = self._headers, self._lengths, self.any_flags
+        found._start, found._stop = self._start + start, self._start + max(start, stop)
+        return found
+
+    def of_entry(self, values: Int64s) -> Int64s:
+        return values[self._start : self._stop]
+
+    def lie_in(self, first_index: int | None, end_index: int | None) -> bool:
+        """Whether there are rows, and all their indexes lie in the half-open range."""
+        index = self["index"]
+        if not len(index):
+            return False
+        return (first_index is None or int(index.min()) >= first_index) and (
+            end_index is None or int(index.max()) < end_index
+        )
+
+
 def no_rows() -> Rows:
     return Rows.zeros(0)
+
+
+_SAME_IN_EVERY_ENTRY: Final = {
+    "batch_index": -1,
+    "batch_size": 0,
+    "payload_buffer": 0,
+    "metadata_buffer": 0,
+    "property_field": ENTRY_PROPERTIES,
+    "first_chunk_ledger": -1,
+    "first_chunk_entry": -1,
+}
 
 
 def rows_of_entries(headers: Headers, entries: Int64s) -> Rows:
@@ -161,22 +244,26 @@ def in_range(rows: Rows, first_index: int | None, end_index: int | None) -> Rows
     return rows if wanted.all() else rows.picked(wanted)
 
 
-def payloads(rows: Rows) -> Slices:
+def payloads(rows: RowColumns) -> Slices:
     """Payloads; null for tombstones."""
-    null = (rows["flags"] & int(ColumnFlag.NULL_VALUE)) != 0
-    return Slices(rows["payload_buffer"], rows["payload_start"], np.where(null, NULL, rows["payload_length"]))
+    length = _null_where(rows, ColumnFlag.NULL_VALUE, rows["payload_length"])
+    return Slices(rows["payload_buffer"], rows["payload_start"], length)
 
 
-def keys(rows: Rows) -> Slices:
+def keys(rows: RowColumns) -> Slices:
     """Keys as in the metadata; null without a key."""
-    null = (rows["flags"] & int(ColumnFlag.NULL_KEY)) != 0
-    return Slices(rows["metadata_buffer"], rows["key_start"], np.where(null, NULL, rows["key_length"]))
+    length = _null_where(rows, ColumnFlag.NULL_KEY, rows["key_length"])
+    return Slices(rows["metadata_buffer"], rows["key_start"], length)
 
 
-def ordering_keys(rows: Rows) -> Slices:
+def _null_where(rows: RowColumns, flag: ColumnFlag, lengths: Int64s) -> Int64s:
+    return np.where(has(rows, flag), NULL, lengths) if rows.any_flags & int(flag) else lengths
+
+
+def ordering_keys(rows: RowColumns) -> Slices:
     return Slices(rows["metadata_buffer"], rows["ordering_start"], rows["ordering_length"])
 
 
-def has(rows: Rows, flag: ColumnFlag) -> Any:
+def has(rows: RowColumns, flag: ColumnFlag) -> Any:
     """Which rows have the flag."""
     return (rows["flags"] & int(flag)) != 0

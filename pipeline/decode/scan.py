@@ -66,7 +66,7 @@ class Scan:
         headers = self.headers
         if headers[EntryColumn.STATUS].any() or headers[EntryColumn.COMPRESSION].any():
             return False
-        return not int(np.bitwise_or.reduce(headers[EntryColumn.FLAGS])) & _SPECIAL
+        return not headers.any_flags() & _SPECIAL
 
     def is_wanted(self, entry: int) -> bool:
         """Whether the range has the last message of the entry, as far as that has an index."""
