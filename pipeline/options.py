@@ -129,7 +129,12 @@ SOURCE_OPTIONS: Final = (
     Option("pollTimeoutMs", "120000", "fail when the broker sends no data for so long, restarts included"),
     Option("pulsar.reader.receiverQueueSize", "5000", "messages that a task requests in advance"),
     Option("batchBytes", "1310720 (jobs: 4194304)", "largest size of a record batch"),
-    Option("splitBytes", "268435456", "stored bytes of a Spark partition, approximately"),
+    Option(
+        "splitBytes",
+        "268435456 (batches, jobs: by the cores)",
+        "stored bytes of a Spark partition, approximately; by default a batch gives each core of the driver's machine, "
+        "and a job each core, the same number of partitions of about 256 MiB",
+    ),
 )
 """THE table of options of the source; docs/pipeline/options.md is tested against it."""
 
@@ -187,7 +192,7 @@ class SourceOptions:
     poll_timeout_s: float
     receiver_queue: int
     batch_bytes: int | None
-    split_bytes: int
+    split_bytes: int | None
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
@@ -228,7 +233,7 @@ class SourceOptions:
             poll_timeout_s=whole_number(given, "pollTimeoutMs", 120_000) / 1000,
             receiver_queue=whole_number(given, "pulsar.reader.receiverQueueSize", 5000),
             batch_bytes=whole_number(given, "batchBytes", 1024, minimum=1024) if given.get("batchbytes") else None,
-            split_bytes=whole_number(given, "splitBytes", 256 << 20, minimum=1),
+            split_bytes=_optional(given, "splitBytes"),
         )
 
 

@@ -23,6 +23,12 @@ MOST_SMALL_TASKS = 64
 """With more ranges than this, small ranges share a Spark partition: each partition costs Spark tens of milliseconds."""
 
 
+SPLIT_BYTES = 256 << 20
+"""Stored bytes of a Spark partition, about."""
+LEAST_BYTES = 32 << 20
+"""The least stored bytes of a Spark partition that exists only to occupy another core."""
+
+
 class EntrySpan(NamedTuple):
     """The entries ``first .. end - 1`` of a ledger file, and the part of an earlier walk they lie in."""
 
@@ -113,6 +119,15 @@ def stitch(whole: ReadRange, covered: Sequence[Covered]) -> list[ReadRange]:
     return pieces
 
 
+def even_split(total_bytes: float, cores: int, least_bytes: float = LEAST_BYTES) -> float:
+    """Return the size of Spark partitions of about SPLIT_BYTES whose number is a multiple of the cores, so that no core
+    waits for the last of them; fewer partitions where these have less than `least_bytes`.
+    """
+    rounds = max(1, round(total_bytes / SPLIT_BYTES / cores))
+    tasks = max(1, min(rounds * cores, int(total_bytes / least_bytes)))
+    return max(1.0, total_bytes / tasks)
+
+
 def pack(
     ranges: Sequence[ReadRange], *, split_bytes: float, min_tasks: int | None = None, max_messages: int | None = None
 ) -> list[list[ReadRange]]:
@@ -134,8 +149,11 @@ def pack(
     return _gather(pieces, weight, min_tasks or 0, max_messages)
 
 
+_ROUNDING = 1e-6
+
+
 def _parts(each: ReadRange, split_bytes: float, max_messages: int | None) -> int:
-    by_size = math.ceil(each.weight_bytes / split_bytes)
+    by_size = math.ceil(each.weight_bytes / split_bytes - _ROUNDING)
     by_count = math.ceil((each.messages or 0) / max_messages) if max_messages else 1
     return max(1, by_size, by_count)
 

@@ -16,7 +16,7 @@ from magnetar.pipeline.errors import CatalogError, DataLossError, NoSuchTopicErr
 from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.offsets import EARLIEST, LATEST, MessagePlace, Offsets, Position, TimePlace, is_before
 from magnetar.pipeline.option_table import OptionError
-from magnetar.pipeline.planning import ReadRange, pack, shares, stitch
+from magnetar.pipeline.planning import SPLIT_BYTES, ReadRange, even_split, pack, shares, stitch
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
 
 if TYPE_CHECKING:
@@ -170,11 +170,13 @@ class SourcePlan:
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
-    def tasks(self, start: Offsets, end: Offsets, logs: Logs) -> list[list[ReadRange]]:
+    def tasks(self, start: Offsets, end: Offsets, logs: Logs, *, cores: int | None = None) -> list[list[ReadRange]]:
         """The ranges of every Spark partition, so that all of ``start .. end`` is read once.
 
-        With offsets of `advance` the messages of each Spark partition, and their order, do not depend on the growth of
-        the logs and of ledger files: exactly-once sinks number the rows of a task.
+        cores: of this machine; without splitBytes the number of Spark partitions follows them. None: it does not.
+
+        Without cores, and with offsets of `advance`, the messages of each Spark partition, and their order, do not
+        depend on the growth of the logs and of ledger files: exactly-once sinks number the rows of a task.
         """
         ranges: list[ReadRange] = []
         for topic, until in sorted(end.by_topic.items()):
@@ -192,9 +194,10 @@ class SourcePlan:
                 whole = ReadRange(topic, stored.partition, first, until, weight_bytes=weight, newest_ledger=newest)
                 ranges.append(whole)
         options = self.options
+        total = sum(each.weight_bytes for each in ranges)
         tasks = pack(
             ranges,
-            split_bytes=options.split_bytes,
+            split_bytes=options.split_bytes or (even_split(total, cores) if cores else SPLIT_BYTES),
             min_tasks=options.min_partitions,
             max_messages=options.max_records,
         )

@@ -11,7 +11,7 @@ from magnetar.pipeline.encryption_keys import open_decryption
 from magnetar.pipeline.errors import DataLossError, PipelineError
 from magnetar.pipeline.jobs.typed_values import TypedValues
 from magnetar.pipeline.lake.data_file import IndexSpan
-from magnetar.pipeline.planning import ReadRange, pack, stitch
+from magnetar.pipeline.planning import ReadRange, even_split, pack, stitch
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
 from magnetar.pipeline.reading.settings import ReadSettings
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from magnetar.pipeline.log_range import LogRange
     from magnetar.pipeline.offsets import Offsets
     from magnetar.pipeline.options import SourceOptions
+    from magnetar.pipeline.planning import Covered
+
+_LEAST_BYTES = 4 << 20
+"""The least stored bytes of a task that exists only to occupy another core."""
 
 
 class NoIndexError(PipelineError):
@@ -95,21 +99,24 @@ def _indexes(offsets: Offsets) -> dict[str, int]:
 def plan_tasks(
     spans: Sequence[IndexSpan], logs: Mapping[str, LogRange], options: SourceOptions, cores: int
 ) -> list[list[ReadRange]]:
-    """Return each task's ranges: along the borders of ledger files where these are readable, pieces of `splitBytes`."""
+    """Return each task's ranges: pieces of `splitBytes`, by default the same number of pieces for each core; within a
+    task along the borders of ledger files where these are readable.
+    """
     directory = open_directory(options.storage_path) if options.storage_path else None
     ledgers = SegmentMap(directory) if directory is not None and options.read_mode != "broker" else None
-    pieces: list[ReadRange] = []
+    wholes: list[ReadRange] = []
+    covered: dict[str, list[Covered]] = {}
     for span in spans:
         log = logs[span.topic]
         weight = log.bytes_per() * (span.end - span.start)
         newest = log.last.ledger_id
         whole = ReadRange(span.topic, log.partition, span.start, span.end, weight_bytes=weight, newest_ledger=newest)
-        pieces += stitch(whole, ledgers.covered(log, span.start, span.end) if ledgers is not None else [])
-    total = sum(piece.weight_bytes for piece in pieces)
-    small = total < options.split_bytes * cores
-    even = -(-int(total // options.split_bytes + 1) // cores) * cores
-    least = options.min_partitions or (min(cores, max(1, int(total // (4 << 20)))) if small else even)
-    return pack(pieces, split_bytes=options.split_bytes, min_tasks=least, max_messages=options.max_records)
+        wholes.append(whole)
+        covered[span.topic] = ledgers.covered(log, span.start, span.end) if ledgers is not None else []
+    total = sum(whole.weight_bytes for whole in wholes)
+    split = options.split_bytes or even_split(total, cores, _LEAST_BYTES)
+    tasks = pack(wholes, split_bytes=split, min_tasks=options.min_partitions, max_messages=options.max_records)
+    return [[piece for part in task for piece in stitch(part, covered[part.topic])] for task in tasks]
 
 
 def readable(options: SourceOptions) -> ReadSettings:

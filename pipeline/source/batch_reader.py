@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -27,6 +28,11 @@ class Ranges(InputPartition):
     def __init__(self, ranges: Sequence[ReadRange]) -> None:
         super().__init__(None)
         self.ranges = list(ranges)
+
+
+def own_cores() -> int:
+    """The cores that this process may use: those of the tasks of a local master, fewer than those of a cluster."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def ranges_of(partition: InputPartition) -> list[ReadRange]:
@@ -58,7 +64,7 @@ class PulsarReader(DataSourceReader):
         logs = self._filter.topics(plan.logs())
         start, end = plan.starting(logs), plan.ending(logs)
         start, end = self._filter.bounds(start, end)
-        return [Ranges(task) for task in plan.tasks(start, end, logs)]
+        return [Ranges(task) for task in plan.tasks(start, end, logs, cores=own_cores())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""

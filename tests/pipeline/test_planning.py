@@ -1,10 +1,21 @@
 """The ranges of the tasks: nothing twice, nothing left out, sizes as wanted."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.pipeline.offsets import Position
-from magnetar.pipeline.planning import MOST_SMALL_TASKS, Covered, ReadRange, pack, shares, stitch
+from magnetar.pipeline.planning import (
+    LEAST_BYTES,
+    MOST_SMALL_TASKS,
+    SPLIT_BYTES,
+    Covered,
+    ReadRange,
+    even_split,
+    pack,
+    shares,
+    stitch,
+)
 
 TOPIC = "persistent://t/n/a"
 
@@ -78,3 +89,26 @@ def test_ten_thousand_partitions_become_few_tasks():
     tasks = pack(ranges, split_bytes=64 << 20)
     assert MOST_SMALL_TASKS / 2 <= len(tasks) <= MOST_SMALL_TASKS * 2
     assert sum(len(task) for task in tasks) == 10_000
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("mib", "cores", "tasks"),
+    [
+        *((1, 2, 1), (40, 2, 1), (80, 2, 2), (630, 2, 2), (780, 2, 4), (10_000, 2, 40)),
+        *((1, 1, 1), (630, 1, 2), (630, 64, 19), (3000, 64, 64), (60_000, 64, 256)),
+    ],
+)
+def test_without_a_chosen_size_the_cores_end_together(mib, cores, tasks):
+    whole = ReadRange("t", -1, 0, 10_000_000, weight_bytes=mib * MIB)
+    split = even_split(mib * MIB, cores)
+    assert len(pack([whole], split_bytes=split)) == tasks
+
+
+@given(st.floats(1, 1e15), st.integers(1, 300))
+def test_partitions_that_follow_the_cores_keep_near_the_size(total, cores):
+    split = even_split(total, cores)
+    assert split <= max(1.5 * SPLIT_BYTES, LEAST_BYTES * 2, 1)
+    assert split >= min(total, LEAST_BYTES) or split == 1
