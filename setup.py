@@ -26,6 +26,13 @@ setup(
             optional=True,
         ),
         Extension(
+            "magnetar.protocol._acks",
+            ["magnetar/protocol/_acks.c"],
+            depends=["magnetar/protocol/_wire_fields.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "magnetar.broker._blocks",
             ["magnetar/broker/_blocks.c"],
             extra_compile_args=["-O3"],

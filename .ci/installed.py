@@ -11,6 +11,7 @@ import magnetar
 COMPILED = (
     "magnetar.protocol._speedups",
     "magnetar.protocol._entry_columns",
+    "magnetar.protocol._acks",
     "magnetar.broker._blocks",
     "magnetar.broker.dispatchers._picking",
     "magnetar.delayed._sorting",

@@ -15,6 +15,7 @@ from magnetar.broker.dispatchers.ports import AckCursor
 from magnetar.broker.limits import MAX_ACK_SET_WORDS, check_ack_set
 from magnetar.protocol import message_id
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.acks import MAX_ENTRY_ID, MAX_LEDGER_ID, whole_entries
 from magnetar.protocol.message_id import signed
 from magnetar.storage.position import Position
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_MAX_ENTRY_ID = (1 << 32) - 1  # the limit of bitmaps; no ledger grows so long
-_MAX_LEDGER_ID = (1 << 63) - 1
+_MANY = 8
+"""From so many ids on it pays to read them by one call."""
 
 
 class AckedCursor(AckCursor, Protocol):
@@ -69,7 +70,7 @@ class Acknowledger:
             if len(ids) == 1 and consumer.sub_type in (EXCLUSIVE, FAILOVER):
                 self._cumulative(consumer, ids[0])
         else:
-            self._individual(consumer, ids)
+            self._individual(consumer, command)
         self.mark_delete_moved()
 
     def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
@@ -86,26 +87,29 @@ class Acknowledger:
         self._cursor.ack_cumulative(position, ack_set)
         consumer.acks.add(1, 0)
 
-    def _individual(self, consumer: Consumer, ids: Sequence[pb.MessageIdData]) -> None:
-        whole: dict[int, list[int]] = {}
+    def _individual(self, consumer: Consumer, command: pb.CommandAck) -> None:
+        ids = command.message_id
         messages = longest = 0
-        for ident in ids:
-            ledger_id, entry_id = ident.ledgerId, ident.entryId
-            if entry_id > _MAX_ENTRY_ID or ledger_id > _MAX_LEDGER_ID:
-                continue
-            ack_set = ident.ack_set
-            if ack_set and (words := len(ack_set)) > MAX_ACK_SET_WORDS:
-                longest = max(longest, words)
-                continue
-            if ack_set and not message_id.is_empty(ack_set):
-                if self._context.settings.batch_index_acks:
-                    messages += self._part(consumer, Position(ledger_id, entry_id), list(ack_set))
-                continue
-            entries = whole.get(ledger_id)
-            if entries is None:
-                whole[ledger_id] = [entry_id]
-            else:
-                entries.append(entry_id)
+        whole = whole_entries(command) if len(ids) >= _MANY else None
+        if whole is None:
+            whole = {}
+            for ident in ids:
+                ledger_id, entry_id = ident.ledgerId, ident.entryId
+                if entry_id > MAX_ENTRY_ID or ledger_id > MAX_LEDGER_ID:
+                    continue
+                ack_set = ident.ack_set
+                if ack_set and (words := len(ack_set)) > MAX_ACK_SET_WORDS:
+                    longest = max(longest, words)
+                    continue
+                if ack_set and not message_id.is_empty(ack_set):
+                    if self._context.settings.batch_index_acks:
+                        messages += self._part(consumer, Position(ledger_id, entry_id), list(ack_set))
+                    continue
+                entries = whole.get(ledger_id)
+                if entries is None:
+                    whole[ledger_id] = [entry_id]
+                else:
+                    entries.append(entry_id)
         for ledger_id, entry_ids in whole.items():
             self._cursor.ack_entries(ledger_id, entry_ids)
             if self.books is None:

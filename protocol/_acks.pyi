@@ -1,0 +1,3 @@
+# The compiled helper; what the function does stands in acks.py.
+
+def whole_entries(command: bytes, /) -> dict[int, list[int]] | None: ...
