@@ -279,7 +279,7 @@ async def _refuse_unknown(call: Call, name: TopicName) -> None:
         raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
 
 
-async def _each_for_properties(call: Call, do: Any) -> list[Any]:
+async def _each_for_properties(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> list[Any]:
     """`_each`, but 500 for a partition that its topic does not have, as Apache Pulsar has it."""
     try:
         return await _each(call, do)
@@ -345,7 +345,7 @@ def _refuse_replicated(call: Call) -> None:
         raise rest_refusals.NO_REPLICATED_SUBSCRIPTION.error()
 
 
-async def _each(call: Call, do: Any) -> list[Any]:
+async def _each(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> list[Any]:
     """The result of `do` for every part, or the answer of the part's broker; raises 404 when a part lacks the
     subscription. The other parts have their turn before.
     """

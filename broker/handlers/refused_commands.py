@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import ConnectionFatalError, InvalidTopicNameError
@@ -12,6 +12,8 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from magnetar.protocol.topic_name import TopicName
 
 
@@ -22,7 +24,7 @@ class RefusedClient(Client, Protocol):
     def is_super_user(self) -> bool: ...
 
 
-def on_transaction(_conn: RefusedClient, _command: Any) -> None:
+def on_transaction(_conn: RefusedClient, _command: Message) -> None:
     """Everything a client asks a transaction coordinator for."""
     raise wire_refusals.TRANSACTION_COMMANDS_DISABLED.error()
 
@@ -41,7 +43,7 @@ def _refusal(conn: RefusedClient, name: TopicName) -> int:
     return pb.NotAllowedError if name.persistent else pb.UnknownError
 
 
-def on_end_txn_on_partition(conn: RefusedClient, command: Any) -> None:
+def on_end_txn_on_partition(conn: RefusedClient, command: pb.CommandEndTxnOnPartition) -> None:
     """Between brokers only: an error for a topic that is here, no news for any other."""
     name = _topic(command.topic)
     topics = conn.services.topics
@@ -55,7 +57,7 @@ def on_end_txn_on_partition(conn: RefusedClient, command: Any) -> None:
     )
 
 
-def on_end_txn_on_subscription(conn: RefusedClient, command: Any) -> None:
+def on_end_txn_on_subscription(conn: RefusedClient, command: pb.CommandEndTxnOnSubscription) -> None:
     """Between brokers only: an error for a subscription that is here, no news for any other."""
     name = _topic(command.subscription.topic)
     topic = conn.services.topics.loaded.get(str(name))

@@ -7,7 +7,7 @@ type). A test proves that every command of the API stands in exactly one of the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from magnetar.broker.handlers import connect, consume, lookup, publish, refused_commands, schema
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _T = pb.BaseCommand
+
+
+class Request(Protocol):
+    """A command that gets a reply."""
+
+    request_id: int
 
 
 class Row(NamedTuple):
@@ -30,23 +36,23 @@ class Row(NamedTuple):
     """The reply that tells of an error; None when no reply is ever expected."""
 
 
-def _error(command: Any, code: int, text: str) -> bytes:
+def _error(command: Request, code: int, text: str) -> bytes:
     return replies.error(command.request_id, code, text)
 
 
-def _connect_error(_command: Any, code: int, text: str) -> bytes:
+def _connect_error(_command: object, code: int, text: str) -> bytes:
     return replies.error(-1, code, text)
 
 
-def _lookup(command: Any, code: int, text: str) -> bytes:
+def _lookup(command: Request, code: int, text: str) -> bytes:
     return replies.lookup_failed(command.request_id, code, text)
 
 
-def _partitions(command: Any, code: int, text: str) -> bytes:
+def _partitions(command: Request, code: int, text: str) -> bytes:
     return replies.partitioned_metadata_failed(command.request_id, code, text)
 
 
-def _ack(command: Any, code: int, text: str) -> bytes:
+def _ack(command: pb.CommandAck, code: int, text: str) -> bytes:
     return (
         replies.ack_response(command.consumer_id, command.request_id, code, text)
         if command.HasField("request_id")
@@ -54,15 +60,15 @@ def _ack(command: Any, code: int, text: str) -> bytes:
     )
 
 
-def _get_schema(command: Any, code: int, text: str) -> bytes:
+def _get_schema(command: Request, code: int, text: str) -> bytes:
     return replies.get_schema_failed(command.request_id, code, text)
 
 
-def _get_or_create_schema(command: Any, code: int, text: str) -> bytes:
+def _get_or_create_schema(command: Request, code: int, text: str) -> bytes:
     return replies.get_or_create_schema_failed(command.request_id, code, text)
 
 
-def _consumer_stats(command: Any, code: int, text: str) -> bytes:
+def _consumer_stats(command: Request, code: int, text: str) -> bytes:
     return replies.consumer_stats_failed(command.request_id, code, text)
 
 

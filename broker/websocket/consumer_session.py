@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -376,7 +376,7 @@ class ConsumerSession(Session):
             part.is_open = False
             self.reopen(lambda: self._again(part))
 
-    async def _again(self, part: Part) -> Any:
+    async def _again(self, part: Part) -> None:
         await self.link.ask(lambda request_id: self.subscribe_command(request_id, part))
         self._forget(part, owed=False)
         part.is_open, part.owed = True, 0

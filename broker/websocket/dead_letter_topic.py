@@ -7,7 +7,7 @@ there when it would have to come again. The producer of the other topic has the 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -116,7 +116,7 @@ class DeadLetters:
             entry = self._entry(message)
             session.link.send(requests.send(_PRODUCER_ID, self._sequence_id, self._sequence_id, 1, entry))
 
-    async def _open(self) -> Any:
+    async def _open(self) -> None:
         if self._name is not None:
             return
         link = self._session.link

@@ -15,7 +15,7 @@ from magnetar.protocol.metadata import split_entry
 from magnetar.protocol.texts import repair_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from magnetar.protocol.answers import Answer
 
@@ -173,7 +173,7 @@ def _plain(metadata: pb.MessageMetadata, payload: memoryview) -> bytes:
         raise UnreadableEntryError(pb.CommandAck.DecompressionError) from e
 
 
-def _open_indexes(words: Any) -> set[int] | None:
+def _open_indexes(words: Sequence[int]) -> set[int] | None:
     """The indexes whose bit is set: not acknowledged yet; None where all are."""
     if not words:
         return None

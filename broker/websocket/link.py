@@ -155,7 +155,7 @@ class _LinkTransport(asyncio.Transport):
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
 
-    def write(self, data: Any) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._hand_over)
         self._waiting.append(bytes(data))

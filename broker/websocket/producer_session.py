@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.websocket import session_json
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError
@@ -105,7 +105,7 @@ class ProducerSession(Session):
         name = part.name or self.parameters.name or (self._parts[0].name or None)
         return requests.producer(request_id, part.index, part.topic, name)
 
-    def _opened(self, part: _Part, answer: Any) -> None:
+    def _opened(self, part: _Part, answer: pb.CommandProducerSuccess) -> None:
         if not part.name:
             part.next_sequence_id = signed(answer.last_sequence_id) + 1
         part.name = answer.producer_name

@@ -165,11 +165,11 @@ class Session:
             return [str(self.topic)]
         return [str(self.topic.partition_name(i)) for i in range(found.partitions)]
 
-    def reopen(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    def reopen(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """The broker closed a part of the session (its topic was unloaded): do `work` until it succeeds."""
         self.tasks.spawn(self._reopen(work), "websocket.reopen")
 
-    async def _reopen(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    async def _reopen(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         pause = _FIRST_PAUSE_S
         for _ in range(_TRIES):
             await asyncio.sleep(pause)

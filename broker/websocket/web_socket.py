@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 from websockets.frames import Frame, Opcode
@@ -314,7 +314,7 @@ class WebSocket(asyncio.Protocol):
 
     # --- deadlines -----------------------------------------------------------------------------------------------
 
-    def _later(self, seconds: float, callback: Callable[[], Any]) -> None:
+    def _later(self, seconds: float, callback: Callable[[], object]) -> None:
         if seconds > 0 and not self._gone:
             self._timers = [timer for timer in self._timers if timer.when() > self._loop.time()]
             self._timers.append(self._loop.call_later(seconds, callback))
