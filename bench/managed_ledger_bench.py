@@ -139,7 +139,7 @@ async def one_message_each(opened: list[ManagedLedger], body: bytes) -> None:
             left -= result.error is None
 
         for ledger in part:
-            ledger.append_entry(body, on_done)
+            ledger.append(EntryRun.single(body), on_done)
         while left:  # noqa: ASYNC110 - the loop is measured
             await asyncio.sleep(0.001)
         for ledger in part:

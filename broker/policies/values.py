@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar, Final, Literal
 import msgspec
 
 BacklogPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
-BacklogQuotaType = Literal["destination_storage", "message_age"]
 InactiveTopicDeleteMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"]
 SubscriptionAuthMode = Literal["None", "Prefix"]
 SubscriptionType = Literal["Exclusive", "Shared", "Failover", "Key_Shared"]

@@ -1,14 +1,12 @@
 """How one setting is declared: a dataclass field that carries its row of the settings table."""
 
 import dataclasses
-import re
 from typing import Any, Final, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T")
 Value = bool | int | float | str | tuple[str, ...] | None
 
 _METADATA_KEY: Final = "setting"
-_WORD_START: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +71,6 @@ def as_text(value: Value) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value)
-
-
-def attribute_name(key: str) -> str:
-    """The Python attribute of a key: maxMessageSize -> max_message_size."""
-    return _WORD_START.sub("_", key).lower()
 
 
 def setting(

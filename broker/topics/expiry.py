@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 _MINUTE_S = 60
 WITHOUT_SUBSCRIPTIONS = "delete_when_no_subscriptions"
-CAUGHT_UP = "delete_when_subscriptions_caught_up"
 
 
 async def expire_by_ttl(topic: Topic) -> None:

@@ -33,7 +33,6 @@ class TopicProducers:
         self.exclusive: Producer | None = None
         self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
         self._save_epoch = save_epoch
-        self._granting = False
 
     def __len__(self) -> int:
         return len(self.by_name)

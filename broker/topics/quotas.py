@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.topic import Topic
 
 log = structlog.get_logger(__name__)
-EVICTION = "consumer_backlog_eviction"
 _EVICT_TO = 0.9
 
 

@@ -225,15 +225,6 @@ SHARED: Final = (
 )
 """Policies whose verbs have the same flags for namespaces and topics."""
 
-OFFLOAD_FLAGS: Final = (
-    flag("-d --driver!"),
-    flag("-r --region"),
-    flag("-b --bucket"),
-    flag("-e --endpoint"),
-    flag("-i --aws-id"),
-    flag("-s --aws-secret"),
-)
-
 
 def verbs_of(policy: Policy, group: str, argument: str, *, everywhere: tuple[Flag, ...] = ()) -> Iterator[Verb]:
     """Its get, set and remove.

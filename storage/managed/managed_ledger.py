@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Literal
 
 import structlog
 
-from magnetar.protocol.runs import EntryRun
 from magnetar.storage import events
 from magnetar.storage.errors import (
     ManagedLedgerClosedError,
@@ -44,6 +43,7 @@ from magnetar.storage.position import EARLIEST, LATEST, Position
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
+    from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
@@ -227,10 +227,6 @@ class ManagedLedger:
         Source: Pulsar ManagedLedger.asyncAddEntry; docs/adr/0002-managed-ledger.md.
         """
         self._appender.append(run, done)
-
-    def append_entry(self, body: bytes, done: Callable[[AppendResult], None], num_messages: int = 1) -> None:
-        """Append one entry of the broker's own making (headers and payload)."""
-        self._appender.append(EntryRun.single(body, num_messages=num_messages), done)
 
     def ready_to_create_new_ledger(self) -> None:
         """Take appends again, on a new ledger, after a failed append and the reports of all pending appends."""

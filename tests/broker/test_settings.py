@@ -6,7 +6,6 @@ import re
 import pytest
 
 from magnetar.broker.setting_areas.ignored import IGNORED, is_ignored
-from magnetar.broker.setting_areas.setting import attribute_name
 from magnetar.broker.settings import AREAS, SETTINGS, Settings
 from magnetar.broker.settings_docs import (
     CONFIGURATION_FILE,
@@ -15,6 +14,8 @@ from magnetar.broker.settings_docs import (
     documentation_text,
 )
 from magnetar.broker.settings_loader import parse_value
+
+WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def test_every_field_is_a_row_and_every_row_a_field():
@@ -25,7 +26,7 @@ def test_every_field_is_a_row_and_every_row_a_field():
 
 @pytest.mark.parametrize("row", SETTINGS.values(), ids=lambda row: row.key)
 def test_row_is_well_formed(row):
-    assert row.attribute == attribute_name(row.key)
+    assert row.attribute == WORD_START.sub("_", row.key).lower()
     assert getattr(Settings(), row.attribute) == row.default
     assert parse_value(row, row.default_text) == row.default
     assert row.doc.endswith(".")

@@ -115,10 +115,6 @@ class NodeTree:
             del nodes[path]
         return nodes, dict(self.sequences)
 
-    def all_changes(self) -> Iterator[Change]:
-        """The durable state as changes to an empty tree."""
-        yield from as_changes(*self.durable())
-
     def _note(self, path: str) -> None:
         self._undo.append((path, self.nodes.get(path), path in self._ephemeral, None))
 

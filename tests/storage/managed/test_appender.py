@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from magnetar.protocol.runs import EntryRun
 from magnetar.storage.errors import (
     EntryTooLargeError,
 )
@@ -112,7 +113,7 @@ async def test_counts_a_peer_made_up_do_not_disturb_the_index():
 async def test_entries_of_the_broker_itself():
     _, ledger = await opened()
     results = []
-    ledger.append_entry(b"mine", results.append, num_messages=4)
+    ledger.append(EntryRun.single(b"mine", num_messages=4), results.append)
     await settle()
     assert results[0].error is None
     span = await ledger.read_last_entry()
