@@ -101,7 +101,7 @@ class Call:
         return self.api.ownership.bundles(self.namespace) or self.policies().bundles
 
     def bundles_of(self, namespace: str) -> "BundlesData":
-        """The same of another namespace."""
+        """How another namespace is cut; raises 404."""
         policies = self.namespaces.policies(namespace)
         if policies is None:
             raise rest_refusals.NAMESPACE_MISSING.error()

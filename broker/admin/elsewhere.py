@@ -59,7 +59,7 @@ async def sent_elsewhere(call: "Call", path: str) -> "Response | None":
 
 
 def redirect_to(call: "Call", broker: "BrokerAddresses", *, authoritative: bool, **more: str) -> "Response":
-    """The same request, at that broker. more: members of the query that are not empty."""
+    """The redirect of the request to the broker. more: members of the query that are not empty."""
     url = call.request.url
     secure = url.scheme == "https" and broker.web_url_tls
     web = (broker.web_url_tls if secure else broker.web_url or broker.web_url_tls) or ""

@@ -115,7 +115,7 @@ def _name(call: Call) -> TopicName:
 
 
 def _any_name(call: Call) -> TopicName:
-    """The same, also in a namespace that does not exist: it has no schemas."""
+    """The topic, also of a namespace that does not exist: a topic there has no schemas."""
     return topic_of(call.request.path_params) or call.topic()
 
 

@@ -59,7 +59,7 @@ class AdminTopics:
 __all__ = ["CalledTopics"]
 
 _NEWS_S: Final = 10.0
-"""So long a broker may need until it sees a partition that another broker made."""
+"""The longest time until a broker sees a partition that another broker made."""
 _RETRY_S: Final = 0.1
 _OF_UNKNOWN_TOPICS: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
 """Refusals of a subscription by a broker that does not know its topic."""

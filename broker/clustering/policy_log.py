@@ -177,7 +177,7 @@ class PolicyLog:
         self._task.cancel()
 
     async def close(self) -> None:
-        """The same, and give the reader back to its broker."""
+        """Stop following, and give the reader back to its broker."""
         self.stop()
         await asyncio.wait([self._task])
         with contextlib.suppress(ClientError, TimeoutError):

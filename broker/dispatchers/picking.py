@@ -63,7 +63,7 @@ class Hand:
         self.first_of_hash = first_of_hash
         """First position in the replay queue with this hash."""
         self.earlier: dict[int, tuple[int, int] | None] = {}
-        """The same by hash, filled on demand."""
+        """First positions by hash, filled on demand."""
         self.left: dict[Consumer, int] = {}
         """Entries each consumer can still take."""
         self.refused: set[int] = set()

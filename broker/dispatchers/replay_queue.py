@@ -226,7 +226,7 @@ class ReplayQueue:
         self._ungrouped = None
 
     def _to_group(self, positions: Sequence[tuple[int, int]]) -> None:
-        """These came with a hash. Too many of them that are gone again: the groups are made anew."""
+        """Note positions that came with a hash; make the groups anew where too many of their positions are gone."""
         if self._ungrouped is not None:
             self._ungrouped += positions
             if len(self._ungrouped) > 2 * self.entries + _SPARE_PLACES:

@@ -142,7 +142,7 @@ class TopicBooks:
     def landed_outcome(self, slab: Slab, index: int, answer: Answer) -> Outcome:
         """The outcome that the answer to an entry has for the subscription that wants the entry now."""
         if isinstance(answer, ConversionFailure):
-            # It was booked when it came; the book is bounded, so it may have been forgotten.
+            # The entry was booked when it came; a bounded book may have dropped it since.
             return self.failures.last(slab.position(index)) or Failed(answer, 1, self.tools.now_ms() + 1000)
         if isinstance(answer, Declined) or answer.identity:
             self.tools.candidates.declined(slab, index)

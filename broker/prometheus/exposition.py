@@ -316,7 +316,7 @@ def _bucket_rows(labelled: Sequence[tuple[str, TopicView]]) -> Iterator[str]:
 
 
 def _namespace_rows(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
-    """The same names summed up per namespace."""
+    """Figures of topics, summed up per namespace under the same names."""
     by_namespace: dict[str, list[TopicView]] = {}
     for view in views:
         by_namespace.setdefault(view.stats.name.namespace, []).append(view)

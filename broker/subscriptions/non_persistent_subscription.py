@@ -41,7 +41,7 @@ def as_slab(run: EntryRun) -> Slab:
 
 
 class NonPersistentSubscription:
-    """The same face as `Subscription`, as far as it makes sense without storage."""
+    """Has the methods of `Subscription` that make sense without storage."""
 
     durable = False
 

@@ -155,7 +155,7 @@ class PublishThrottle:
         self._throttle = Throttle(limits, monotonic)
         self._call_later = call_later
         self._held: dict[Holdable, None] = {}
-        # Its own: a connection with producers of several topics waits for each of them.
+        # A reason per topic: a connection with producers of several topics waits for each of them.
         self._reason = f"publish-rate-{next(_numbers)}"
 
     def published(self, connection: Holdable, messages: int, size: int) -> None:

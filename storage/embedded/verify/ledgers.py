@@ -118,7 +118,7 @@ class LedgerVerifier:
         """Report one damaged place; returns how many entries it costs."""
         first, last = damage.first_entry_id, damage.last_entry_id
         if last < first:
-            # Nothing intact behind it: torn, or replaced by the journal, or missing (reported as a short file).
+            # No intact record follows: torn, or replaced by the journal, or missing (reported as a short file).
             if first >= promised:
                 detail = "no intact record behind the last one; not promised, or still in the journal"
                 self._entries(NOTE, "torn-tail", path, damage.start, detail, ledger_id, first, None)
