@@ -1,7 +1,7 @@
 /* Large blocks of the interpreter from a region of their own; heap.py says why. The region is cut into units; a block takes
  * the first free units that are enough, so blocks gather at its beginning. Free units stay with the process up to a number of
- * bytes, beyond that those at its end go back to the system. Blocks that find no room, and all smaller ones, are those of the
- * allocator that was there before. */
+ * bytes, beyond that those at its end go back to the system. Blocks that find no room, all smaller ones, and blocks that shrink to
+ * less than a unit are those of the allocator that was there before. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
 #include <Python.h>
@@ -165,9 +165,13 @@ static void *raw_realloc(void *ctx, void *p, size_t size) {
         return raw_malloc(ctx, size);
     if (!is_ours(p))
         return region.before.realloc(region.before.ctx, p, size);
-    if (resize(p, size))
+    void *moved = NULL;
+    if (size < UNIT) /* as a long buffer of which a read filled a few bytes: the whole unit would stay with these bytes */
+        moved = region.before.malloc(region.before.ctx, size);
+    if (!moved && resize(p, size))
         return p;
-    void *moved = raw_malloc(ctx, size);
+    if (!moved)
+        moved = raw_malloc(ctx, size);
     if (moved) {
         size_t have = region.sizes[(size_t)((uint8_t *)p - region.base) / UNIT] * UNIT;
         memcpy(moved, p, have < size ? have : size);

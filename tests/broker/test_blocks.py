@@ -98,6 +98,23 @@ if pid == 0:
 assert os.waitpid(pid, 0)[1] == 0
 """
 
+_SHRUNK = """
+import os
+from magnetar.broker._blocks import counts, install
+install(64 << 20, 1 << 20)
+reading, writing = os.pipe()
+found = []
+for number in range(500):
+    os.write(writing, b"%03d" % number * 100)
+    found.append(os.read(reading, 128 << 10))
+assert found == [b"%03d" % number * 100 for number in range(500)]
+assert counts()[0] < 200_000, counts()
+block = bytearray(b"s" * 1_000_000)
+del block[20_000:]
+block += b"t" * 1_000_000
+assert block == b"s" * 20_000 + b"t" * 1_000_000
+"""
+
 _NO_REGION = """
 import tracemalloc
 from magnetar.broker import heap
@@ -135,7 +152,9 @@ def test_blocks_keep_their_bytes_in_all_threads_also_when_the_region_is_full():
 
 
 @pytest.mark.parametrize(
-    "program", [_GIVEN_BACK, _NO_REGION, _LIMITED], ids=["given-back", "watched-by-a-tool", "limited"]
+    "program",
+    [_GIVEN_BACK, _SHRUNK, _NO_REGION, _LIMITED],
+    ids=["given-back", "short-reads-into-long-buffers", "watched-by-a-tool", "limited"],
 )
 def test_the_region(program: str):
     run(program)
