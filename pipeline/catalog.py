@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from email.message import Message
 
     from magnetar.client.admin import AdminApi
+    from magnetar.pipeline.offsets import Place
     from magnetar.pipeline.options import TopicSelection
 
 _TOPICS_IN_ONE_REQUEST = 1000
@@ -36,6 +37,8 @@ _INDEX_HEADER = "X-Pulsar-Broker-Entry-METADATA-index"
 _BATCH_HEADER = "X-Pulsar-num-batch-message"
 _MARKER_HEADER = "X-Pulsar-marker-type"
 _ABORTED_HEADER = "X-Pulsar-txn-aborted"
+_SWITCH = "transactionCoordinatorEnabled"
+"""In the refusal of a broker that coordinates no transactions."""
 
 T = TypeVar("T")
 
@@ -53,6 +56,8 @@ class Catalog:
         self._admin = admin
         self._tells_ranges = True
         """Whether the broker knows `logRanges`, as far as is known."""
+        self._has_transactions = True
+        """Whether the broker coordinates transactions, as far as is known."""
 
     # --- which topics -----------------------------------------------------------------------------------------------
 
@@ -131,9 +136,41 @@ class Catalog:
             return log
         lowest = self.index_of(topic, log.position_at(0))
         highest = self.index_of(topic, log.position_at(log.entries - 1))
-        if lowest is None or highest is None:
-            return log
-        return replace(log, first_index=lowest[0], end_index=highest[1] + 1)
+        if lowest is not None and highest is not None:
+            log = replace(log, first_index=lowest[0], end_index=highest[1] + 1)
+        return replace(log, open_from=self._open_from(log))
+
+    def _open_from(self, log: LogRange) -> Place | None:
+        """The place of the first message that an open transaction withholds; None without such a transaction, and where
+        the broker does not answer for it. Consumers get messages up to `maxReadPosition`.
+        """
+        last = self._max_read_position(log.topic)
+        if last is None or last >= log.last:
+            return None
+        readable = log.ordinal(Position(last.ledger_id, last.entry_id + 1))
+        if not readable:
+            return log.first
+        position = log.position_at(readable - 1)
+        if not log.indexed:
+            return Position(position.ledger_id, position.entry_id + 1)
+        bounds = self.index_of(log.topic, position)
+        return None if bounds is None else bounds[1] + 1
+
+    def _max_read_position(self, topic: str) -> Position | None:
+        if not self._has_transactions:
+            return None
+        name = TopicName.parse(topic)
+        path = f"/admin/v3/transactions/transactionBufferStats/{name.namespace}/{quote(name.local_name, safe='')}"
+        try:
+            stats = self._ask(path)
+        except CatalogUnavailableError as error:
+            if _SWITCH not in str(error):
+                raise
+            self._has_transactions = False
+            return None
+        except CatalogError:  # an older broker, or a role without the right
+            return None
+        return Position.parse(stats["maxReadPosition"]) if stats.get("state") == "Ready" else None
 
     # --- places -----------------------------------------------------------------------------------------------------
 

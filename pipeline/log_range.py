@@ -31,6 +31,8 @@ class LogRange:
     last: the last confirmed entry; its entry id is -1 before the first entry.
     ledgers: empty unless requested.
     first_ledger: the oldest ledger; None when the broker does not report it.
+    open_from: the place of the first message that the broker withholds until an open transaction ends; None without
+        such a transaction.
     """
 
     topic: str
@@ -41,6 +43,7 @@ class LogRange:
     last: Position
     ledgers: tuple[LedgerSpan, ...] = ()
     first_ledger: int | None = None
+    open_from: Place | None = None
 
     @property
     def indexed(self) -> bool:
@@ -61,6 +64,11 @@ class LogRange:
         if self.indexed:
             return self.end_index or 0
         return Position(self.last.ledger_id, self.last.entry_id + 1)
+
+    @property
+    def readable_end(self) -> Place:
+        """The place behind the last message that the broker sends now."""
+        return self.end if self.open_from is None else self.open_from
 
     @property
     def partition(self) -> int:

@@ -82,7 +82,7 @@ class SourcePlan:
 
     def _place(self, stored: LogRange, wanted: Wanted) -> Place:
         if isinstance(wanted, str):
-            return {EARLIEST: stored.first, LATEST: stored.end}[wanted]
+            return {EARLIEST: stored.first, LATEST: stored.readable_end}[wanted]
         if isinstance(wanted, TimePlace):
             wanted = self.catalog.place_of_time(stored.topic, wanted.time_ms)
         if isinstance(wanted, MessagePlace):
@@ -99,7 +99,7 @@ class SourcePlan:
         if not stored.indexed:
             return position if position.entry_id >= 0 else stored.first
         if position > stored.last:
-            return stored.end
+            return stored.readable_end
         if position.entry_id < 0:
             return stored.first
         try:
@@ -120,7 +120,7 @@ class SourcePlan:
         """
         self._check_topics(start, logs)
         begins = {topic: self.begin(start, each) for topic, each in logs.items()}
-        waiting = {topic: float(each.between(begins[topic], each.end)) for topic, each in logs.items()}
+        waiting = {topic: float(each.between(begins[topic], each.readable_end)) for topic, each in logs.items()}
         allowed = self._allowed(waiting, logs) if limited else waiting
         ends: dict[str, Place] = {}
         ledgers: dict[str, int] = {}
@@ -251,10 +251,10 @@ class SourcePlan:
 
 
 def _after(stored: LogRange, begin: Place, count: int) -> Place:
-    """The place `count` messages (or entries) behind `begin`, at most the end of the log."""
+    """The place `count` messages (or entries) behind `begin`, at most `readable_end`."""
+    end = stored.readable_end
     if isinstance(begin, int):
-        assert isinstance(stored.end, int)
-        return min(stored.end, max(begin, stored.first_index or 0) + count)
-    return min(
-        stored.position_at(stored.ordinal(begin) + count), Position(stored.last.ledger_id, stored.last.entry_id + 1)
-    )
+        assert isinstance(end, int)
+        return min(end, max(begin, stored.first_index or 0) + count)
+    assert isinstance(end, Position)
+    return min(stored.position_at(stored.ordinal(begin) + count), end)
