@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import h11
 import uvicorn
 from starlette.responses import Response
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -33,7 +34,42 @@ if TYPE_CHECKING:
 
 CERTIFICATE: Final = "magnetar.certificate"
 PROGRESS_BYTES: Final = 64 * 1024
+EVENTS_IN_ONE_TURN: Final = 256
+_MOST_HEAD_BYTES: Final = 64 * 1024
 PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "/admin/v2/brokers/ready"})
+
+
+class _Events(h11.Connection):
+    """Gives a few events in a turn of the loop: a read may have tens of thousands of chunks of a byte each."""
+
+    left = EVENTS_IN_ONE_TURN
+
+    def next_event(self) -> Any:
+        if not self.left:
+            return h11.NEED_DATA
+        self.left -= 1
+        return super().next_event()
+
+
+class _Flow(FlowControl):
+    """Reads nothing while events wait for their turn, whatever the application wants."""
+
+    held = False
+
+    def hold(self) -> None:
+        self.held = True
+        self._transport.pause_reading()
+
+    def release(self) -> None:
+        self.held = False
+        if not self.read_paused:
+            self._transport.resume_reading()
+
+    def resume_reading(self) -> None:
+        if self.held:
+            self.read_paused = False
+        else:
+            super().resume_reading()
 
 
 class HttpConnection(H11Protocol):
@@ -51,6 +87,8 @@ class HttpConnection(H11Protocol):
         upgrades: Upgrades | None = None,
     ) -> None:
         super().__init__(config, state, app_state)
+        self._events = self.conn = _Events(h11.SERVER, config.h11_max_incomplete_event_size or _MOST_HEAD_BYTES)
+        self.flow: _Flow
         self._seat = seat
         self._upgrades = upgrades
         self._certificate: dict[str, Any] | None = None
@@ -64,6 +102,7 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._socket = transport
         super().connection_made(CorkedTransport(transport, self.loop))  # type: ignore[arg-type]
+        self.flow = _Flow(self.transport)
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls is not None else None
         if certificate:
@@ -82,6 +121,23 @@ class HttpConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += len(data)
         super().data_received(data)
+        self._look_at_events()
+
+    def handle_events(self) -> None:
+        """Handle the events of a turn of the loop; nothing is read before the others have had their turns."""
+        self._events.left = EVENTS_IN_ONE_TURN
+        super().handle_events()
+        if not self._events.left and not self.flow.held and not self.transport.is_closing():
+            self.flow.hold()
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self.flow.release()
+        if not self.transport.is_closing():
+            self.handle_events()
+            self._look_at_events()
+
+    def _look_at_events(self) -> None:
         if self.conn.their_state is h11.IDLE:
             self._close_behind_garbage()
         if self._in_progress and not self._working:

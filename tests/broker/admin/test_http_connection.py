@@ -9,7 +9,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from magnetar.broker.admin.admin_server import start_admin
-from magnetar.broker.admin.http_connection import HttpConnection
+from magnetar.broker.admin.http_connection import EVENTS_IN_ONE_TURN, HttpConnection
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.settings import Settings
@@ -197,3 +197,33 @@ async def test_an_invalid_body_of_a_head_request_gets_a_head(web):
     reader, writer = await there.connect()
     writer.write(CHUNKED % b"HEAD" + b"no number\r\n")
     assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_chunks_of_a_byte_take_turns_with_other_work():
+    """A read of 256 KiB has forty thousand chunks, and held the loop for half a second."""
+    chunks, bodies = 20 * EVENTS_IN_ONE_TURN, []
+
+    async def application(_scope, receive, send):
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message["body"], message["more_body"]
+        bodies.append(body)
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    config = uvicorn.Config(application, ws="none", lifespan="off", loop="none", log_config=None)
+    config.load()
+    connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take()), FakeTransport()
+    connection.connection_made(wire)
+    connection.data_received(CHUNKED % b"PUT" + b"1\r\nx\r\n" * chunks + b"0\r\n\r\n")
+    assert len(connection.cycle.body) <= EVENTS_IN_ONE_TURN
+    held = 0
+    while not bodies:
+        held += wire.held
+        await asyncio.sleep(0)
+    assert held >= 19, "nothing is read while events wait, though the application takes all there is"
+    assert bodies == [b"x" * chunks]
+    await until(lambda: wire.written.startswith(b"HTTP/1.1 204"))
+    assert not wire.held
+    connection.connection_lost(None)
