@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ProcessLoad", "process_cpu_s", "resident_bytes", "usable_bytes"]
 
-_SHORTEST_S: Final = 1.0
+_SHORTEST_S: Final = 60.0
+"""As Apache Pulsar's loadBalancerHostUsageCheckIntervalMinutes: the peak of a start overloads no broker."""
 _STATM_RESIDENT: Final = 1
 _STATM: Final = Path("/proc/self/statm")
 _CGROUP_LIMITS: Final = (
@@ -52,7 +53,7 @@ def usable_bytes() -> int:
 
 
 class ProcessLoad:
-    """CPU and memory in percent. The CPU figure covers the time since the look before, at least a second; like that of
+    """CPU and memory in percent. The CPU figure covers a minute at least, and is 0 in the first minute; like that of
     Apache Pulsar it counts all programs of the machine, or of the control group.
     """
 

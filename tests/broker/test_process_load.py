@@ -8,11 +8,13 @@ from magnetar.broker.process_load import ProcessLoad, process_cpu_s, resident_by
 def test_the_cpu_figure_covers_the_time_since_the_look_before():
     now_s, used_s = [10.0], [3.0]
     load = ProcessLoad(lambda: now_s[0], SimpleNamespace(used_s=lambda: used_s[0], cores=lambda: 4.0))
-    now_s[0], used_s[0] = 12.0, 5.0
+    now_s[0], used_s[0] = 30.0, 83.0
+    assert load.cpu_percent() == 0.0, "the first minute has no figure: a start is a peak"
+    now_s[0], used_s[0] = 90.0, 83.0
     assert load.cpu_percent() == 25.0
-    now_s[0], used_s[0] = 12.5, 9.0
-    assert load.cpu_percent() == 25.0, "looks less than a second apart give the same figure"
-    now_s[0] = 20.0
+    now_s[0], used_s[0] = 140.0, 113.0
+    assert load.cpu_percent() == 25.0, "looks less than a minute apart give the same figure"
+    now_s[0] = 150.0
     assert load.cpu_percent() == 12.5
 
 
@@ -25,9 +27,9 @@ def test_the_cpu_figure_stays_where_the_time_cannot_be_read():
         return now_s[0]
 
     load = ProcessLoad(lambda: now_s[0], SimpleNamespace(used_s=used_s, cores=lambda: 2.0))
-    now_s[0] = 20.0
+    now_s[0] = 110.0
     assert load.cpu_percent() == 50.0
-    now_s[0] = 40.0
+    now_s[0] = 210.0
     failure.append(OSError("no such file"))
     assert load.cpu_percent() == 50.0
 
