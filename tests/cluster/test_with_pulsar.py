@@ -5,6 +5,7 @@ Runs where MAGNETAR_PULSAR_LIB names a directory with the jars of Apache Pulsar 
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 import time
 
@@ -13,6 +14,7 @@ import pytest
 import requests
 from pulsar.schema import AvroSchema, Record, String
 
+from magnetar.bookkeeper.client import BookKeeper
 from tests.cluster.broker_processes import Member, connect
 from tests.cluster.pulsar_broker import LIB, MORE, NO_LIB, PulsarBroker, initialize_by_pulsar
 from tests.waiting import wait_for
@@ -165,6 +167,34 @@ def publish_delayed(client, first, seconds):
     return due
 
 
+def stored_buckets(cluster):
+    """The buckets of delayed messages that Pulsar stored for the topic: entries by key."""
+
+    async def read():
+        found = {}
+        async with await BookKeeper.connect(f"zk+null://{cluster.zookeeper}/ledgers") as client:
+            async for ledger_id in client.ledger_ids():
+                custom = (await client.metadata(ledger_id)).custom
+                if custom.get("pulsar/delayedIndexTopic") == full("delayed").encode():
+                    assert custom["component"] == b"delayed-index-bucket"
+                    reader = await client.open(ledger_id, recover_first=False)
+                    key = custom["pulsar/delayedIndexBucketKey"].decode()
+                    found[key] = reader.last_add_confirmed + 1 if reader.is_closed else 0
+        return found
+
+    return asyncio.run(read())
+
+
+def wait_for_buckets(cluster, known=()):
+    """Wait until Pulsar has stored two buckets that are not known, each with its head and its messages."""
+
+    def stored():
+        new = {key: entries for key, entries in stored_buckets(cluster).items() if key not in known}
+        return len(new) >= 2 and all(entries >= 2 for entries in new.values())
+
+    wait_for(stored, 30, subject="buckets of Pulsar")
+
+
 def check_delayed(broker, first, due):
     """Nothing before it is due, then everything once."""
     client = connect(broker)
@@ -183,7 +213,7 @@ def check_delayed(broker, first, due):
     client.close()
 
 
-def test_a_cluster_changes_hands_and_both_kinds_serve_it_together(brokers):
+def test_a_cluster_changes_hands_and_both_kinds_serve_it_together(brokers, cluster):
     theirs, ours = brokers
     written_by_pulsar(theirs.start())
     client = connect(theirs)
@@ -193,6 +223,7 @@ def test_a_cluster_changes_hands_and_both_kinds_serve_it_together(brokers):
     check_compacted(theirs, newest=9)
     client.subscribe(full("delayed"), "d", **HOW)
     due = publish_delayed(client, 0, seconds=45)
+    wait_for_buckets(cluster)
     client.close()
     theirs.terminate()
     served_by_ours(ours.start())
