@@ -13,6 +13,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import structlog
+
 from magnetar.broker.slices import give_way, sliced
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AT_ONCE", "TopicFollowers"]
 
+log = structlog.get_logger(__name__)
 AT_ONCE = 256
 """Topics of a change that follow in one turn."""
 _SLICE_S = 1.0
@@ -141,4 +144,7 @@ def _recheck_rights(topic: ServedTopic, change: Subject) -> None:
     Pulsar 4.2.
     """
     if change is None or change.topic is None or topic.persistent:
-        topic.recheck_rights()
+        try:
+            topic.recheck_rights()
+        except Exception:  # the bug of a topic must not cost the other topics a revocation
+            log.exception("topic.recheck_failed", topic=str(topic.name))

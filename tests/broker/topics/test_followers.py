@@ -224,13 +224,24 @@ async def test_topics_that_are_current_start_no_task():
     assert all(topic.rights for topic in world.topics)
 
 
-async def test_a_round_that_fails_lets_later_changes_begin_their_own():
+@pytest.mark.parametrize("at", [0, -1], ids=["first slice", "last slice"])
+async def test_a_topic_that_fails_costs_the_others_no_revocation(at: int):
     world = World(many())
-    broken = world.topics[-1]
-    recheck, broken.recheck_rights = broken.recheck_rights, lambda: 1 / 0
+    world.topics[at].recheck_rights = lambda: 1 / 0
+    world.followers.follow_policies(NAMESPACE)
     world.followers.follow_policies(NAMESPACE)
     await world.settle()
-    broken.recheck_rights = recheck
+    others = [topic for topic in world.topics if topic is not world.topics[at]]
+    assert all(topic.rights for topic in others)
+    assert all(topic.configs for topic in world.topics)
+
+
+async def test_a_round_that_fails_lets_later_changes_begin_their_own(monkeypatch: pytest.MonkeyPatch):
+    world = World(many())
+    with monkeypatch.context() as broken:
+        broken.setattr(world.followers, "_is_loaded", lambda _topic: 1 / 0)
+        world.followers.follow_policies(NAMESPACE)
+        await world.settle()
     world.followers.follow_policies(NAMESPACE)
     await world.settle()
     assert all(topic.rights for topic in world.topics)
