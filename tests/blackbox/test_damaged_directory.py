@@ -5,6 +5,7 @@ directory, ``MAGNETAR_CRASH_LONG=1`` 1,000, ``MAGNETAR_FLIPS`` as many as it say
 """
 
 import asyncio
+import json
 import os
 import pathlib
 import random
@@ -151,5 +152,34 @@ def test_metadata_that_are_gone_refuse_the_start_and_come_back_with_every_entry(
             reader.read_next(300)
         client.create_producer(topic).send(b"more")
         assert reader.read_next(10_000).data() == b"more"
+    client.close()
+    assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("deduplication", ["true", "false"])
+def test_statistics_of_a_topic_whose_last_ledger_was_deleted_are_answered(new_broker, deduplication):
+    broker = new_broker(brokerDeduplicationEnabled=deduplication, autoSkipNonRecoverableData="true")
+    topic = TOPICS[0]
+    fill(broker)
+    broker.unload(topic)
+    client = quiet_client(broker.url)
+    producer = client.create_producer(topic, batching_enabled=False)
+    producer.send(b"of the last ledger")
+    client.close()
+    path = topic.replace("://", "/")
+    last = json.loads(broker.admin("GET", f"/admin/v2/{path}/internalStats"))["ledgers"][-1]["ledgerId"]
+    assert broker.stop() == 0
+    (deleted,) = (file for file in (broker.data_dir / "ledgers").iterdir() if int(file.stem) == last)
+    deleted.unlink()
+    broker.start()
+    precise = "stats?getPreciseBacklog=true&getEarliestTimeInBacklog=true"
+    for view in (precise, "internalStats", "internal-info", "subscriptions"):
+        json.loads(broker.admin("GET", f"/admin/v2/{path}/{view}"))  # an HTTP status of an error raises
+    client = quiet_client(broker.url)
+    consumer = client.subscribe(topic, "jobs", ConsumerType.Shared)
+    producer = client.create_producer(topic)
+    producer.send(b"of a new ledger")
+    got = [consumer.receive(10_000).data() for _ in range(MESSAGES - len(range(0, MESSAGES, 3)) + 1)]
+    assert got[-1] == b"of a new ledger"
     client.close()
     assert broker.stop() == 0
