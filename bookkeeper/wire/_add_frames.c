@@ -183,7 +183,7 @@ static PyObject *records_of_batch(PyObject *Py_UNUSED(module), PyObject *args) {
 
 enum { ANSWER = 28, ADD = 1 };
 
-static PyObject *join_added(PyObject *self, PyObject *args) {
+static PyObject *join_added(PyObject *Py_UNUSED(module), PyObject *args) {
     Py_buffer data;
     Py_ssize_t at;
     if (!PyArg_ParseTuple(args, "y*n", &data, &at))

@@ -16,6 +16,7 @@ PLACES = {
     "_speedups": "magnetar.protocol._speedups",
     "_entry_columns": "magnetar.protocol._entry_columns",
     "_deliveries": "magnetar.protocol._deliveries",
+    "_acks": "magnetar.protocol._acks",
     "_sorting": "magnetar.delayed._sorting",
     "_add_frames": "magnetar.bookkeeper.wire._add_frames",
 }

@@ -17,7 +17,7 @@ include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 lib=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("LIBDIR"))')
 version=$("$python" -c 'import sysconfig; print(sysconfig.get_config_var("LDVERSION"))')
 checks=address,undefined
-for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries delayed/_sorting bookkeeper/wire/_add_frames; do
+for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries protocol/_acks delayed/_sorting bookkeeper/wire/_add_frames; do
     "$cc" -O1 -g -fPIC -shared -fsanitize=fuzzer-no-link,$checks -fno-sanitize-recover=undefined \
         -I"$include" "$source.c" -o "$built/$(basename "$source").so"
 done

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "protocol"))
 import column_twins
 import delivery_twins
 import twins
+from google.protobuf.message import DecodeError
 
 from magnetar.bookkeeper.wire import packed_answers, packed_batches, packed_runs
 from magnetar.bookkeeper.wire.digests import Digester, DigestType, master_key
@@ -27,6 +28,8 @@ from magnetar.bookkeeper.wire.entries import ADD_HEADER, encode_run
 from magnetar.delayed.sorted_run import Columns
 from magnetar.delayed.sorting import pure_sorted_columns
 from magnetar.protocol import _pure, _pure_columns
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.acks import pure_whole_entries
 from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.deliveries import pure_deliveries
 from tests.fuzz import targets as readers
@@ -193,6 +196,17 @@ def answers(helper: Any, data: bytes) -> None:
             assert helper.join_added(given, begin) == packed_answers.join_added_pure(given, begin)
 
 
+def acks(helper: Any, data: bytes) -> None:
+    """Acknowledgements: arbitrary bytes, and those of which Protobuf makes a command, as it writes them."""
+    _result(helper.whole_entries, data)
+    try:
+        command = pb.CommandAck.FromString(data)
+    except DecodeError:
+        return
+    found = helper.whole_entries(command.SerializePartialToString())
+    assert found is None or found == pure_whole_entries(command)  # None: the broker reads the ids one by one
+
+
 def drawn(helpers: list[Any], data: bytes) -> None:
     """The first byte selects the check."""
     if not data:
@@ -215,6 +229,7 @@ TARGETS: dict[str, tuple[Callable[[Any, bytes], None], tuple[str, ...]]] = {
     "add_frames": (add_frames, ("_add_frames",)),
     "batches": (batches, ("_add_frames",)),
     "answers": (answers, ("_add_frames",)),
+    "acks": (acks, ("_acks",)),
     "drawn": (drawn, ("_speedups", "_entry_columns", "_deliveries")),
 }
 
@@ -224,7 +239,11 @@ def seeds(name: str) -> list[bytes]:
     entries, frames = readers.TARGETS["entries"].seeds(), readers.TARGETS["frames"].seeds()
     record = twins.entries_of(random.Random(5))
     slab, _ = _pure.stamp(*twins.run_of(record), bytes(8 * len(record)), 0, len(record), 7, 0, -1, 5, 9)
-    return {"cut": frames, "columns": entries, "deliveries": frames, "records": [slab]}.get(name, [bytes(60)])
+    ack = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual)
+    for entry_id in range(3):
+        ack.message_id.add(ledgerId=entry_id % 2, entryId=entry_id, batch_index=-1)
+    begin = {"cut": frames, "columns": entries, "deliveries": frames, "records": [slab]}
+    return begin.get(name, [ack.SerializeToString()] if name == "acks" else [bytes(60)])
 
 
 def target(name: str) -> Callable[[bytes], None]:
