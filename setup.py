@@ -33,12 +33,6 @@ setup(
             optional=True,
         ),
         Extension(
-            "magnetar.broker._blocks",
-            ["magnetar/broker/_blocks.c"],
-            extra_compile_args=["-O3"],
-            optional=True,
-        ),
-        Extension(
             "magnetar.broker.dispatchers._picking",
             ["magnetar/broker/dispatchers/_picking.c"],
             extra_compile_args=["-O3"],

@@ -12,7 +12,6 @@ COMPILED = (
     "magnetar.protocol._speedups",
     "magnetar.protocol._entry_columns",
     "magnetar.protocol._acks",
-    "magnetar.broker._blocks",
     "magnetar.broker.dispatchers._picking",
     "magnetar.delayed._sorting",
     "magnetar.converters.kafka_entry._slots",

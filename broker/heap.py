@@ -4,11 +4,6 @@ Entries are allocated by the loop, by the threads that read ledger files and by 
 loop. With an arena for each thread, free memory in the arena of a thread is of no use to the others. All but the
 compiled helpers allocate under the interpreter lock, so a common arena costs no waiting.
 
-Large blocks (runs of entries, read-ahead, frames for consumers) come and go by megabytes while ledger files fall behind
-the journal. Between smaller blocks of the allocator their memory would stay with the process, so the interpreter takes
-blocks of 64 KiB and more from a region of their own (``_blocks.c``), which gives free memory back at once, except for
-``KEPT_BYTES``.
-
 The allocator keeps freed memory for the next allocation, which spares a busy broker fresh pages. An idle broker gives
 that memory back: a look takes microseconds, giving back some 0.2 ms for each megabyte, once.
 """
@@ -18,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
-import tracemalloc
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -28,7 +22,7 @@ from magnetar.broker.process_load import process_cpu_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KEPT_BYTES", "LOOK_S", "Heap", "free_bytes", "give_back", "use_block_region", "use_one_arena"]
+__all__ = ["LOOK_S", "Heap", "free_bytes", "give_back", "use_one_arena"]
 
 log = structlog.get_logger(__name__)
 LOOK_S: Final = 30.0
@@ -36,10 +30,6 @@ _IDLE_PART: Final = 0.05
 """The part of a core below which the broker counts as idle."""
 _WORTH_BYTES: Final = 16 << 20
 _M_ARENA_MAX: Final = -8
-_REGION_BYTES: Final = 1 << 30
-"""Addresses, not memory."""
-KEPT_BYTES: Final = 8 << 20
-"""Free memory of the region that stays with the process: fresh pages cost more than those it has."""
 _FREE: Final = 8
 
 
@@ -57,21 +47,6 @@ def use_one_arena() -> None:
         return
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(_M_ARENA_MAX, 1)
-
-
-def use_block_region() -> bool:
-    """Let the interpreter take large blocks from a region of their own; whether that is so from now on.
-
-    Not where the compiled helper is missing, where the system limits the memory of the process below the size of the
-    region, or where a tool watches allocations.
-    """
-    if os.environ.get("MAGNETAR_PURE") or "PYTHONMALLOC" in os.environ or tracemalloc.is_tracing():
-        return False
-    try:
-        from magnetar.broker._blocks import install  # noqa: PLC0415 - not built everywhere
-    except ImportError:
-        return False
-    return install(_REGION_BYTES, KEPT_BYTES)
 
 
 def free_bytes() -> int:

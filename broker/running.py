@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.broker import Broker
 from magnetar.broker.descriptors import raise_limit
-from magnetar.broker.heap import Heap, use_block_region, use_one_arena
+from magnetar.broker.heap import Heap, use_one_arena
 from magnetar.broker.shutdown import LONGEST_S, end_process_after
 from magnetar.broker.start_up import spare_the_collector
 from magnetar.broker.tasks import log_unhandled
@@ -46,7 +46,6 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
     use_one_arena()
-    use_block_region()
     asyncio.get_running_loop().set_exception_handler(log_unhandled)
     broker = Broker(settings, in_cluster=in_cluster)
 
