@@ -4,6 +4,7 @@ ProtocolError
 ├── InvalidTopicNameError     no topic or namespace name
 ├── MalformedEntryError       headers and payload that do not hold together
 ├── MalformedAnswerError      bytes from a broker that are no frames of its protocol
+├── TooManyPartsError         a message whose lists have more parts than the broker reads in one turn
 └── CompressionError          a payload that its codec does not decode, or not to the size it claims
 """
 
@@ -24,6 +25,10 @@ class MalformedEntryError(ProtocolError):
 
 class MalformedAnswerError(ProtocolError):
     """A frame or command that no broker sends."""
+
+
+class TooManyPartsError(ProtocolError):
+    """A message whose lists have more parts than the broker reads in one turn of the event loop."""
 
 
 class CompressionError(ProtocolError):

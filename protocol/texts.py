@@ -1,18 +1,24 @@
 """Texts of a command that are no texts: protobuf's runtime hands out `bytes` for a string that is not UTF-8.
 
 Apache Pulsar reads such a string as Java does, with U+FFFD for invalid bytes; this broker reads them alike. Time grows
-with the number of texts, never with unknown fields.
+with the number of texts, which has a bound, never with unknown fields.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from magnetar.protocol.errors import TooManyPartsError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from google.protobuf.message import Message
 
-__all__ = ["repair_texts"]
+__all__ = ["TextRepair", "repair_texts"]
+
+MOST_PARTS: Final = 1 << 14
+"""Texts and messages with texts in the lists of a message, together. More key-value pairs do not fit into the 64 KiB of
+metadata that a producer or subscription may have."""
 
 # Of a message, the fields that are texts or hold some: name, whether repeated, whether a message.
 _Plan = tuple[tuple[str, bool, bool], ...]
@@ -21,29 +27,49 @@ _plans: dict[type[Message], _Plan] = {}
 
 def repair_texts(message: Message) -> bool:
     """Put U+FFFD in every text, also of messages within it, for each part that is not UTF-8; returns whether there was
-    such a part.
+    such a part. Raises TooManyPartsError.
     """
-    plan = _plans.get(type(message))
-    if plan is None:
-        kind: Any = message.DESCRIPTOR
-        plan = _plans[type(message)] = _plan(kind)
-    repaired = False
-    for name, repeated, nested in plan:
-        if nested:
+    repair = TextRepair()
+    repair.apply(message)
+    return repair.repaired
+
+
+class TextRepair:
+    """The same for several messages, with one bound for all."""
+
+    __slots__ = ("_most", "_parts", "repaired")
+
+    def __init__(self, most_parts: int = MOST_PARTS) -> None:
+        self._most = most_parts
+        self._parts = 0
+        self.repaired = False
+
+    def apply(self, message: Message) -> None:
+        """Repair the texts of a message and of the messages in it. Raises TooManyPartsError."""
+        plan = _plans.get(type(message))
+        if plan is None:
+            kind: Any = message.DESCRIPTOR
+            plan = _plans[type(message)] = _plan(kind)
+        for name, repeated, nested in plan:
             if repeated:
-                for each in getattr(message, name):
-                    repaired |= repair_texts(each)
-            elif message.HasField(name):
-                repaired |= repair_texts(getattr(message, name))
-        elif repeated:
-            texts = getattr(message, name)
-            for index, text in enumerate(texts):
-                if not isinstance(text, str):
-                    texts[index], repaired = text.decode(errors="replace"), True
-        elif not isinstance(text := getattr(message, name), str):
-            setattr(message, name, text.decode(errors="replace"))
-            repaired = True
-    return repaired
+                self._repair_list(getattr(message, name), nested)
+            elif nested:
+                if message.HasField(name):
+                    self.apply(getattr(message, name))
+            elif not isinstance(text := getattr(message, name), str):
+                setattr(message, name, text.decode(errors="replace"))
+                self.repaired = True
+
+    def _repair_list(self, parts: Any, nested: bool) -> None:
+        self._parts += len(parts)
+        if self._parts > self._most:
+            raise TooManyPartsError(f"has {self._parts} texts and pairs, at most {self._most} are allowed")
+        for index, part in enumerate(parts):
+            if nested:
+                self.apply(part)
+            elif not isinstance(part, str):
+                parts[index] = part.decode(errors="replace")
+                self.repaired = True
 
 
 def _plan(kind: Descriptor) -> _Plan:

@@ -31,6 +31,7 @@ from magnetar.broker.network.request_tasks import RequestTasks
 from magnetar.broker.slices import IN_SLICES
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
+from magnetar.protocol.errors import TooManyPartsError
 from magnetar.protocol.runs import EntryRun
 from magnetar.protocol.texts import repair_texts
 
@@ -304,7 +305,10 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
         if command_type != pb.BaseCommand.ACK:  # the broker reads no text of an ACK
-            repair_texts(command)
+            try:
+                repair_texts(command)
+            except TooManyPartsError as e:
+                raise ConnectionFatalError(f"command {command_type} {e}") from e
         try:
             if command_type in _OPENING:
                 self._count_clients()

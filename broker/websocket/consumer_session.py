@@ -25,7 +25,7 @@ from magnetar.broker.websocket.errors import (
     BadMessageError,
     RequestFailedError,
 )
-from magnetar.broker.websocket.incoming import Incoming, LargeBatchError, UnreadableEntryError, permits_of, take_apart
+from magnetar.broker.websocket.incoming import Incoming, LargeEntryError, UnreadableEntryError, permits_of, take_apart
 from magnetar.broker.websocket.outstanding import Outstanding, Place, Redeliveries
 from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -196,8 +196,8 @@ class ConsumerSession(Session):
             self.link.send(requests.ack(part.index, entry, validation=e.validation))
             self._owe(part, permits_of(answer))
             return
-        except LargeBatchError as e:  # it stays unacknowledged, for a client that can take it
-            log.warning("websocket.large_batch", topic=part.topic, subscription=self.subscription, reason=str(e))
+        except LargeEntryError as e:  # it stays unacknowledged, for a client that can take it
+            log.warning("websocket.large_entry", topic=part.topic, subscription=self.subscription, reason=str(e))
             self.peer.end(INTERNAL_ERROR, str(e))
             return
         wanted = self.wanted(part, found)

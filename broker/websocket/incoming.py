@@ -10,9 +10,9 @@ from magnetar.broker.websocket.session_json import ConsumerText, encode_message_
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.compression import decompress
-from magnetar.protocol.errors import CompressionError, MalformedEntryError
+from magnetar.protocol.errors import CompressionError, MalformedEntryError, TooManyPartsError
 from magnetar.protocol.metadata import split_entry
-from magnetar.protocol.texts import repair_texts
+from magnetar.protocol.texts import TextRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,16 +23,18 @@ if TYPE_CHECKING:
 _WORD: Final = (1 << 64) - 1
 MOST_IN_BATCH: Final = 10_000
 """Messages of a batch: it is taken apart in one turn of the event loop, 1 KiB of memory for each."""
+_MOST_PARTS: Final = 1 << 16
+"""Properties of an entry and of its messages, read in the same turn."""
 
 _LEAST_BYTES: Final = 6
 """The least bytes of a message in a batch: the length of its metadata, and the size of its payload in them."""
 
 
-class LargeBatchError(Exception):
-    """A batch of more messages than MOST_IN_BATCH; it may be whole."""
+class LargeEntryError(Exception):
+    """An entry of more messages than MOST_IN_BATCH or of too many properties; it may be whole."""
 
-    def __init__(self, entry: tuple[int, int], size: int) -> None:
-        super().__init__(f"entry {entry[0]}:{entry[1]} is a batch of {size} messages, at most {MOST_IN_BATCH} fit here")
+    def __init__(self, entry: tuple[int, int], reason: str) -> None:
+        super().__init__(f"entry {entry[0]}:{entry[1]} {reason}")
 
 
 class UnreadableEntryError(Exception):
@@ -129,14 +131,27 @@ def permits_of(answer: Answer) -> int:
 def take_apart(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]:
     """The messages of a MESSAGE, those acknowledged before left out; `most_bytes`: no payload decompresses to more.
 
-    Raises UnreadableEntryError or LargeBatchError with the first message.
+    Raises UnreadableEntryError or LargeEntryError with the first message.
     """
+    try:
+        yield from _messages(answer, part, most_bytes)
+    except TooManyPartsError as e:
+        raise LargeEntryError(_place(answer), str(e)) from e
+
+
+def _place(answer: Answer) -> tuple[int, int]:
+    message_id = answer.command.message.message_id
+    return message_id.ledgerId, message_id.entryId
+
+
+def _messages(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]:
     command = answer.command.message
-    entry = command.message_id.ledgerId, command.message_id.entryId
+    entry = _place(answer)
     metadata, payload = split_entry(answer.entry)
     if metadata is None:
         raise UnreadableEntryError(pb.CommandAck.ChecksumMismatch)
-    repair_texts(metadata)
+    texts = TextRepair(_MOST_PARTS)
+    texts.apply(metadata)
     count = command.redelivery_count
     if metadata.encryption_keys:
         yield Incoming(part, entry, 0, 0, count, metadata, None, bytes(payload))
@@ -152,13 +167,13 @@ def take_apart(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]
         plain_bytes = len(payload) if metadata.compression == pb.NONE else metadata.uncompressed_size
         if size * _LEAST_BYTES > plain_bytes:
             raise UnreadableEntryError(pb.CommandAck.BatchDeSerializeError)
-        raise LargeBatchError(entry, size)
+        raise LargeEntryError(entry, f"is a batch of {size} messages, at most {MOST_IN_BATCH} fit here")
     try:
         for message in walk_batch(metadata, payload):
             index = message.batch_index
             if message.metadata.compacted_out or (open_indexes is not None and index not in open_indexes):
                 continue
-            repair_texts(message.metadata)
+            texts.apply(message.metadata)
             yield Incoming(part, entry, index, size, count, metadata, message.metadata, message.payload)
     except CompressionError as e:
         raise UnreadableEntryError(pb.CommandAck.DecompressionError) from e

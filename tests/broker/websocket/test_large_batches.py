@@ -1,18 +1,19 @@
-"""Batches of more messages than a session takes apart in one turn of the event loop."""
+"""Entries of more messages or properties than a session takes apart in one turn of the event loop."""
 
 import pytest
 
-from magnetar.broker.websocket.incoming import MOST_IN_BATCH, LargeBatchError, UnreadableEntryError, take_apart
+from magnetar.broker.websocket.incoming import MOST_IN_BATCH, LargeEntryError, UnreadableEntryError, take_apart
 from magnetar.broker.websocket.outstanding import Outstanding
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.answers import Answer
 from magnetar.protocol.batches import encode_batch, encode_entry
 
 
-def answer(count, claimed=None):
+def answer(count, claimed=None, properties=0):
     metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
     metadata.num_messages_in_batch = claimed or count
-    plain = encode_batch([(pb.SingleMessageMetadata(), b"")] * count)
+    pairs = [pb.KeyValue(key="", value="")] * properties
+    plain = encode_batch([(pb.SingleMessageMetadata(properties=pairs), b"")] * count)
     metadata.uncompressed_size = len(plain)
     command = pb.BaseCommand(type=pb.BaseCommand.MESSAGE)
     command.message.consumer_id = 0
@@ -30,7 +31,7 @@ def test_a_batch_within_the_bound_is_taken_apart_and_counted():
 
 
 def test_a_batch_beyond_it_is_not():
-    with pytest.raises(LargeBatchError) as failed:
+    with pytest.raises(LargeEntryError) as failed:
         next(take_apart(answer(MOST_IN_BATCH + 1), 0, 5 << 20))
     assert "1:2" in str(failed.value)
 
@@ -38,3 +39,10 @@ def test_a_batch_beyond_it_is_not():
 def test_an_entry_that_only_claims_so_many_is_unreadable():
     with pytest.raises(UnreadableEntryError):
         next(take_apart(answer(10, claimed=MOST_IN_BATCH + 1), 0, 5 << 20))
+
+
+def test_many_properties_are_not_read_in_one_turn():
+    """700,000 pairs in an entry of 5 MiB held the event loop for a second."""
+    assert len(list(take_apart(answer(1000, properties=60), 0, 5 << 20))) == 1000
+    with pytest.raises(LargeEntryError, match="1:2 has"):
+        list(take_apart(answer(1000, properties=70), 0, 5 << 20))
