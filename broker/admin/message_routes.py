@@ -23,9 +23,10 @@ from magnetar.broker.compat.java_times import instant
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.compression import decompress
-from magnetar.protocol.errors import CompressionError
+from magnetar.protocol.errors import CompressionError, TooManyPartsError
 from magnetar.protocol.message_id import signed
 from magnetar.protocol.metadata import parse_entry_metadata, split_entry
+from magnetar.protocol.texts import repair_texts
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Start, StoredMessage
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 routes = RouteTable()
 MOST_PLAIN_BYTES: Final = 16 * 1024 * 1024
 """A payload that is larger without its compression is shown as it is stored alone."""
+MOST_METADATA_BYTES: Final = 64 * 1024
+"""Metadata that is larger makes no headers: no client of HTTP takes as many."""
 _BEYOND_LATIN_1: Final = re.compile(r"[^\x00-\xff]")
 _NOT_IN_HEADERS: Final = re.compile(r"[^\t\x20-\xff]")
 _OF_FIELDS: Final = {
@@ -130,9 +133,22 @@ async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Res
     raw = call.flag("raw")
     shown = message if raw else await call.logs.as_delivered(name, message)
     metadata, payload = split_entry(shown.entry)
+    if metadata is not None:
+        _require_headers(metadata)
     if not raw and metadata is not None:
         payload = await _plain(metadata, payload)
     return _message_response(shown, metadata, payload)
+
+
+def _require_headers(metadata: pb.MessageMetadata) -> None:
+    """Make the texts of the metadata texts. Raises RestError where the metadata is too large for headers."""
+    size = metadata.ByteSize()
+    if size > MOST_METADATA_BYTES:
+        raise RestError(500, f"the metadata has {size} bytes, more than the {MOST_METADATA_BYTES} of all headers")
+    try:
+        repair_texts(metadata)
+    except TooManyPartsError as e:
+        raise RestError(500, f"the metadata {e}") from e
 
 
 async def _plain(metadata: pb.MessageMetadata, payload: memoryview) -> memoryview:
