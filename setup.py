@@ -7,7 +7,7 @@ setup(
         Extension(
             "magnetar.protocol._speedups",
             ["magnetar/protocol/_speedups.c"],
-            depends=["magnetar/protocol/_crc32c.h"],
+            depends=["magnetar/protocol/_crc32c.h", "magnetar/protocol/_long_copy.h"],
             extra_compile_args=["-O3"],
             optional=True,
         ),
@@ -41,14 +41,14 @@ setup(
         Extension(
             "magnetar.bookkeeper.wire._add_frames",
             ["magnetar/bookkeeper/wire/_add_frames.c"],
-            depends=["magnetar/protocol/_crc32c.h"],
+            depends=["magnetar/protocol/_crc32c.h", "magnetar/protocol/_long_copy.h"],
             extra_compile_args=["-O3"],
             optional=True,
         ),
         Extension(
             "magnetar.storage.embedded.journal._frame_writer",
             ["magnetar/storage/embedded/journal/_frame_writer.c"],
-            depends=["magnetar/protocol/_crc32c.h"],
+            depends=["magnetar/protocol/_crc32c.h", "magnetar/protocol/_long_copy.h"],
             extra_compile_args=["-O3"],
             optional=True,
         ),

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "_crc32c.h"
+#include "_long_copy.h"
 
 enum {
     HAS_CHECKSUM = 1, BAD_CHECKSUM = 2, CHUNK = 4, NOT_LAST_CHUNK = 8, MARKER = 16, TXN = 32, UNREADABLE = 64, ENCRYPTED = 128,
@@ -460,7 +461,7 @@ static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n
     uint8_t *to = (uint8_t *)PyBytes_AS_STRING(r->data) + r->used;
     memset(to, 0, r->gap);
     if (n)
-        memcpy(to + r->gap, entry, n);
+        copy_long(to + r->gap, entry, n);
     r->used += r->gap + n;
     int64_t sequence = (int64_t)c->sequence_id;
     if (r->count && sequence <= r->last_sequence)
@@ -745,7 +746,7 @@ static PyObject *stamp(PyObject *self, PyObject *args) {
         size_t n = (size_t)(at_i64(&offsets, k + 1) - at_i64(&offsets, k) - gap);
         uint8_t *head = out + at;
         size_t prefix = put_prefix(&s, head + RECORD_HEADER, at_i64(&counts, k));
-        memcpy(head + RECORD_HEADER + prefix, entry, n);
+        copy_long(head + RECORD_HEADER + prefix, entry, n);
         put_header(&s, head, prefix, n);
         put_checksum(&s, head, prefix, n);
         at += RECORD_HEADER + prefix + n;
@@ -1052,7 +1053,7 @@ static size_t put_message(uint8_t *head, const uint8_t *record, size_t size, con
     head[10] = 0x4a;
     head[11] = (uint8_t)n;
     memcpy(head + 12, body, n);
-    memcpy(head + 12 + n, entry, left);
+    copy_long(head + 12 + n, entry, left);
     return 12 + n + left;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../protocol/_crc32c.h"
+#include "../../protocol/_long_copy.h"
 
 enum { PREFIX = 8, KEY = 20, HEADER = 32, DIGEST = 4, OVERHEAD = PREFIX + KEY + HEADER + DIGEST };
 
@@ -67,7 +68,7 @@ static PyObject *frames_of(const Py_buffer *data, const Py_buffer *offsets, Py_s
         put_be64(header + 8, (uint64_t)(first + k));
         put_be64(header + 16, (uint64_t)confirmed);
         put_be64(header + 24, (uint64_t)length);
-        memcpy(at + OVERHEAD, body, size);
+        copy_long(at + OVERHEAD, body, size);
         put_be32(header + HEADER, crc32c_update(crc32c_update(0, header, HEADER), at + OVERHEAD, size));
         at += OVERHEAD + size;
         end = at - begin;
@@ -170,7 +171,7 @@ static PyObject *records_of_batch(PyObject *Py_UNUSED(module), PyObject *args) {
         put_le64(record + 8, (uint64_t)ledger);
         put_le64(record + 16, (uint64_t)(first + k));
         put_le64(record + 24, get_be64(entry + 16));
-        memcpy(record + RECORD, entry + HEADER + DIGEST, body);
+        copy_long(record + RECORD, entry + HEADER + DIGEST, body);
         put_le32(record + 4, crc32c_update(crc32c_update(0, record, 4), record + 8, RECORD - 8 + body));
         end += (int64_t)(RECORD + body);
         memcpy(ends + 8 * (k + 1), &end, 8);

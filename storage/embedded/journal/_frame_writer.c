@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "../../../protocol/_crc32c.h"
+#include "../../../protocol/_long_copy.h"
 
 #define PAGE 4096
 #define HEADER 64
@@ -142,14 +143,14 @@ static void build(Writer *w) {
         size_t left = (size_t)w->views[i].len;
         if (w->known[i] >= 0) {
             crc = crc32c_append(crc, from, left, (uint32_t)w->known[i]);
-            memcpy(at, from, left);
+            copy_long(at, from, left);
             at += left;
             continue;
         }
         while (left > 0) {
             size_t step = left < COPY_STEP ? left : COPY_STEP;
             crc = crc32c_update(crc, from, step);
-            memcpy(at, from, step);
+            copy_long(at, from, step);
             at += step;
             from += step;
             left -= step;
@@ -563,7 +564,7 @@ static PyObject *copy(PyObject *Py_UNUSED(module), PyObject *args) {
                 continue;
             }
             size = size < left ? size : left;
-            memcpy(at, (const uint8_t *)views[i].buf + start, (size_t)size);
+            copy_long(at, (const uint8_t *)views[i].buf + start, (size_t)size);
             at += size;
             left -= size;
             start = 0;

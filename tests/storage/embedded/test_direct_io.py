@@ -149,3 +149,16 @@ def test_both_copies_fill_the_target_from_the_pieces(copy):
     for bad, start in ((pieces, 1), ([], 0), ([b"ab", 3], 0)):
         with pytest.raises((ValueError, TypeError)):
             copy(bytearray(8), bad, start)
+
+
+@pytest.mark.parametrize("size", [2047, 2048, 2111, 2112, 2200, 4096])
+def test_long_pieces_are_copied_whole_at_any_place_in_source_and_target(size):
+    source, memory = bytes(i * 7 % 251 for i in range(size + 64)), bytearray(b"." * (size + 130))
+    with memoryview(source) as read, memoryview(memory) as written:
+        for shift in range(64):
+            at = 1 + shift * 5 % 64
+            direct_io.copy(written[at : at + size], [read[shift : shift + size]], 0)
+            assert written[at : at + size] == read[shift : shift + size]
+            assert memory[:at] == b"." * at
+            assert memory[at + size :] == b"." * (130 - at)
+            written[:] = b"." * len(memory)
