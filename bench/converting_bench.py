@@ -232,7 +232,7 @@ async def stretch(options):
 
     for name, entry in entries.items():
         stop, sent = process.Event(), process.Value("i", 0)
-        topic, port = f"persistent://public/default/{name}", broker.server.port
+        topic, port = f"persistent://public/default/{name}", broker.listeners.binary.port
         beside = []
         if entry is not None:
             beside = [

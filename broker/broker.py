@@ -15,36 +15,27 @@ import structlog
 
 from magnetar import __version__
 from magnetar.broker import entry_interceptors
-from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.sessions import AuthServices
 from magnetar.broker.auth.table import check_complete
 from magnetar.broker.consumers.consumer import Consumer
 from magnetar.broker.consumers.unacked_total import UnackedTotal
-from magnetar.broker.descriptors import DescriptorShares, process_limit
-from magnetar.broker.dynamic_settings import DynamicSettings
-from magnetar.broker.handlers.client import ClientServices, LookupCounters
+from magnetar.broker.handlers.client import ClientServices
 from magnetar.broker.handlers.table import HANDLERS
-from magnetar.broker.loop_watch import LoopWatch
-from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
-from magnetar.broker.meters.distributions import CacheMeter
-from magnetar.broker.network.binary_server import BinaryServer
+from magnetar.broker.listeners import Listeners
 from magnetar.broker.network.connection_resources import ConnectionResources
 from magnetar.broker.network.connections import Connections
 from magnetar.broker.network.publish_gate import PublishBudget
 from magnetar.broker.network.read_buffer import SharedReadBuffer
 from magnetar.broker.network.seats import Seats
-from magnetar.broker.network.web_doors import WebDoors, web_doors_or_none
 from magnetar.broker.ownership.ownership import OwnershipDoor
-from magnetar.broker.policies.namespace_store import NamespaceStore
-from magnetar.broker.process_load import ProcessLoad
-from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.process_meters import ProcessMeters
 from magnetar.broker.shutdown import EXIT_OK, Step, Stop, run_steps
 from magnetar.broker.start_up import import_later
+from magnetar.broker.stored_state import StoredState, open_stored_state
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.append_door import AppendDoor
-from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.context import TopicContext
 from magnetar.broker.topics.delay_indexes import bitmap_shelf
 from magnetar.broker.topics.followers import TopicFollowers
@@ -53,33 +44,26 @@ from magnetar.broker.topics.lifecycle import TopicLifecycle
 from magnetar.broker.topics.list_watchers import TopicListWatchers
 from magnetar.broker.topics.publish_policy import FRAME_PADDING_BYTES
 from magnetar.broker.topics.topic_registry import Topics
-from magnetar.storage.embedded.engine import EngineEnvironment, open_embedded
-from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.embedded.engine import EmbeddedStorage, EngineEnvironment, open_embedded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from magnetar.broker.admin.admin_server import AdminServer
-    from magnetar.broker.admin.api import BookiesApi, BrokerUrls
-    from magnetar.broker.admin.peer_calls import PeerCalls
+    from magnetar.broker.admin_backend.admin_services import AdminServices
     from magnetar.broker.admin_backend.topic_directory import CalledTopics
-    from magnetar.broker.admin_backend.topic_operations import TopicOperations
     from magnetar.broker.clustering.member import ClusterMember
     from magnetar.broker.foreign_entries.converting_service import Converting
-    from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.maintenance import Maintenance
-    from magnetar.broker.prometheus.exposition import BrokerMetrics
+    from magnetar.broker.prometheus.broker_metrics import Measured
     from magnetar.broker.settings import Settings
     from magnetar.broker.stores import Stores
     from magnetar.broker.traces.exporting import Traces
     from magnetar.broker.websocket.web_socket_service import WebSocketService
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.embedded.engine import EmbeddedStorage
     from magnetar.storage.embedded.engine_settings import EngineSettings
 
 log = structlog.get_logger(__name__)
 EXIT_STORAGE_FAILED = 74
-_BROKER_IDS = "/magnetar/broker-starts"
 
 
 class Broker:
@@ -88,64 +72,40 @@ class Broker:
     environment: the disk, clock and threads it lives on; those of this process unless a test brings its own.
     """
 
-    services: ClientServices
-    storage: Stores
-    dynamic_settings: DynamicSettings
-    namespaces: NamespaceStore
-    ledgers: ManagedLedgerFactory
-    catalog: TopicCatalog
-    topic_watchers: TopicListWatchers
+    stored: StoredState
     topics: Topics
     lifecycle: TopicLifecycle
     append_door: AppendDoor
-    schemas: SchemaRegistry
-    authenticator: Authenticator
-    authorizer: Authorizer
+    services: ClientServices
     maintenance: Maintenance
-    operations: TopicOperations
 
     def __init__(
         self, settings: Settings, environment: EngineEnvironment | None = None, *, in_cluster: bool = False
     ) -> None:
         self.settings = settings
+        self.in_cluster = in_cluster
         self.environment = environment or EngineEnvironment.real()
-        self.now_ms = self.environment.clock.now_ms
         max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
         self.tasks = TaskSet()
-        self.descriptors = DescriptorShares.of_limit(
-            process_limit(), settings.max_http_server_connections, settings.broker_max_connections
-        )
-        self.connections = Connections(self.descriptors.connections, settings.broker_max_connections_per_ip)
-        self.memory = MemoryAccount(MemoryLimits.of_total(settings.max_client_memory_in_mb << 20, max_frame_bytes))
-        self.process_load = ProcessLoad()
-        self.load_reports: LoadReports | None = None
-        self.addresses = AdvertisedAddresses(settings)
+        self.process = ProcessMeters.of(settings, max_frame_bytes)
+        seats = self.process.descriptors.connections
         self.resources = ConnectionResources(
             settings,
             max_frame_bytes,
-            self.connections,
-            self.memory,
+            Connections(seats, settings.broker_max_connections_per_ip),
+            self.process.memory,
             PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20),
             SharedReadBuffer(),
             self.tasks,
         )
-        self.server = BinaryServer(self.resources, Seats(self.descriptors.connections))
-        self.embedded: EmbeddedStorage | None = None
-        """The stores of this machine; None for stores of a cluster."""
-        self.in_cluster = in_cluster
+        self.listeners = Listeners(self.resources, Seats(seats))
         self.member: ClusterMember | None = None
         self.ownership = OwnershipDoor()
-        self.web_sockets: WebSocketService | None = None
         self.converting: Converting | None = None
         self.traces: Traces | None = None
-        self.loop_watch = LoopWatch()
-        self.http_port: int | None = None
-        self.cache_meter = CacheMeter()
-        self.lookups = LookupCounters()
-        self._start_number = 0
-        self._producer_numbers = itertools.count()
+        self.admin: AdminServices | None = None
+        """None until the web port is served, and without a web port."""
         self.stopping = Stop()
-        self._admin: AdminServer | None = None
 
     # --- life ----------------------------------------------------------------------------------------------------
 
@@ -164,66 +124,80 @@ class Broker:
         interceptors = entry_interceptors.load(settings.broker_entry_metadata_interceptors)
         if settings.traces_enabled:
             self.traces = (await import_later("magnetar.broker.traces.exporting")).Traces(settings)
-        await self._open_metadata()
+        await self._open_state()
         await self._make_topics(interceptors)
         check_complete(set(HANDLERS))
         followers = TopicFollowers(self.topics, self.tasks)
-        self.namespaces.listen(lambda change: self.topic_watchers.recheck(change.tenant, change.namespace))
-        self.namespaces.listen(followers.follow_policies)
+        watchers = TopicListWatchers(self.stored.catalog, self.tasks)
+        self.stored.namespaces.listen(lambda change: watchers.recheck(change.tenant, change.namespace))
+        self.stored.namespaces.listen(followers.follow_policies)
         before_listening()
-        self.services = self._client_services()
-        await self.server.start(self.services)
-        doors = await web_doors_or_none(settings)
-        self.http_port = doors.ports[0]
-        self.addresses.bound(self.server.port, self.server.port_tls, *doors.ports)
-        maintenance = (await import_later("magnetar.broker.maintenance")).Maintenance
-        self.maintenance = maintenance(settings, self.topics, self.lifecycle, self.embedded, self.roll_rates)
-        self.maintenance.start()
+        self.services = self._client_services(watchers)
+        await self.listeners.open(self.services)
+        await self._start_maintenance()
         self._apply_settings()
-        self.dynamic_settings.listen(lambda: self._on_settings_changed(followers))
+        self.stored.dynamic_settings.listen(lambda: self._on_settings_changed(followers))
         if self.member is None:
             self._log_started()
             on_ready()
-        await self._start_admin(doors)
+        if self.listeners.has_web:
+            await self._start_admin()
         if self.member is not None:
-            self.ownership.current = await self.member.join()
+            assert self.admin is not None, "a member of a cluster has a web port"
+            self.ownership.current = await self.member.join(self.admin.load_reports.current)
             self._log_started()
             on_ready()
         self.stopping.allow(self.stop)
 
     def _log_started(self) -> None:
-        server, number = self.server, self._start_number
-        log.info(
-            "broker.started", port=server.port, port_tls=server.port_tls, http_port=self.http_port, start_number=number
-        )
+        binary, http_port = self.listeners.binary, self.listeners.http_port
+        number = self.stored.start_number
+        log.info("broker.started", port=binary.port, port_tls=binary.port_tls, http_port=http_port, start_number=number)
+
+    async def _open_state(self) -> None:
+        stores = await self._open_stores()
+        stores.health.on_failure(self._on_storage_failure)
+        loop = asyncio.get_running_loop()
+        self.stored = await open_stored_state(self.settings, stores, self.environment.clock, loop, self.member)
+        if self.member is not None:
+            await self.member.follow()
+
+    async def _open_stores(self) -> Stores:
+        """Open the stores of this machine, or those of the cluster that this broker becomes a member of."""
+        engine = self._engine_settings()
+        if not self.in_cluster:
+            return await open_embedded(self.settings.data_dir, engine, self.environment)
+        clustering = await import_later("magnetar.broker.clustering.member")
+        self.ownership.current = clustering.StartingUp()
+        self.member = member = clustering.ClusterMember(self)
+        stores: Stores = await member.open(engine.cache_bytes, engine.max_record_bytes)
+        return stores
 
     async def _make_topics(self, interceptors: entry_interceptors.LoadedInterceptors) -> None:
-        """Topics, and the rights on them."""
-        settings = self.settings
+        settings, stored, clock = self.settings, self.stored, self.environment.clock
         if settings.message_converters:
             service = await import_later("magnetar.broker.foreign_entries.converting_service")
-            self.converting = await service.start_converting(settings, self.now_ms, self._shared_properties)
-        self.authenticator = Authenticator(settings)
-        self.authorizer = Authorizer(settings, self.namespaces)
+            self.converting = await service.start_converting(settings, clock.now_ms, stored.shared_properties)
         context = TopicContext(
             settings=settings,
-            now_ms=self.now_ms,
-            monotonic=self.environment.clock.now_s,
+            now_ms=clock.now_ms,
+            monotonic=clock.now_s,
             call_later=asyncio.get_running_loop().call_later,
-            effective=self.namespaces.effective,
+            effective=stored.namespaces.effective,
             ledger_config=lambda config: ledger_config(settings, config, interceptors),
             delay_shelf=bitmap_shelf(settings),
             unacked_total=UnackedTotal.of(settings),
             converting=self.converting,
             serves=self.ownership.serves,
             taken_over=self._on_taken_over,
-            policies_ready=self._policies_ready,
+            policies_ready=stored.policies_ready,
         )
         if self.traces is not None:
             context.make_producer = self.traces.producer
-        self.topics = Topics(context, self.catalog, self.ledgers, self.namespaces, self.tasks)
-        self.lifecycle = TopicLifecycle(self.topics, self.schemas, self.namespaces, await self._topics_elsewhere())
-        self.append_door = AppendDoor(self.topics, self.now_ms)
+        self.topics = Topics(context, stored.catalog, stored.ledgers, stored.namespaces, self.tasks)
+        elsewhere = await self._topics_elsewhere()
+        self.lifecycle = TopicLifecycle(self.topics, stored.schemas, stored.namespaces, elsewhere)
+        self.append_door = AppendDoor(self.topics, clock.now_ms)
         if self.converting is not None:
             self.converting.use_topics(self.topics)
 
@@ -235,72 +209,100 @@ class Broker:
         elsewhere: CalledTopics = called(self.member.peers)
         return elsewhere
 
-    async def _open_metadata(self) -> None:
-        """Stores, policies, and which topics there are."""
-        settings, loop = self.settings, asyncio.get_running_loop()
-        self.storage = await self._open_stores()
-        self.storage.health.on_failure(self._on_storage_failure)
-        metadata = self.storage.metadata
-        self.dynamic_settings = DynamicSettings(metadata, settings)
-        await self.dynamic_settings.load()
-        member = self.member
-        self.namespaces = await NamespaceStore.open(metadata, settings, member.topic_policies if member else None)
-        self._start_number = await (member.start_number() if member else metadata.next_sequence(_BROKER_IDS))
-        layout = member.layout if member else None
-        may_roll = member.stores.may_roll if member else lambda: True
-        clock = self.environment.clock
-        self.ledgers = ManagedLedgerFactory(self.storage.ledgers, metadata, clock, loop, layout, may_roll)
-        self.catalog = TopicCatalog(metadata, self.ledgers)
-        await self.catalog.load(n for t in self.namespaces.tenants.names() for n in self.namespaces.namespaces_of(t))
-        if member is not None:
-            await member.follow()
-        self.topic_watchers = TopicListWatchers(self.catalog, self.tasks)
-        self.schemas = SchemaRegistry(metadata, self.now_ms, member.schemas if member else None)
-
-    async def _open_stores(self) -> Stores:
-        """Open the stores of this machine, or those of the cluster that this broker becomes a member of."""
-        engine = self._engine_settings()
-        if not self.in_cluster:
-            self.embedded = await open_embedded(self.settings.data_dir, engine, self.environment)
-            return self.embedded
-        clustering = await import_later("magnetar.broker.clustering.member")
-        self.ownership.current = clustering.StartingUp()
-        self.member = clustering.ClusterMember(self)
-        return await self.member.open(engine.cache_bytes, engine.max_record_bytes)
-
-    def _client_services(self) -> ClientServices:
-        version = f"Magnetar {__version__}"
+    def _client_services(self, watchers: TopicListWatchers) -> ClientServices:
+        settings, stored = self.settings, self.stored
+        authenticator, authorizer = Authenticator(settings), Authorizer(settings, stored.namespaces)
+        version, now_ms = f"Magnetar {__version__}", self.environment.clock.now_ms
+        numbers = itertools.count()
         return ClientServices(
-            settings=self.settings,
-            auth=AuthServices(self.authenticator, self.authorizer, self.settings, version, self.now_ms),
-            addresses=self.addresses,
+            settings=settings,
+            auth=AuthServices(authenticator, authorizer, settings, version, now_ms),
+            addresses=self.listeners.addresses,
             topics=self.topics,
-            namespaces=self.namespaces,
-            schemas=self.schemas,
-            topic_watchers=self.topic_watchers,
-            lookups=self.lookups,
+            namespaces=stored.namespaces,
+            schemas=stored.schemas,
+            topic_watchers=watchers,
+            lookups=self.process.lookups,
             ownership=self.ownership,
-            new_producer_name=self.generate_producer_name,
+            new_producer_name=lambda: f"{settings.cluster_name}-{stored.start_number}-{next(numbers)}",
             make_consumer=Consumer.from_command if self.traces is None else self.traces.consumer,
         )
 
-    async def _start_admin(self, doors: WebDoors) -> None:
-        """Serve the web ports, if there are any."""
-        if doors.ports == (None, None):
-            return
-        self.load_reports = (await import_later("magnetar.broker.load_reports")).LoadReports(self)
-        operations = (await import_later("magnetar.broker.admin_backend.topic_operations")).TopicOperations
-        self.operations = operations(self.topics, self.lifecycle, self.schemas, self.append_door, self.converting)
+    async def _start_maintenance(self) -> None:
+        maintenance = (await import_later("magnetar.broker.maintenance")).Maintenance
+        stores = self.stored.stores
+        embedded = stores if isinstance(stores, EmbeddedStorage) else None
+        self.maintenance = maintenance(self.settings, self.topics, self.lifecycle, embedded, self._roll_rates)
+        self.maintenance.start()
+
+    async def _start_admin(self) -> None:
+        for module in ("load_reports", "admin_backend.topic_operations", "admin_backend.admin_services"):
+            await import_later(f"magnetar.broker.{module}")
+        web_sockets = None
         if self.settings.web_socket_service_enabled:
             service = (await import_later("magnetar.broker.websocket.web_socket_service")).WebSocketService
-            self.web_sockets = service(self.resources, self.services)
-        self._admin = await (await import_later("magnetar.broker.admin.admin_server")).start_admin(self, doors)
+            web_sockets = service(self.resources, self.services)
+        self.admin = self.admin_services(web_sockets)
+        await self.listeners.serve_web(self.admin)
 
-    def stop_listening(self) -> None:
-        """Close the listening sockets, so that another broker may bind their ports; open connections stay."""
-        self.server.stop_accepting()
-        if self._admin is not None:
-            self._admin.stop_accepting()
+    def admin_services(self, web_sockets: WebSocketService | None) -> AdminServices:
+        """The services behind the admin API of a broker that serves clients."""
+        from magnetar.broker.admin_backend.admin_services import AdminServices  # noqa: PLC0415 - after the binary port
+        from magnetar.broker.admin_backend.topic_operations import TopicOperations  # noqa: PLC0415 - the same
+        from magnetar.broker.load_reports import LoadReports, ReportedBroker  # noqa: PLC0415 - the same
+
+        stored, process, auth = self.stored, self.process, self.services.auth
+        addresses, now_ms = self.listeners.addresses, self.environment.clock.now_ms
+        reported = ReportedBroker(
+            self.settings,
+            addresses,
+            process.load,
+            process.memory,
+            self.ownership,
+            stored.namespaces,
+            self.topics,
+            now_ms,
+        )
+        return AdminServices(
+            settings=self.settings,
+            namespaces=stored.namespaces,
+            dynamic_settings=stored.dynamic_settings,
+            schemas=stored.schemas,
+            memory=process.memory,
+            descriptors=process.descriptors,
+            ownership=self.ownership,
+            peers=None if self.member is None else self.member.peers,
+            bookies=None if self.member is None else self.member.bookies,
+            authenticator=auth.authenticator,
+            authorizer=auth.authorizer,
+            operations=TopicOperations(self.topics, self.lifecycle, stored.schemas, self.append_door, self.converting),
+            lifecycle=self.lifecycle,
+            web_sockets=web_sockets,
+            load_reports=LoadReports(reported),
+            addresses=addresses,
+            measured=self._measured,
+            is_ready=lambda: not self.stopping.has_begun and stored.stores.health.failed is None,
+            check_health=stored.check_health,
+        )
+
+    def _measured(self) -> Measured:
+        from magnetar.broker.prometheus.broker_metrics import Measured  # noqa: PLC0415 - not before the binary port listens
+
+        return Measured(
+            broker_id=self.listeners.addresses.broker_id,
+            process=self.process,
+            connections=self.resources.connections,
+            topics=self.topics,
+            storage=self.stored.stores,
+            authenticator=self.services.auth.authenticator,
+            converting=self.converting,
+            schemas=self.stored.schemas.meters,
+            load_reports=None if self.admin is None else self.admin.load_reports,
+            balancing=None if self.member is None else self.member.balancing,
+            sampling=None if self.traces is None else self.traces.sampling,
+        )
+
+    # --- stop ----------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
         """Stop in order; everything acknowledged is on the disk. Safe to call twice."""
@@ -311,7 +313,7 @@ class Broker:
         try:
             within_s = self.settings.broker_shutdown_timeout_ms / 1000
             bad = await run_steps(self._stop_steps(), within_s, self.stopping.tasks)
-            if self.storage.health.failed is not None or "storage" in bad:
+            if self.stored.stores.health.failed is not None or "storage" in bad:
                 self.stopping.exit_code = self.stopping.exit_code or EXIT_STORAGE_FAILED
             log.info("broker.stopped", incomplete=",".join(bad))
         finally:
@@ -327,8 +329,8 @@ class Broker:
         else:
             steps.append(Step("cluster", self.member.leave))
         steps.append(Step("maintenance", self.maintenance.close))
-        if self._admin is not None:
-            steps.append(Step("admin", self._admin.close))
+        if self.listeners.web is not None:
+            steps.append(Step("admin", self.listeners.web.close))
         steps += [Step("topics", self.topics.close), Step("connections", self._close_connections)]
         if self.converting is not None:
             steps.append(Step("converting", self.converting.close))
@@ -338,24 +340,24 @@ class Broker:
             *steps,
             Step("tasks", self.tasks.close),
             Step("ledgers", self._close_ledgers),
-            Step("storage", self.storage.close),
+            Step("storage", self.stored.stores.close),
         ]
 
     async def _set_deadline(self) -> None:
         self.stopping.on_begin()
 
     async def _stop_accepting(self) -> None:
-        self.server.stop_accepting()
+        self.listeners.binary.stop_accepting()
 
     async def _close_connections(self) -> None:
-        if self.web_sockets is not None:
-            self.web_sockets.close()
-        for connection in self.connections:
+        if self.admin is not None and self.admin.web_sockets is not None:
+            self.admin.web_sockets.close()
+        for connection in self.resources.connections:
             connection.close()
 
     async def _close_ledgers(self) -> None:
         self.topics.context.close()
-        await self.ledgers.close()
+        await self.stored.ledgers.close()
 
     def request_stop(self, exit_code: int = EXIT_OK) -> None:
         """Stop soon, from a signal or a failure; while it starts, as soon as it has started."""
@@ -377,97 +379,22 @@ class Broker:
     def _on_settings_changed(self, followers: TopicFollowers) -> None:
         """A setting changed while the broker runs: every part that keeps a copy takes the new value."""
         self._apply_settings()
-        self.namespaces.settings_changed()
+        self.stored.namespaces.settings_changed()
         self.topics.settings_changed()
         self.maintenance.settings_changed()
         followers.follow_settings()
 
     def _engine_settings(self) -> EngineSettings:
-        return engine_settings(self.settings, self.descriptors.ledger_files)
+        return engine_settings(self.settings, self.process.descriptors.ledger_files)
 
     def _apply_settings(self) -> None:
         self.resources.publish_budget.max_bytes = self.settings.max_message_publish_buffer_size_in_mb << 20
-        self.storage.cache.max_bytes = self._engine_settings().cache_bytes
+        self.stored.stores.cache.max_bytes = self._engine_settings().cache_bytes
 
-    def _policies_ready(self, name: TopicName) -> Awaitable[None] | None:
-        if name.is_of_policies or not self.settings.topic_level_policies_enabled:
-            return None
-        return self.namespaces.topics.ready(name.namespace)
-
-    # --- facts and doors for handlers ----------------------------------------------------------------------------
-
-    def advertised(self, listener: str = "") -> AdvertisedUrls | None:
-        return self.addresses.of(listener)
-
-    @property
-    def peers(self) -> PeerCalls | None:
-        """Calls to the other brokers of the cluster."""
-        return None if self.member is None else self.member.peers
-
-    @property
-    def bookies(self) -> BookiesApi | None:
-        """The bookies of the cluster."""
-        return None if self.member is None else self.member.bookies
-
-    @property
-    def urls(self) -> BrokerUrls:
-        """The addresses of this broker for the admin API."""
-        from magnetar.broker.admin.api import BrokerUrls  # noqa: PLC0415 - not before the binary port listens
-
-        return BrokerUrls.of(self.addresses.broker_id, self.addresses.own)
-
-    def listener_urls(self, listener: str) -> BrokerUrls | None:
-        """The addresses of a named advertised listener."""
-        found = self.addresses.of(listener)
-        return None if found is None else type(self.urls).of(self.addresses.broker_id, found)
-
-    def _shared_properties(self, name: TopicName) -> tuple[dict[str, str], ...]:
-        """Properties of a topic's namespace and of the partitioned topic it is a part of."""
-        policies, partitioned = self.namespaces.policies(name.namespace), self.catalog.partitioned(name.base)
-        return (
-            {} if policies is None else policies.properties,
-            {} if partitioned is None else partitioned.properties or {},
-        )
-
-    def is_ready(self) -> bool:
-        return not self.stopping.has_begun and self.storage.health.failed is None
-
-    async def check_health(self) -> None:
-        """Write and read back: raises when the store cannot keep the value."""
-        if self.storage.health.problem is not None:
-            raise self.storage.health.problem
-        await self.storage.metadata.put("/magnetar/health", str(self.now_ms()).encode())
-
-    def metrics(self) -> BrokerMetrics:
-        from magnetar.broker.prometheus import broker_metrics  # noqa: PLC0415 - not before the binary port listens
-
-        measured = broker_metrics.Measured(
-            broker_id=self.addresses.broker_id,
-            connections=self.connections,
-            lookups=self.lookups,
-            descriptors=self.descriptors,
-            memory=self.memory,
-            topics=self.topics,
-            storage=self.storage,
-            cache_meter=self.cache_meter,
-            authenticator=self.authenticator,
-            converting=self.converting,
-            loop_watch=self.loop_watch,
-            process_load=self.process_load,
-            schemas=self.schemas.meters,
-            load_reports=self.load_reports,
-            balancing=None if self.member is None else self.member.balancing,
-            sampling=None if self.traces is None else self.traces.sampling,
-        )
-        return broker_metrics.broker_metrics(measured)
-
-    def roll_rates(self, seconds: float) -> None:
+    def _roll_rates(self, seconds: float) -> None:
         """End a stats period of the figures outside of topics."""
-        cache, read_bytes = self.storage.cache.stats(), self.storage.stats().file_read_bytes
-        self.cache_meter.roll((cache.hits, cache.hit_bytes), (cache.misses, read_bytes), seconds)
-        for meter in (self.topics, self.lookups.durations, self.schemas):
+        stores, schemas, process = self.stored.stores, self.stored.schemas, self.process
+        cache, read_bytes = stores.cache.stats(), stores.stats().file_read_bytes
+        process.cache.roll((cache.hits, cache.hit_bytes), (cache.misses, read_bytes), seconds)
+        for meter in (self.topics, process.lookups.durations, schemas):
             meter.roll()
-
-    def generate_producer_name(self) -> str:
-        """`<cluster>-<start number>-<n>`: unique over all restarts."""
-        return f"{self.settings.cluster_name}-{self._start_number}-{next(self._producer_numbers)}"

@@ -5,8 +5,8 @@ A member of a cluster writes it for the others (``ownership/register``); /admin/
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from magnetar import __version__
 from magnetar.broker.network_load import NetworkLoad
@@ -35,7 +35,8 @@ _MIB: Final = float(2**20)
 _TOPICS_IN_ONE_TURN: Final = 64
 
 
-class ReportedBroker(Protocol):
+@dataclass(frozen=True, slots=True)
+class ReportedBroker:
     """The part of the broker that a report is about."""
 
     settings: Settings

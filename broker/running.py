@@ -37,7 +37,7 @@ def take_signals(broker: Broker) -> None:
 
 def ready_line(broker: Broker) -> str:
     """The line printed when the broker takes clients."""
-    urls = broker.advertised()
+    urls = broker.listeners.addresses.of()
     assert urls is not None, "the listener without a name is always there"
     return f"magnetar ready {urls.service_url or urls.service_url_tls} {urls.http_url or urls.http_url_tls or '-'}\n"
 
@@ -55,7 +55,7 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
 
     await broker.start(lambda: take_signals(broker), ready)
     spare_the_collector()
-    broker.loop_watch.start()
+    broker.process.loop_watch.start()
     heap = Heap()
     heap.start()
     most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
@@ -64,4 +64,4 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
         return await broker.wait_stopped()
     finally:
         heap.stop()
-        broker.loop_watch.stop()
+        broker.process.loop_watch.stop()

@@ -51,7 +51,7 @@ class FaultKit:
     def build(self, settings: Settings) -> Broker:
         """A broker that all faults reach."""
         self.broker = Broker(settings, self._environment)
-        self.broker.server.wrap = self._wrap
+        self.broker.listeners.binary.wrap = self._wrap
         return self.broker
 
     def _wrap(self, connection: Connection) -> asyncio.BaseProtocol:
@@ -95,7 +95,8 @@ class FaultKit:
     async def new_namespace(self, tenant: str = "public") -> str:
         """Create a namespace for a single test."""
         name = f"{tenant}/test-{secrets.token_hex(6)}"
-        await self.broker.namespaces.create_namespace(name, self.broker.namespaces.new_policies())
+        namespaces = self.broker.stored.namespaces
+        await namespaces.create_namespace(name, namespaces.new_policies())
         return name
 
 

@@ -52,10 +52,10 @@ class RunningBroker:
         self.settings.change("data_dir", str(self.snapshots.live))
         self._broker = broker = self.kit.build(self.settings)
         await broker.start(lambda: take_signals(broker))
-        self.settings.change("broker_service_port", broker.server.port)
-        self.settings.change("broker_service_port_tls", broker.server.port_tls)
-        if broker.http_port is not None:
-            self.settings.change("web_service_port", broker.http_port)
+        self.settings.change("broker_service_port", broker.listeners.binary.port)
+        self.settings.change("broker_service_port_tls", broker.listeners.binary.port_tls)
+        if broker.listeners.http_port is not None:
+            self.settings.change("web_service_port", broker.listeners.http_port)
         return broker
 
     async def _start_again(self) -> None:
@@ -81,7 +81,7 @@ class RunningBroker:
             before, left = self.snapshots.restore(name), self._broker
             self._changed.clear()
             self.kit.cut()
-            left.stop_listening()
+            left.listeners.stop_accepting()
             await self._start_again()
             self._tasks.spawn(self._leave(left, before), "faults.leave")
             return (time.perf_counter() - started) * 1000

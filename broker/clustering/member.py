@@ -36,23 +36,17 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from magnetar.broker.admin.api import BrokerUrls
-    from magnetar.broker.advertised import AdvertisedAddresses
     from magnetar.broker.clustering.balancing import BalancingFigures
-    from magnetar.broker.dynamic_settings import DynamicSettings
-    from magnetar.broker.load_reports import LoadReports
+    from magnetar.broker.listeners import Listeners
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
-    from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.policies.values import BundlesData, LocalPolicies
-    from magnetar.broker.process_load import ProcessLoad
-    from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.schemas.schema_store import StoredSchema
     from magnetar.broker.settings import Settings
+    from magnetar.broker.stored_state import StoredState
     from magnetar.broker.tasks import TaskSet
-    from magnetar.broker.topics.catalog import TopicCatalog
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
@@ -60,24 +54,13 @@ __all__ = ["ClusterMember", "MemberBroker", "StartingUp"]
 
 
 class MemberBroker(Protocol):
-    """Namespaces, catalog and topics are there from ``follow`` on, addresses from ``join`` on."""
+    """The state is there from ``follow`` on, topics and addresses from ``join`` on."""
 
     settings: Settings
     tasks: TaskSet
-    addresses: AdvertisedAddresses
-    process_load: ProcessLoad
-    load_reports: LoadReports | None
-    namespaces: NamespaceStore
-    dynamic_settings: DynamicSettings
-    catalog: TopicCatalog
-    schemas: SchemaRegistry
+    stored: StoredState
     topics: Topics
-    now_ms: Callable[[], int]
-
-    def stop_listening(self) -> None: ...
-
-    @property
-    def urls(self) -> BrokerUrls: ...
+    listeners: Listeners
 
 
 log = structlog.get_logger(__name__)
@@ -152,9 +135,7 @@ class ClusterMember:
         self.topic_policies: ClusterTopicPolicies | None = None
         """None: topicLevelPoliciesEnabled switches policies of topics off."""
         self.balancing: BalancingFigures | None = None
-        self.peers = PeerCalls(
-            lambda: broker.urls.web_url or broker.urls.web_url_tls, peer_credentials(broker.settings)
-        )
+        self.peers = PeerCalls(self._web_url, peer_credentials(broker.settings))
         """Calls to the other brokers."""
         self.bookies: ClusterBookies
         self._broker = broker
@@ -174,7 +155,7 @@ class ClusterMember:
         self.bookies, self.stores.ledgers.isolation_of = bookies, bookies.isolation_of
         self.stores.ledgers.on_fenced = self._ledger_fenced
         if settings.topic_level_policies_enabled:
-            peers = PeerClient(settings, lambda: self._broker.addresses.own)
+            peers = PeerClient(settings, lambda: self._broker.listeners.addresses.own)
             self.topic_policies = ClusterTopicPolicies(
                 settings.cluster_name, peers, self, self._topic_changed, self._broker.tasks
             )
@@ -182,21 +163,27 @@ class ClusterMember:
         await self._following.start()
         return self.stores
 
+    def may_roll(self) -> bool:
+        """See ``ClusterStores``."""
+        return self.stores.may_roll()
+
+    def _web_url(self) -> str:
+        own = self._broker.listeners.addresses.own
+        return own.http_url or own.http_url_tls or ""
+
     async def start_number(self) -> int:
         return await self.stores.metadata.create_numbered(PRODUCER_NUMBERS)
 
     async def follow(self) -> None:
-        broker = self._broker
-        await self._following.follow(broker.namespaces, broker.catalog, broker.dynamic_settings)
+        stored = self._broker.stored
+        await self._following.follow(stored.namespaces, stored.catalog, stored.dynamic_settings)
 
-    async def join(self) -> Ownership:
-        """Let other brokers and clients come. Raises ValueError, StorageError."""
-        broker = self._broker
-        own = addresses_of(broker.addresses)
-        assert broker.load_reports is not None, "a member of a cluster has a web port"
-        report = broker.load_reports.current
+    async def join(self, report: Callable[[], Awaitable[LoadReport]]) -> Ownership:
+        """Let other brokers and clients come. report: makes the load report. Raises ValueError, StorageError."""
+        broker, addresses = self._broker, self._broker.listeners.addresses
+        own, broker_id = addresses_of(addresses), addresses.broker_id
         register = BrokerRegister(
-            self.stores.metadata, broker.urls.broker_id, report, broker.tasks, report_rules=self._report_rules
+            self.stores.metadata, broker_id, report, broker.tasks, report_rules=self._report_rules
         )
         ownership = self._ownership = BundleOwnership(
             self.stores.metadata,
@@ -211,7 +198,7 @@ class ClusterMember:
         if broker.settings.standstill_guard_enabled:
             self._guard.start()
         self._balance(ownership)
-        log.info("cluster.joined", broker=broker.urls.broker_id, leader=register.is_leader)
+        log.info("cluster.joined", broker=broker_id, leader=register.is_leader)
         return ownership
 
     def _balance(self, ownership: BundleOwnership) -> None:
@@ -236,7 +223,8 @@ class ClusterMember:
                 await self._ownership.close()
             except StorageError as error:
                 log.warning("cluster.not_left", reason=str(error))
-        self._broker.stop_listening()  # lookups are answered until here: clients double their pauses at a closed port
+        # Lookups are answered until here: clients double their pauses at a closed port.
+        self._broker.listeners.stop_accepting()
         self._guard.stop()
 
     def _ledger_fenced(self, properties: Mapping[str, str]) -> None:
@@ -269,32 +257,32 @@ class ClusterMember:
 
     def events_exist(self, namespace: str) -> bool:
         """See ``EventTopics``."""
-        catalog, name = self._broker.catalog, events_topic(namespace)
+        catalog, name = self._broker.stored.catalog, events_topic(namespace)
         return catalog.exists(name) or catalog.partitioned(name) is not None
 
     def events_created(self, topic: TopicName) -> None:
-        if self._broker.catalog.partitioned(topic) is None:
-            self._broker.catalog.created(topic)
+        if self._broker.stored.catalog.partitioned(topic) is None:
+            self._broker.stored.catalog.created(topic)
 
     async def events_schemas(self, topic: TopicName) -> list[StoredSchema]:
-        return await self._broker.schemas.history(topic)
+        return await self._broker.stored.schemas.history(topic)
 
     def _events_appeared(self, namespace: str) -> None:
         if self.topic_policies is not None:
             self.topic_policies.appeared(namespace)
 
     def _topic_changed(self, topic: TopicName) -> None:
-        self._broker.namespaces.topic_changed(topic)
+        self._broker.stored.namespaces.topic_changed(topic)
 
     # --- for ownership ---------------------------------------------------------------------------------------------
 
     def default_bundles(self, namespace: str) -> BundlesData | None:
-        policies = self._broker.namespaces.policies(namespace)
+        policies = self._broker.stored.namespaces.policies(namespace)
         return None if policies is None else policies.bundles
 
     def eligible(self, namespace: str, reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
         """See ``BundleTopics``."""
-        policies = self._broker.namespaces.isolation.get(self._broker.settings.cluster_name)
+        policies = self._broker.stored.namespaces.isolation.get(self._broker.settings.cluster_name)
         return eligible_brokers(policies or {}, namespace, reports)
 
     async def unload(self, namespace: str, low: int, high: int) -> None:
@@ -314,7 +302,7 @@ class ClusterMember:
     def placement(self) -> PlacementRules:
         """See ``BundleTopics``."""
         settings = self._broker.settings
-        domains = self._broker.namespaces.failure_domains.brokers(settings.cluster_name)
+        domains = self._broker.stored.namespaces.failure_domains.brokers(settings.cluster_name)
         return PlacementRules(
             overloaded_share=settings.load_balancer_broker_overloaded_threshold_percentage / 100,
             most_topics=settings.load_balancer_broker_max_topics,

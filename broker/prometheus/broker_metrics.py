@@ -13,16 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from magnetar.broker.auth.authenticator import Authenticator
-    from magnetar.broker.descriptors import DescriptorShares
     from magnetar.broker.foreign_entries.converting_service import Converting
-    from magnetar.broker.handlers.client import LookupCounters
     from magnetar.broker.load_reports import LoadReports
-    from magnetar.broker.loop_watch import LoopWatch
-    from magnetar.broker.memory_account import MemoryAccount
-    from magnetar.broker.meters.distributions import CacheMeter
     from magnetar.broker.meters.operation_meter import SchemaMeters
     from magnetar.broker.network.connections import Connections
-    from magnetar.broker.process_load import ProcessLoad
+    from magnetar.broker.process_meters import ProcessMeters
     from magnetar.broker.prometheus.resource_rows import BalancingCounts
     from magnetar.broker.stores import Stores
     from magnetar.broker.topics.topic_registry import Topics
@@ -34,17 +29,12 @@ class Measured:
     """The parts of the broker that have figures. broker_id: "host:web port"."""
 
     broker_id: str
+    process: ProcessMeters
     connections: Connections
-    lookups: LookupCounters
-    descriptors: DescriptorShares
-    memory: MemoryAccount
     topics: Topics
     storage: Stores
-    cache_meter: CacheMeter
     authenticator: Authenticator
     converting: Converting | None
-    loop_watch: LoopWatch
-    process_load: ProcessLoad
     schemas: Mapping[str, SchemaMeters]
     """The figures of schemas by namespace."""
     load_reports: LoadReports | None
@@ -67,17 +57,17 @@ def broker_metrics(broker: Measured) -> BrokerMetrics:
         cache_used_bytes=cache.held_bytes,
         cache_entries=cache.held_slabs,
         cache_evictions=cache.evictions,
-        cache_hits_rate=broker.cache_meter.hits.rates().messages_per_second,
-        cache_hits_throughput=broker.cache_meter.hits.rates().bytes_per_second,
-        cache_misses_rate=broker.cache_meter.misses.rates().messages_per_second,
-        cache_misses_throughput=broker.cache_meter.misses.rates().bytes_per_second,
-        slow_callbacks=broker.loop_watch.figures.slow_callbacks,
-        slow_callback_ms=broker.loop_watch.figures.slow_callback_ms,
-        longest_callback_ms=broker.loop_watch.figures.longest_callback_ms,
-        long_turns=broker.loop_watch.figures.long_turns,
+        cache_hits_rate=broker.process.cache.hits.rates().messages_per_second,
+        cache_hits_throughput=broker.process.cache.hits.rates().bytes_per_second,
+        cache_misses_rate=broker.process.cache.misses.rates().messages_per_second,
+        cache_misses_throughput=broker.process.cache.misses.rates().bytes_per_second,
+        slow_callbacks=broker.process.loop_watch.figures.slow_callbacks,
+        slow_callback_ms=broker.process.loop_watch.figures.slow_callback_ms,
+        longest_callback_ms=broker.process.loop_watch.figures.longest_callback_ms,
+        long_turns=broker.process.loop_watch.figures.long_turns,
         trace_spans=0 if broker.sampling is None else broker.sampling.recorded,
         trace_spans_left_out=0 if broker.sampling is None else broker.sampling.left_out,
-        lookups_pending=broker.lookups.in_progress,
+        lookups_pending=broker.process.lookups.in_progress,
         topic_loads_pending=broker.topics.busy_count,
         publish_latency_quantiles_ms=broker.topics.context.publish_latency.quantiles(),
         publish_latency_count=broker.topics.context.publish_latency.count,
@@ -86,8 +76,8 @@ def broker_metrics(broker: Measured) -> BrokerMetrics:
         authentication_failures=dict(broker.authenticator.failures),
         operations=OperationFigures(
             broker_id=broker.broker_id,
-            lookups=broker.lookups.durations,
-            redirects=broker.lookups.redirects,
+            lookups=broker.process.lookups.durations,
+            redirects=broker.process.lookups.redirects,
             topic_loads=broker.topics.load_times,
             schemas=broker.schemas,
         ),
@@ -98,7 +88,7 @@ def broker_metrics(broker: Measured) -> BrokerMetrics:
 
 def resources(broker: Measured) -> ResourceFigures:
     """Resources of the broker and their free part: memory for clients, connections, the disk, the processor."""
-    memory = broker.memory
+    memory = broker.process.memory
     engine = broker.storage.stats()
     received, sent = (0.0, 0.0) if broker.load_reports is None else broker.load_reports.bandwidth_percent()
     return ResourceFigures(
@@ -109,9 +99,9 @@ def resources(broker: Measured) -> ResourceFigures:
         client_memory_waiting=memory.waiting,
         client_memory_waits=memory.waits,
         client_memory_refusals=memory.refusals,
-        connections_limit=broker.descriptors.connections,
-        cpu_percent=broker.process_load.cpu_percent(),
-        memory_percent=broker.process_load.memory_percent(),
+        connections_limit=broker.process.descriptors.connections,
+        cpu_percent=broker.process.load.cpu_percent(),
+        memory_percent=broker.process.load.memory_percent(),
         bandwidth_in_percent=received,
         bandwidth_out_percent=sent,
         balancing=broker.balancing,

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import operator
 
 import pytest
 
@@ -40,13 +41,14 @@ async def test_a_broker_may_be_asked_to_stop_any_number_of_times(tmp_path):
     assert await broker.wait_stopped() == 0
 
 
-@pytest.mark.parametrize("part", ["maintenance", "topics", "ledgers"])
+@pytest.mark.parametrize("part", ["maintenance", "topics", "stored.ledgers"])
 @pytest.mark.parametrize("trouble", ["fails", "hangs"])
 async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypatch, part, trouble):
     monkeypatch.setattr(shutdown, "LEAST_S", 1.5)  # enough for the steps that end, on a busy machine too
     broker = Broker(dataclasses.replace(settings(tmp_path), broker_shutdown_timeout_ms=0))
     await broker.start()
-    close = getattr(broker, part).close
+    closed = operator.attrgetter(part)(broker)
+    close = closed.close
 
     async def closes_badly():
         await close()
@@ -54,7 +56,7 @@ async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypa
             raise RuntimeError("a bug")
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(getattr(broker, part), "close", closes_badly)
+    monkeypatch.setattr(closed, "close", closes_badly)
     broker.request_stop()
     assert await broker.wait_stopped() == 0
     again = Broker(settings(tmp_path))  # the store was closed: its directory is free
@@ -72,10 +74,10 @@ async def test_a_stop_that_fails_at_its_begin_closes_the_store(tmp_path, monkeyp
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(broker.stopping if part == "on_begin" else broker.server, part, fails)
+        patch.setattr(broker.stopping if part == "on_begin" else broker.listeners.binary, part, fails)
         broker.request_stop()
         assert await broker.wait_stopped() == 0
-    broker.server.stop_accepting()  # the sockets of this process are still open
+    broker.listeners.binary.stop_accepting()  # the sockets of this process are still open
     again = Broker(settings(tmp_path))
     await again.start()
     await again.stop()
@@ -89,14 +91,14 @@ async def test_an_unused_topic_goes_with_its_schema(tmp_path, domain, web_port):
     await broker.start()
     try:
         topic = await broker.topics.get(name, create=True)
-        await broker.schemas.put(name, pb.Schema.String, b"", {}, Strategy.FULL)
+        await broker.stored.schemas.put(name, pb.Schema.String, b"", {}, Strategy.FULL)
         job = next(job for job in broker.maintenance.jobs if job.name == "inactive_topics")
         await job.run()
         assert str(name) in broker.topics.loaded, "it was used a moment ago"
         topic.life.last_used_s = float("-inf")
         await job.run()
         assert str(name) not in broker.topics.loaded
-        assert not await broker.schemas.live(name)
+        assert not await broker.stored.schemas.live(name)
     finally:
         await broker.stop()
 
@@ -114,7 +116,7 @@ async def test_a_topic_that_comes_by_itself_has_no_more_partitions_than_are_allo
         name = TopicName.parse("persistent://public/default/t")
         with pytest.raises(BrokerError, match="less than or equal to 4"):
             await broker.topics.partitions(name, auto_create=True)
-        await broker.dynamic_settings.change("maxNumPartitionsPerPartitionedTopic", "2")
+        await broker.stored.dynamic_settings.change("maxNumPartitionsPerPartitionedTopic", "2")
         assert await broker.topics.partitions(name, auto_create=True) == 2, "the default goes down with the limit"
     finally:
         await broker.stop()
@@ -126,8 +128,8 @@ async def test_a_cursor_is_reset_by_one_at_a_time(tmp_path):
     try:
         name = TopicName.parse("persistent://public/default/t")
         await broker.topics.get(name, create=True)
-        await broker.operations.subscriptions.create_subscription(name, "sub", "earliest", {}, replicated=False)
-        start, resets = MessagePosition(-1, -1), broker.operations.subscriptions.reset_to_message
+        await broker.admin.operations.subscriptions.create_subscription(name, "sub", "earliest", {}, replicated=False)
+        start, resets = MessagePosition(-1, -1), broker.admin.operations.subscriptions.reset_to_message
         both = [resets(name, "sub", start, excluded=False) for _ in range(2)]
         first, second = await asyncio.gather(*both, return_exceptions=True)
         assert first is None

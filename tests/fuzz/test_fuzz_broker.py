@@ -201,13 +201,13 @@ def close_all(sim: Simulation, honest: Honest) -> None:
     """Every attacker is gone, and nothing of them is left."""
 
     async def close() -> None:
-        for connection in sim.broker.connections:
+        for connection in sim.broker.resources.connections:
             if connection is not honest.peer.connection:
                 connection.close()
 
     sim.run(close(), seconds=120)
     sim.network.take()
-    assert len(sim.broker.connections) == 1
+    assert len(sim.broker.resources.connections) == 1
     for topic in sim.broker.topics.loaded.values():
         if str(topic.name) != TOPIC:
             assert not any(len(s.consumers) for s in topic.subscriptions.by_name.values()), topic.name

@@ -33,7 +33,7 @@ def check_running(broker: Broker, history: dict[str, TopicHistory], damage: Dama
 
 
 def _check_memory(broker: Broker) -> None:
-    budget, cache = broker.resources.publish_budget, broker.storage.cache
+    budget, cache = broker.resources.publish_budget, broker.stored.stores.cache
     if budget.in_flight_bytes < 0:
         raise ViolationError(f"the account of publishes in flight is {budget.in_flight_bytes} bytes")
     if cache._held_bytes > cache.max_bytes + (1 << 20):
@@ -198,5 +198,5 @@ def check_stopped(loop: asyncio.AbstractEventLoop, broker: Broker, stuck: set[Co
         raise ViolationError(
             f"{broker.resources.publish_budget.in_flight_bytes} bytes of publishes are still accounted for"
         )
-    if set(broker.connections) - stuck:
+    if set(broker.resources.connections) - stuck:
         raise ViolationError("connections are left")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from uvicorn.server import ServerState
 from magnetar.broker.admin.admin_server import _config
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
-from magnetar.broker.admin_backend.topic_operations import TopicOperations
 from magnetar.broker.network.seats import Seats
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class _Current:
     broker: Broker
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.broker, name)
+        return getattr(self.broker.admin, name)
 
 
 _current = _Current()
@@ -60,11 +60,10 @@ class WebPort:
     @classmethod
     async def open(cls, broker: Broker) -> WebPort:
         _current.broker = broker
-        broker.operations = TopicOperations(
-            broker.topics, broker.lifecycle, broker.schemas, broker.append_door, broker.converting
-        )
+        unreported: Any = None  # no figures of the machine in a history
+        broker.admin = dataclasses.replace(broker.admin_services(None), load_reports=unreported)
         port = cls(broker)
-        broker._admin = port
+        broker.listeners.web = port  # type: ignore[assignment]
         return port
 
     def connection(self) -> HttpConnection:

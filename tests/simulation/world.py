@@ -218,7 +218,7 @@ class World:
             self.disk.crash_at = -1  # the power fails in a start only
         self._crash_of_start = -1
         self.broker = broker
-        broker.storage.health.on_failure(self._storage_failed)
+        broker.stored.stores.health.on_failure(self._storage_failed)
         self.note("started")
         stopped = loop.create_task(broker.wait_stopped(), name="world")
         over = loop.create_task(self._over.wait(), name="world")

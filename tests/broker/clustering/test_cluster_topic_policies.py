@@ -30,17 +30,17 @@ class Member:
         self.broker = broker
         self.changes = []
         self.tasks = TaskSet()
-        peers = PeerClient(broker.settings, lambda: broker.addresses.own)
+        peers = PeerClient(broker.settings, lambda: broker.listeners.addresses.own)
         self.policies = ClusterTopicPolicies("c1", peers, self, self.changes.append, self.tasks)
 
     def events_exist(self, namespace):
-        return self.broker.catalog.exists(events_topic(namespace))
+        return self.broker.stored.catalog.exists(events_topic(namespace))
 
     def events_created(self, topic):
-        self.broker.catalog.created(topic)
+        self.broker.stored.catalog.created(topic)
 
     async def events_schemas(self, topic):
-        return await self.broker.schemas.history(topic)
+        return await self.broker.stored.schemas.history(topic)
 
     async def ready(self):
         waiting = self.policies.ready(NAMESPACE)
@@ -176,10 +176,10 @@ async def test_a_deleted_topic_of_events_ends_the_log(members, broker):
 
 
 async def test_policies_of_the_broker_itself_do_not_touch_the_events(broker):
-    await broker.namespaces.update_namespace(
+    await broker.stored.namespaces.update_namespace(
         NAMESPACE, lambda old: msgspec.structs.replace(old, message_ttl_in_seconds=1, encryption_required=True)
     )
-    config = broker.namespaces.effective(events_topic(NAMESPACE))
+    config = broker.stored.namespaces.effective(events_topic(NAMESPACE))
     assert (config.message_ttl_seconds, config.encryption_required) == (0, False)
     assert config.size_quota.limit_size == -1
     assert config.compaction_threshold_bytes > 0

@@ -1,0 +1,96 @@
+"""The stores of a broker, and the settings, policies, topics and schemas that they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+from magnetar.broker.dynamic_settings import DynamicSettings
+from magnetar.broker.policies.namespace_store import NamespaceStore
+from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.topics.catalog import TopicCatalog
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from magnetar.broker.policies.topic_records import TopicRecords
+    from magnetar.broker.schemas.schema_store import SchemaStore
+    from magnetar.broker.settings import Settings
+    from magnetar.broker.stores import Stores
+    from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.interfaces import Clock, Scheduler
+    from magnetar.storage.managed.stored_layout import StoredLayout
+
+__all__ = ["ClusterState", "StoredState", "open_stored_state"]
+
+_BROKER_IDS: Final = "/magnetar/broker-starts"
+_HEALTH: Final = "/magnetar/health"
+
+
+class ClusterState(Protocol):
+    """The parts that a cluster stores in its own way."""
+
+    @property
+    def layout(self) -> StoredLayout: ...
+    @property
+    def schemas(self) -> SchemaStore: ...
+    @property
+    def topic_policies(self) -> TopicRecords | None: ...
+    def may_roll(self) -> bool: ...
+    async def start_number(self) -> int:
+        """A number that no other start of a broker of the cluster has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """See the module; usable until the stores close."""
+
+    settings: Settings
+    stores: Stores
+    clock: Clock
+    dynamic_settings: DynamicSettings
+    namespaces: NamespaceStore
+    ledgers: ManagedLedgerFactory
+    catalog: TopicCatalog
+    schemas: SchemaRegistry
+    start_number: int
+    """A number that no other start has: in the names that the broker makes for producers."""
+
+    def shared_properties(self, name: TopicName) -> tuple[dict[str, str], ...]:
+        """Properties of a topic's namespace and of the partitioned topic that the topic is a part of."""
+        policies, partitioned = self.namespaces.policies(name.namespace), self.catalog.partitioned(name.base)
+        return (
+            {} if policies is None else policies.properties,
+            {} if partitioned is None else partitioned.properties or {},
+        )
+
+    def policies_ready(self, name: TopicName) -> Awaitable[None] | None:
+        """The end of the read of the topic's policies; None when the policies are known already."""
+        if name.is_of_policies or not self.settings.topic_level_policies_enabled:
+            return None
+        return self.namespaces.topics.ready(name.namespace)
+
+    async def check_health(self) -> None:
+        """Write a value; raises when the stores cannot keep the value."""
+        if self.stores.health.problem is not None:
+            raise self.stores.health.problem
+        await self.stores.metadata.put(_HEALTH, str(self.clock.now_ms()).encode())
+
+
+async def open_stored_state(
+    settings: Settings, stores: Stores, clock: Clock, scheduler: Scheduler, cluster: ClusterState | None
+) -> StoredState:
+    """Read the settings, policies and topics of open stores. cluster: None for a broker alone. Raises StorageError."""
+    metadata = stores.metadata
+    dynamic_settings = DynamicSettings(metadata, settings)
+    await dynamic_settings.load()
+    namespaces = await NamespaceStore.open(metadata, settings, cluster.topic_policies if cluster else None)
+    start_number = await (cluster.start_number() if cluster else metadata.next_sequence(_BROKER_IDS))
+    layout, may_roll = (cluster.layout, cluster.may_roll) if cluster else (None, lambda: True)
+    ledgers = ManagedLedgerFactory(stores.ledgers, metadata, clock, scheduler, layout, may_roll)
+    catalog = TopicCatalog(metadata, ledgers)
+    await catalog.load(n for t in namespaces.tenants.names() for n in namespaces.namespaces_of(t))
+    schemas = SchemaRegistry(metadata, clock.now_ms, cluster.schemas if cluster else None)
+    return StoredState(settings, stores, clock, dynamic_settings, namespaces, ledgers, catalog, schemas, start_number)
