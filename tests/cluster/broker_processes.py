@@ -124,6 +124,19 @@ def wait_until_alone(*members):
     wait_for(alone, subject="brokers of earlier tests to be gone")
 
 
+@contextlib.contextmanager
+def serving(members):
+    """Start the brokers and wait until the cluster knows no others; at the end kill them."""
+    try:
+        for each in members:
+            each.start()
+        wait_until_alone(*members)
+        yield members
+    finally:
+        for each in members:
+            each.end()
+
+
 def connect(*members):
     addresses = ",".join(each.url.removeprefix("pulsar://") for each in members)
     logger = pulsar.FileLogger(pulsar.LoggerLevel.Error, str(members[0].directory / "client.log"))

@@ -17,7 +17,7 @@ from tests.cluster.broker_processes import (
     connect,
     initialize,
     read_numbers,
-    wait_until_alone,
+    serving,
 )
 from tests.cluster.conftest import LONG
 from tests.waiting import wait_for
@@ -36,13 +36,8 @@ def initialized(cluster):
 def members(initialized, tmp_path_factory):
     directory = tmp_path_factory.mktemp("members")
     made = [Member(directory, name, initialized.zookeeper) for name in ("m1", "m2")]
-    try:
-        started = [each.start() for each in made]
-        wait_until_alone(*started)
+    with serving(made) as started:
         yield started
-    finally:
-        for each in made:
-            each.end()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.cluster.broker_processes import (
     free_port,
     initialize,
     read_numbers,
-    wait_until_alone,
+    serving,
 )
 from tests.cluster.broker_processes import Publisher as Publishing
 from tests.waiting import wait_for
@@ -45,13 +45,8 @@ def members(cluster, tmp_path_factory):
     initialize(cluster)
     directory = tmp_path_factory.mktemp("bundles")
     made = [Member(directory, name, cluster.zookeeper, **listeners(name)) for name in ("b1", "b2")]
-    try:
-        started = [each.start() for each in made]
-        wait_until_alone(*started)
+    with serving(made) as started:
         yield started
-    finally:
-        for each in made:
-            each.end()
 
 
 @pytest.fixture

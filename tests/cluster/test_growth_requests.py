@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.cluster.broker_processes import Member, initialize, wait_until_alone
+from tests.cluster.broker_processes import Member, initialize, serving
 from tests.cluster.conftest import LONG
 from tests.cluster.requests_of_growth import RECORDED, play_growth
 from tests.cluster.requests_of_topics import Brokers
@@ -17,14 +17,9 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not LONG, reason="par
 def test_answers_are_those_of_apache_pulsar(cluster, tmp_path):
     initialize(cluster)
     members = [Member(tmp_path, name, cluster.zookeeper) for name in ("m1", "m2")]
-    try:
-        started = [each.start() for each in members]
-        wait_until_alone(*started)
-        brokers = Brokers([(each.http, each.url) for each in started])
+    with serving(members):
+        brokers = Brokers([(each.http, each.url) for each in members])
         play_growth(brokers)
-    finally:
-        for each in members:
-            each.end()
     recorded = json.loads(RECORDED.read_text())
     assert [without_compaction(each) for each in brokers.answers] == [without_compaction(each) for each in recorded]
 

@@ -16,7 +16,7 @@ from tests.cluster.broker_processes import (
     connect,
     initialize,
     read_numbers,
-    wait_until_alone,
+    serving,
 )
 from tests.cluster.conftest import LONG
 from tests.waiting import wait_for
@@ -41,13 +41,8 @@ def members(cluster, tmp_path_factory):
     initialize(cluster)
     directory = tmp_path_factory.mktemp("balancing")
     made = [Member(directory, name, cluster.zookeeper, **SETTINGS) for name in ("l1", "l2")]
-    try:
-        started = [each.start() for each in made]
-        wait_until_alone(*started)
+    with serving(made) as started:
         yield started
-    finally:
-        for each in made:
-            each.end()
 
 
 def call(member, method, path, body=None):

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from magnetar.storage.errors import CorruptEntryError
-from tests.storage.engine_for_tests import ROOT, TINY, World, append, run_until_crash, settle
+from tests.storage.engine_for_tests import ROOT, TINY, World, append, found_entries, run_until_crash, settle
 
 if TYPE_CHECKING:
     from magnetar.storage.embedded.engine import EngineSettings
@@ -54,19 +53,8 @@ async def survivors(world: World) -> tuple[dict[int, list[bytes | None]], bool]:
     storage = await world.open()
     report = storage.recovery
     noticed = bool(report.damaged_files or report.damaged_entries or report.missing_frames or report.torn_frame)
-    found: dict[int, list[bytes | None]] = {}
-    for ledger_id in await storage.ledgers.list_ledgers():
-        info = await storage.ledgers.open_recover(ledger_id)
-        entries: list[bytes | None] = []
-        while len(entries) <= info.last_entry_id:
-            try:
-                slabs = await storage.ledgers.read(ledger_id, len(entries), info.last_entry_id, 1)
-                entries.append(bytes(slabs[0].span(len(entries), len(entries)).body(0)))
-            except CorruptEntryError as error:
-                # A wrong position would shift the following entries, which the comparison with the originals shows.
-                entries += [None] * (error.position.entry_id + 1 - len(entries))
-                noticed = True
-        found[ledger_id] = entries
+    found = await found_entries(storage.ledgers)  # a wrong position in an error would shift the following entries
+    noticed |= any(None in entries for entries in found.values())
     await storage.close()
     return found, noticed
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from magnetar.storage.embedded.verify.command import verify_store
-from magnetar.storage.errors import CorruptEntryError
 from tests.crash.test_lost_frames import BEFORE, BEHIND, LARGE, ONE_SEGMENT, PAGE, SEALED, proven
-from tests.storage.engine_for_tests import ROOT, World, append, run_until_crash, settle
+from tests.storage.engine_for_tests import ROOT, World, append, found_entries, run_until_crash, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -57,15 +56,7 @@ def start(disk: SimDisk) -> tuple[RecoveryReport, Found]:
     async def main() -> None:
         storage = await World(disk).open()
         results.append(storage.recovery)
-        for ledger_id in await storage.ledgers.list_ledgers():
-            info = await storage.ledgers.open_recover(ledger_id)
-            entries = found[ledger_id] = []
-            while len(entries) <= info.last_entry_id:
-                try:
-                    slabs = await storage.ledgers.read(ledger_id, len(entries), info.last_entry_id, 1)
-                    entries.append(bytes(slabs[0].span(len(entries), len(entries)).body(0)))
-                except CorruptEntryError as error:
-                    entries += [None] * (error.position.entry_id + 1 - len(entries))
+        found.update(await found_entries(storage.ledgers))
         await storage.close()
 
     assert run_until_crash(disk, main()) is None

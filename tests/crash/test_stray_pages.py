@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from magnetar.storage.embedded.verify.command import verify_store
-from magnetar.storage.errors import CorruptEntryError
-from tests.storage.engine_for_tests import ROOT, TINY, World, append, run_until_crash, settle
+from tests.storage.engine_for_tests import ROOT, TINY, World, append, found_entries, run_until_crash, settle
 
 if TYPE_CHECKING:
     from magnetar.storage.embedded.engine import EngineSettings
@@ -88,15 +87,7 @@ def found_in(world: World) -> dict[int, list[bytes | None]]:
 
     async def main() -> None:
         storage = await world.open(SETTINGS)
-        for ledger_id in await storage.ledgers.list_ledgers():
-            info = await storage.ledgers.open_recover(ledger_id)
-            entries = found[ledger_id] = []
-            while len(entries) <= info.last_entry_id:
-                try:
-                    slabs = await storage.ledgers.read(ledger_id, len(entries), info.last_entry_id, 1)
-                    entries.append(bytes(slabs[0].span(len(entries), len(entries)).body(0)))
-                except CorruptEntryError as error:
-                    entries += [None] * (error.position.entry_id + 1 - len(entries))
+        found.update(await found_entries(storage.ledgers))
         await storage.close()
 
     run_until_crash(world.disk, main())

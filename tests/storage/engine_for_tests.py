@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.storage.embedded.engine import EmbeddedStorage, EngineEnvironment, EngineSettings, open_embedded
 from magnetar.storage.embedded.lanes import InlineThreads
+from magnetar.storage.errors import CorruptEntryError
 from tests.storage.records_for_tests import bodies_of, slab_of
 from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.sim_files import SimDisk, SimulatedCrash
@@ -158,6 +159,21 @@ async def read_all(ledgers: LedgerStore, ledger_id: int, last: int) -> list[byte
     while len(found) <= last:
         slabs = await ledgers.read(ledger_id, len(found), last, 1 << 20)
         found += bodies_of(slabs, len(found), last)
+    return found
+
+
+async def found_entries(ledgers: LedgerStore) -> dict[int, list[bytes | None]]:
+    """The entry bodies of every ledger, None for a damaged entry. The call recovers each ledger."""
+    found: dict[int, list[bytes | None]] = {}
+    for ledger_id in await ledgers.list_ledgers():
+        info = await ledgers.open_recover(ledger_id)
+        entries = found[ledger_id] = []
+        while len(entries) <= info.last_entry_id:
+            try:
+                slabs = await ledgers.read(ledger_id, len(entries), info.last_entry_id, 1)
+                entries += bodies_of(slabs[:1], len(entries), len(entries))
+            except CorruptEntryError as error:
+                entries += [None] * (error.position.entry_id + 1 - len(entries))
     return found
 
 

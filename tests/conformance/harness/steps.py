@@ -106,3 +106,25 @@ def stats(s, topic):
 
 def backlog(s, topic):
     return {k: v["msgBacklog"] for k, v in stats(s, topic)["subscriptions"].items()}
+
+
+def compact(s, topic):
+    """Compact the topic, and wait until the compaction has succeeded."""
+    path = rest(topic, "/compaction")
+    s.http("PUT", path, quietly=True)
+    s.eventually("compacted", lambda: s.http("GET", path, quietly=True)[1]["status"] == "SUCCESS", 15)
+
+
+def plain_and_partitioned(s, domain="persistent"):
+    """A namespace with a plain topic t and p of two partitions; its REST path below the domain."""
+    base = f"/admin/v2/{domain}/{namespace(s)}"
+    s.http("PUT", base + "/t", quietly=True)
+    s.http("PUT", base + "/p/partitions", 2, quietly=True)
+    return base
+
+
+def schema(kind, data=b"", name="s", **properties):
+    """The fields of a schema in a command."""
+    return dict(
+        name=name, schema_data=data, type=kind, properties=[dict(key=k, value=v) for k, v in properties.items()]
+    )

@@ -1,17 +1,9 @@
 """Calls with more than one fault: which fault Apache Pulsar answers."""
 
-from harness.steps import namespace
+from harness.steps import plain_and_partitioned
 from transcript import scenario
 
 QUOTA = {"limitSize": 1000000, "policy": "producer_exception"}
-
-
-def places(s, domain="persistent"):
-    """A namespace with a plain topic t and p of two partitions; its REST path below the domain."""
-    base = f"/admin/v2/{domain}/{namespace(s)}"
-    s.http("PUT", base + "/t", quietly=True)
-    s.http("PUT", base + "/p/partitions", 2, quietly=True)
-    return base
 
 
 @scenario
@@ -28,7 +20,7 @@ def quotas_of_namespaces_that_are_not_there(s):
 
 @scenario
 def quotas_of_a_kind_that_is_none(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "none", "p-partition-0", "p-partition-5"):
         for query in ("", "?backlogQuotaType=other", "?backlogQuotaType="):
             s.call("POST", f"{base}/{name}/backlogQuota{query}", QUOTA)
@@ -66,7 +58,7 @@ def bad_bodies_for_namespaces_that_are_not_there(s):
 
 @scenario
 def subscriptions_of_non_persistent_topics_that_are_not_there(s):
-    base = places(s, "non-persistent")
+    base = plain_and_partitioned(s, "non-persistent")
     for name in ("none", "t", "p", "p-partition-0", "p-partition-5"):
         at = f"{base}/{name}/subscription/s"
         position = {"ledgerId": 0, "entryId": 0}
@@ -81,7 +73,7 @@ def subscriptions_of_non_persistent_topics_that_are_not_there(s):
 
 @scenario
 def subscriptions_of_non_persistent_topics_in_use(s):
-    base = places(s, "non-persistent")
+    base = plain_and_partitioned(s, "non-persistent")
     c = s.connect()
     for i, name in enumerate(("t", "p-partition-0", "p-partition-1")):
         topic = base.replace("/admin/v2/non-persistent/", "non-persistent://") + "/" + name
@@ -116,7 +108,7 @@ def properties_of_non_persistent_subscriptions(s):
 
 @scenario
 def policies_of_partitions_and_of_nothing(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("p-partition-0", "p-partition-5", "none", "t-partition-0"):
         for path, body in (
             ("retention", {"retentionTimeInMinutes": 0, "retentionSizeInMB": 5}),
@@ -131,7 +123,7 @@ def policies_of_partitions_and_of_nothing(s):
 
 @scenario
 def properties_among_statistics_of_partitions(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     kept = lambda r: r["metadata"]  # noqa: E731
     for body in (None, {"a": "1"}, {"b": "2"}):
         if body:

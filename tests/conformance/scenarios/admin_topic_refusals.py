@@ -1,6 +1,6 @@
 """Requests about topics in the order in which Apache Pulsar finds fault: body, name, partition, existence."""
 
-from harness.steps import namespace, published, published_batches, rest
+from harness.steps import plain_and_partitioned, published, published_batches, rest
 from transcript import scenario
 
 ODD_PARTS = ("p-partition-5", "u-partition-0")
@@ -11,17 +11,9 @@ NON_PERSISTENT_READS = (
 )  # fmt: skip
 
 
-def places(s, domain="persistent"):
-    """A namespace with a plain topic t and p of two partitions; its REST path below the domain."""
-    base = f"/admin/v2/{domain}/{namespace(s)}"
-    s.http("PUT", base + "/t", quietly=True)
-    s.http("PUT", base + "/p/partitions", 2, quietly=True)
-    return base
-
-
 def _non_persistent_reads(part):
     def run(s):
-        base = places(s, "non-persistent")
+        base = plain_and_partitioned(s, "non-persistent")
         for path in NON_PERSISTENT_READS:
             s.call("GET", f"{base}/{part}/{path}")
 
@@ -31,7 +23,7 @@ def _non_persistent_reads(part):
 
 @scenario
 def partitions_put_without_a_body_or_a_fitting_name(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u", "p-partition-0", *ODD_PARTS):
         s.call("PUT", f"{base}/{name}/partitions")
     s.call("PUT", base + "/p-partition-0/partitions", 0)
@@ -42,7 +34,7 @@ def partitions_put_without_a_body_or_a_fitting_name(s):
 
 @scenario
 def partitions_put_for_this_cluster_alone(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u"):
         s.call("PUT", f"{base}/{name}/partitions?createLocalTopicOnly=true", 2)
     s.call("GET", base, keep=sorted)
@@ -50,7 +42,7 @@ def partitions_put_for_this_cluster_alone(s):
 
 @scenario
 def other_numbers_of_partitions_put_for_this_cluster_alone(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for count in (1, 2, 4):
         s.call("PUT", f"{base}/p/partitions?createLocalTopicOnly=true", count)
         s.call("GET", base, keep=sorted)
@@ -60,14 +52,14 @@ def other_numbers_of_partitions_put_for_this_cluster_alone(s):
 
 @scenario
 def missed_partitions_of_partitions(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u", "p-partition-0", *ODD_PARTS):
         s.call("POST", f"{base}/{name}/createMissedPartitions")
 
 
 @scenario
 def internal_statistics_of_partitions_and_unknown_topics(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u", "p-partition-0", *ODD_PARTS):
         s.call("GET", f"{base}/{name}/partitioned-internalStats")
         s.call("GET", f"{base}/{name}/internal-info")
@@ -76,7 +68,7 @@ def internal_statistics_of_partitions_and_unknown_topics(s):
 
 @scenario
 def backlog_size_of_odd_bodies(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u"):
         for body in ([], "earliest", {"ledgerId": "a"}, {}):
             s.call("PUT", f"{base}/{name}/backlogSize", body, keep=True)
@@ -93,7 +85,7 @@ def backlog_size_behind_a_ledger_to_come(s):
 
 @scenario
 def properties_of_topics_put_and_taken_oddly(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u", *ODD_PARTS):
         for body in ({}, [], {"a": {"b": 1}}):
             s.call("PUT", f"{base}/{name}/properties", body)
@@ -114,7 +106,7 @@ def index_among_properties_after_a_removal(s):
 
 @scenario
 def grants_on_a_topic_of_nothing(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u"):
         s.call("POST", f"{base}/{name}/permissions/r")
     s.call("GET", base + "/t/permissions", keep=True)
@@ -122,7 +114,7 @@ def grants_on_a_topic_of_nothing(s):
 
 @scenario
 def subscription_on_partitions_that_are_not_there(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ODD_PARTS:
         s.call("PUT", f"{base}/{name}/subscription/s", "earliest")
     s.call("GET", base, keep=sorted)
@@ -130,7 +122,7 @@ def subscription_on_partitions_that_are_not_there(s):
 
 @scenario
 def cursor_reset_with_odd_bodies(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u", "u-partition-0"):
         for body in (None, [], "x"):
             s.call("POST", f"{base}/{name}/subscription/s/resetcursor", body)
@@ -138,7 +130,7 @@ def cursor_reset_with_odd_bodies(s):
 
 @scenario
 def messages_expired_up_to_odd_positions(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     s.http("PUT", base + "/t/subscription/s", "earliest", quietly=True)
     for name in ("t", "p", "u", *ODD_PARTS):
         for body in (None, [], {"ledgerId": 0, "entryId": 0}):
@@ -147,7 +139,7 @@ def messages_expired_up_to_odd_positions(s):
 
 @scenario
 def backlog_analyzed_with_odd_bodies(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     for name in ("t", "p", "u"):
         for body in ([], "x"):
             s.call("POST", f"{base}/{name}/subscription/s/analyzeBacklog", body)
@@ -172,7 +164,7 @@ def backlog_analyzed_tells_first_and_last(s):
 
 @scenario
 def subscription_marked_replicated_without_a_body(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     s.http("PUT", base + "/t/subscription/s", "earliest", quietly=True)
     for name in ("t", "p", "u"):
         s.call("POST", f"{base}/{name}/subscription/s/replicatedSubscriptionStatus")
@@ -182,7 +174,7 @@ def subscription_marked_replicated_without_a_body(s):
 
 @scenario
 def offload_status_before_any(s):
-    base = places(s)
+    base = plain_and_partitioned(s)
     s.call("GET", base + "/t/offload", keep=["status", "lastError"])
     s.call("GET", base + "/t/offload", keep=lambda r: r["firstUnoffloadedMessage"])
 
@@ -213,7 +205,7 @@ def rate_of_one_subscription_that_limits_nothing(s):
 
 @scenario
 def lookup_of_partitions_that_are_not_there(s):
-    base = places(s).replace("/admin/v2/", "/lookup/v2/topic/")
+    base = plain_and_partitioned(s).replace("/admin/v2/", "/lookup/v2/topic/")
     for name in ("p-partition-0", *ODD_PARTS, "t%2Fx"):
         s.call("GET", f"{base}/{name}")
         s.call("GET", f"{base}/{name}/bundle")

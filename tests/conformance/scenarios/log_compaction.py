@@ -2,7 +2,7 @@
 
 import time
 
-from harness.steps import ack, backlog, drained, published, rest, stats, texts
+from harness.steps import ack, backlog, compact, drained, published, rest, stats, texts
 from transcript import scenario
 
 
@@ -16,12 +16,6 @@ def compacted_topic(s, keys="aaaaba"):
         published(s, topic, [b"%d" % i], i, partition_key=key)
     compact(s, topic)
     return topic
-
-
-def compact(s, topic):
-    path = rest(topic, "/compaction")
-    s.http("PUT", path, quietly=True)
-    s.eventually("compacted", lambda: s.http("GET", path, quietly=True)[1]["status"] == "SUCCESS", 15)
 
 
 def id_of(frame):

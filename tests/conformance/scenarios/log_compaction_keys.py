@@ -6,6 +6,7 @@ from harness.steps import (
     ack,
     backlog,
     batch,
+    compact,
     drained,
     now_ms,
     published,
@@ -15,12 +16,6 @@ from harness.steps import (
     texts,
 )
 from transcript import scenario
-
-
-def compact(s, topic):
-    path = rest(topic, "/compaction")
-    s.http("PUT", path, quietly=True)
-    s.eventually("compacted", lambda: s.http("GET", path, quietly=True)[1]["status"] == "SUCCESS", 15)
 
 
 def reader(s, topic, name="r", compacted=True, start=EARLIEST, permits=100, **more):

@@ -3,23 +3,8 @@
 import time
 
 from harness.steps import rest
+from harness.tenancy import as_role, world
 from transcript import jwt, scenario
-
-
-def world(s, admins=("boss",)):
-    s.token = jwt("admin")
-    namespace = s.tag + "/ns"
-    topic = f"persistent://{namespace}/t"
-    info = {"adminRoles": list(admins), "allowedClusters": ["standalone"]}
-    s.http("PUT", f"/admin/v2/tenants/{s.tag}", info, quietly=True)
-    s.http("PUT", f"/admin/v2/namespaces/{namespace}", {}, quietly=True)
-    s.http("PUT", rest(topic), quietly=True)
-    s.lookup(topic)
-    return namespace, topic
-
-
-def as_role(s, role, name=None, **fields):
-    return s.connect(name or role or "anonymous", token=role and jwt(role), **fields)
 
 
 def grant(s, namespace, role, *actions):

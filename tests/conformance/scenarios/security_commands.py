@@ -1,5 +1,7 @@
 """Every wire command from every kind of role, on existing and missing objects."""
 
+from harness.steps import rest
+from harness.tenancy import as_role, grant, world
 from transcript import jwt, scenario
 
 GRANTS = {
@@ -14,10 +16,6 @@ GRANTS = {
 TOPIC_GRANTS = {"topic-writer": ["produce"], "topic-reader": ["consume"], "topic-functions": ["functions"]}
 ROLES = ("", "nobody", "boss", "superUser", *GRANTS, *TOPIC_GRANTS)
 STRING = {"name": "s", "schema_data": b"", "type": "String"}
-
-
-def rest(topic, more=""):
-    return "/admin/v2/" + topic.replace("://", "/") + more
 
 
 def places(namespace, topic):
@@ -36,34 +34,23 @@ def places(namespace, topic):
     )
 
 
-def world(s):
-    """A tenant administered by boss, a namespace and a topic with all the grants of the tables."""
-    s.token = jwt("admin")
-    namespace = s.tag + "/ns"
-    topic = f"persistent://{namespace}/t"
-    info = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
-    s.http("PUT", f"/admin/v2/tenants/{s.tag}", info, quietly=True)
-    s.http("PUT", f"/admin/v2/namespaces/{namespace}", {}, quietly=True)
-    s.http("PUT", rest(topic), quietly=True)
+def granted(s):
+    """A namespace and a topic, with partitions beside the topic and all the grants of the tables."""
+    namespace, topic = world(s)
     s.http("PUT", rest(topic + "p", "/partitions"), 2, quietly=True)
-    for role, actions in GRANTS.items():
-        s.http("POST", f"/admin/v2/namespaces/{namespace}/permissions/{role}", actions, quietly=True)
-    for role, actions in TOPIC_GRANTS.items():
-        s.http("POST", rest(topic, f"/permissions/{role}"), actions, quietly=True)
-    for place in (*places(namespace, topic), topic + "p-partition-0"):
+    grant(s, f"/admin/v2/namespaces/{namespace}", GRANTS)
+    grant(s, rest(topic), TOPIC_GRANTS)
+    _, *others = places(namespace, topic)
+    for place in (*others, topic + "p-partition-0"):
         s.lookup(place)
     return namespace, topic
-
-
-def as_role(s, role):
-    return s.connect(role or "anonymous", token=role and jwt(role))
 
 
 def everybody(steps):
     """A scenario in which every role takes the steps, on connections of its own."""
 
     def run(s):
-        namespace, topic = world(s)
+        namespace, topic = granted(s)
         for role in ROLES:
             steps(s, as_role(s, role), namespace, topic)
 
@@ -188,7 +175,7 @@ def the_same_id_twice(s, c, namespace, topic):
 
 @scenario
 def rights_of_roles_with_odd_names(s):
-    namespace, topic = world(s)
+    namespace, topic = granted(s)
     for i, role in enumerate(("a b", "a*", "*", "ü", "a/b", "a.b", "A", " writer", "WRITER", "writer ", "x" * 200)):
         c = s.connect(f"c{i}", token=jwt(role))
         c.ask("LOOKUP", topic=topic, authoritative=False)
@@ -201,7 +188,7 @@ def rights_of_roles_with_odd_names(s):
 
 @scenario
 def schemas_asked_for_by_those_who_may(s):
-    _, topic = world(s)
+    _, topic = granted(s)
     for role in ("superUser", "boss", "both", "writer", "reader", "topic-writer", "topic-reader"):
         c = as_role(s, role)
         c.ask("GET_SCHEMA", topic=topic)

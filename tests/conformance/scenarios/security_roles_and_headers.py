@@ -4,22 +4,8 @@ import time
 import urllib.parse
 
 from harness.steps import rest
+from harness.tenancy import world
 from transcript import jwt, scenario
-
-
-def world(s, **grants):
-    s.token = jwt("admin")
-    namespace = s.tag + "/ns"
-    topic = f"persistent://{namespace}/t"
-    s.http(
-        "PUT", f"/admin/v2/tenants/{s.tag}", {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}, quietly=True
-    )
-    s.http("PUT", f"/admin/v2/namespaces/{namespace}", {}, quietly=True)
-    s.http("PUT", rest(topic), quietly=True)
-    for role, actions in grants.items():
-        s.http("POST", f"/admin/v2/namespaces/{namespace}/permissions/{role}", actions, quietly=True)
-    s.lookup(topic)
-    return namespace, topic
 
 
 @scenario

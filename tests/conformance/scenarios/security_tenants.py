@@ -3,6 +3,7 @@
 import time
 
 from harness.steps import rest
+from harness.tenancy import as_role, grant
 from transcript import encode, jwt, scenario
 
 STRING = {"name": "s", "schema_data": b"", "type": "String"}
@@ -15,8 +16,7 @@ def world(s, admins=("boss",), **grants):
     tenant(s, *admins, method="PUT")
     s.http("PUT", f"/admin/v2/namespaces/{namespace}", {}, quietly=True)
     s.http("PUT", rest(topic), quietly=True)
-    for role, actions in grants.items():
-        s.http("POST", f"/admin/v2/namespaces/{namespace}/permissions/{role}", actions, quietly=True)
+    grant(s, f"/admin/v2/namespaces/{namespace}", grants)
     s.lookup(topic)
     return namespace, topic
 
@@ -24,10 +24,6 @@ def world(s, admins=("boss",), **grants):
 def tenant(s, *admins, method="POST"):
     info = {"adminRoles": list(admins), "allowedClusters": ["standalone"]}
     s.call(method, f"/admin/v2/tenants/{s.tag}", info)
-
-
-def as_role(s, role, name=None, **fields):
-    return s.connect(name or role or "anonymous", token=role and jwt(role), **fields)
 
 
 def may(s, c, topic, i):

@@ -2,24 +2,10 @@
 
 import base64
 
+from harness.tenancy import world
 from transcript import jwt, scenario
 
 KINDS = (("producer", ()), ("consumer", ("sub",)), ("reader", ()))
-
-
-def world(s, **grants):
-    """As super user: a tenant administered by `boss`, a namespace (`grants` are role=[actions] on it) and a topic."""
-    s.token = jwt("admin")
-    namespace = s.tag + "/ns"
-    topic = f"persistent://{namespace}/t"
-    tenant = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
-    s.http("PUT", f"/admin/v2/tenants/{s.tag}", tenant, quietly=True)
-    s.http("PUT", f"/admin/v2/namespaces/{namespace}", {}, quietly=True)
-    s.http("PUT", "/admin/v2/" + topic.replace("://", "/"), quietly=True)
-    for role, actions in grants.items():
-        s.http("POST", f"/admin/v2/namespaces/{namespace}/permissions/{role}", actions, quietly=True)
-    s.lookup(topic)
-    return topic
 
 
 def all_kinds(s, topic, role, **how):
@@ -30,7 +16,7 @@ def all_kinds(s, topic, role, **how):
 
 @scenario
 def ws_rights(s):
-    topic = world(s, both=["produce", "consume"], sends=["produce"], reads=["consume"])
+    _, topic = world(s, both=["produce", "consume"], sends=["produce"], reads=["consume"])
     for role in ("admin", "boss", "both", "sends", "reads", "none"):
         all_kinds(s, topic, role, token=jwt(role))
     all_kinds(s, topic, "nobody", token="")
@@ -40,7 +26,7 @@ def ws_rights(s):
 
 @scenario
 def ws_token_in_the_address(s):
-    topic = world(s, both=["produce", "consume"])
+    _, topic = world(s, both=["produce", "consume"])
     s.token = ""
     path = "/ws/v2/producer/" + topic.replace("://", "/") + "?token="
     for name, token in (("right", jwt("both")), ("bearer", "Bearer%20" + jwt("both")), ("wrong", "x")):
@@ -49,7 +35,7 @@ def ws_token_in_the_address(s):
 
 @scenario
 def ws_sessions_work_with_their_own_rights(s):
-    topic = world(s, sends=["produce"], reads=["consume"])
+    _, topic = world(s, sends=["produce"], reads=["consume"])
     c = s.web_socket("consumer", topic, "sub", token=jwt("reads"))
     p = s.web_socket("producer", topic, token=jwt("sends"))
     p.ask(payload=base64.b64encode(b"x").decode())
@@ -60,7 +46,7 @@ def ws_sessions_work_with_their_own_rights(s):
 
 @scenario
 def ws_rights_on_a_subscription(s):
-    topic = world(s, reads=["consume"], other=["consume"])
+    _, topic = world(s, reads=["consume"], other=["consume"])
     namespace = topic.split("://")[1].rpartition("/")[0]
     s.web_socket("consumer", topic, "sub", token=jwt("reads")).close()
     s.http("POST", f"/admin/v2/namespaces/{namespace}/permissions/subscription/sub", ["reads"], keep=None)
@@ -70,7 +56,7 @@ def ws_rights_on_a_subscription(s):
 
 @scenario
 def ws_rights_by_prefix(s):
-    topic = world(s, reads=["consume"])
+    _, topic = world(s, reads=["consume"])
     namespace = topic.split("://")[1].rpartition("/")[0]
     s.http("POST", f"/admin/v2/namespaces/{namespace}/subscriptionAuthMode", "Prefix", keep=None)
     s.web_socket("consumer", topic, "sub", token=jwt("reads"), name="c1").close()
@@ -90,7 +76,8 @@ def ws_rights_on_namespaces_that_are_not_there(s):
 
 @scenario
 def ws_stats_rights(s):
-    topic = world(s, both=["produce", "consume"]).replace("://", "/")
+    _, topic = world(s, both=["produce", "consume"])
+    topic = topic.replace("://", "/")
     for role in ("admin", "boss", "both", ""):
         for path in ("stats", "metrics", f"{topic}/stats"):
             s.http("GET", f"/admin/v2/proxy-stats/{path}", token=role and jwt(role))

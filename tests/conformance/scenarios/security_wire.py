@@ -4,6 +4,8 @@ it.
 
 import time
 
+from harness.steps import rest
+from harness.tenancy import as_role, grant, world
 from transcript import jwt, scenario
 
 OF_NAMESPACE = {
@@ -17,31 +19,19 @@ ROLES = ("", "nobody", "boss", *OF_NAMESPACE, *OF_TOPIC)
 STRING = {"name": "s", "schema_data": b"", "type": "String"}
 
 
-def world(s, role=""):
-    s.token = jwt("admin")
-    namespace = s.tag + "/ns"
-    topic = f"persistent://{namespace}/t"
-    info = {"adminRoles": ["boss"], "allowedClusters": ["standalone"]}
-    rest = "/admin/v2/" + topic.replace("://", "/")
-    s.http("PUT", f"/admin/v2/tenants/{s.tag}", info, quietly=True)
-    s.http("PUT", f"/admin/v2/namespaces/{namespace}", {}, quietly=True)
-    s.http("PUT", rest, quietly=True)
-    for base, grants in ((f"/admin/v2/namespaces/{namespace}", OF_NAMESPACE), (rest, OF_TOPIC)):
-        if role in grants:
-            s.http("POST", f"{base}/permissions/{role}", grants[role], quietly=True)
-    s.lookup(topic)
+def granted(s, role=""):
+    """A namespace and a topic with the grants of the role in the tables."""
+    namespace, topic = world(s)
+    for place, grants in ((f"/admin/v2/namespaces/{namespace}", OF_NAMESPACE), (rest(topic), OF_TOPIC)):
+        grant(s, place, {role: grants[role]} if role in grants else {})
     return namespace, topic
-
-
-def as_role(s, role):
-    return s.connect(role or "anonymous", token=role and jwt(role))
 
 
 def _declare(name, steps):
     for role in ROLES:
 
         def run(s, role=role):
-            namespace, topic = world(s, role)
+            namespace, topic = granted(s, role)
             steps(s, as_role(s, role), namespace, topic)
 
         run.__name__ = run.__qualname__ = f"{name}_as_{role.replace('-', '_') or 'anonymous'}"
@@ -126,7 +116,7 @@ def rest_with_every_kind_of_bad_token(s):
 @scenario
 def fresh_token_of_another_role_is_refused(s):
     """A challenge must be answered by the same role."""
-    _, topic = world(s)
+    _, topic = granted(s)
     c = s.connect(token=jwt("admin", exp=int(time.time()) + 2))
     c.producer(topic, 1, producer_name="p", quietly=True)
     c.recv()
@@ -138,7 +128,7 @@ def fresh_token_of_another_role_is_refused(s):
 
 @scenario
 def rights_are_taken_while_producing(s):
-    namespace, topic = world(s, "writer")
+    namespace, topic = granted(s, "writer")
     c = as_role(s, "writer")
     c.producer(topic, 1, producer_name="p", quietly=True)
     c.publish(1, 0)
@@ -150,7 +140,7 @@ def rights_are_taken_while_producing(s):
 
 @scenario
 def subscription_prefix_must_be_the_role(s):
-    namespace, topic = world(s, "reader")
+    namespace, topic = granted(s, "reader")
     s.call("POST", f"/admin/v2/namespaces/{namespace}/subscriptionAuthMode", "Prefix")
     c = as_role(s, "reader")
     c.subscribe(topic, "other", 1)
@@ -159,7 +149,7 @@ def subscription_prefix_must_be_the_role(s):
 
 @scenario
 def subscription_granted_to_another_role(s):
-    namespace, topic = world(s, "reader")
+    namespace, topic = granted(s, "reader")
     s.call("POST", f"/admin/v2/namespaces/{namespace}/permissions/subscription/sub", ["another"])
     c = as_role(s, "reader")
     c.subscribe(topic, "sub", 1)

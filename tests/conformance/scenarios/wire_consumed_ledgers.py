@@ -2,10 +2,9 @@
 
 import time
 
+from harness.joining import join
 from harness.steps import ack, drained, published, read, rest, texts
 from transcript import scenario
-
-AUTO = dict(keySharedMode="AUTO_SPLIT")
 
 
 @scenario
@@ -22,33 +21,6 @@ def consumed_ledgers_are_gone_after_a_load(s):
     c.none(0.3)
     published(s, topic, 1, first=2)
     c.recv()
-
-
-def becomes_active(c):
-    """Whether it is (the next change tells), or will never be."""
-    frame = c.recv_quietly(4)
-    return frame is None or frame.command.is_active
-
-
-def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
-    """A consumer that is served when this returns."""
-    c = s.connect(name)
-    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
-    c.subscribe(
-        topic,
-        subscription,
-        consumer_id,
-        quietly=True,
-        subType=sub_type,
-        consumer_name=name,
-        initialPosition="Earliest",
-        **more,
-    )
-    while sub_type == "Failover" and not becomes_active(c):
-        pass
-    if permits:
-        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
-    return c
 
 
 @scenario

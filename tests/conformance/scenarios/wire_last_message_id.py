@@ -1,10 +1,8 @@
 """GET_LAST_MESSAGE_ID by subscription type and by the contents of the topic, and the same over REST."""
 
+from harness.joining import TYPES, join
 from harness.steps import EARLIEST, LATEST, ack, drained, published, published_batches, read, rest
 from transcript import scenario
-
-AUTO = dict(keySharedMode="AUTO_SPLIT")
-TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 
 
 @scenario
@@ -35,33 +33,6 @@ def last_message_id_over_rest(s):
     published_batches(s, part + "-partition-1", [b"a", b"b"])
     s.call("GET", rest(part + "-partition-1", "/lastMessageId"), keep=True)
     s.call("GET", rest(part, "/lastMessageId"), keep=True)
-
-
-def becomes_active(c):
-    """Whether it is (the next change tells), or will never be."""
-    frame = c.recv_quietly(4)
-    return frame is None or frame.command.is_active
-
-
-def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
-    """A consumer that is served when this returns."""
-    c = s.connect(name)
-    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
-    c.subscribe(
-        topic,
-        subscription,
-        consumer_id,
-        quietly=True,
-        subType=sub_type,
-        consumer_name=name,
-        initialPosition="Earliest",
-        **more,
-    )
-    while sub_type == "Failover" and not becomes_active(c):
-        pass
-    if permits:
-        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
-    return c
 
 
 @scenario

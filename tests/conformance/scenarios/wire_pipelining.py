@@ -2,10 +2,9 @@
 
 import time
 
-from harness.steps import drained, published, published_batches, read, rest, texts
+from harness.joining import join, left
+from harness.steps import published, published_batches, read, rest, texts
 from transcript import encode, encode_send, scenario
-
-AUTO = dict(keySharedMode="AUTO_SPLIT")
 
 
 def both(c, note, *frames):
@@ -243,41 +242,6 @@ def closing_from_both_sides_at_once(s):
     c.send("CLOSE_CONSUMER", consumer_id=1, request_id=2)
     c.recv_sorted(4)
     c.none()
-
-
-def becomes_active(c):
-    """Whether it is (the next change tells), or will never be."""
-    frame = c.recv_quietly(4)
-    return frame is None or frame.command.is_active
-
-
-def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
-    """A consumer that is served when this returns."""
-    c = s.connect(name)
-    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
-    c.subscribe(
-        topic,
-        subscription,
-        consumer_id,
-        quietly=True,
-        subType=sub_type,
-        consumer_name=name,
-        initialPosition="Earliest",
-        **more,
-    )
-    while sub_type == "Failover" and not becomes_active(c):
-        pass
-    if permits:
-        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
-    return c
-
-
-def left(s, topic, subscription="sub"):
-    """The messages of a new consumer: payload, redelivery count, ack set."""
-    c = s.connect("left")
-    c.subscribe(topic, subscription, 77, 100, quietly=True, subType="Shared")
-    s.note("left", [[f.payload[-2:].decode("latin-1"), list(f.command.ack_set)] for f in drained(c, 0.4)])
-    c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=77)
 
 
 @scenario

@@ -1,10 +1,8 @@
 """REDELIVER_UNACKNOWLEDGED_MESSAGES by type: parts of batches, epochs, permits, and the order beside new messages."""
 
+from harness.joining import TYPES, join
 from harness.steps import ack, drained, published, published_batches, read, texts, told
 from transcript import scenario
-
-AUTO = dict(keySharedMode="AUTO_SPLIT")
-TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 
 
 def redeliver(c, *ids, **more):
@@ -64,33 +62,6 @@ def redelivery_between_new_messages(s):
     redeliver(c)
     c.send("FLOW", consumer_id=1, messagePermits=10)
     s.note("then", told(drained(c)))
-
-
-def becomes_active(c):
-    """Whether it is (the next change tells), or will never be."""
-    frame = c.recv_quietly(4)
-    return frame is None or frame.command.is_active
-
-
-def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
-    """A consumer that is served when this returns."""
-    c = s.connect(name)
-    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
-    c.subscribe(
-        topic,
-        subscription,
-        consumer_id,
-        quietly=True,
-        subType=sub_type,
-        consumer_name=name,
-        initialPosition="Earliest",
-        **more,
-    )
-    while sub_type == "Failover" and not becomes_active(c):
-        pass
-    if permits:
-        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
-    return c
 
 
 @scenario

@@ -3,7 +3,7 @@
 import json
 import struct
 
-from harness.steps import avro, namespace, rest
+from harness.steps import avro, namespace, rest, schema
 from transcript import encode, scenario
 
 ONE = avro(("a", "int"))
@@ -12,12 +12,6 @@ OTHER = avro(("a", "string"))
 KINDS = ("String", "Bool", "Int8", "Int16", "Int32", "Int64", "Float", "Double", "Date", "Time", "Timestamp")
 STRATEGIES = ("ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE")
 SUBTYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
-
-
-def schema(kind, data=b"", name="s", **properties):
-    return dict(
-        name=name, schema_data=data, type=kind, properties=[dict(key=k, value=v) for k, v in properties.items()]
-    )
 
 
 def produced(c, topic, producer_id, *what, **more):

@@ -3,7 +3,7 @@
 import json
 import struct
 
-from harness.steps import avro, namespace, published, rest
+from harness.steps import avro, namespace, published, rest, schema
 from transcript import scenario
 
 TYPES = (
@@ -16,12 +16,6 @@ BAD = (b"", b"{", b"{}", b"null", b'"int"', b'"nothing"', b"[]", b'["null","int"
        b'{"type":"record","name":"1R","fields":[]}', b'{"type":"record","name":"R","fields":[{"name":"a"}]}',
        b'{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
        b'{"type":"record","name":"R","fields":[{"name":"a","type":"int","default":"x"}]}', b'{"type":"fixed","name":"F","size":4}')  # fmt: skip
-
-
-def schema(kind, data=b"", name="s", **properties):
-    return dict(
-        name=name, schema_data=data, type=kind, properties=[dict(key=k, value=v) for k, v in properties.items()]
-    )
 
 
 def produce(c, topic, producer_id, *args, **more):

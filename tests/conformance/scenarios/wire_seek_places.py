@@ -2,6 +2,7 @@
 
 import time
 
+from harness.joining import join, left
 from harness.steps import (
     EARLIEST,
     LATEST,
@@ -18,7 +19,6 @@ from harness.steps import (
 from transcript import scenario
 
 SHARED = dict(subType="Shared", quietly=True)
-AUTO = dict(keySharedMode="AUTO_SPLIT")
 
 
 @scenario
@@ -112,33 +112,6 @@ def seek_keeps_other_subscriptions_as_they_are(s):
     c.none()
 
 
-def becomes_active(c):
-    """Whether it is (the next change tells), or will never be."""
-    frame = c.recv_quietly(4)
-    return frame is None or frame.command.is_active
-
-
-def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
-    """A consumer that is served when this returns."""
-    c = s.connect(name)
-    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
-    c.subscribe(
-        topic,
-        subscription,
-        consumer_id,
-        quietly=True,
-        subType=sub_type,
-        consumer_name=name,
-        initialPosition="Earliest",
-        **more,
-    )
-    while sub_type == "Failover" and not becomes_active(c):
-        pass
-    if permits:
-        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
-    return c
-
-
 @scenario
 def seek_to_every_place_by_type(s):
     for sub_type in ("Exclusive", "Shared", "Key_Shared"):
@@ -192,14 +165,6 @@ def seek_with_fields_of_chunks_and_batches(s):
         c = join(s, topic, "Exclusive")
         s.note("read", [[f.command.message_id.entryId, list(f.command.ack_set)] for f in drained(c, 0.2)])
         c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
-
-
-def left(s, topic, subscription="sub"):
-    """The messages of a new consumer: payload, redelivery count, ack set."""
-    c = s.connect("left")
-    c.subscribe(topic, subscription, 77, 100, quietly=True, subType="Shared")
-    s.note("left", [[f.payload[-2:].decode("latin-1"), list(f.command.ack_set)] for f in drained(c, 0.4)])
-    c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=77)
 
 
 @scenario

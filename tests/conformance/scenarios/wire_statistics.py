@@ -1,5 +1,6 @@
 """Statistics right after each step that moves them, by consumer type."""
 
+from harness.joining import TYPES, join
 from harness.steps import EARLIEST, ack, drained, published, published_batches, read, rest, stats
 from transcript import scenario
 
@@ -86,8 +87,6 @@ TOP = (
     "deduplicationStatus",
     "msgChunkPublished",
 )
-AUTO = dict(keySharedMode="AUTO_SPLIT")
-TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 
 
 def some(value):
@@ -267,33 +266,6 @@ def sticky_and_automatic_split_in_the_stats(s):
                 {k: body.get(k) for k in keys}
                 | {"consumer": {k: body["consumers"][0].get(k) for k in ("keyHashRangeArrays", "keyHashRanges")}},
             )
-
-
-def becomes_active(c):
-    """Whether it is (the next change tells), or will never be."""
-    frame = c.recv_quietly(4)
-    return frame is None or frame.command.is_active
-
-
-def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
-    """A consumer that is served when this returns."""
-    c = s.connect(name)
-    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
-    c.subscribe(
-        topic,
-        subscription,
-        consumer_id,
-        quietly=True,
-        subType=sub_type,
-        consumer_name=name,
-        initialPosition="Earliest",
-        **more,
-    )
-    while sub_type == "Failover" and not becomes_active(c):
-        pass
-    if permits:
-        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
-    return c
 
 
 @scenario

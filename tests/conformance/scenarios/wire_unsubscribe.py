@@ -1,9 +1,8 @@
 """UNSUBSCRIBE and deletion over REST by type, with and without force, and the commands that follow."""
 
+from harness.joining import join
 from harness.steps import published, read, rest, stats
 from transcript import scenario
-
-AUTO = dict(keySharedMode="AUTO_SPLIT")
 
 
 @scenario
@@ -21,33 +20,6 @@ def connected_subscriptions_deleted_over_rest(s):
                 c.send("FLOW", consumer_id=1, messagePermits=1)
                 told = [f.type for f in iter(lambda c=c: c.recv_quietly(0.2), None)]
                 s.note("told", [kind for kind in told if kind != "ACTIVE_CONSUMER_CHANGE"])
-
-
-def becomes_active(c):
-    """Whether it is (the next change tells), or will never be."""
-    frame = c.recv_quietly(4)
-    return frame is None or frame.command.is_active
-
-
-def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
-    """A consumer that is served when this returns."""
-    c = s.connect(name)
-    more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
-    c.subscribe(
-        topic,
-        subscription,
-        consumer_id,
-        quietly=True,
-        subType=sub_type,
-        consumer_name=name,
-        initialPosition="Earliest",
-        **more,
-    )
-    while sub_type == "Failover" and not becomes_active(c):
-        pass
-    if permits:
-        c.send("FLOW", quietly=True, consumer_id=consumer_id, messagePermits=permits)
-    return c
 
 
 @scenario
