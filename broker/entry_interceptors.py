@@ -16,6 +16,7 @@ import structlog
 
 from magnetar.protocol.pulsar_api_pb2 import BrokerEntryMetadata
 from magnetar.protocol.topic_name import TopicName
+from magnetar.protocol.varints import varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -71,11 +72,11 @@ class EntryStamp:
         if isinstance(value, str):
             value = value.encode()
         if isinstance(value, bytes):
-            encoded = _varint(field << 3 | 2) + _varint(len(value)) + value
+            encoded = varint(field << 3 | 2) + varint(len(value)) + value
         elif isinstance(value, int) and not isinstance(value, bool):
             if not 0 <= value <= _MAX_VARINT:
                 raise ValueError(f"field {field}: {value} is no unsigned 64-bit number")
-            encoded = _varint(field << 3) + _varint(value)
+            encoded = varint(field << 3) + varint(value)
         else:
             raise TypeError(f"field {field}: int, bytes or str expected, not {type(value).__name__}")
         if len(self._fields) + len(encoded) > MAX_EXTRA_BYTES:
@@ -211,12 +212,3 @@ def _made(name: str) -> EntryMetadataInterceptor:
     if not isinstance(found, EntryMetadataInterceptor) or not callable(found.intercept):
         raise ValueError(f"{_KEY}: {name} has no method intercept(topic, entries)")  # noqa: TRY004 - it is the setting's value that is wrong
     return found
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -30,12 +30,11 @@ from magnetar.protocol._pure_records import (
     scan_records,
     stamp,
     stamp_in_place,
-    varint,
-    varints,
 )
 from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.key_hash import murmur3_32
 from magnetar.protocol.runs import EntryFlag
+from magnetar.protocol.varints import varint, varints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

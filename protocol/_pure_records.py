@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from magnetar.protocol.checksum import crc32c
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from magnetar.protocol.varints import varint
 
 MAGIC_ENTRY_METADATA = b"\x0e\x02"
 RECORD_HEADER = struct.Struct("<IIQQq")
 _U32 = struct.Struct(">I")
 _CHECKSUM = struct.Struct("<I")
-_U64 = (1 << 64) - 1
-_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 _MORE = [bytes((value | 0x80,)) for value in range(0x80)]
 _IDENTITY = struct.Struct("<QQq")
 
@@ -106,35 +102,6 @@ def entry_prefix(broker_timestamp_ms: int, index: int) -> bytes:
     if index >= 0:
         body += b"\x10" + varint(index)
     return MAGIC_ENTRY_METADATA + _U32.pack(len(body)) + body
-
-
-def varint(value: int) -> bytes:
-    if 0 <= value < 0x80:
-        return _ONE_BYTE[value]
-    if 0 <= value < 0x4000:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    value &= _U64
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def varints(values: Iterable[int]) -> list[bytes]:
-    """The varint of each value; cheaper for values that are near each other."""
-    high: dict[int, bytes] = {}  # by all but the low seven bits: the bytes behind these
-    out = []
-    for value in values:
-        if 0 <= value < 0x80:
-            out.append(_ONE_BYTE[value])
-            continue
-        following = high.get(value >> 7)
-        if following is None:
-            following = high[value >> 7] = varint((value & _U64) >> 7)
-        out.append(_MORE[value & 0x7F] + following)
-    return out
 
 
 def scan_records(buffer: Any, start: int, end: int, ledger_id: int, proof: int = 0, /) -> tuple[bytes, int, str | None]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.network.connection import feed
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.testing.frames import FrameStream, Topics, parse_frame
@@ -128,7 +130,7 @@ class FaultyConnection(asyncio.Protocol):
         self._topics = Topics()
         self._turns = Turns()
         self._stream = FrameStream()
-        self._in = Lane(switches, self._feed, self._on_full)
+        self._in = Lane(switches, partial(feed, connection), self._on_full)
         self._transport: asyncio.Transport
         self._own: _FaultyTransport
 
@@ -206,16 +208,6 @@ class FaultyConnection(asyncio.Protocol):
         body = _body(command)
         topic = None if body is None else self._topics.of(command, body)
         return self._switches.rules.decide(command.type, topic), command
-
-    def _feed(self, frame: bytes) -> None:
-        connection = self.connection
-        view = memoryview(frame)
-        while view and not connection.closed:
-            room = connection.get_buffer(-1)
-            size = min(len(room), len(view))
-            room[:size] = view[:size]
-            connection.buffer_updated(size)
-            view = view[size:]
 
     def _send(self, frame: bytes) -> None:
         if not self._transport.is_closing():

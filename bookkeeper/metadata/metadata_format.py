@@ -17,6 +17,7 @@ from magnetar.bookkeeper.errors import LedgerMetadataError
 from magnetar.bookkeeper.metadata.bookkeeper_formats_pb2 import LedgerMetadataFormat
 from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata, LedgerState, Segment
 from magnetar.bookkeeper.wire.digests import DigestType
+from magnetar.protocol.varints import varint
 
 __all__ = ["decode_metadata", "encode_metadata"]
 
@@ -35,7 +36,7 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
         message.ClearField("cToken")
         return head + text_format.MessageToString(message).encode()
     body = message.SerializeToString()
-    return head + _varint(len(body)) + body
+    return head + varint(len(body)) + body
 
 
 def decode_metadata(ledger_id: int, data: bytes) -> LedgerMetadata:
@@ -117,14 +118,6 @@ def _from_message(message: LedgerMetadataFormat, version: int) -> LedgerMetadata
 
 def _optional(message: LedgerMetadataFormat, name: str) -> Any:
     return getattr(message, name) if message.HasField(name) else None
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
 
 
 def _delimited(body: bytes) -> bytes:

@@ -11,6 +11,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from magnetar.bookkeeper.errors import WireError
+from magnetar.protocol.varints import varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,16 +98,7 @@ def _status(found: dict[int, int | bytes]) -> int:
 
 
 def _bytes_field(number: int, value: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.auth.sessions import AuthSession
-from magnetar.broker.network.connection import PROTOCOL_VERSION, Connection
+from magnetar.broker.network.connection import PROTOCOL_VERSION, Connection, feed
 from magnetar.broker.websocket.errors import RequestFailedError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
@@ -81,14 +81,7 @@ class Link:
 
     def send(self, frame: bytes) -> None:
         """Give the broker a command. Not from inside a call of the connection."""
-        connection = self.connection
-        view = memoryview(frame)
-        while view and not connection.closed:
-            room = connection.get_buffer(-1)
-            size = min(len(room), len(view))
-            room[:size] = view[:size]
-            connection.buffer_updated(size)
-            view = view[size:]
+        feed(self.connection, frame)
 
     async def ask(self, build: Callable[[int], bytes]) -> Any:
         """Send a request made by build(request_id); its answer's command.
