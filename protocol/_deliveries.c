@@ -7,7 +7,7 @@
 
 #include "_wire_fields.h"
 
-enum { COLUMNS = 4, MESSAGE = 9, LEAST_FRAME_BYTES = 16 };
+enum { COLUMNS = 4, MESSAGE = 9, FIRST_CHUNK = 7, LEAST_FRAME_BYTES = 16 };
 typedef struct { int64_t ledger, entry, start, end; } delivery;
 
 /* MessageIdData: whether it has ledger and entry, each once. */
@@ -21,7 +21,8 @@ static int read_message_id(span s, delivery *d) {
                 return 0;
             seen |= f.number;
             *(f.number == 1 ? &d->ledger : &d->entry) = (int64_t)f.value;
-        }
+        } else if (f.number == FIRST_CHUNK)
+            return 0; /* an id of its own, which may lack required fields */
     return state == NO_MORE && seen == 3;
 }
 
@@ -53,7 +54,8 @@ static int read_command(span s, uint64_t consumer, delivery *d) {
         } else if (f.number == 9) {
             if (f.wire != 2 || message++ || !read_message(f.bytes, consumer, d))
                 return 0;
-        }
+        } else
+            return 0; /* another command beside the MESSAGE: for the cutter of all frames */
     return state == NO_MORE && type && message;
 }
 

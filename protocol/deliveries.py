@@ -4,10 +4,10 @@ Compiled, else the pure twin, chosen as in `speed.py`.
 
 deliveries(buffer, start, consumer_id) -> (table, end)
     The MESSAGE frames for this consumer at the beginning of ``buffer[start:]``, up to the first frame of another
-    kind or an incomplete frame; `end` is the begin of that frame. Table: ``bytes`` of native int64, column by
-    column, columns as
-    DeliveryColumn; offsets count from the beginning of the buffer, u64 values of the wire are signed. A frame that is
-    odd in any way (a field twice, a group) ends the cut: `answers.AnswerCutter` reports the fault.
+    kind or an incomplete frame; `end` is the begin of that frame. Table: ``bytes`` of native int64, column by column,
+    columns as DeliveryColumn; offsets count from the beginning of the buffer, u64 values of the wire are signed. A
+    frame that is odd in any way (a field twice, a group, another command beside the MESSAGE, the id of a first chunk)
+    ends the cut: `answers.AnswerCutter` takes the frame, or reports its fault.
     Raises ValueError for a start outside of the buffer.
 """
 
@@ -23,7 +23,10 @@ from magnetar.protocol._pure_columns import BrokenFieldError, fields, signed64
 __all__ = ["COMPILED", "DeliveryColumn", "deliveries", "pure_deliveries"]
 
 _HEADER_BYTES = 8
+_TYPE = 1
+_FIRST_CHUNK = 7
 _MESSAGE = 9
+"""The type of a MESSAGE, and the number of its field in a BaseCommand."""
 
 
 class DeliveryColumn(IntEnum):
@@ -56,14 +59,18 @@ def pure_deliveries(buffer: Any, start: int, consumer_id: int, /) -> tuple[bytes
 
 def _command(view: memoryview, at: int, end: int, consumer_id: int) -> tuple[int, int]:
     """Ledger and entry of a MESSAGE for the consumer. Raises BrokenFieldError for anything else."""
-    found = _once(view, at, end, {1: 0, 9: 2})
-    if found[1][0] != _MESSAGE:
+    if any(number not in (_TYPE, _MESSAGE) for number, *_ in fields(view, at, end)):
+        raise BrokenFieldError  # another command beside the MESSAGE, which may lack required fields
+    found = _once(view, at, end, {_TYPE: 0, _MESSAGE: 2})
+    if found[_TYPE][0] != _MESSAGE:
         raise BrokenFieldError
-    size, after = found[9]
+    size, after = found[_MESSAGE]
     message = _once(view, after - size, after, {1: 0, 2: 2})
     if message[1][0] != consumer_id:
         raise BrokenFieldError
     size, after = message[2]
+    if any(number == _FIRST_CHUNK for number, *_ in fields(view, after - size, after)):
+        raise BrokenFieldError  # an id of its own: the same
     ids = _once(view, after - size, after, {1: 0, 2: 0})
     return signed64(ids[1][0]), signed64(ids[2][0])
 
