@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 WINDOW_S: Final = 10.0
 MOST_IN_WINDOW: Final = 5
+MOST_OF_PEERS: Final = 50
+_OF_PEERS: Final = frozenset(
+    {"connection.refused", "connection.lost", "request.refused", "websocket.refused", "http.server"}
+)
+"""Events that a peer without a role causes at will: their values, such as its port, make no line another line."""
 _MOST_LINES: Final = 1000
 _PLAIN: Final = (str, int, float, bool, type(None))
 
@@ -75,9 +80,9 @@ class Repeats:
     """Suppresses repeated lines: on a full disk the broker refuses every reconnecting producer for the same reason
     several times a second.
 
-    A structlog processor: the same event with the same values passes five times in ten seconds. The first line that
-    passes after suppressed lines has their number as `left_out`. The processor must precede the processor that adds the
-    time.
+    A structlog processor: the same event with the same values passes five times in ten seconds, an event of peers fifty
+    times with any values. The first line that passes after suppressed lines has their number as `left_out`. The
+    processor must precede the processor that adds the time.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -87,7 +92,12 @@ class Repeats:
     def __call__(self, _logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Raises: structlog.DropEvent, which makes structlog leave the event out."""
         now_s = self._now_s()
-        key = tuple((name, value) for name, value in event.items() if isinstance(value, _PLAIN))
+        key: tuple[object, ...]
+        most = MOST_IN_WINDOW
+        if event.get("event") in _OF_PEERS:
+            most, key = MOST_OF_PEERS, (event["event"],)
+        else:
+            key = tuple((name, value) for name, value in event.items() if isinstance(value, _PLAIN))
         seen = self._lines.get(key)
         if seen is None:
             seen = self._new(key, now_s)
@@ -96,7 +106,7 @@ class Repeats:
                 event["left_out"] = seen.left_out
             self._lines[key] = seen = _Seen(now_s)
         seen.count += 1
-        if seen.count > MOST_IN_WINDOW:
+        if seen.count > most:
             seen.left_out += 1
             raise structlog.DropEvent
         return event
@@ -108,3 +118,24 @@ class Repeats:
             self._lines.clear()
         seen = self._lines[key] = _Seen(now_s)
         return seen
+
+
+class _OfLibrary(logging.Handler):
+    """Turns lines of a library into lines of the broker's log, bounded as all are."""
+
+    def __init__(self, event: str) -> None:
+        super().__init__(logging.WARNING)
+        self._event = event
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger(record.name)
+        write = log.error if record.levelno >= logging.ERROR else log.warning
+        write(self._event, text=record.getMessage(), **({"exc_info": record.exc_info} if record.exc_info else {}))
+
+
+def adopt_library(name: str, event: str) -> None:
+    """Write warnings and errors of a library's logger to the broker's log, as this event. Safe to call twice."""
+    theirs = logging.getLogger(name)
+    if not any(isinstance(handler, _OfLibrary) for handler in theirs.handlers):
+        theirs.addHandler(_OfLibrary(event))
+        theirs.propagate = False

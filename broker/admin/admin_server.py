@@ -14,6 +14,7 @@ import uvicorn
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
 from magnetar.broker.admin.upgrades import Upgrades
+from magnetar.broker.logs import adopt_library
 from magnetar.broker.network.acceptor import Acceptor
 from magnetar.broker.network.seats import Seat, Seats
 from magnetar.broker.network.tls import CertificateWatch
@@ -138,6 +139,7 @@ class _Server(uvicorn.Server):
 
 
 def _config(app: "ASGIApp", settings: "Settings", context: ssl.SSLContext | None) -> uvicorn.Config:
+    adopt_library("uvicorn", "http.server")
     config = uvicorn.Config(
         app,
         ws="none",

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import random
 import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from magnetar import __version__
 from magnetar.broker.consumers.consumer import ConsumerSpec
+from magnetar.broker.logs import adopt_library
 from magnetar.broker.traces.sampling import Sampling
 from magnetar.broker.traces.traced import TracedConsumer, TracedProducer
 
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
 
-log = structlog.get_logger(__name__)
 _CLOSE_S: Final = 3.0
 _MISSING: Final = "tracesEnabled: OpenTelemetry is not installed: pip install 'magnetar[otel]'"
 
@@ -49,7 +46,7 @@ class Traces:
             from magnetar.broker.traces.spans import Spans  # noqa: PLC0415 - imports the extra
         except ImportError as e:
             raise ValueError(_MISSING) from e
-        _log_with_ours()
+        adopt_library("opentelemetry", "traces.exporter")
         # The environment overrides the resource (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES).
         named = {} if "OTEL_SERVICE_NAME" in os.environ else {SERVICE_NAME: "magnetar"}
         resource = Resource.create({**named, "service.version": __version__})
@@ -98,18 +95,3 @@ def _exporting(endpoint: str) -> SpanProcessor:
     except ImportError as e:
         raise ValueError(_MISSING) from e
     return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint or None))
-
-
-class _ToOurLog(logging.Handler):
-    """Turns lines of the SDK into lines of the broker's log, bounded as all are."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        write = log.error if record.levelno >= logging.ERROR else log.warning
-        write("traces.exporter", text=record.getMessage())
-
-
-def _log_with_ours() -> None:
-    theirs = logging.getLogger("opentelemetry")
-    if not any(isinstance(handler, _ToOurLog) for handler in theirs.handlers):
-        theirs.addHandler(_ToOurLog(logging.WARNING))
-        theirs.propagate = False

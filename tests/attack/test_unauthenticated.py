@@ -3,8 +3,10 @@
 import base64
 import contextlib
 import json
+import socket
 import struct
 import time
+import urllib.parse
 
 import pytest
 
@@ -172,3 +174,15 @@ def test_a_token_proves_a_role(secured):
     stranger = RawPeer(secured.broker.url, handshake=False)
     stranger.write(frame(connect_with(auth_method_name="token", auth_data=token("admin").encode()[:-2] + b"AA")))
     assert stranger.receive().type == pb.BaseCommand.ERROR
+
+
+def test_invalid_requests_and_frames_do_not_flood_the_log(secured):
+    before = len(secured.broker.log_text().splitlines())
+    for number in range(300):
+        for url, data in ((secured.broker.http, b"%d\x00\r\n\r\n" % number), (secured.broker.url, b"\xff" * 8)):
+            address = urllib.parse.urlsplit(url)
+            with socket.create_connection((address.hostname, address.port), 60) as peer:
+                peer.sendall(data)
+                while peer.recv(4096):
+                    pass
+    assert len(secured.broker.log_text().splitlines()) - before < 250

@@ -1,12 +1,13 @@
 """A log that cannot be written loses lines, nothing else; one line does not fill it."""
 
 import errno
+import logging
 
 import pytest
 import structlog
 
 from magnetar.broker import logs
-from magnetar.broker.logs import MOST_IN_WINDOW, WINDOW_S, Repeats
+from magnetar.broker.logs import MOST_IN_WINDOW, MOST_OF_PEERS, WINDOW_S, Repeats
 
 
 class FullDisk:
@@ -90,3 +91,32 @@ def test_it_is_in_the_log_of_the_process(capsys):
     finally:
         structlog.reset_defaults()
     assert capsys.readouterr().err.count("append.failed") == MOST_IN_WINDOW
+
+
+def test_lines_that_a_peer_causes_at_will_have_a_bound_over_all_values():
+    log = Log()
+    shown = [log.passed(event="connection.refused", conn=number, reason=f"r{number}") for number in range(1000)]
+    assert sum(map(bool, shown)) == MOST_OF_PEERS
+    assert log.passed(event="subscription.created", topic="t")
+    log.now_s = WINDOW_S
+    assert log.passed(event="connection.refused", conn=1)["left_out"] == 1000 - MOST_OF_PEERS
+
+
+def test_lines_of_a_library_are_bounded_and_without_a_second_copy(capsys):
+    theirs = logging.getLogger("test.library")
+    try:
+        logs.configure_logs()
+        for _ in range(2):
+            logs.adopt_library("test.library", "library.event")
+        for _ in range(2 * MOST_OF_PEERS):
+            theirs.warning("invalid request")
+        try:
+            raise ValueError("of the library")
+        except ValueError:
+            theirs.exception("failed")
+    finally:
+        structlog.reset_defaults()
+        theirs.handlers.clear()
+    written = capsys.readouterr().err
+    assert written.count("event=library.event") == written.count("text=") == MOST_IN_WINDOW + 1
+    assert "ValueError: of the library" in written
