@@ -5,7 +5,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from magnetar.broker.admin.request_limits import MOST_BODY_BYTES, check_shape, read_body
+from magnetar.broker.admin.request_limits import MOST_BODY_BYTES, check_shape, check_values, read_body
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import decode_body
@@ -147,6 +147,7 @@ class Call:
         if not raw.strip():
             return None
         await check_shape(raw)
+        check_values(raw)
         if self._content_type == "text/plain" and kind not in _PLAIN_KINDS:
             raise RestError(415, _NOT_JSON)
         try:

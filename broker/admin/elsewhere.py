@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse
 
 from magnetar.broker.admin.call import topic_of
 from magnetar.broker.admin.routes import ADMIN
+from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import Here, ServedAt
 from magnetar.broker.slices import in_turns
 
@@ -90,8 +91,15 @@ async def called_elsewhere(call: "Call", part: "TopicName", operation: str | Non
     return await call.peers.call(
         call.request.method,
         f"{path}?{urlencode(query)}" if query else path,
-        json.loads(body) if body.strip() else None,
+        _value(body),
     )
+
+
+def _value(body: bytes) -> Any:
+    try:
+        return json.loads(body) if body.strip() else None
+    except (ValueError, RecursionError) as e:
+        raise RestError(400, f"body: {e}") from e
 
 
 async def together(call: "Call", parts: "Sequence[TopicName]", do: "Callable[[TopicName], Awaitable[T]]") -> list[T]:

@@ -99,7 +99,7 @@ async def produce_body(raw: bytes) -> ProduceBody | None:
     await check_shape(raw)
     try:
         found = _split(raw) if len(raw) > _SPLIT_BYTES else _whole(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise RestError(400, f"body: {e}") from e
     if found is not None and found.count > MAX_MESSAGES:
         raise RestError(413, f"a request may have {MAX_MESSAGES} messages, not {found.count}")
@@ -126,7 +126,7 @@ def _decoded(text: msgspec.Raw) -> ProducerMessage | None:
         if len(raw) > MAX_FIELDS_BYTES:
             _check_fields(raw)
         return decode_body(raw, ProducerMessage)
-    except (msgspec.DecodeError, UnicodeDecodeError) as e:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as e:
         raise RestError(400, f"body: {e}") from e
 
 

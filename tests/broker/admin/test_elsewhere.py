@@ -92,6 +92,13 @@ async def test_the_request_goes_to_the_broker_of_each_partition(client, cluster,
     assert cluster.bodies == [body]
 
 
+@pytest.mark.parametrize("raw", [b"{", b"[" * 100_000, b'"\xff"'], ids=["unfinished", "deep", "no text"])
+async def test_a_body_that_is_no_json_is_not_sent_on(client, cluster, raw):
+    answer = await client("DELETE", f"{BASE}/subscription/s", raw=raw)
+    assert answer.status == 400, answer.raw
+    assert cluster.calls == []
+
+
 async def test_a_subscription_missing_elsewhere_is_not_found(client, cluster):
     path = "subscription/s/skip_all"
     cluster.there["POST", f"{REMOTE}/{path}"] = RestError(404, "Subscription not found")

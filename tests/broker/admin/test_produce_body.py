@@ -54,6 +54,8 @@ async def test_a_large_body_is_the_same_as_a_small_one(monkeypatch):
         (b'{"messages": [{"payload": "1", "k\xff": 1}]}', 400),
         (b'{"messages": 5}', 400),
         (b'{"messages": [5]}', 400),
+        (b'{"a":' * 30_000 + b"1" + b"}" * 30_000, 400),
+        (b'{"messages": [{"payload": "1", "k":' + b"[" * 30_000 + b"]" * 30_000 + b"}]}", 400),
         (b'{"messages": null}', 500),
         (b"{}", 500),
         (b'{"messages": [null]}', 500),
