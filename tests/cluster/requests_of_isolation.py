@@ -17,7 +17,7 @@ import requests
 from tests.cluster.requests_of_topics import Brokers, has
 from tests.waiting import wait_for
 
-__all__ = ["HOSTS", "RECORDED", "play_isolation"]
+__all__ = ["HOSTS", "POLICIES", "RECORDED", "play_isolation"]
 
 RECORDED = pathlib.Path(__file__).with_name("isolation_requests.json")
 HOSTS = ("127.0.0.1", "localhost")

@@ -45,6 +45,7 @@ class Failover:
             for each in self.members.values():
                 each.start()
                 self._registered(each)
+            self._alone()
             self._placed()
             self._seen("both", "first", "second")
             self._second_follows("killed", lambda first: first.kill())
@@ -57,6 +58,13 @@ class Failover:
         finally:
             self._zookeeper.stop()
             self._zookeeper.close()
+
+    def _alone(self):
+        """Until the register names no other broker: brokers of an earlier test stay there, and may get bundles, for the
+        rest of the session of a killed process.
+        """
+        ours = {id_of(each) for each in self.members.values()}
+        wait_for(lambda: set(self._zookeeper.get_children("/loadbalance/brokers")) == ours, 60, "no other broker")
 
     def _placed(self):
         """Topics of a namespace with a bundle each: every second one at each broker."""

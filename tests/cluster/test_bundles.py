@@ -174,6 +174,8 @@ def test_partitioned_topics_grow_and_go_wherever_their_partitions_are(members, c
         for each in members:
             url = f"{each.http}/admin/v2/{path}-partition-{index}/subscriptions"
             wait_for(lambda u=url: requests.get(u, timeout=30).json() == ["s"])
+    url = f"{members[0].http}/admin/v2/{path}/partitions"
+    wait_for(lambda: requests.get(url, timeout=30).json()["partitions"] == 7)  # a watch reports the new number
     stats = call(members[0], "GET", f"{path}/partitioned-stats", status=200).json()
     assert len(stats["partitions"]) == 7
     assert stats["msgInCounter"] == 4
