@@ -30,7 +30,8 @@ __all__ = ["BLOCK_BYTES", "Buffer", "DirectWriter", "copy", "open_direct"]
 Buffer = bytes | bytearray | memoryview
 
 BLOCK_BYTES = 4096
-_BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 2 << 20
+"""A huge page, which the system gives as a whole."""
 _HUGE_PAGE_BYTES = 2 << 20
 _REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP})
 """Error numbers of a file system without O_DIRECT, or of a system without /proc or with rules about it."""
@@ -80,7 +81,7 @@ class DirectWriter:
 
 def _aligned_memory() -> tuple[mmap.mmap, int]:
     """Memory, and where in it a huge page begins."""
-    memory = mmap.mmap(-1, _BUFFER_BYTES + 2 * _HUGE_PAGE_BYTES)
+    memory = mmap.mmap(-1, _BUFFER_BYTES + _HUGE_PAGE_BYTES)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a system without them
             memory.madvise(mmap.MADV_HUGEPAGE)

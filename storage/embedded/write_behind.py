@@ -28,8 +28,10 @@ __all__ = ["WriteBehind"]
 _GATHER_S = 0.05
 _SELDOM_S = 0.01
 _SOON_FACTOR = 4
-_PIECE_BYTES = 1 << 20
-"""The device takes a megabyte in the time of two frames; a lone frame that comes meanwhile waits for no more."""
+_PIECE_BYTES = 2 << 20
+"""The most that the buffer of direct writes takes: a single write, for which a lone frame that comes meanwhile waits.
+Only a stream that fills a piece during a pause has pieces of this size.
+"""
 _PIECES_OF_A_BACKLOG = 16
 _LARGEST_PIECE_BYTES = 4 << 20
 """The size of a piece of a large backlog: each piece wakes two threads."""
@@ -129,11 +131,14 @@ class WriteBehind:
         size = 0
         piece = self._piece
         most = min(max(_PIECE_BYTES, self.unwritten_bytes // _PIECES_OF_A_BACKLOG), _LARGEST_PIECE_BYTES)
-        while queue and size < most:
-            job = queue.popleft()
-            piece.append(job)
+        while queue:
+            job = queue[0]
             if isinstance(job, WriteSlab):
-                size += job.slab.size_bytes
+                more = size + job.slab.size_bytes
+                if more > most and piece:
+                    break
+                size = more
+            piece.append(queue.popleft())
         self._queued_bytes -= size
         if not queue:
             self._flushing = self._urgent = False
