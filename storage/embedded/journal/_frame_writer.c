@@ -15,7 +15,9 @@
 #include <errno.h>
 #include <linux/aio_abi.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -54,7 +56,7 @@ typedef struct {
     aio_context_t aio; /* 0: none */
     bool direct;       /* writes past the cache are taken by the file system */
     size_t aio_most;   /* frames up to this size go without the thread */
-    int state;         /* WORKING -> WRITTEN by the thread under the mutex, all else by the interpreter's threads */
+    atomic_int state;  /* WORKING -> WRITTEN by the thread, all else by the interpreter's threads */
     uint8_t *mapped, *buffer; /* the buffer begins at a huge page of what is mapped */
     size_t mapped_size, capacity;
     int fd, direct_fd;
@@ -71,9 +73,8 @@ typedef struct {
     bool is_built;
     /* the thread: */
     pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t work;
-    bool has_thread, stop, closed;
+    sem_t work; /* a frame, or the end */
+    bool has_thread, closed;
     /* counts: */
     unsigned long long submitted, handed_over, watched, blocked, since_pause;
     double first_pause, pause, paused_until; /* seconds; pause 0: none of late */
@@ -206,25 +207,20 @@ static int write_all(Writer *w) {
 
 static void *run(void *argument) {
     Writer *w = argument;
-    pthread_mutex_lock(&w->mutex);
     for (;;) {
-        while (w->state != WORKING && !w->stop)
-            pthread_cond_wait(&w->work, &w->mutex);
+        while (sem_wait(&w->work) != 0) { /* a signal */
+        }
         if (w->state != WORKING)
-            break;
-        pthread_mutex_unlock(&w->mutex);
+            return NULL;
         if (!w->is_built)
             build(w);
         w->error = write_all(w);
         w->seconds = now() - w->started;
-        pthread_mutex_lock(&w->mutex);
         w->state = WRITTEN;
         uint64_t one = 1;
         if (write(w->wake_fd, &one, sizeof one) < 0) { /* cannot happen: the counter never comes near its end */
         }
     }
-    pthread_mutex_unlock(&w->mutex);
-    return NULL;
 }
 
 static bool start_thread(Writer *w) {
@@ -242,10 +238,8 @@ static bool hand_over(Writer *w) {
     if (!start_thread(w))
         return false;
     w->handed_over++;
-    pthread_mutex_lock(&w->mutex);
     w->state = WORKING;
-    pthread_mutex_unlock(&w->mutex);
-    pthread_cond_signal(&w->work); /* not under the mutex, for which the thread would wait at once */
+    sem_post(&w->work);
     return true;
 }
 
@@ -451,10 +445,7 @@ static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
         }
         w->seconds = now() - w->started;
     } else {
-        pthread_mutex_lock(&w->mutex);
-        bool finished = w->state == WRITTEN;
-        pthread_mutex_unlock(&w->mutex);
-        if (!finished)
+        if (w->state != WRITTEN)
             Py_RETURN_NONE;
         release_views(w);
     }
@@ -478,10 +469,7 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
     w->closed = true;
     Py_BEGIN_ALLOW_THREADS;
     if (w->has_thread) {
-        pthread_mutex_lock(&w->mutex);
-        w->stop = true;
-        pthread_cond_signal(&w->work);
-        pthread_mutex_unlock(&w->mutex);
+        sem_post(&w->work);
         pthread_join(w->thread, NULL);
         w->has_thread = false;
     }
@@ -517,8 +505,7 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     }
     if (async_bytes && syscall(SYS_io_setup, 4, &w->aio) != 0)
         w->aio = 0; /* a container may forbid it: the thread serves */
-    pthread_mutex_init(&w->mutex, NULL);
-    pthread_cond_init(&w->work, NULL);
+    sem_init(&w->work, 0, 0);
     w->closed = false;
     return (PyObject *)w;
 }
