@@ -55,6 +55,9 @@ class Lane:
         )
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._follow)]
 
+    def __str__(self):
+        return f"{self.topic}: {len(self.receipts)} receipts of {self.sent}, failures {self.failures}"
+
     def start(self):
         self._last_receipt_s = time.monotonic()
         for thread in self._threads:
@@ -179,11 +182,14 @@ class Load:
     def more(self, count=100, limit_s=90):
         """Until each lane has so many receipts more."""
         wanted = {lane: len(lane.receipts) + count for lane in self.lanes}
-        wait_for(
-            lambda: all(len(lane.receipts) >= upto for lane, upto in wanted.items()),
-            limit_s,
-            "more receipts on each lane",
-        )
+        try:
+            wait_for(
+                lambda: all(len(lane.receipts) >= upto for lane, upto in wanted.items()),
+                limit_s,
+                "more receipts on each lane",
+            )
+        except AssertionError as e:
+            raise AssertionError("; ".join(map(str, self.lanes))) from e
 
     def receipts(self):
         return sum(len(lane.receipts) for lane in self.lanes)
