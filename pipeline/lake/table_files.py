@@ -9,7 +9,6 @@ import errno
 import os
 import posixpath
 import re
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -18,6 +17,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from magnetar.pipeline.lake.errors import NotATableError, SinkFullError
+from magnetar.pipeline.lake.local_output import LocalOutput
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +71,7 @@ class TableFiles:
         target = posixpath.join(root, path)
         with raising_full(self.absolute(path)):
             system.create_dir(posixpath.dirname(target), recursive=True)
-            return system.open_output_stream(target)
+            return pa.PythonFile(LocalOutput(target), "w") if self.is_local else system.open_output_stream(target)
 
     def open_input(self, path: str) -> pa.NativeFile:
         system, root = self._system()
@@ -82,10 +82,6 @@ class TableFiles:
         if self.is_local:
             with raising_full(self.absolute(path)):
                 sync_with_directories(self.absolute(path), posixpath.dirname(self.uri))
-
-    def early_sync(self, path: str) -> EarlySync:
-        """Syncs a file while more is being written to it."""
-        return EarlySync(self.absolute(path) if self.is_local else None)
 
     def remove(self, path: str) -> None:
         """Does nothing for an absent file."""
@@ -116,38 +112,6 @@ class TableFiles:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise NotATableError(f"{self.uri}: {error}") from error
         return system, root
-
-
-class EarlySync:
-    """Syncs a file from a thread, one sync at a time, so that the sync at the end has little left to write."""
-
-    def __init__(self, path: str | None) -> None:
-        self._path = path
-        self._thread: threading.Thread | None = None
-        self._error: OSError | None = None
-
-    def begin(self) -> None:
-        """Start a sync, unless a sync is under way. Raises: OSError of an earlier sync."""
-        if self._path is None or (self._thread is not None and self._thread.is_alive()):
-            return
-        self.wait()
-        self._thread = threading.Thread(target=self._sync, daemon=True)
-        self._thread.start()
-
-    def wait(self) -> None:
-        """Return when no sync is under way. Raises: OSError of a sync; the kernel reports an error only once."""
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
-        if self._error is not None:
-            raise self._error
-
-    def _sync(self) -> None:
-        assert self._path is not None, "begin checks that"
-        try:
-            sync_path(self._path)
-        except OSError as error:
-            self._error = error
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ measurable costs on payloads.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
@@ -24,7 +25,7 @@ from magnetar.pipeline.lake.table_files import raising_full
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from magnetar.pipeline.lake.table_files import EarlySync, TableFiles
+    from magnetar.pipeline.lake.table_files import TableFiles
 
 DATE_COLUMN: Final = "__date"
 """The partition column of Parquet and Delta tables: UTC date of the broker publish time."""
@@ -33,6 +34,8 @@ _INDEX, _TIME, _FALLBACK_TIME = "__index", "__brokerPublishTime", "__publishTime
 _DICTIONARY = ("__topic", "__producerName", "__schemaVersion", "__replicatedFrom")
 _STATISTICS = ("__topic", _INDEX, _TIME, _FALLBACK_TIME, "__eventTime", "__key", "__entryId", "__ledgerId")
 _DAY_US = 86_400_000_000
+_PAGE_BYTES = 1 << 20
+"""A page stays in the caches of a core from its encoding to the copy for the disk."""
 MOST_OPEN: Final = 16
 """Files of different dates at a time: producers' clocks, which count without broker publish time, may say anything."""
 
@@ -63,7 +66,6 @@ class _OpenFile:
     date: str | None
     sink: pa.NativeFile
     writer: pq.ParquetWriter
-    sync: EarlySync
     pending: list[pa.RecordBatch] = field(default_factory=list)
     pending_bytes: int = 0
     rows: int = 0
@@ -131,12 +133,9 @@ class SplitWriter:
     def abort(self) -> None:
         """Remove every file of this writer; safe to call at any time."""
         for each in self._open.values():
-            try:
-                each.writer.close()
-                each.sink.close()
-                each.sync.wait()
-            except OSError:
-                pass  # the disk is full, or the file is gone: it is removed below
+            for close in (each.writer.close, each.sink.close):
+                with contextlib.suppress(OSError):  # the disk is full, or the file is gone: it is removed below
+                    close()
         self._open.clear()
         for path in self._paths:
             self._place.remove(path)
@@ -158,9 +157,9 @@ class SplitWriter:
                 compression_level=self._options.level,
                 use_dictionary=[name for name in _DICTIONARY if name in names],
                 write_statistics=[name for name in _STATISTICS if name in names],
-                data_page_size=4 << 20,
+                data_page_size=_PAGE_BYTES,
             )
-        self._open[date] = _OpenFile(path, date, sink, writer, self._place.early_sync(path))
+        self._open[date] = _OpenFile(path, date, sink, writer)
         return self._open[date]
 
     def _flush(self, each: _OpenFile) -> None:
@@ -169,7 +168,6 @@ class SplitWriter:
         table = pa.Table.from_batches(each.pending, self._schema)
         with raising_full(self._place.absolute(each.path)):
             each.writer.write_table(table, row_group_size=table.num_rows)
-            each.sync.begin()
         each.pending, each.pending_bytes = [], 0
 
     def _end(self, each: _OpenFile) -> None:
@@ -178,7 +176,6 @@ class SplitWriter:
             each.writer.close()
             size = each.sink.tell()
             each.sink.close()
-            each.sync.wait()
             self._place.sync(each.path)
         del self._open[each.date]
         self._done.append(

@@ -1,13 +1,14 @@
 """Files of a split: dates, sizes, statistics, and the remains of a failed write."""
 
 import errno
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from magnetar.pipeline.lake import table_files
 from magnetar.pipeline.lake.errors import SchemaDriftError, SinkFullError
+from magnetar.pipeline.lake.local_output import BLOCK_BYTES
 from magnetar.pipeline.lake.table_files import TableFiles
 from magnetar.pipeline.lake.writer import MOST_OPEN, NO_DATE, SplitWriter, WriteOptions
 from tests.pipeline.lake.lake_rows import SCHEMA, TOPIC, rows
@@ -160,20 +161,24 @@ def test_many_dates_keep_few_files_open(place, monkeypatch):
     assert sum(each.rows for each in files) == 6 * MOST_OPEN
 
 
-def test_an_error_of_an_early_sync_is_never_lost(place, monkeypatch):
-    """The kernel tells an error of writing once: the sync at the end may find nothing wrong."""
-    failing = [OSError(errno.ENOSPC, "No space left on device")]
-    sync = table_files.sync_path
+class FailingWriter:
+    def __init__(self, writer):
+        self.writer = writer
 
-    def fails_once(path):
-        if failing:
-            raise failing.pop()
-        sync(path)
+    def close(self):
+        self.writer.close()
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(table_files, "sync_path", fails_once)
-    writer = SplitWriter(place, "x", SCHEMA, options=WriteOptions(row_group_bytes=1))
+
+def test_a_failed_write_leaves_no_open_file(place, monkeypatch):
+    """The thread of an output ends with its file."""
+    before = threading.active_count()
+    writer = SplitWriter(place, "x", SCHEMA)
     writer.write(rows(0, 5))
-    with pytest.raises(SinkFullError):
-        writer.close()
+    [opened] = writer._open.values()
+    opened.sink.write(bytes(2 * BLOCK_BYTES))
+    assert threading.active_count() > before
+    monkeypatch.setattr(opened, "writer", FailingWriter(opened.writer))
     writer.abort()
+    assert threading.active_count() == before
     assert place.list() == []
