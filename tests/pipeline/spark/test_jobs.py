@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pickle
 import signal
 
 import pyarrow.parquet as pq
@@ -24,6 +25,13 @@ def test_pieces_run_in_tasks(runner):
     progress.end()
     assert json.loads(out.getvalue().splitlines()[-1])["done"] == 4
     assert runner.map(lambda n: n, [], progress, []) == []
+
+
+def test_pieces_run_without_rdds_too(runner):
+    """As over Spark Connect: the same work as a query, in the order of the pieces."""
+    assert runner._by_query(lambda n: n * n, [3, 1, 2]) == [(False, pickle.dumps(n)) for n in (9, 1, 4)]
+    [(failed, error)] = runner._by_query(int, ["no number"])
+    assert (failed, str(pickle.loads(error))) == (True, "invalid literal for int() with base 10: 'no number'")
 
 
 def test_errors_come_with_their_own_text(runner):
