@@ -1,9 +1,9 @@
 """Payloads of JSON schemas: one JSON object each, typed by the topic's latest schema, an Avro definition.
 
-JSON names its fields, so a row written under an older version needs no other schema: a missing field becomes null (or
-the field's default), a field outside the schema is left out, a value of another type is a failure of its row. Numbers
-stay numbers where Avro has dates: JSON encoders do not agree on how to write those. Bytes are base64, as Java's encoder
-writes them.
+JSON names its fields, so a row written under an older version needs no other schema: a missing field has its default
+(`json_defaults`), else null, a field outside the schema is left out, a value of another type is a failure of its row.
+Numbers stay numbers where Avro has dates: JSON encoders do not agree on how to write those. Bytes are base64, as Java's
+encoder writes them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from magnetar.pipeline.values.avro_types import AvroTypes, with_text
 from magnetar.pipeline.values.interface import DecodedValues
+from magnetar.pipeline.values.json_defaults import fill_of
 from magnetar.pipeline.values.row_by_row import ENCRYPTED, arrow_array, decode_each, field_arrays
 from magnetar.pipeline.values.types import column, record_columns
 
@@ -47,18 +48,18 @@ class JsonValues:
         self._is_record = pa.types.is_struct(self._arrow)
         self.columns = record_columns(self._arrow) if self._is_record else (column("value", self._arrow),)
         self._decoder: Any = msgspec.json.Decoder(_python_type(self._arrow, mixed=self._mixed))
-        self._defaults = _defaults(definition, self._arrow) if self._is_record else {}
+        self._fill = fill_of(definition)
 
     def decode(self, batch: ValueBatch) -> DecodedValues:
         """See ValueDecoder."""
         failures = {int(row): ENCRYPTED for row in np.flatnonzero(batch.encrypted)}
         rows = decode_each(batch.payload.to_pylist(), self._decoder.decode, failures)
+        if self._fill is not None:
+            rows = [None if row is None else self._fill(row) for row in rows]
         if self._mixed:
             rows = [with_text(row, self._arrow) for row in rows]
         if not self._is_record:
             return DecodedValues([arrow_array(rows, self._arrow, failures)], failures)
-        if self._defaults:
-            rows = [row if row is None else {**self._defaults, **row} for row in rows]
         return DecodedValues(field_arrays(rows, self._arrow, failures), failures)
 
 
@@ -79,14 +80,3 @@ def _python_type(arrow: pa.DataType, *, mixed: bool) -> Any:
 def _typed_dict(fields: dict[str, Any]) -> Any:
     """A TypedDict whose keys may all be missing."""
     return TypedDict("Record", fields, total=False)  # type: ignore[operator]
-
-
-def _defaults(definition: Any, arrow: pa.DataType) -> dict[str, Any]:
-    """Defaults of the top-level fields that have another than null."""
-    while isinstance(definition.get("type"), dict):
-        definition = definition["type"]
-    found = {field["name"]: field.get("default") for field in definition["fields"] if field.get("default") is not None}
-    for name, value in found.items():
-        if isinstance(value, str) and pa.types.is_binary(arrow.field(name).type):
-            found[name] = value.encode("latin-1")  # Avro writes default bytes as text
-    return found

@@ -42,6 +42,26 @@ def test_missing_fields_have_their_default_and_unknown_fields_are_left_out():
     assert found == [{"id": 1, "name": None, "price": None, "tags": [], "inner": {"n": 1}, "place": "shop"}]
 
 
+def test_missing_fields_of_inner_records_have_their_default_too():
+    inner = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "int", "default": 4}]}
+    fields = [
+        {"name": "i", "type": ["null", inner], "default": None},
+        {"name": "l", "type": {"type": "array", "items": "I"}},
+    ]
+    found, failures = decoded({"i": {}, "l": [{}, {"n": 1}]}, {"l": []}, None, fields=fields)
+    assert failures == {}
+    assert found == [
+        {"i": {"n": 4}, "l": [{"n": 4}, {"n": 1}]},
+        {"i": None, "l": []},
+        {"i": None, "l": None},
+    ]
+
+
+def test_a_mixed_union_takes_no_defaults_away():
+    fields = [{"name": "u", "type": ["int", "string"], "default": 7}, {"name": "n", "type": "int", "default": 4}]
+    assert decoded({}, {"u": "x", "n": 1}, fields=fields)[0] == [{"u": "7", "n": 4}, {"u": "x", "n": 1}]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
