@@ -34,7 +34,7 @@ from magnetar.protocol.message_id import signed
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 VERSION = 2
 """The version of offsets with sizes of messages; offsets without sizes have version 1, which earlier releases read."""
@@ -127,17 +127,29 @@ class Offsets:
 class WantedOffsets:
     """Where to begin or end: a place for the topics that are named, another for all others.
 
-    A name may be that of a partitioned topic: it is for all its partitions then.
+    A name may be that of a partitioned topic: it is for all its partitions then. Partition 0 may be a topic without
+    partitions, as in the columns of Spark's Kafka source.
+
+    option: the option with these places.
     """
 
     default: Wanted
     by_topic: Mapping[str, Wanted]
+    option: str = field(default="", compare=False)
 
     def of(self, topic: str) -> Wanted:
         """The place wanted of a topic or partition, by its full name."""
-        if topic in self.by_topic:
-            return self.by_topic[topic]
-        return self.by_topic.get(str(TopicName.parse(topic).base), self.default)
+        return next((self.by_topic[name] for name in _names(topic) if name in self.by_topic), self.default)
+
+    def names_outside(self, topics: Iterable[str]) -> list[str]:
+        """The names that are neither one of these topics and partitions nor the partitioned topic of one."""
+        return sorted(self.by_topic.keys() - {name for topic in topics for name in _names(topic)})
+
+
+def _names(topic: str) -> tuple[str, str]:
+    """The names of a topic or partition in options."""
+    name = TopicName.parse(topic)
+    return topic, str(name.base if name.is_partition else name.partition_name(0))
 
 
 def parse_wanted(option: str, text: str, default: Wanted) -> WantedOffsets:
@@ -154,9 +166,9 @@ def parse_wanted(option: str, text: str, default: Wanted) -> WantedOffsets:
     """
     plain = text.strip()
     if plain.lower() in {EARLIEST, LATEST}:
-        return WantedOffsets(plain.lower(), {})
+        return WantedOffsets(plain.lower(), {}, option)
     try:
-        return WantedOffsets(TimePlace(ms_of_iso(plain)), {})
+        return WantedOffsets(TimePlace(ms_of_iso(plain)), {}, option)
     except ValueError:
         pass
     found: dict[str, Wanted] = {}
@@ -166,7 +178,7 @@ def parse_wanted(option: str, text: str, default: Wanted) -> WantedOffsets:
             continue  # offsets as a checkpoint has them
         for topic, place in _by_partition(option, name, value):
             found[topic] = _wanted(option, place)
-    return WantedOffsets(default, found)
+    return WantedOffsets(default, found, option)
 
 
 def parse_wanted_times(option: str, text: str, default: Wanted) -> WantedOffsets:
@@ -179,7 +191,7 @@ def parse_wanted_times(option: str, text: str, default: Wanted) -> WantedOffsets
             if isinstance(time_ms, bool) or not isinstance(time_ms, int):
                 raise OptionError(f"option {option}: {name}: ms since 1970 are expected, not {time_ms!r}")
             found[topic] = TimePlace(time_ms)
-    return WantedOffsets(default, found)
+    return WantedOffsets(default, found, option)
 
 
 def ms_of_iso(text: str) -> int:

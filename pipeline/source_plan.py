@@ -20,6 +20,8 @@ from magnetar.pipeline.planning import SPLIT_BYTES, ReadRange, even_split, pack,
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from magnetar.pipeline.log_range import LogRange
     from magnetar.pipeline.offsets import Place, Wanted
     from magnetar.pipeline.options import SourceOptions
@@ -60,6 +62,8 @@ class SourcePlan:
         """
         wait = streaming and (self.options.wait_for_topic or (begun and not self.options.fail_on_data_loss))
         topics = self.catalog.partitions(self.options.selection, missing_ok=wait)
+        if not begun and not wait:
+            ensure_selected(self.options, topics)
         stored = self.catalog.ranges(topics, ledgers=self._segments is not None)
         for topic, each in stored.items():
             if each is None and not wait and not self.options.selection.pattern and topic in self._named():
@@ -248,6 +252,18 @@ class SourcePlan:
         if self.options.fail_on_data_loss:
             raise error
         log.warning("%s", error)
+
+
+def ensure_selected(options: SourceOptions, topics: Iterable[str]) -> None:
+    """Raises OptionError for a place in a topic that is not read: its name is wrong, or the topic was deleted. With
+    failOnDataLoss=false there is only a warning.
+    """
+    for wanted in (options.starting, options.ending):
+        for name in wanted.names_outside(topics):
+            text = f"option {wanted.option} names {name}, which is none of the topics and partitions to read"
+            if options.fail_on_data_loss:
+                raise OptionError(text)
+            log.warning("%s", text)
 
 
 def _after(stored: LogRange, begin: Place, count: int) -> Place:

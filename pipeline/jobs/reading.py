@@ -15,7 +15,7 @@ from magnetar.pipeline.planning import ReadRange, even_split, pack, stitch
 from magnetar.pipeline.reading.ranges import RangeReader
 from magnetar.pipeline.reading.segments import SegmentMap, open_directory
 from magnetar.pipeline.reading.settings import ReadSettings
-from magnetar.pipeline.source_plan import SourcePlan
+from magnetar.pipeline.source_plan import SourcePlan, ensure_selected
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,9 +43,10 @@ class NoIndexError(PipelineError):
 
 
 def stored_logs(options: SourceOptions) -> dict[str, LogRange]:
-    """The log of each selected topic partition that holds messages. Raises: CatalogError, NoIndexError."""
+    """The log of each selected topic partition that holds messages. Raises: CatalogError, NoIndexError, OptionError."""
     catalog = Catalog(options.connect.admin())
     topics = catalog.partitions(options.selection, missing_ok=options.wait_for_topic)
+    ensure_selected(options, topics)
     found = {topic: log for topic, log in catalog.ranges(topics, ledgers=True).items() if log is not None}
     for topic, log in found.items():
         if log.entries and not log.indexed:

@@ -113,6 +113,22 @@ def test_a_partition_named_itself_goes_before_its_topic():
     assert [wanted.of(f"{T}-partition-{n}") for n in (1, 2)] == [1, 2]
 
 
+def test_partition_0_is_a_topic_without_partitions_too():
+    """The column `partition` of the style of Kafka shows it so."""
+    wanted = parse_wanted("startingOffsets", '{"t": {"0": 5, "1": 7}, "u": 3}', EARLIEST)
+    assert [wanted.of(name) for name in (T, f"{T}-partition-0", f"{T}-partition-1")] == [5, 5, 7]
+    assert parse_wanted("startingOffsets", '{"t": {"0": 5}}', EARLIEST).of(f"{T}-partition-1") == EARLIEST
+
+
+def test_names_of_topics_that_are_not_read():
+    wanted = parse_wanted("startingOffsets", '{"t": {"0": 5, "7": 7}, "u": 3}', EARLIEST)
+    other, missing = "persistent://public/default/u", f"{T}-partition-7"
+    assert wanted.names_outside([T]) == [missing, other]
+    assert wanted.names_outside([f"{T}-partition-{n}" for n in range(8)]) == [other]
+    assert wanted.names_outside([f"{T}-partition-0", f"{other}-partition-2"]) == [missing]
+    assert wanted.option == "startingOffsets"
+
+
 def test_times_by_topic_as_the_source_of_kafka_takes_them():
     found = parse_wanted_times("startingOffsetsByTimestamp", '{"t": 5, "u": {"0": 7, "1": 9}}', EARLIEST)
     assert (found.of(T), found.of(T[:-1] + "u-partition-1")) == (TimePlace(5), TimePlace(9))

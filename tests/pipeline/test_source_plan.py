@@ -283,3 +283,24 @@ def test_memory_does_not_grow_with_the_number_of_micro_batches():
         assert tracemalloc.get_traced_memory()[0] - before < 100_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_place_in_a_topic_that_is_not_read_is_an_error():
+    """A name with a mistake in it would be read from its first message."""
+    log = indexed(T, 0, 10)
+    for option in ("startingOffsets", "startingOffsetsByTimestamp"):
+        with pytest.raises(OptionError, match=f"option {option} names persistent://public/default/tt"):
+            plan_over(log, **{option: '{"tt": 5}'}).logs(streaming=True)
+    with pytest.raises(OptionError, match="t-partition-3"):
+        plan_over(log, startingOffsets='{"t": {"3": 5}}').logs(streaming=True)
+    plan = plan_over(log, startingOffsets='{"t": {"0": 5}}')
+    assert plan.starting(plan.logs(streaming=True)).by_topic == {T: 5}
+
+
+def test_a_place_in_a_topic_that_may_be_gone_or_come_is_none(caplog):
+    log = indexed(T, 0, 10)
+    assert plan_over(log, startingOffsets='{"tt": 5}', waitingForNonExistedTopic="true").logs(streaming=True)
+    assert plan_over(log, startingOffsets='{"tt": 5}').logs(streaming=True, begun=True), "the checkpoint counts"
+    assert not caplog.messages
+    assert plan_over(log, startingOffsets='{"tt": 5}', failOnDataLoss="false").logs(streaming=True)
+    assert "names persistent://public/default/tt" in caplog.text
