@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 READ_MODES: Final = ("auto", "segment", "broker")
 VALUE_MODES: Final = ("schema", "bytes")
+_BOUNDS: Final = ("Offsets", "Time", "Timestamp", "OffsetsByTimestamp")
 
 SOURCE_OPTIONS: Final = (
     *CONNECT_OPTIONS,
@@ -151,6 +152,13 @@ class TopicSelection:
         """Whether the pattern takes this topic (of a partition its partitioned topic)."""
         return re.fullmatch(self.pattern, topic.base.local_name) is not None
 
+    def has(self, topic: str) -> bool:
+        """Whether a topic or partition is selected, by its full name."""
+        name = TopicName.parse(topic)
+        if self.pattern:
+            return name.namespace == self.namespace and self.matches(name)
+        return topic in self.names or str(name.base) in self.names
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -205,6 +213,8 @@ class SourceOptions:
             raise OptionError("option readMode=segment needs storage.url, the data directory of the broker")
         default_start = LATEST if streaming else EARLIEST
         decryption_keys = parse_private_keys(given.get("decryptionkeys", ""))
+        if streaming:
+            _refuse_in_streams(given)
         return cls(
             connect=ConnectOptions.parse(given),
             selection=_selection(given),
@@ -235,6 +245,13 @@ class SourceOptions:
             batch_bytes=whole_number(given, "batchBytes", 1024, minimum=1024) if given.get("batchbytes") else None,
             split_bytes=_optional(given, "splitBytes"),
         )
+
+
+def _refuse_in_streams(given: Mapping[str, str]) -> None:
+    """A stream has no end and reads whole logs; the defaults may be given."""
+    for name, default in (*((f"ending{each}", LATEST) for each in _BOUNDS), ("readCompacted", "false")):
+        if given.get(name.lower(), "").strip().lower() not in ("", default):
+            raise OptionError(f"option {name} is for spark.read only: a stream has no end and reads every message")
 
 
 def _selection(given: Mapping[str, str]) -> TopicSelection:
@@ -275,7 +292,7 @@ def _pattern(text: str) -> TopicSelection:
 
 
 def _bound(given: Mapping[str, str], side: str, default: str, unnamed: str) -> WantedOffsets:
-    names = [side + ending for ending in ("Offsets", "Time", "Timestamp", "OffsetsByTimestamp")]
+    names = [side + ending for ending in _BOUNDS]
     texts = {name: given.get(name.lower(), "").strip() for name in names}
     chosen = [name for name, text in texts.items() if text]
     if len(chosen) > 1:

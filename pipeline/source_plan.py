@@ -142,7 +142,9 @@ class SourcePlan:
     def _check_topics(self, start: Offsets, logs: Logs) -> None:
         for topic, place in start.by_topic.items():
             stored = logs.get(topic)
-            if stored is None:
+            if stored is None and not self.options.selection.has(topic):
+                self._lose(topic, place, "its end", "the options do not select the topic any more")
+            elif stored is None:
                 self._lose(topic, place, "its end", "the topic does not exist any more")
             elif stored.is_another_than(place, start.ledgers.get(topic)):
                 self._lose(topic, place, "its end", MADE_ANEW)

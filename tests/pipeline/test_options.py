@@ -96,6 +96,39 @@ def test_unusable_options_are_refused_by_name(options, words):
         SourceOptions.parse(options)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("endingOffsets", '{"t": 5}'),
+        ("endingTime", "2026-01-02"),
+        ("endingTimestamp", "5"),
+        ("endingOffsetsByTimestamp", "{}"),
+        ("readCompacted", "TRUE"),
+    ],
+)
+def test_a_stream_refuses_options_of_a_batch(name, value):
+    """A stream that ignored its end would go on for ever."""
+    parse(**{name: value})
+    with pytest.raises(OptionError, match=f"option {name} is for spark.read only"):
+        parse(streaming=True, **{name: value})
+    parse(streaming=True, endingOffsets="Latest", readCompacted="false")
+
+
+@pytest.mark.parametrize(
+    ("selection", "selected"),
+    [
+        ({"topic": "t"}, ["t", "t-partition-3"]),
+        ({"topics": "t-partition-3,u"}, ["t-partition-3", "u"]),
+        ({"topicsPattern": "public/default/t.*"}, ["t", "t-partition-3", "tt"]),
+        ({"topicsPattern": "public/other/.*"}, []),
+    ],
+)
+def test_topics_that_are_selected(selection, selected):
+    found = SourceOptions.parse(selection).selection
+    names = ["t", "t-partition-3", "tt", "u"]
+    assert [name for name in names if found.has(f"persistent://public/default/{name}")] == selected
+
+
 def test_options_of_other_connectors_are_passed_over_with_a_warning():
     with pytest.warns(UserWarning, match=r"pulsar\.client\.iothreads"):
         parse(**{"pulsar.client.ioThreads": "4"})

@@ -304,3 +304,10 @@ def test_a_place_in_a_topic_that_may_be_gone_or_come_is_none(caplog):
     assert not caplog.messages
     assert plan_over(log, startingOffsets='{"tt": 5}', failOnDataLoss="false").logs(streaming=True)
     assert "names persistent://public/default/tt" in caplog.text
+
+
+def test_a_checkpoint_of_another_topic_names_the_options():
+    """The topic may well exist: the stream began with other options."""
+    start = Offsets({f"{T}-other": 5})
+    with pytest.raises(DataLossError, match="t-other are lost, from 5 up to its end: the options do not select"):
+        plan_over(indexed(T, 0, 10)).advance(start, {T: indexed(T, 0, 10)}, limited=False)
