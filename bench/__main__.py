@@ -1,7 +1,7 @@
 """python -m bench [NAME ...] [--quick] [--rounds N] [--json FILE]: the broker beside the limits of the machine.
 
-Without names every end-to-end scenario runs, each round once with ours and once with the limit server (a minimal C
-server that only makes frames durable) right after one another. Printed are medians over the rounds, min and max, the
+Without names every end-to-end scenario runs, each round once with this broker and once with the limit server (a minimal
+C server that only makes frames durable) right after one another. Printed are medians over the rounds, min and max, the
 ratio of the medians and the aim; the benchmark asserts no figure. ``components`` runs the benchmarks of single parts.
 """
 
@@ -43,7 +43,7 @@ def shown(values: list[float]) -> str:
 
 
 def rows(name: str, scenario: Scenario, figures: dict[str, dict[str, list[float]]]) -> list[str]:
-    """Markdown rows: scenario, figure, ours, limit, ours / limit, aim."""
+    """Markdown rows: scenario, figure, broker, limit, broker / limit, aim."""
     lines, aim = [], scenario.aim
     for figure, ours in figures["ours"].items():
         limit = figures.get("limit", {}).get(figure)

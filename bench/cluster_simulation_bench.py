@@ -74,7 +74,7 @@ for name, kind in {
 
 
 class Broker:
-    """Its ownership; topics cost nothing here."""
+    """The ownership of a broker; topics cost nothing here."""
 
     def __init__(self, cluster, service, number):
         self.session, self.tasks = Session(cluster, service), TaskSet()

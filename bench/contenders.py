@@ -1,7 +1,7 @@
 """All contenders in one interleaved run: python bench/contenders.py [--rounds 3] [--json FILE] [--plots FOLDER]
 
-The limit server, our broker, our broker without syncs, pulsar-lite and a warm Apache Pulsar; those that are not on the
-machine are left out, by name. All are started once and stay; each round takes every case, and within a case the
+The limit server, this broker, this broker without syncs, pulsar-lite and a warm Apache Pulsar; those that are not on
+the machine are left out, by name. All are started once and stay; each round takes every case, and within a case the
 contenders work one after the other, in an order that turns with the rounds. Background writes of the case before are
 not waited for. The first round warms up and does not count. Printed for each case: the median over the rounds [least -
 most], its ratio to the limit server (or to Apache Pulsar), processor time a message, and resident memory afterwards.

@@ -246,7 +246,7 @@ async def stretch(options):
         stretches, running, before = [], True, sent.value
         tick(time.thread_time())
         await asyncio.sleep(options.seconds)
-        running, found = False, list(stretches)  # the rest is our own work
+        running, found = False, list(stretches)  # the rest is the work of this process
         rate = (sent.value - before) / options.seconds
         long = [each for each in found if each > 0.0005]
         stop.set()

@@ -4,10 +4,10 @@
     python bench/delayed_bench.py [--messages 10000000] [--subscriptions 1] [--due 500000] [--tracker bucket|memory]
                                   [--index-count 50000] [--max-buckets -1] [--delays random|fixed]
 
-Published are entries of one log, 1000 a run, 50,000 a ledger, with delays random within a day or all of a day, beyond the
-run of the benchmark. The bucket index learns of them at publish, the in-memory tracker when each subscription reads them.
-Then `--due` more are published that all fall due within one second, ten seconds later, and that second is waited for:
-lateness is from the message's time to the moment a subscription is given it.
+Published are entries of one log, 1000 a run, 50,000 a ledger, with delays random within a day or all of a day, beyond
+the run of the benchmark. The bucket index takes them up at publish, the in-memory tracker when each subscription reads
+them. Then `--due` more are published that all fall due within one second, ten seconds later, and that second is waited
+for: lateness is from the message's time to the moment a subscription is given it.
 
 Memory is that of the process (resident set) less that before the index was opened, with freed memory that the allocator
 keeps; and without. The peak is the largest resident set seen while publishing.

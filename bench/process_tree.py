@@ -44,7 +44,7 @@ def rss_bytes(pid):
 
 
 def command_line(pid):
-    """Its arguments with blanks between them; empty for a process that is gone."""
+    """The arguments of a process with blanks between them; empty for a process that is gone."""
     try:
         return pathlib.Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode()
     except (FileNotFoundError, ProcessLookupError):

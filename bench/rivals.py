@@ -1,4 +1,5 @@
-"""Servers that `bench/contenders.py` compares with, beside our broker and the limit server: each started once, then kept.
+"""Servers that `bench/contenders.py` compares with, beside this broker and the limit server: each started once, then
+kept.
 
 Missing contenders are omitted, with the reason: `pulsar-lite` is the package of that name (0.2.0 was measured), Apache
 Pulsar needs Java 17 and its jars, which `make bench-pulsar` has Maven fetch, or MAGNETAR_PULSAR_LIB names.
@@ -106,7 +107,7 @@ class Standalone(servers.Server):
 
 
 def without_sync(work: str) -> servers.Server:
-    """Our broker, its syncs taken away by a preloaded library."""
+    """This broker, its syncs taken away by a preloaded library."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise AbsentError("needs a C compiler")

@@ -1,4 +1,4 @@
-"""The processes under measurement: our broker and the limit server, each on a free port with a fresh directory."""
+"""The processes under measurement: the broker and the limit server, each on a free port with a fresh directory."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def broker(
     folder: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> Server:
-    """Our broker with its default settings but those given; ``pure`` runs it without the compiled helper. ``folder``: a
+    """The broker with its default settings but those given; ``pure`` runs it without the compiled helper. ``folder``: a
     data directory that is there already; it is gone afterwards too.
     """
     folder = folder or tempfile.mkdtemp(prefix="magnetar-bench-")

@@ -69,7 +69,7 @@ class BookKeeper:
         self._context = LedgerContext(store, registry, pool, options, background, chance, weight_of)
         self._writers: dict[int, LedgerWriter] = {}
         self.on_fenced: Callable[[int], None] = lambda _ledger_id: None
-        """Called with the ledger of a writer that another client fenced, whether it has something to add or not."""
+        """Called with the ledger of a writer that another client fenced, with or without an add under way."""
         self._closed = False
 
     @classmethod

@@ -81,7 +81,7 @@ class WireError(BookKeeperError):
 
 
 class BookieError(BookKeeperError):
-    """Something about one bookie."""
+    """An error of a single bookie."""
 
     def __init__(self, bookie_id: str, detail: str) -> None:
         super().__init__(bookie_id, detail)
@@ -104,7 +104,7 @@ class BookieRefusedError(BookieError):
 
 
 class LedgerError(BookKeeperError):
-    """Something about one ledger."""
+    """An error of a single ledger."""
 
     what = "failed"
 
@@ -163,7 +163,7 @@ class LedgerMetadataError(LedgerError):
 
 
 class EntryError(LedgerError):
-    """Something about one entry."""
+    """An error of a single entry."""
 
     def __init__(self, ledger_id: int, entry_id: int, detail: str = "") -> None:
         super().__init__(ledger_id, detail)

@@ -33,7 +33,9 @@ CONFIGURATION: Final = "/admin/configuration"
 
 
 class DynamicSettings:
-    """The changed settings of one broker. A listener hears of each change that took effect (`listen`)."""
+    """The changed settings of one broker. `listen` adds a listener, which the store calls after each change that took
+    effect.
+    """
 
     names: Final = tuple(sorted(DYNAMIC))
 

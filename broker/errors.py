@@ -156,7 +156,7 @@ class ProducerFencedError(BrokerError):
 
 
 class ConnectionFatalError(BrokerError):
-    """The peer broke the protocol; Apache Pulsar closes such a connection without a word, and so do we."""
+    """The peer broke the protocol; Apache Pulsar closes such a connection without an answer, and so does Magnetar."""
 
     closes_connection = True
 

@@ -3,9 +3,9 @@
 A beat on the loop notes how late it comes; a thread looks on, and while a beat is late it samples the stack of the
 loop's thread. The frame of the running callback is the same object in each sample as long as it is the same call, so
 samples distinguish a single long callback from many short callbacks of the same turn. Time in which the machine ran
-something else on this thread's processor does not count. Callbacks themselves cost nothing more; beat and thread take
-some 0.4 % of a core. A callback is found for certain when it takes a beat longer than the 50 ms; between
-the two it depends on when it begins.
+other work on this thread's processor does not count. Callbacks themselves cost nothing more; beat and thread take some
+0.4 % of a core. A callback is found for certain when it takes a beat longer than the 50 ms; between the two it depends
+on when it begins.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class Maintenance:
             await asyncio.sleep(job.interval_s)
             try:
                 await job.run()
-            except StorageError as error:  # a full disk, say: the next time does it
+            except StorageError as error:  # a full disk, for example: the job runs again after its interval
                 log.warning("maintenance.not_stored", job=job.name, error=str(error))
             except Exception:
                 log.exception("maintenance.failed", job=job.name)

@@ -1,7 +1,7 @@
 """How much of the machine's network is used, for the load report: traffic of its interfaces, in kbit/s.
 
 Without names the physical interfaces count, those with a device behind them. An interface that does not state its speed
-(of a virtual machine, say) has no limit, so its traffic says nothing of the load; a setting gives the speed.
+(of a virtual machine, for example) has no limit, so its traffic says nothing of the load; a setting gives the speed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Wrong values are errors, all of them reported together, each with key, value and allowed values. So are keys that
 neither this broker nor Apache Pulsar knows, for a misspelt key would leave its default in force, and values of keys
-that protect something there and cannot do so here (`setting_areas/refused.py`). Keys that mean something to Apache
-Pulsar only are listed in one warning: its files work here.
+that protect resources there and cannot do so here (`setting_areas/refused.py`). Keys of Apache Pulsar that Magnetar
+ignores are listed in a single warning: its files work here.
 
 With unknownSettings=list unknown keys are listed too, for files of other versions of Apache Pulsar; a key that
 resembles a security setting is an error even then.

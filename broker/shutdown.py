@@ -106,8 +106,8 @@ async def _logged(step: Step) -> bool:
 
 
 def end_process_after(within_s: float, exit_code: Callable[[], int]) -> threading.Timer:
-    """Start a thread that ends this process unless it has ended by itself: when something holds the event loop, or a
-    thread that the interpreter waits for. Where every thread stands goes to standard error before.
+    """Start a thread that ends this process unless it has ended by itself: when a callback holds the event loop, or a
+    thread does not end that the interpreter waits for. Where every thread stands goes to standard error before.
     """
 
     def end() -> None:

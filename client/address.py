@@ -56,7 +56,7 @@ class Credentials:
 
     token: a token, `file:PATH` or `env:NAME`; read anew for each connection, so that a renewed token is used.
     basic: `USER:PASSWORD`.
-    tls_trust_certs: file of authorities to trust instead of the system's.   tls_cert, tls_key: our own certificate.
+    tls_trust_certs: file of authorities to trust instead of the system's.   tls_cert, tls_key: of the client.
     """
 
     token: str | None = None

@@ -75,7 +75,7 @@ class BrokerConnection(asyncio.Protocol):
         self._ended = asyncio.Event()
 
     async def handshake(self) -> None:
-        """Raises: RefusedError when we may not come in, RetryError."""
+        """Raises: RefusedError when the broker refuses the client, RetryError."""
         method, data = self._credentials.auth()
         self.write(
             requests.connect(CLIENT_VERSION, auth_method=method, auth_data=data, entry_metadata=self._entry_metadata)

@@ -275,7 +275,7 @@ class TopicConsumer:
         """
         connection = self._parts[message.topic].connection
         if connection is None:
-            return  # it comes again
+            return  # the broker sends the message again
         if message.batch_index >= 0:
             key = message.topic, message.ledger_id, message.entry_id
             seen = self._acknowledged[key]

@@ -119,7 +119,7 @@ class EntryReader:
             self._chunked[metadata.uuid] = _Chunks([], [], 0)
         known = self._chunked.get(metadata.uuid)
         if known is None or len(known.parts) != metadata.chunk_id:
-            return  # its begin is not here: another consumer has it, or it was given up
+            return  # without its first chunk: sent to another consumer, or given up
         size = known.size + len(payload)
         if size > MAX_CHUNKED_BYTES:
             del self._chunked[metadata.uuid]

@@ -42,7 +42,7 @@ class _Reader(NamedTuple):
 
 
 class Readers:
-    """Takes the connection's callbacks for itself; the caller before it goes on to hear of a lost connection."""
+    """Takes the connection's callbacks for itself; an earlier callback for a lost connection stays in use."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection

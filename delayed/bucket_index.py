@@ -171,7 +171,7 @@ class BucketDelayIndex:
             self._held()
 
     def _held(self) -> None:
-        """Something waits that did not before."""
+        """An entry waits that did not wait before."""
         if not self._keeper.catalogue.exists:
             self._keeper.dirty = True
         if self._keeper.dirty or self._firing.mutable.growing >= self._settings.min_index_count:
@@ -299,7 +299,7 @@ class BucketDelayIndex:
         return task
 
     def _work_soon(self) -> None:
-        """There may be something to do for the keeper; not from within a publish: all of a burst is known then."""
+        """Let the keeper look for work; not from within a publish, so that the whole burst is known."""
         if self._worker is None and self._work_timer is None and not self._closed:
             self._work_timer = self._environment.call_later(0, self._start_work)
 
@@ -426,7 +426,7 @@ class BucketDelayIndex:
         await self._recovered.wait()
         await keeper.save(cancel=position)
         if position not in firing.pending:
-            keeper.dirty = True  # it fired meanwhile
+            keeper.dirty = True  # the entry fired meanwhile
             self._work_soon()
             return False
         firing.cancelled.add(*position)

@@ -55,7 +55,7 @@ class IndexThread:
 
 def _malloc_trim() -> Callable[[], object]:
     """Return glibc's malloc_trim; elsewhere a function without effect."""
-    import ctypes  # noqa: PLC0415 - not before a broker has something to seal
+    import ctypes  # noqa: PLC0415 - not before a broker seals a bucket
 
     with contextlib.suppress(OSError, AttributeError):
         trim = ctypes.CDLL(None).malloc_trim

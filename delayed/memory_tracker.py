@@ -167,7 +167,7 @@ class MemoryDelayIndex:
         self._views: dict[str, MemoryDelayView] = {}
 
     def view(self, name: str, _cursor: object, wake: Callable[[], None]) -> MemoryDelayView:
-        """The view of a subscription; `wake` is called when something becomes due."""
+        """The view of a subscription; `wake` is called when entries become due."""
         view = MemoryDelayView(self._policy, self._now_ms, self._call_later, wake, self._lookahead)
         self._views[name] = view
         return view
@@ -178,7 +178,7 @@ class MemoryDelayIndex:
             view.close()
 
     def published(self, _run: object, _pieces: object) -> None:
-        """Entries were stored: this tracker learns of them when they are read."""
+        """Entries were stored: this tracker takes them up when a cursor reads them."""
 
     def set_policy(self, policy: DelayPolicy) -> None:
         self._policy = policy

@@ -1,7 +1,7 @@
 """The mutable bucket: entries published since the last seal, in memory only. Pure.
 
-Chunks of 4096, of which at first only the smallest time is known: a chunk is sorted when something in it is due, or
-by the seal, which is not the loop's work. The next due time is the smallest of the chunks' heads.
+Chunks of 4096, of which at first only the smallest time is known: a chunk is sorted when an index in it is due, or by
+the seal, which is not the loop's work. The next due time is the smallest of the chunks' heads.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class MutableBucket:
         return max(max(self._open.times, default=-1), latest)
 
     def sources(self, cutoff_ms: int) -> Iterator[Chunk]:
-        """The chunks in which something is due."""
+        """The chunks with due indexes."""
         if self._open_min <= cutoff_ms:
             self._close_open()
         self._closed = [c for c in self._closed if len(c)]

@@ -27,6 +27,6 @@ class OpenTransactionError(ImportFailedError):
 
 
 class UnreachableError(ImportFailedError):
-    """The broker was away for longer than we wait."""
+    """The broker was away for longer than the import waits."""
 
     exit_code = 69

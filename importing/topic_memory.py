@@ -35,8 +35,8 @@ _NAME_WITHIN = 64  # the producer name is the first field of the metadata
 async def read_stored_sequence_ids(session: TopicSession, on_entries: Callable[[int], None]) -> dict[str, int]:
     """Highest sequence id stored under each name of an import; reads the topic from its first entry to its last.
 
-    Args:    on_entries: told every now and then how many entries have been read.
-    Raises:  RefusedError when we may not read, RetryError.
+    Args:    on_entries: called now and then with the number of entries read so far.
+    Raises:  RefusedError when the client may not read, RetryError.
     """
     connection = session.connection
     subscription = f"kafka-import-{os.urandom(5).hex()}"

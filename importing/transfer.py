@@ -1,7 +1,7 @@
 """Bringing one file into the topic: attempts until all entries are stored, each from the resume point of the topic.
 
     open the producer -> last sequence id L of its name
-        L >= 0   the broker deduplicates and knows us: confirm L, continue behind it
+        L >= 0   the broker deduplicates and knows the name: confirm L, continue behind it
         L == -1  make sure that the topic deduplicates, search the topic for entries of a forgotten run
     send everything behind the resume point, many entries ahead of their receipts
     connection lost, broker restarted, topic moved -> from the top, with the broker's current answers

@@ -85,7 +85,7 @@ class BrokerProcess:
             arguments += ["--set", f"{key}={_as_text(value)}"]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - our own program
+            self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - this project's program
         if self._finalizer is not None:
             self._finalizer.detach()
         self._finalizer = weakref.finalize(self, _abandon, self._process, self._temporary)

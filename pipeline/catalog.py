@@ -1,6 +1,6 @@
 """The catalogue of topics and of their stored entries, from the admin REST API.
 
-Our broker tells the ranges of a thousand logs in one request (`logRanges`). Apache Pulsar does not know it; there every
+Magnetar gives the ranges of a thousand logs in one request (`logRanges`). Apache Pulsar lacks this route; there every
 topic takes its own requests, made side by side.
 """
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why something is in quarantine; the labels of counts."""
+    """Why a message is in quarantine; the labels of counts."""
 
     CHECKSUM = "checksum"
     """The entry's CRC32C does not match."""

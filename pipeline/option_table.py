@@ -40,7 +40,7 @@ def flag(given: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def whole_number(given: Mapping[str, str], name: str, default: int, *, minimum: int = 1) -> int:
-    """The value of an option that counts something. Raises: OptionError."""
+    """The value of an option that is a number. Raises: OptionError."""
     text = given.get(name.lower(), str(default)).strip()
     if not text.isdecimal() or int(text) < minimum:
         raise OptionError(f"option {name} is a whole number of at least {minimum}, not {text!r}")

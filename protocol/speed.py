@@ -1,7 +1,7 @@
 """The functions of the hot path: compiled when the helper was built, else their pure twin.
 
 `MAGNETAR_PURE=1` in the environment takes the twin in any case. Both give equal results for any input
-(tests/protocol/test_speed_twins.py). Arrays are ``bytes`` of native int64 ("q") unless said otherwise; u64 values of
+(tests/protocol/test_speed_twins.py). Arrays are ``bytes`` of native int64 ("q") unless noted otherwise; u64 values of
 the wire are signed (2^64-1 is -1).
 
 Log record, little-endian: ``u32 body_bytes | u32 crc32c | u64 ledger_id | u64 entry_id | i64 last_add_confirmed |

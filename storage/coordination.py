@@ -24,7 +24,7 @@ class Session(enum.Enum):
 
 
 class Coordination(MetadataStore, Protocol):
-    """A metadata store that others write to as well. ``watch`` hears of their changes."""
+    """A metadata store that other processes write to as well. ``watch`` reports their changes."""
 
     @property
     def session_timeout_s(self) -> float:

@@ -82,7 +82,7 @@ class StorageError(Exception):
 
 
 class LedgerError(StorageError):
-    """Something about one ledger."""
+    """An error of a single ledger."""
 
     what = "error"
 
@@ -212,7 +212,7 @@ class StorageClosedError(StorageError):
 
 
 class ManagedLedgerError(StorageError):
-    """Something about one managed ledger."""
+    """An error of a single managed ledger."""
 
     what = "error"
 
@@ -261,7 +261,7 @@ class LedgerListError(StorageError):
 
 
 class MetadataError(StorageError):
-    """Something about one metadata node."""
+    """An error of a single metadata node."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

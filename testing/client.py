@@ -220,7 +220,7 @@ class Faults:
     def ask(self, method: str, path: str, body: dict[str, object] | None = None) -> Any:
         """A request of the kit's REST API. Raises FaultError."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310 - our own
+        request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310 - the address of the kit
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - the same
                 return json.load(answer)

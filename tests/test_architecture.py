@@ -262,7 +262,7 @@ def test_arrows_inside_the_broker_point_downwards(room, path):
 
 
 def test_a_module_of_the_broker_has_a_name_of_its_own():
-    """The question where something is has a single answer; areas of settings are named after their subjects."""
+    """The question for the place of a module has a single answer; areas of settings are named after their subjects."""
     names = Counter(path.stem for room, path in sources() if room == "broker" and path.parent.name != "setting_areas")
     repeated = {name for name, count in names.items() if count > 1} - {"__init__"}
     assert repeated == SHARED_NAMES

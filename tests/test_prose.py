@@ -79,9 +79,13 @@ RIDDLES = re.compile(
     r"|\b(?:[Tt]he|[Tt]his|[Tt]hat|[Aa]nother) one\b(?! of)"
     r"|\bthe (?:first|last|next|other|old|new|same|real|right) one\b"
     r"|\b[Oo]ne (?:that|which|who)\b"
+    r"|\b[Ss]omething\b|\b[Ss]trangers?\b"
+    r"|\b(?:told|said)\b(?!\()|, say\b"
+    r"|\b(?:hears?|heard|learns?|learned) of\b"
+    r"|(?<![\w`'.-])(?:[Ww]e|[Oo]urs?)\b(?!['=-])"
 )
-"""Pronouns in place of nouns, beyond the plainest phrases: refused in pages, docstrings and comments. WHAT in capitals is
-the name of an argument; a question may begin with what.
+"""Pronouns in place of nouns, speech of things, and the first person, beyond the plainest phrases: refused in pages,
+docstrings and comments. WHAT in capitals is the name of an argument; a question may begin with what.
 """
 # The rule itself, this test, and the name of a role.
 ALLOWED = {"CONTRIBUTING.md", "tests/test_prose.py", "tests/conformance/scenarios/security_rights.py"}
@@ -100,6 +104,20 @@ def prose_of(source):
     yield " ".join(each.string for each in tokens if each.type == tokenize.COMMENT)
 
 
+def beginnings_of(source):
+    """Docstrings and comments of a Python file; of a comment on several lines the first."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.value.value
+    before = (0, 0)
+    for each in tokenize.generate_tokens(io.StringIO(source).readline):
+        if each.type == tokenize.COMMENT:
+            row, column = each.start
+            if before != (row - 1, column):
+                yield each.string.lstrip("# ")
+            before = row, column
+
+
 def forbidden_in(path):
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":
@@ -111,12 +129,14 @@ def forbidden_in(path):
     return [match[0] for each in texts for rule in (FORBIDDEN, RIDDLES) for match in rule.finditer(each)]
 
 
+def modules():
+    """Every Python file of the rooms that is written by hand."""
+    paths = (f for room in ROOMS for f in ([ROOT / room] if "." in room else sorted((ROOT / room).rglob("*.py"))))
+    return [path for path in paths if not path.name.endswith("_pb2.py")]
+
+
 def test_no_forbidden_phrases():
-    paths = [
-        *PAGES,
-        *(f for room in ROOMS for f in ([ROOT / room] if "." in room else sorted((ROOT / room).rglob("*.py")))),
-    ]
-    names = ((str(path.relative_to(ROOT)), path) for path in paths if not path.name.endswith("_pb2.py"))
+    names = ((str(path.relative_to(ROOT)), path) for path in (*PAGES, *modules()))
     found = {name: phrases for name, path in names if name not in ALLOWED and (phrases := forbidden_in(path))}
     assert not found, "name the subject and use an active verb (CONTRIBUTING.md)"
 
@@ -124,19 +144,43 @@ def test_no_forbidden_phrases():
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ('"""The consumer is\n    told the end."""\n', ["is told"]),
+        ('"""The consumer is\n    told the end."""\n', ["is told", "told"]),
         ("x = 1  # a ledger is\n# nobody's\n", ["nobody"]),
         ('x = "nobody"\n', []),
         ('"""The broker sends the end to the consumer."""\n', []),
         ('"""Drop what no cursor needs."""\n', ["what"]),
         ('"""What is a ledger? One of the first ledgers."""\n', []),
         ('"""Figures of WHAT: a topic."""\n', []),
+        ('"""A stranger; something, say, that a ledger hears of."""\n', ["stranger", "something", ", say", "hears of"]),
+        ("x = 1  # we read our own file of ours\n", ["of ours", "we", "our", "ours"]),
         ("x = 1  # the next one, and older\n# ones\n", ["the next one", "ones"]),
     ],
 )
 def test_docstrings_and_comments_are_read(tmp_path, source, found):
     (tmp_path / "module.py").write_text(source)
     assert forbidden_in(tmp_path / "module.py") == found
+
+
+PRONOUN = re.compile(r"(?:it|its|they|their|them|those|these|that)\b", re.IGNORECASE)
+MAY_BEGIN = re.compile(rf'(?:"""|# )\s*{PRONOUN.pattern}', re.IGNORECASE)
+"""Cheap: whether a file has such a line at all."""
+
+
+def test_no_docstring_or_comment_begins_with_a_pronoun():
+    """Nothing stands before a docstring or comment that the pronoun could mean."""
+    found = {}
+    for path in modules():
+        source = path.read_text(encoding="utf-8")
+        if not MAY_BEGIN.search(source):
+            continue
+        if pronouns := [text[:60] for text in beginnings_of(source) if PRONOUN.match(text.lstrip())]:
+            found[str(path.relative_to(ROOT))] = pronouns
+    assert not found, "name the subject"
+
+
+def test_a_pronoun_at_the_beginning_is_found():
+    source = 'def f():\n    """Its end."""\n    x = 1  # it ends\n    # A ledger:\n    # its end\n    return x\n'
+    assert [text for text in beginnings_of(source) if PRONOUN.match(text)] == ["Its end.", "it ends"]
 
 
 RIDDLE_NAME = re.compile(r"def (test_(?:\w+_)?(?:what|who|nobody)(?:_\w+)?)\(")

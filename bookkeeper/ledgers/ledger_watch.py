@@ -55,7 +55,7 @@ class LedgerWatch:
                 await asyncio.sleep(retry_s)
                 retry_s = min(retry_s * 2, _LONGEST_RETRY_S)
             except LedgerError as error:
-                if writer.is_open:  # its own close is a change too
+                if writer.is_open:  # the writer's own close is a change too
                     writer.fail(error)
             else:
                 return

@@ -31,8 +31,8 @@ def last_held(place: int, entry_id: int, ensemble_size: int, write_quorum: int) 
 
 
 def covers(answered: Collection[int], ensemble_size: int, write_quorum: int, ack_quorum: int) -> bool:
-    """Whether these places (fenced, say) meet every set of A places that could acknowledge an entry: in no write set do
-    A or more places lack an answer.
+    """Whether these places (for example the fenced places) meet every set of A places that could acknowledge an entry:
+    in no write set do A or more places lack an answer.
     """
     for first in range(ensemble_size):
         silent = sum((first + step) % ensemble_size not in answered for step in range(write_quorum))

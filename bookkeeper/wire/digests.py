@@ -31,7 +31,7 @@ class DigestType(enum.IntEnum):
 
     CRC32 = 1
     HMAC = 2
-    """HMAC-SHA1 with a key made of the password: the only digest that a stranger cannot forge."""
+    """HMAC-SHA1 with a key made of the password: the only digest that a client without the password cannot forge."""
     CRC32C = 3
     """Pulsar's default."""
     DUMMY = 4

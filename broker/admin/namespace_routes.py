@@ -72,7 +72,7 @@ async def get_namespace(call: Call) -> Response:
     data["bundles"] = shown(call.bundles())
     for name in KEPT_APART:
         data.pop(name, None)
-    data["clusterDispatchRate"] = data["topicDispatchRate"]  # its older name
+    data["clusterDispatchRate"] = data["topicDispatchRate"]  # the older name of topicDispatchRate
     if policies.offload_policies is not None:
         data["offload_policies"] = shown_offload(policies.offload_policies)
     return json_response(data)

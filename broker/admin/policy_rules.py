@@ -111,7 +111,7 @@ def quota_fits_retention(quotas: Iterable[BacklogQuota], kept: RetentionPolicies
 
 
 def retention_fits_quota(quotas: Iterable[BacklogQuota], kept: RetentionPolicies | None, of: str) -> RestError | None:
-    """The same, asked the other way round."""
+    """The same rule for the opposite order of requests."""
     if quota_fits_retention(quotas, kept, of) is None:
         return None
     return rest_refusals.RETENTION_BELOW_BACKLOG_QUOTA.error(subject=of)

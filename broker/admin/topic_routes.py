@@ -163,7 +163,7 @@ async def delete(call: Call) -> Response:
     if call.topics.partition_count(name) is not None:
         raise rest_refusals.TOPIC_PARTITIONED.error(topic=name)
     if not call.topics.exists(name):
-        if not name.is_partition:  # its schema may be there without it
+        if not name.is_partition:  # a schema may exist without its topic
             await call.api.schemas.forget(name)
         raise topic_missing(name)
     if not call.flag("force") and call.lifecycle.in_use(name):

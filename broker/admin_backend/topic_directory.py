@@ -95,7 +95,7 @@ class CalledTopics:
         ]
 
     async def subscribe(self, name: TopicName, request: SubscribeRequest) -> None:
-        """Raises RestError when the other broker has not heard of a new partition within `_NEWS_S`."""
+        """Raises RestError when the other broker does not know a new partition within `_NEWS_S`."""
         subscription, replicated = encoded_twice(request.subscription), str(bool(request.replicated)).lower()
         path = f"{_path(name)}/subscription/{subscription}?replicated={replicated}"
         first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "properties": request.properties}

@@ -234,7 +234,7 @@ def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]
     waiting = _has_consumers(topic, name) and not cursor.has_more
     taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
     subscription = topic.subscriptions.by_name.get(name)
-    # Apache Pulsar puts a cursor that is reset to the start before the first entry, until something is read.
+    # Apache Pulsar puts a cursor that is reset to the start before the first entry, until a consumer reads an entry.
     at_start = taken == 0 and subscription is not None and subscription.rewound_to == cursor.mark_delete
     if at_start:
         read = mark_delete

@@ -22,7 +22,7 @@ def json_object(raw: bytes) -> dict[str, Any]:
     text = raw.decode("utf-8").lstrip(" \t\r\n")
     found, _ = json.JSONDecoder(object_pairs_hook=_each_name_once).raw_decode(text)
     if not isinstance(found, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - a broken text, not a wrong type in our code
+        raise ValueError("not a JSON object")  # noqa: TRY004 - a broken text, not a wrong type in the code
     return found
 
 
@@ -37,7 +37,7 @@ def check_registered(claims: Mapping[str, Any]) -> None:
     """Raise ValueError when a registered claim has an invalid value."""
     for name in _TEXTS:
         if not isinstance(_value(claims, name), str | None):
-            raise ValueError(f"claim {name} is no text")  # noqa: TRY004 - a broken token, not a wrong type in our code
+            raise ValueError(f"claim {name} is no text")  # noqa: TRY004 - a broken token, not a wrong type in the code
     audience = _value(claims, "aud")
     texts = audience if isinstance(audience, list) else [audience]
     if not all(isinstance(text, str | None) for text in texts):

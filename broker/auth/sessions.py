@@ -190,7 +190,7 @@ class AuthSession:
             raise wire_refusals.denied(command_type)
 
     def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
-        """Whether a right still stands, asked again after a revocation."""
+        """Whether a right still stands; called again after a revocation."""
         target = Target.of_topic(name, subscription)
         return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
 

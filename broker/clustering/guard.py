@@ -37,7 +37,7 @@ class Guard:
         """Start the second process. Without it the broker works all the same."""
         arguments = [str(os.getpid()), f"{self._tick_s:g}", str(_TICKS)]
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own program
+            self._process = subprocess.Popen(  # noqa: S603 - this project's program
                 [sys.executable, "-S", "-E", str(_PROGRAM), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

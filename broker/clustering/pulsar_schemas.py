@@ -83,7 +83,7 @@ class PulsarSchemas:
                 await self._ledgers.delete(writer.ledger_id)
             raise
         self._remember(place.position, record)
-        with contextlib.suppress(StorageError):  # its next reader recovers it
+        with contextlib.suppress(StorageError):  # the next reader of the ledger recovers it
             await writer.close()
 
     async def delete(self, path: str) -> None:

@@ -77,7 +77,7 @@ def examine(body: bytes | memoryview) -> Examined:
     if metadata is None or metadata.HasField("marker_type"):
         return DROPPED
     if metadata.properties and entry_format(metadata) is not None:
-        return KEPT  # its keys, if it has any, have another format
+        return KEPT  # keys of a foreign entry have another format
     if metadata.HasField("num_messages_in_batch"):
         return _batch(metadata, payload)
     if not metadata.HasField("partition_key"):

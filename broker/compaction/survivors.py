@@ -42,7 +42,7 @@ class Findings:
         self.by_ledger: dict[int, SourceFindings] = {}
         self.messages = 0
         self.keep_tombstones = False
-        """Something kept may hold an older value of any key: a tombstone must stay to hide it."""
+        """A kept message may hold an older value of any key: a tombstone must stay to hide the older value."""
         self._groups: dict[int, list[int]] = {}
         self._open: dict[bytes, list[int]] = {}
 

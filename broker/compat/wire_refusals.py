@@ -1,7 +1,7 @@
 """THE table of refusals on the wire in Apache Pulsar's words: clients, tools and tests look for these texts.
 
 A row is an error, which carries the ServerError code, and a text; code names the row and gives the values. Refusals in
-words of our own stand where their rule is. The tables are complete and used up: tests/broker/compat/test_refusals.py.
+Magnetar's words stand at their rules. The tables are complete and used up: tests/broker/compat/test_refusals.py.
 """
 
 from __future__ import annotations

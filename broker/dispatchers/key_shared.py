@@ -65,7 +65,7 @@ class KeySharedDispatcher:
         self.selector = make_selector(context.settings, policy)
         self.draining: DrainingHashes[Consumer] = DrainingHashes()
         self._replay_may_help = True
-        """Something changed since a walk through the replay queue found nothing that can be sent."""
+        """The consumers or their permits have changed since a walk through the replay queue found no entry to send."""
         self._owners: dict[int, tuple[int, Consumer | None]] = {}
         """Hash and owner by Murmur hash of the key, as long as the selector stays as it is."""
         self._parked: set[tuple[int, int]] = set()

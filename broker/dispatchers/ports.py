@@ -54,7 +54,7 @@ class AckCursor(Protocol):
 
 
 class DelayView(Protocol):
-    """Delayed delivery of one Shared or Key_Shared subscription; calls its wake function when something becomes due."""
+    """Delayed delivery of one Shared or Key_Shared subscription; calls its wake function when entries become due."""
 
     def pending(self, ledger_id: int) -> BitMap | None:
         """Entries known to be not yet due: reads skip them. Fetch it again after any wait."""

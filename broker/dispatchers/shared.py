@@ -58,7 +58,9 @@ class SharedDispatcher:
         self.held = HeldEntries(context, self.loop, self.flow)
         self._chunks = ChunkOwners()
         self._chunks_wait = False
-        """The head of the replay queue are chunks that their consumers cannot take before something changes."""
+        """The head of the replay queue holds chunks that their consumers cannot take before permits or consumers
+        change.
+        """
 
     # --- members -------------------------------------------------------------------------------------------------
 

@@ -118,7 +118,7 @@ def rest_of_answer(head: bytes, limit: int) -> int:
 
 
 def decode_answer(head: bytes, rest: bytes, asked: bytes) -> Answer:
-    """The answer to the entry `asked`. Raises: FrameError."""
+    """The answer to the request `asked`. Raises: FrameError."""
     kind, messages, hole_count, _ = ANSWER.unpack(head)
     if kind == Kind.DECLINED:
         return DECLINED

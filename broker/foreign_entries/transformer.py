@@ -159,7 +159,7 @@ class SubscriptionTransformer:
             batch.waits_for = flight.future
             return False
         age_ms = int((self._tools.clock() - flight.started_s) * 1000)
-        shortest, longest = _PENDING_MS  # it comes back the later the longer it takes
+        shortest, longest = _PENDING_MS  # the pause grows with the time that the conversion takes
         self._park(batch, item, min(max(age_ms, shortest), longest), holds=holds)
         return True
 
@@ -235,7 +235,7 @@ class SubscriptionTransformer:
         """Acknowledge the entry once its dead letter is stored; False while that is under way."""
         position, slab = batch.position(item), batch.spans[item.span].slab
         if position in self._letters and (sent := self._letters[position]) is None:
-            self._done(batch, item)  # it was sent before, but the acknowledgement came to nothing
+            self._done(batch, item)  # the letter was sent before, without an acknowledgement
             return True
         sent = self._letters.get(position)
         if sent is None:

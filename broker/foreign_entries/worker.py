@@ -37,7 +37,7 @@ _ATTRIBUTES: Final = struct.Struct("=IIQiIQQQ")
 
 def main() -> None:
     """Entry point of `python -m magnetar.broker.foreign_entries.worker`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which closes us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends the worker
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a terminal may stop background processes that print
     _die_with_parent()
     source, sink = _take_pipes()
@@ -66,11 +66,13 @@ def _die_with_parent() -> None:
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == 1:
-            sys.exit(0)  # it was gone before we asked
+            sys.exit(0)  # the broker ended before the worker looked
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output are ours alone; foreign code finds an empty input and standard error instead."""
+    """Standard input and output belong to the worker alone; foreign code finds an empty input and standard error
+    instead.
+    """
     source, sink = os.fdopen(os.dup(0), "rb", 1 << 16), os.fdopen(os.dup(1), "wb", 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

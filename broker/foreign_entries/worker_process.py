@@ -112,7 +112,7 @@ class WorkerProcess:
     # --- in the thread -------------------------------------------------------------------------------------------
 
     def _launch(self) -> None:
-        self._process = subprocess.Popen(  # noqa: S603 - our own module
+        self._process = subprocess.Popen(  # noqa: S603 - this project's module
             [sys.executable, "-P", "-m", _MODULE],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -293,7 +293,7 @@ async def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLa
     last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
     mark_delete = subscription.mark_delete_for_client()
     ledgers = [slot.ledger_id for slot in topic.ledger.ledgers]
-    if mark_delete.ledger_id not in ledgers:  # told as the place before the first entry that follows it
+    if mark_delete.ledger_id not in ledgers:  # as the place before the first entry behind the mark
         following = next((ledger_id for ledger_id in ledgers if ledger_id > mark_delete.ledger_id), None)
         ledger_id = (await topic.position_before_first()).ledger_id if following is None else following
         mark_delete = Position(ledger_id, -1)

@@ -142,7 +142,7 @@ class BrokerRegister:
                 self._written = report
 
     async def _repeat(self) -> None:
-        """Write the report again when it says something new."""
+        """Write the report again when its content has changed enough."""
         while self._entered:
             await asyncio.sleep(self._report_rules().look_s)
             report = await self._report()

@@ -129,7 +129,7 @@ class ThresholdShedder(Shedder):
         return chosen
 
     def _to_idle_brokers(self, reports: Mapping[str, LoadReport], average: float) -> list[tuple[str, str]]:
-        """The broker used most gives something to brokers that are below the average by more than the threshold."""
+        """The broker used most gives bundles to brokers that are below the average by more than the threshold."""
         if all(each >= average - self.rules.threshold_share for each in self._usage.values()):
             return []
         busiest = max(sorted(self._usage), key=lambda name: self._usage[name])

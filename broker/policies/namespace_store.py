@@ -9,8 +9,8 @@ Records of the metadata store (JSON, Pulsar's paths where it has them):
     /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded; one for all partitions
 
 Writes of a record follow each other and carry the version they are based on, so a second broker on the same store
-cannot overwrite changes that it has not read. A failed write leaves memory as it was. Listeners hear of every change
-after it is stored.
+cannot overwrite changes that it has not read. A failed write leaves memory as it was. The store calls its listeners for
+every change after the change is stored.
 """
 
 import asyncio

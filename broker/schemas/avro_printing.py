@@ -53,7 +53,7 @@ def _field(field: dict[str, Any], namespace: str) -> dict[str, Any]:
 
 
 def _sorted(found: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
-    others = sorted((k for k in found if k not in keys), key=lambda k: k == "aliases")  # those of a type come last
+    others = sorted((k for k in found if k not in keys), key=lambda k: k == "aliases")  # aliases of a type come last
     return {k: found[k] for k in (*keys, *others) if k in found}
 
 

@@ -3,7 +3,7 @@
 A pure walk over two parsed JSON schemas, by the rules of the Java library that decides in Apache Pulsar (Avro's
 Resolver): the specification's, except that names of records do not matter and an enum whose symbols are missing is an
 error of the datum, not of the schema. The Python libraries decide otherwise in both (they compare record names), hence
-our own. A pair under comparison is assumed to fit when it is met again within itself, which ends recursive schemas.
+this walk. A pair under comparison is assumed to fit when it is met again within itself, which ends recursive schemas.
 Every pair is compared once: a schema that uses a type twice at each of forty levels costs forty comparisons, not 2^40.
 Matches found under an assumption are forgotten when the assumption proves wrong; a difference stays.
 """

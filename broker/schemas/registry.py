@@ -289,7 +289,7 @@ class SchemaRegistry:
             return
         live = await self.live(topic.name)
         if not live and topic.is_unused:
-            with contextlib.suppress(InvalidSchemaError):  # it is not kept; the consumer may read all the same
+            with contextlib.suppress(InvalidSchemaError):  # not stored; the consumer may read all the same
                 await self.for_producer(topic, schema)
             return
         strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()

@@ -33,7 +33,7 @@ class ClusterSettings(Table):
     metadata_store_session_timeout_millis: int = setting(
         "metadataStoreSessionTimeoutMillis",
         30000,
-        "A broker that ZooKeeper has not heard of for so long is gone: others take over its topics.",
+        "When a broker sends ZooKeeper nothing for so long, other brokers take over its topics.",
         unit="ms",
         minimum=1000,
     )

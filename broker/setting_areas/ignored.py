@@ -151,7 +151,7 @@ OLDER: Final = frozenset(
 
 
 def is_ignored(key: str) -> bool:
-    """Whether the key means something to Apache Pulsar, but nothing here."""
+    """Whether Apache Pulsar has this key and Magnetar ignores it."""
     return key in IGNORED or key in OLDER or (key.startswith(PREFIXES) and key not in _IN_FORCE)
 
 

@@ -76,7 +76,7 @@ class NetworkSettings(Table):
     max_message_size: int = setting(
         "maxMessageSize",
         5 * 1024 * 1024,
-        "Largest payload with metadata that a producer may send; told to clients.",
+        "Largest payload with metadata that a producer may send; part of the answer to CONNECT.",
         unit="bytes",
         minimum=1024,
         maximum=1024**3,

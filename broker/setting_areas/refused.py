@@ -1,4 +1,4 @@
-"""Keys of Apache Pulsar 4.2 that protect or limit something there and cannot do so here: refused at start.
+"""Keys of Apache Pulsar 4.2 that protect or limit resources there and cannot do so here: refused at start.
 
 An operator that sets such a key relies on it. A broker that ignored such a key would run open. So every value except a
 harmless value (the default, or a value that turns the protection off) stops the start with the reason and the remedy.

@@ -203,5 +203,5 @@ class TopicSettings(Table):
         "subscriptionPatternMaxLength", 50, "Longest pattern that is evaluated here.", unit="characters", minimum=0
     )
     enable_broker_topic_list_watcher: bool = setting(
-        "enableBrokerTopicListWatcher", True, "Clients with a pattern learn of new and deleted topics at once."
+        "enableBrokerTopicListWatcher", True, "Clients with a pattern get new and deleted topics at once."
     )

@@ -91,7 +91,7 @@ class NonPersistentSubscription:
         consumer.subscription = self
         consumer.connected_ms = self._now_ms()
         consumer.hide_entry_metadata()
-        consumer.epoch = -1  # its messages tell none (Apache Pulsar 4.2.4)
+        consumer.epoch = -1  # messages without an epoch, as in Apache Pulsar 4.2.4
         dispatcher.add_consumer(consumer)
         self.dispatcher = dispatcher
 

@@ -1,7 +1,7 @@
 """The positions to which SEEK moved readers that have left: the next reader of the same name continues there.
 
-SEEK closes the consumer of a reader and its client subscribes again under the same name, with the position it first
-asked for. Apache Pulsar 4.2.4 keeps the reader's cursor under its name for that moment. Here only the position is kept,
+SEEK closes the consumer of a reader and its client subscribes again under the same name, with the position of its first
+SUBSCRIBE. Apache Pulsar 4.2.4 keeps the reader's cursor under its name for that moment. Here only the position is kept,
 for the next *non-durable* subscription of the name; a durable subscription never inherits a position from a reader.
 """
 

@@ -95,7 +95,7 @@ class TopicCatalog:
         return list(self._topics.get(namespace, ()))
 
     def listed_names(self, namespace: str) -> list[str]:
-        """Sorted full names of the persistent topics that clients may hear of: all but the broker's own."""
+        """Sorted full names of the persistent topics that clients may list: all but the broker's own."""
         return list(self._listed.get(namespace, ()))
 
     def topics(self, namespace: str) -> list[TopicName]:

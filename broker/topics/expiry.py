@@ -89,7 +89,7 @@ def is_deletable(topic: ServedTopic) -> bool:
     retained_s = topic.config.retention.time_in_minutes * 60
     if retained_s < 0 or idle_s < retained_s:
         return False  # a topic with retained messages must stay (Apache Pulsar shouldTopicBeRetained)
-    subscriptions = [s for s in topic.subscriptions.by_name.values() if s.durable]  # that of compaction counts
+    subscriptions = [s for s in topic.subscriptions.by_name.values() if s.durable]  # the cursor of compaction counts
     if policy.inactive_topic_delete_mode == WITHOUT_SUBSCRIPTIONS:
         return not subscriptions
     return all(s.cursor.backlog_entries == 0 for s in subscriptions)

@@ -124,7 +124,7 @@ class Producer:
             if verdict is Verdict.NEW:
                 self._append(part)
             elif verdict is Verdict.DUPLICATE:
-                self.publishing.rate_in.add(part.total_messages, part.size_bytes)  # it came in
+                self.publishing.rate_in.add(part.total_messages, part.size_bytes)  # the rate counts duplicates
                 self.answer(
                     speed.encode_receipts(
                         self.producer_id, part.sequence_ids, part.highest_sequence_ids, 0, part.count, _NO_ID, _NO_ID, 0

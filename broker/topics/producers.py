@@ -108,7 +108,7 @@ class TopicProducers:
         if epoch != self.epoch:
             try:
                 await uninterrupted(self._save_epoch(epoch))
-            except asyncio.CancelledError:  # its connection is gone; the epoch is taken all the same, as in Pulsar
+            except asyncio.CancelledError:  # without a connection the epoch is taken all the same, as in Pulsar
                 self.epoch = epoch
                 self._release_exclusive(producer)
                 raise

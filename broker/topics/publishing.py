@@ -111,7 +111,7 @@ class TopicPublishing:
             self.delay_index.published(run, pieces)
 
     def append_failed(self, producer: AnsweredProducer, run: EntryRun, stored: int, error: StorageError) -> None:
-        """An append failed: its producer hears of the first entry, the topic is fenced.
+        """An append failed: its producer gets an error for the first entry, and the topic is fenced.
 
         Clients send all messages without receipt again, in order.
         """

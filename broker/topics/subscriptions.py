@@ -212,7 +212,7 @@ class TopicSubscriptions:
         return subscription
 
     def check_room(self) -> None:
-        """Raise ConsumerBusyError when the topic has all the consumers it may have: asked before anything else."""
+        """Raise ConsumerBusyError when the topic has all the consumers it may have. The first check of a SUBSCRIBE."""
         most = self._config.max_consumers
         if 0 < most <= self.consumer_count:
             raise wire_refusals.TOO_MANY_CONSUMERS.error()
@@ -452,7 +452,7 @@ class _Joined(Protocol):
 
 def close_without_right(by_name: Mapping[str, _Joined], topic: TopicName) -> None:
     """CLOSE_CONSUMER to the consumers whose role lost its right to their subscription."""
-    for subscription in list(by_name.values()):  # that of a reader goes with its last consumer
+    for subscription in list(by_name.values()):  # a reader's subscription is deleted with its last consumer
         for consumer in list(subscription.consumers):
             if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, topic, subscription.name):
                 subscription.disconnect_all([consumer])

@@ -160,7 +160,9 @@ class Topic:
     # --- end of its life -----------------------------------------------------------------------------------------
 
     async def terminate(self) -> Position:
-        """No message may follow; producers are closed, subscriptions hear of the end when they have read all."""
+        """No message may follow; producers are closed, and consumers get the end of the topic when they have read all
+        messages.
+        """
         try:
             last = await self.ledger.terminate()
         finally:

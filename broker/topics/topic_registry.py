@@ -304,7 +304,9 @@ class Topics:
         await asyncio.shield(self._start(name, end()))
 
     async def close(self) -> None:
-        """Shutdown: close every topic, all clients told, everything on the disk. No more are loaded."""
+        """Shutdown: close every topic; on return all clients have a notice and all entries are on the disk. No topic is
+        loaded afterwards.
+        """
         self._closed = True
         while self._busy:
             await asyncio.wait(list(self._busy.values()))

@@ -196,7 +196,7 @@ class ConsumerSession(Session):
             self.link.send(requests.ack(part.index, entry, validation=e.validation))
             self._owe(part, permits_of(answer))
             return
-        except LargeEntryError as e:  # it stays unacknowledged, for a client that can take it
+        except LargeEntryError as e:  # unacknowledged, for a client that takes larger entries
             log.warning("websocket.large_entry", topic=part.topic, subscription=self.subscription, reason=str(e))
             self.peer.end(INTERNAL_ERROR, str(e))
             return

@@ -253,7 +253,7 @@ def _sync(path: Path) -> None:
 def verify_directory(data_dir: Path) -> None:
     """Raises: BrokerFailedError with the findings of `magnetar verify`."""
     command = [sys.executable, "-m", "magnetar", "verify", str(data_dir)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
     (data_dir / "LOCK").unlink(missing_ok=True)
     if ended.returncode != 0:
         raise BrokerFailedError(

@@ -1,7 +1,7 @@
 """Checks of a disk: the rate of its writes, the time of a sync, and whether that time is credible.
 
 A device with a volatile cache needs tens of microseconds to milliseconds to make a write last. A sync that returns
-sooner was answered by something that has nothing to lose: memory, a hypervisor or a controller told to ignore flushes.
+sooner reached no device: memory, a hypervisor or a controller that ignores flushes answered.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def disk_findings(directory: Path) -> Iterator[Finding]:
 def settings_findings(config: str) -> Iterator[Finding]:
     """The findings of `standalone` about a settings file."""
     command = [sys.executable, "-m", "magnetar", "standalone", "--pulsar-config", config, "--check"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
     for line in ended.stderr.splitlines():
         _, level, text = ([*line.split(": ", 2), "", ""])[:3]
         yield "settings", ERROR if level == "error" else WARNING, text or line

@@ -228,7 +228,7 @@ BROKERS: Final = (
         "",
         "GET",
         "brokers/health?topicVersion={topic_version}",
-        "whether something could be stored just now",
+        "whether the broker could store a message just now",
         flag("-tv --topic-version", text="V1 or V2"),
         show="text",
     ),

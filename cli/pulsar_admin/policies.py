@@ -227,7 +227,7 @@ SHARED: Final = (
 
 
 def verbs_of(policy: Policy, group: str, argument: str, *, everywhere: tuple[Flag, ...] = ()) -> Iterator[Verb]:
-    """Its get, set and remove.
+    """The verbs get, set and remove of a policy.
 
     Args:    argument: topic or namespace.   everywhere: flags that each of the three takes (`--global`).
     """

@@ -130,7 +130,7 @@ def patch_batch(buffer: bytearray, start: int, base_offset: int, leader_epoch: i
 
 
 def stamp_batch(buffer: bytearray, start: int, end: int, max_timestamp: int, *, log_append: bool) -> None:
-    """Set the max timestamp in place, turn the batch into LogAppendTime if asked, and compute the new CRC."""
+    """Set the max timestamp in place, turn the batch into LogAppendTime on request, and compute the new CRC."""
     if log_append:
         buffer[start + 22] |= record_batch.LOG_APPEND_TIME_BIT
     buffer[start + 35 : start + 43] = max_timestamp.to_bytes(8, "big", signed=True)

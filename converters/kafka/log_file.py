@@ -137,7 +137,7 @@ class LogFile:
         return LogBatch(position, end, _view(data, position))
 
     def _damage_in_place_of_a_tail(self, position: int) -> DamagedLogError | None:
-        """A flipped bit in a size looks like a torn tail; but then something usable follows."""
+        """A flipped bit in a size looks like a torn tail; but then usable batches follow."""
         if self.end is not LogEnd.TORN:
             return None
         found = find_batch(self._bounded_read, position + 1, self._search_bounds())

@@ -209,7 +209,7 @@ def read_messages(data: bytes, *, check_crcs: bool = False) -> Iterator[tuple[in
     """(stored offset, timestamp or -1, key, value) of the complete messages of an inner set that `inner_offsets` has
     passed. The hot loop of compressed sets: one pass, no object but the tuple.
 
-    Raises: CorruptRecordError when lengths do not fill a message; CrcMismatchError when asked to check.
+    Raises: CorruptRecordError when lengths do not fill a message; CrcMismatchError with `check`.
     """
     pos, total = 0, len(data)
     key: bytes | None

@@ -84,7 +84,7 @@ def patch_message(buffer: bytearray, start: int, offset: int) -> None:
 
 
 def stamp_message(buffer: bytearray, start: int, end: int, timestamp: int, *, log_append: bool) -> None:
-    """Set a magic 1 timestamp in place, turn it into LogAppendTime if asked, and compute the new CRC."""
+    """Set a magic 1 timestamp in place, turn it into LogAppendTime on request, and compute the new CRC."""
     if log_append:
         buffer[start + 17] |= message.LOG_APPEND_TIME_BIT
     buffer[start + 18 : start + 26] = timestamp.to_bytes(8, "big", signed=True)

@@ -4,8 +4,8 @@
 
 Java, kafka-python and aiokafka write xerial with 32 KiB of input a block; librdkafka writes one raw block. Only the
 first eight bytes decide, because some producers write the two versions little-endian. The header may recur inside a
-stream that was made by joining two. A raw snappy block starts with its uncompressed length, which is the bound we
-check.
+stream that was made by joining two. A raw snappy block starts with its uncompressed length, which is the bound that the
+reader checks.
 """
 
 from __future__ import annotations

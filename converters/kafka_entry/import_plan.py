@@ -132,7 +132,7 @@ class ImportPlan:
     resume_after: highest sequence id the topic has for `name`, -1 for none.
     confirm: begin with the batch that ends at `resume_after`, see the module.
     check_records: decode every record, not only headers and checksums, before anything of its batch is stored.
-    on_damage: told of a batch that cannot be stored; it is left out. Without it such a batch raises.
+    on_damage: called with a batch that cannot be stored; the batch is left out. Without on_damage it raises.
     transactions: of the whole log, with places as in `mode` (offsets or positions); None stores every record, as a
                   consumer with isolation level read_uncommitted reads them.
     """

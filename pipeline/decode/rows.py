@@ -115,7 +115,7 @@ _FROM_MESSAGE = {
 class SingleRows:
     """Rows of a chunk in which every entry is a single message as it is stored: columns are those of the headers.
 
-    Most columns are never asked for, so none is made before. Equal to `rows_of_entries` of the same entries.
+    Most columns are never read, so each is made on its first read. Equal to `rows_of_entries` of the same entries.
     """
 
     __slots__ = ("_headers", "_lengths", "_start", "_stop", "any_flags")
@@ -142,7 +142,7 @@ class SingleRows:
         return np.full(len(self), _SAME_IN_EVERY_ENTRY[column])
 
     def picked(self, which: slice) -> SingleRows:
-        """These rows, one behind the other."""
+        """The rows of the slice, one behind the other."""
         start, stop, _ = which.indices(len(self))
         found = object.__new__(SingleRows)
         found._headers, found._lengths, found.any_flags = self._headers, self._lengths, self.any_flags

@@ -54,7 +54,7 @@ _KEPT = pa.schema([("index", pa.int64())])
 
 
 class NotEmptyError(PipelineError):
-    """The table holds something already; a compaction makes a table of its own."""
+    """The table holds rows already; a compaction makes a table of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class SparkRunner:
             raise TaskFailedError(str(error)) from error
         results = []
         for failed, pickled in collected:
-            found = pickle.loads(pickled)  # noqa: S301 - made by our own task
+            found = pickle.loads(pickled)  # noqa: S301 - made by this job's task
             if failed:
                 raise found
             results.append(found)

@@ -265,7 +265,7 @@ class _RangeReader:
     # --- when nothing comes -----------------------------------------------------------------------------------------
 
     def _check_idle(self) -> None:
-        """Nothing came for a while: is there still what we wait for? Raises ReadTimeoutError after too long."""
+        """No entry came for a while: check that the awaited entries exist. Raises ReadTimeoutError after too long."""
         log = self._checked(self._log(ledgers=isinstance(self._next, Position)))
         if log is not None and not self._done():
             self._pass_withheld(log)

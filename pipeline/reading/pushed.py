@@ -100,7 +100,7 @@ class PushedEntries:
         return as_chunks(self._topic, self._partition, taken)
 
     async def _arrives(self, timeout_s: float) -> bool:
-        """Whether something comes within that time; False at once when the connection or the reader is gone."""
+        """Whether an entry comes within that time; False at once when the connection or the reader is gone."""
         if self._lost is not None:
             return False
         self._arrived.clear()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Cut(NamedTuple):
-    """kept: entries that hold something of the range.   lost: half-open ranges of indexes that were passed over.
+    """kept: entries with messages of the range.   lost: half-open ranges of indexes that were passed over.
     reached: the place where the range goes on.   seen: how many of the given entries were looked at; the others lie
     behind the end of the range.
     """

@@ -87,8 +87,8 @@ class SegmentMap:
         self._growing: OrderedDict[int, LedgerSegment] = OrderedDict()
 
     def covered(self, log: LogRange, start: int, end: int) -> list[Covered]:
-        """Coverage of the log's ledgers that hold something of ``start .. end - 1``; files are opened from the newest
-        back, no further than `start`.
+        """Coverage of the log's ledgers with messages of ``start .. end - 1``; files are opened from the newest back,
+        no further than `start`.
         """
         found: list[Covered] = []
         for span in reversed(log.ledgers):

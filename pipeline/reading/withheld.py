@@ -76,7 +76,7 @@ class WithheldEntries:
 
     def _passed(self, position: Position, facts: Facts) -> int | None:
         if not facts.withheld or facts.bounds is None:
-            self._stop()  # it may be withheld later, when its transaction ends
+            self._stop()  # the end of its transaction may withhold the entry later
             return None
         self._place = facts.bounds[1] + 1, Position(position.ledger_id, position.entry_id + 1)
         return facts.bounds[1] + 1

@@ -33,7 +33,7 @@ class PulsarDataSource(DataSource):
         """The columns of the selected topics. Raises OptionError, CatalogError."""
         return ddl(self._rows(SourceOptions.parse(self.options)).selected())
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - it is ours
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         """Return the reader of `spark.read`."""
         from magnetar.pipeline.source.batch_reader import PulsarReader  # noqa: PLC0415
 

@@ -82,7 +82,7 @@ class AvroValues:
         without = {key: value for key, value in self._definition.items() if key != "namespace"}
         try:
             return _parsed_reader({**without, **names})
-        except SchemaError:  # it names its own types in full
+        except SchemaError:  # the schema names its own types in full
             return self._reader
 
     def _in_lock_step(self, payload: pa.Array, writer: _Writer) -> list[pa.Array] | None:

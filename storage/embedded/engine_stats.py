@@ -26,7 +26,7 @@ class HistogramStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """Counters since start unless said otherwise."""
+    """Counters since the start unless noted otherwise."""
 
     appended_entries: int
     appended_bytes: int

@@ -24,7 +24,7 @@ __all__ = ["EngineEnvironment"]
 
 
 def _read_format_1(path: str) -> NodeTree:
-    """Imported when there is something to read: SQLite is nothing a start should wait for."""
+    """Imported when a database of format 1 is there: no other start waits for SQLite."""
     from magnetar.storage.embedded.metadata.format_1 import read_format_1  # noqa: PLC0415 - see above
 
     return read_format_1(path)

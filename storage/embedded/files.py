@@ -1,6 +1,6 @@
 """The only door to the disk: ``RealFiles`` here, the simulated disk in ``tests/twins/sim_files.py``.
 
-Guarantees asked of an implementation:
+Guarantees of an implementation:
 
 * ``write`` returns after all bytes are written; with ``durable=True`` also after they are on stable storage, together
   with the file size they imply (fdatasync of that range).
@@ -109,8 +109,8 @@ class FileSystem(Protocol):
         """Lock the folder of the lock file, and the file; returns their release. Raises StoreLockedError naming the
         owner's pid.
 
-        The lock of the folder holds when the file is removed meanwhile. ``claim``: write our pid into the file; without
-        it nothing is changed (but a missing file is created).
+        The lock of the folder holds when the file is removed meanwhile. ``claim``: write the pid of this process into
+        the file; without it nothing is changed (but a missing file is created).
         """
         ...
 

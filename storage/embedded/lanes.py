@@ -183,7 +183,7 @@ class _ThreadPool:
             result, error = None, None
             try:
                 result = job()
-            except BaseException as caught:  # noqa: BLE001 - told to the loop
+            except BaseException as caught:  # noqa: BLE001 - passed to the loop
                 error = caught
             with contextlib.suppress(RuntimeError):  # the loop is gone
                 self._loop.call_soon_threadsafe(self._finish, done, result, error)
@@ -247,7 +247,7 @@ class _InlineLane(Generic[T, R]):
         result, error = None, None
         try:
             result = self._work(batch)
-        except Exception as caught:  # noqa: BLE001 - told to ``done`` as the thread's lane does; a crash passes through
+        except Exception as caught:  # noqa: BLE001 - passed to ``done`` as the thread's lane does; a crash passes through
             error = caught
         self._scheduled = bool(self._pending)
         if self._scheduled:
@@ -274,7 +274,7 @@ class _InlinePool:
         result, error = None, None
         try:
             result = job()
-        except Exception as caught:  # noqa: BLE001 - told to ``done``
+        except Exception as caught:  # noqa: BLE001 - passed to ``done``
             error = caught
         try:
             done(result, error)

@@ -102,7 +102,7 @@ class ReadPath:
             if ledger.deleted:
                 raise NoSuchLedgerError(ledger.ledger_id) from None
             raise
-        if ledger.deleted:  # its file may lack confirmed entries: write-behind passes over deleted ledgers
+        if ledger.deleted:  # the file may lack confirmed entries: write-behind passes over deleted ledgers
             raise NoSuchLedgerError(ledger.ledger_id)
         slab = piece.slab
         if slab is None or not slab.first_entry_id <= entry_id <= slab.last_entry_id:

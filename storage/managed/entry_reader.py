@@ -99,7 +99,7 @@ class EntryReader:
         except (NoSuchLedgerError, NoSuchEntryError):
             if self._ledgers.slot(ledger_id) is not None:
                 raise
-            return [], start  # trimmed while we waited
+            return [], start  # trimmed during the wait
         wanted = max(Position(ledger_id, first), floor())
         if wanted.ledger_id != ledger_id:
             return [], wanted

@@ -67,7 +67,7 @@ class LedgerSwitch:
     def attach(self, appender: Appender) -> None:
         self._appender = appender
 
-    # -- asked by the appender ---
+    # -- calls of the appender ---
 
     def prepare(self) -> None:
         """Runs wait and there is no current ledger: adopt the ledger made ahead, or create a ledger."""
@@ -110,7 +110,7 @@ class LedgerSwitch:
             waiters, self._idle_waiters = self._idle_waiters, []
             _wake(waiters)
 
-    # -- asked by the managed ledger ---
+    # -- calls of the managed ledger ---
 
     async def settle(self, *, recover: bool = False) -> None:
         """Finish pending appends, seal the current ledger, drop the ledger made ahead, store the list.

@@ -149,7 +149,7 @@ def _owner(properties: Mapping[str, str]) -> dict[str, str]:
     return {key.rpartition("/")[2].replace("-", "_"): value for key, value in properties.items()}
 
 
-# --- owners that go: said before their record is removed, forgotten when their ledgers are ---
+# --- deleted owners: noted before their record is removed, forgotten with their ledgers -------
 
 
 async def note_deletion(metadata: MetadataStore, name: str, ledger_ids: Sequence[int]) -> None:

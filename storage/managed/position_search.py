@@ -54,7 +54,7 @@ class PositionSearch:
             middle = (low + high) // 2
             is_older, probed = await self._is_older(middle, high, timestamp_ms)
             if ledgers.first_position != first:
-                return await self.first_at_or_after(timestamp_ms, after)  # trimmed while we waited
+                return await self.first_at_or_after(timestamp_ms, after)  # trimmed during the wait
             if is_older:
                 low = probed + 1
             else:

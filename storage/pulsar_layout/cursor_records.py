@@ -161,7 +161,9 @@ def _add_range(deleted: dict[int, BitMap], each: MessageRange) -> None:
 
 
 def _with_horizon(properties: dict[str, int], mark_delete: Position) -> dict[str, int]:
-    """Add our compaction horizon: Pulsar's compacted topic reaches to its cursor's mark-delete position implicitly."""
+    """Add Magnetar's compaction horizon: Pulsar's compacted topic reaches to its cursor's mark-delete position
+    implicitly.
+    """
     if _COMPACTED in properties and _HORIZON[0] not in properties:
         return {**properties, _HORIZON[0]: mark_delete.ledger_id, _HORIZON[1]: mark_delete.entry_id}
     return properties

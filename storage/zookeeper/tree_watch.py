@@ -75,7 +75,7 @@ class TreeWatch:
             return
         stat = await self._until_answered(lambda: self._stat(path))
         if stat is None and path != self._prefix:
-            self._set.discard((path, _Kind.VALUE))  # its parent tells of its return
+            self._set.discard((path, _Kind.VALUE))  # a watch on the parent reports its return
         found = None if stat is None else (stat.creation_zxid, stat.modified_zxid)
         before = self._known.pop(path, None)
         if found is not None:

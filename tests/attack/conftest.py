@@ -88,7 +88,7 @@ def http(broker, method, path, body=b"", role=None):
 
 
 class Watch:
-    """An honest client's PINGs, one after the other, while something else goes on."""
+    """An honest client's PINGs, one after the other, beside the work of the test."""
 
     def __init__(self, broker, role="admin"):
         self._peer = connect(broker.url, role)

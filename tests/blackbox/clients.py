@@ -103,7 +103,7 @@ class Sink(threading.Thread):
             self.history.delivered(self.session, key, int(number), id_of(message.message_id()))
             self.received += 1
             if self.work(message):
-                with contextlib.suppress(pulsar.PulsarException):  # its connection may be gone: then it comes again
+                with contextlib.suppress(pulsar.PulsarException):  # after a lost connection the message comes again
                     self.consumer.acknowledge(message)
                     self.history.acknowledged(self.session, key, int(number))
 

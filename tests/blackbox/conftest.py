@@ -1,4 +1,4 @@
-"""A broker process of our own for tests that speak to it through real clients."""
+"""A broker process for tests that use the broker through real clients."""
 
 import contextlib
 import os

@@ -67,7 +67,7 @@ class History:
         self._add("acknowledged", session, key, number)
 
     def ack_confirmed(self, session, key, number):
-        """Its receipt was seen."""
+        """The answer to an acknowledgement was seen."""
         self._add("ack confirmed", session, key, number)
 
     def gave_back(self, session, key="", number=-1):
@@ -88,7 +88,7 @@ class History:
             self._add("restarted")
 
     def reconnected(self):
-        """Sessions are seen to be themselves again: something sent since the interruption has come.
+        """Sessions are seen to be themselves again: a message sent since the interruption has come.
 
         On a busy machine that may be long after `settle_s`.
         """
@@ -126,7 +126,7 @@ class _Checker:
     def __init__(self, history, events):
         self.history, self.events, self.found = history, events, []
         self.highest_first = {}  # by key: the highest number delivered for the first time
-        self.highest_seen = {}  # by (session, key): the highest number since it last gave something back
+        self.highest_seen = {}  # by (session, key): the highest number since it last gave messages back
         self.last = {}  # by (key, number): index of its last delivery
         self.ids = defaultdict(set)  # by (key, number)
         self.acks = {}  # by (key, number): (time, confirmed)

@@ -1,4 +1,4 @@
-"""An honest client that sends PINGs, one after the other, while a test does something else with the same broker.
+"""An honest client that sends PINGs, one after the other, while a test does other work with the same broker.
 
 A wait counts by the broker's processor time in it: a busy machine makes every client wait, but a turn of the loop that
 is too long shows as processor time of the broker between a PING and its answer.

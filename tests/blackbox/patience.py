@@ -1,4 +1,4 @@
-"""Delays for tests of delayed messages, on machines that are busy with something else as well."""
+"""Delays for tests of delayed messages, on machines that are busy with other work as well."""
 
 import time
 

@@ -154,7 +154,7 @@ def test_a_silent_peer_is_sent_away(new_broker):
     assert mute.is_closed(5)
     began = time.monotonic()
     deaf.socket.settimeout(6)
-    assert deaf.is_closed(6)  # it reads PING and never answers
+    assert deaf.is_closed(6)  # the peer reads PING and never answers
     assert time.monotonic() - began < 6
     client = quiet_client(broker.url)
     assert isinstance(client.create_producer("after"), pulsar.Producer)

@@ -1,4 +1,4 @@
-"""The console of a running broker, asked as a browser would."""
+"""The console of a running broker, by requests like those of a browser."""
 
 import html
 import http.cookiejar

@@ -1,4 +1,4 @@
-"""Foreign entries as the official client reads them from a broker process of our own."""
+"""Foreign entries as the official client reads them from a broker process."""
 
 import contextlib
 import json

@@ -66,7 +66,7 @@ async def content(folder):
 
 
 def bits(folder, chance):
-    """Places to flip: each file as often as any other, mostly where something is written."""
+    """Places to flip: each file as often as any other, mostly at written bytes."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "LOCK")
     for number in range(FLIPS):
         path = files[number % len(files)]

@@ -1,4 +1,4 @@
-"""Delayed delivery through the official client and a broker process of our own."""
+"""Delayed delivery through the official client and a broker process."""
 
 import contextlib
 import json

@@ -205,7 +205,7 @@ def test_an_interruption_explains_until_sessions_have_settled():
     assert h.problems() == []
     h.clock.now += 5
     deliver(h, "c", "a", 2)
-    assert h.problems() == []  # its last delivery may have been to the old session
+    assert h.problems() == []  # the last delivery may have been to the old session
     deliver(h, "c", "a", 2, 1)
     assert kinds(h) == ["duplicated", "reordered"]
 

@@ -78,7 +78,7 @@ def stats(broker, topic=TOPIC):
 
 
 def wait_growth(broker, importer):
-    """Return when the importer has stored something, or is through."""
+    """Return when the importer has stored messages, or has ended."""
     before = None
 
     def grown():

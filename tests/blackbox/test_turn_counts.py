@@ -1,9 +1,9 @@
 """The cost of durable messages in context switches and system calls of a broker process, counted by the system.
 
-Unlike times, neither depends on other work of the machine: a context switch counts when a thread of the broker waits
-for something, not when it has to make room for others. An allowance is well above the counted figure and well below the
-cost of a hand-over between threads per message: of a run of 100 that would be hundreds. Which thread finds the lock of
-the interpreter taken depends a little on the machine.
+Unlike times, neither depends on other work of the machine: a context switch counts when a thread of the broker waits,
+not when it has to make room for others. An allowance is well above the counted figure and well below the cost of a
+hand-over between threads per message: of a run of 100 that would be hundreds. Which thread finds the lock of the
+interpreter taken depends a little on the machine.
 """
 
 import os

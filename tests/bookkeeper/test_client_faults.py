@@ -160,7 +160,7 @@ async def test_a_fence_that_the_bookies_forgot_is_found_in_the_metadata():
 
 @simulated
 async def test_without_confirmations_that_add_would_be_acknowledged():
-    """That the test above can fail."""
+    """The test above can fail."""
     cluster = SimCluster(3)
     writer = await fenced_and_forgotten(cluster)
 
@@ -472,7 +472,7 @@ async def test_a_close_that_the_metadata_service_does_not_take_has_a_deadline(me
     cluster.service.up = False
     if mending:
         on_ensemble(cluster, writer)[0].crash()
-        await asyncio.sleep(5)  # its replacement is under way
+        await asyncio.sleep(5)  # the replacement of the bookie is under way
     closing = [asyncio.ensure_future(writer.close()) for _ in range(2)]
     for each in closing:
         with pytest.raises(MetadataUnavailableError):

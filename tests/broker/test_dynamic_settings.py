@@ -105,7 +105,7 @@ async def test_changes_of_two_brokers_that_share_the_node_are_both_kept(dynamic,
     assert settings_of(dynamic).max_tenants == 7
     assert len(changes) == count + 1
     await dynamic.load()
-    assert len(changes) == count + 1  # without a change no part of the broker hears of it
+    assert len(changes) == count + 1  # without a change no listener is called
 
 
 @pytest.mark.parametrize("stored", [b"", b"{", b'["a"]', b'{"maxTenants": 9}'])

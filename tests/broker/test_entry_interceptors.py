@@ -1,4 +1,4 @@
-"""Interceptors of entry metadata: found by name, asked per burst, never in the way of a message."""
+"""Interceptors of entry metadata: found by name, called once for each burst, never in the way of a message."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Later:
 
 
 class Failing:
-    """Adds something to the first entry, then fails."""
+    """Adds a field to the first entry, then fails."""
 
     def __init__(self, value=None):
         self.value = value

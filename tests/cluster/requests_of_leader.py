@@ -113,7 +113,7 @@ class Failover:
     def _second_follows(self, event, end):
         first = self.members["first"]
         end(first)
-        if event == "killed":  # its session goes on
+        if event == "killed":  # the session of a killed broker goes on
             self._ask(f"leader right after the first was {event}", "second", "brokers/leaderBroker")
         self._gone(first, "second")
         self._seen(f"the first was {event}", "second")

@@ -81,7 +81,7 @@ def test_both_brokers_serve_one_cluster(members, client):
         producer.send(str(number).encode())
     assert [int(consumer.receive(30_000).data()) for consumer in consumers] == list(range(8))
     assert {owner_of(members, topic)[0].name for topic in topics} == {"m1", "m2"}
-    for topic in topics:  # asked of the wrong broker, a request about a topic is sent to its owner
+    for topic in topics:  # the wrong broker sends a request about a topic to the owner
         for each in members:
             stats = requests.get(f"{each.http}/admin/v2/{topic.replace('://', '/')}/stats", timeout=30)
             assert stats.json()["msgInCounter"] == 1
@@ -191,5 +191,5 @@ def test_a_suspended_owner_is_replaced_and_disconnects_its_clients(members, clie
         publisher.finish()
         check_complete(read_numbers(consumer, publisher.acknowledged - 1), publisher.acknowledged)
     finally:
-        owner.end()  # its guard may have ended it, so that later tests would find one broker
+        owner.end()  # the guard may have ended the owner: later tests would find one broker
         owner.start()

@@ -1,4 +1,5 @@
-"""Bookies that come back read-only, empty or with damaged entries, and metadata that a stranger writes, under load.
+"""Bookies that come back read-only, empty or with damaged entries, and metadata that a foreign client writes, under
+load.
 
 The tests use services of their own, because the damage to these bookies cannot be undone.
 """

@@ -1,4 +1,4 @@
-"""A fenced writer learns of that at once, and a broker gives up a topic that another owner has opened."""
+"""A fenced writer notices the fence at once, and a broker gives up a topic that another owner has opened."""
 
 from __future__ import annotations
 

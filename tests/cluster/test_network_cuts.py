@@ -133,7 +133,7 @@ def test_between_the_brokers(field, load):
     for here, there in ((first, second), (second, first)):
         field.network.cut(here.process.pid, there.settings["brokerServicePort"])
         field.network.cut(here.process.pid, there.settings["webServicePort"])
-    with loaded(field.members) as more:  # its lookups are answered all the same
+    with loaded(field.members) as more:  # lookups are answered all the same
         end("broker and broker, new topics", more, BRIEF_S)
     field.network.heal()
     end("broker and broker", load, BRIEF_S)

@@ -256,7 +256,7 @@ def test_a_cluster_changes_hands_and_both_kinds_serve_it_together(brokers, clust
         assert len(found) == 1
         owners |= found
     assert ours.url in owners
-    assert ours.terminate() == 0  # its topics are Pulsar's at once
+    assert ours.terminate() == 0  # the topics go to Pulsar at once
     for number in range(16):
         consumer = client.subscribe(full(f"shared-{number}"), "s", **HOW)
         assert numbers(receive(consumer, 1)) == [number]

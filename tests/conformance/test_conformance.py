@@ -1,4 +1,4 @@
-"""Every recorded scenario against a broker of our own: the log must be that of Apache Pulsar 4.2.4.
+"""Every recorded scenario against a broker of this project: the log must be that of Apache Pulsar 4.2.4.
 
 All scenarios of a profile run against one broker, several at a time, in the order in which pytest will ask for them.
 MAGNETAR_CONFORMANCE_JOBS sets how many (default 64); MAGNETAR_CONFORMANCE_DEFAULT and ..._AUTH name a running broker

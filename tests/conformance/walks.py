@@ -3,9 +3,9 @@
 
     walks.py --oracle pulsar://127.0.0.1:6650 http://127.0.0.1:8080 [--ours URL HTTP] [--first SEED] [--walks N]
 
-The oracle is an Apache Pulsar with the settings of default.conf; without --ours a broker of our own is started. A seed
-gives the same walk for ever (with the same --types and --steps): consumers of one subscription join, leave, drop their
-connection, grant permits, acknowledge (entries, messages of batches, cumulatively), ask for redelivery, seek, and
+The oracle is an Apache Pulsar with the settings of default.conf; without --ours a broker of this project is started. A
+seed gives the same walk for ever (with the same --types and --steps): consumers of one subscription join, leave, drop
+their connection, grant permits, acknowledge (entries, messages of batches, cumulatively), ask for redelivery, seek, and
 unsubscribe, while single, batched, keyed, delayed and chunked messages are published and the topic is unloaded,
 terminated, skipped over and looked at. After each step all connections are read until they are silent, so the order of
 frames on one connection counts and the order between connections does not.

@@ -70,7 +70,7 @@ def outcome(world: World) -> tuple[dict[int, list[bytes | None]], bool]:
 
 
 def bits_of(world: World, path: str) -> list[int]:
-    """Bits to flip: all that carry something, and the zeros near it."""
+    """Bits to flip: all of written bytes, and the zeros near them."""
     data = world.disk.content(path)
     used = [byte for byte in range(len(data)) if any(data[max(0, byte - 16) : byte + 16])]
     bits = [byte * 8 + bit for byte in used for bit in range(8)]

@@ -1,4 +1,5 @@
-"""The last frame of the journal: torn by a power loss, unless something shows that it was acknowledged. Then it is damaged.
+"""The last frame of the journal: torn by a power loss, unless a later frame or a ledger file shows that the frame was
+acknowledged. Then the frame is damaged.
 
 A start may be interrupted while it writes the records of a torn frame into ledger files.
 """

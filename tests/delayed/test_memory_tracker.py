@@ -126,7 +126,7 @@ STEPS = st.one_of(
 
 
 def step(world, what, value, both):
-    """``both``: the entries that both worlds have delivered; ours may be some milliseconds later."""
+    """``both``: the entries that both worlds have delivered; this tracker may be some milliseconds later."""
     sub = world.subscriptions["sub"]
     if what == "publish":
         world.publish(*value)

@@ -215,7 +215,7 @@ def test_26230_an_entry_that_is_due_when_read_is_not_pending():
     sub = world.subscribe("sub")
     world.publish(10)
     world.clock.now += 50  # due, and the timer has not run
-    assert sub.poll() == []  # its bit is set: it fires, it is not lost
+    assert sub.poll() == []  # the bit of the entry is set: the entry fires and is not lost
     world.settle()
     assert len(sub.poll()) == 1
     world.close()
@@ -265,7 +265,7 @@ def test_a_cancelled_message_is_never_delivered():
     world.subscribe("late")
     world.advance(20_000)
     assert len(sub.outstanding) == 8 == len(world.subscriptions["late"].outstanding)
-    assert not world.run(world.index.cancel(Position(0, 5)))  # it has fired
+    assert not world.run(world.index.cancel(Position(0, 5)))  # the entry has fired
     sub.seek(Position(0, 0))
     assert len(sub.poll()) == 8
     world.close()

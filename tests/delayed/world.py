@@ -1,6 +1,6 @@
 """A world for tests of the delayed index: virtual time, a log in memory, subscriptions, stores that fail.
 
-One asyncio loop is turned by hand: every `await` of the index is a point where a test may do something else, or crash.
+One asyncio loop is turned by hand: every `await` of the index is a point where a test may do other work, or crash.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ SMALL = EngineSettings(
 
 @dataclass
 class Frame:
-    """Something the broker sent."""
+    """A frame that the broker sent."""
 
     peer: Peer
     command: pb.BaseCommand

@@ -30,7 +30,7 @@ from tests.model.broker_model import (
 from tests.model.simulated_broker import Command, Frame, Peer, Simulation
 
 TOPIC = "persistent://public/default/model"
-NONE = (1 << 64) - 1  # -1 as the wire has it: a receipt of something that was there already
+NONE = (1 << 64) - 1  # -1 as the wire has it: the receipt of a duplicate
 LATEST = (1 << 63) - 1
 LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))
 pytestmark = pytest.mark.timeout(7200 if LONG else 300)

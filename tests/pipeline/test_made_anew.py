@@ -259,7 +259,7 @@ def test_rows_of_an_older_schema_are_never_resolved_by_the_versions_of_the_new_t
 
 
 def test_logs_without_an_index(tmp_path, fresh_topic):
-    """Their places are entries, whose ledgers are other ledgers in the new topic."""
+    """Places in such a log are entries, whose ledgers are other ledgers in the new topic."""
     broker = BrokerProcess(tmp_path / "data", {"brokerEntryMetadataInterceptors": ""})
     try:
         publish(broker, fresh_topic, OLD)

@@ -125,7 +125,7 @@ def test_a_topic_made_anew_is_lost_or_read_from_its_start():
 
 
 def test_a_topic_made_anew_is_found_out_though_it_has_more_messages_than_before():
-    """Its ledgers are younger than the place, and hold messages before it."""
+    """The ledgers of the new topic are younger than the place, and hold messages before it."""
     old, new = indexed(T, 0, 20, ledger=9), indexed(T, 0, 70, ledger=12)
     start = plan_over(old).starting({T: old})
     start = Offsets.from_json(start.as_json())

@@ -41,7 +41,7 @@ class Admin(Protocol):
         ...
 
     async def look(self, known: TopicHistory, kind: str, subscription: str = "") -> None:
-        """Something that changes no subscription."""
+        """A call that changes no subscription."""
         ...
 
     async def change(self, known: TopicHistory, kind: str, subscription: str, place: Position | None = None) -> bool:

@@ -82,7 +82,7 @@ def _check_backlog(topic: Topic, subscription: Subscription) -> None:
     cursor = subscription.cursor
     here = {slot.ledger_id for slot in topic.ledger.ledgers}
     if not subscription.durable and any(ledger_id not in here for ledger_id in cursor._acks.deleted):
-        return  # ledgers are being dropped that such a cursor does not hold; it hears of that when the list is saved
+        return  # ledgers are being dropped that such a cursor does not hold; the cursor follows when the list is saved
     up_to = cursor.mark_delete
     left = sum(
         not cursor.is_deleted(Position(slot.ledger_id, entry_id))

@@ -239,7 +239,7 @@ class Damage:
         self.world.disk.bad_writes = None
         self.world.note(f"{self.kind} {where}")
         if self.world.broker is None:
-            self.process_begins()  # it is about to read, or has read
+            self.process_begins()  # a starting broker is about to read, or has read
         self.world.faults.keep_quiet(QUIET_S)
         self.world.timers.after(self.chance.uniform(CONFIRMED_S, QUIET_S), lambda: self.world.end_life("crash"))
 

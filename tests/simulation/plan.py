@@ -33,7 +33,7 @@ FIRST_WITH_KILLS = 240_000
 FIRST_WITH_PACE = 300_000
 """From here on small frames keep a pace, as those of the compiled writer do."""
 PACES_S = (0.0005, 0.1, 1.0)
-"""That of the compiled writer, and paces as slow as the producers of a simulation."""
+"""The pace of the compiled writer, and paces as slow as the producers of a simulation."""
 
 SMALL = EngineSettings(
     journal_segment_bytes=36 << 10,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
 
-logging.getLogger("uvicorn.error").disabled = True  # it tells of requests that the end of the broker cancels
+logging.getLogger("uvicorn.error").disabled = True  # lines about requests that the end of the broker cancels
 
 
 class _Current:

@@ -37,7 +37,7 @@ TINY = EngineSettings(
     read_piece_bytes=4 << 10,
     metadata_log_bytes=96 << 10,
 )
-"""Few-frame segments, so that a short run rolls and recycles them; checkpoints only when asked."""
+"""Few-frame segments, so that a short run rolls and recycles them; checkpoints only on request."""
 
 
 class ManualClock:

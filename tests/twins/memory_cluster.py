@@ -52,7 +52,7 @@ class MemorySession:
         self._tell(Session.SUSPENDED)
 
     async def expire(self) -> None:
-        """The service ends the session; the session object learns of that by ``lose`` alone."""
+        """The service ends the session; ``lose`` alone reports the end to the session object."""
         for path in [path for path, owner in self._cluster.owners.items() if owner is self]:
             await self._cluster.drop(path)
 

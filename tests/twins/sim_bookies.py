@@ -66,7 +66,7 @@ class SimBookie:
         """Opcode: error code it answers all such requests with."""
         self.links: set[Link] = set()
         self.requests: list[tuple[int, int, int, int]] = []
-        """(opcode, flags, ledger, entry) of everything asked."""
+        """(opcode, flags, ledger, entry) of every request."""
         self._life = 0
         self._held: list = []
 
@@ -274,7 +274,7 @@ class Link(asyncio.Transport):
         return self.is_cut
 
     def cut(self) -> None:
-        """Both ends learn of it; bytes under way are lost."""
+        """Both ends see the loss of the connection; bytes under way are lost."""
         if not self.is_cut:
             self.is_cut = True
             self.bookie.links.discard(self)
@@ -305,7 +305,7 @@ class SimNetwork:
         return (party.name, bookie.bookie_id) in self.parted
 
     def part(self, party: Party, bookie: SimBookie) -> None:
-        """Bytes between them are lost, and neither learns of it."""
+        """Bytes between them are lost, and neither end notices."""
         self.parted.add((party.name, bookie.bookie_id))
 
     def heal(self) -> None:

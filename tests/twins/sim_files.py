@@ -154,7 +154,7 @@ class SimDisk:
         self.operations = 0
         """How many have begun."""
         self.log: list[str] = []
-        """Their kinds."""
+        """The kinds of the operations, in their order."""
         self.crash_at = -1
         self.full_at = -1
         self.fail_sync_at = -1

@@ -123,7 +123,7 @@ class Recovery:
         """
         started = self._clock.now_s()
         # An earlier process may have ended between making a name and syncing its folder (or given up on a full disk):
-        # we see the name, a power loss would not leave it. Nothing may be built on it before it is durable.
+        # this process sees the name, a power loss would not leave it. Nothing may be built on it before it is durable.
         self._files.sync_dir(self._layout.journal)
         self._files.sync_dir(self._layout.ledgers)
         self._read_checkpoint()

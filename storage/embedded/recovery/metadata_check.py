@@ -1,8 +1,8 @@
 """Whether the metadata are those of this journal and these ledger files. Read before anything is changed.
 
 The journal and the checkpoint note the last change of the metadata that was durable when they were written, so metadata
-that end before it have lost something. And a file with entries of a ledger the metadata do not know is no stranger
-to be put aside: a ledger's file goes before its last mention in the metadata does.
+that end before it have lost changes. And a file with entries of a ledger the metadata do not know is no foreign file to
+be put aside: a ledger's file goes before its last mention in the metadata does.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class StoredNodes:
 
 
 def read_stored_nodes(files: FileSystem, layout: Layout) -> StoredNodes:
-    """A missing or damaged file is a problem told, not raised. Raises UnsupportedFormatError."""
+    """A missing or damaged file is a problem in the report, not an error. Raises UnsupportedFormatError."""
     names = metadata_names(files, layout)
     # As at a start: the result of an interrupted migration from format 1 counts only when VERSION names the new format.
     left = not names.logs and not names.snapshots

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["DAMAGE", "NOTE", "WARNING", "Finding", "VerifyReport"]
 
 DAMAGE = "damage"
-"""Something that was on the disk is not there any more as it was written."""
+"""Bytes of the disk differ from the bytes that were written, or are gone."""
 WARNING = "warning"
 """The store lost nothing, but an operator should look."""
 NOTE = "note"

@@ -39,7 +39,7 @@ _USUAL_PART_BYTES = 128
 
 
 class AckState:
-    """The acknowledgements of a cursor. Each method that changes the state returns whether something changed."""
+    """The acknowledgements of a cursor. Each method that changes the state returns whether the state is another."""
 
     def __init__(self, ledgers: LedgerMap, mark_delete: Position) -> None:
         self.mark_delete = mark_delete

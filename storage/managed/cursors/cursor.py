@@ -63,7 +63,7 @@ class ManagedCursor:
         self.state_lost = False
         """The stored state was damaged: this is an older position, and its properties are lost."""
         self.earlier: EarlierEntries | None = None
-        """Asked first about acknowledgements, told of ``reset``."""
+        """Sees acknowledgements before the cursor does, and every ``reset``."""
         self.entries_read = 0
         self.is_closed = False
         self._ledgers = ledgers
@@ -373,7 +373,7 @@ class ManagedCursor:
                         break
                     if not spans:
                         self._read_position = position
-                        continue  # acknowledged or trimmed while we waited
+                        continue  # acknowledged or trimmed during the wait
                 self._read_position = position
                 self._count(spans)
                 return spans

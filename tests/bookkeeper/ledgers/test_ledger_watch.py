@@ -1,4 +1,4 @@
-"""Writers that learn of a recovery without adding anything."""
+"""Writers that notice a recovery without an add."""
 
 from __future__ import annotations
 

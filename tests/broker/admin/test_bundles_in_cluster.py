@@ -130,7 +130,7 @@ async def test_a_bundle_is_split_by_its_owner(client, cluster):
     released = [("release", "0x00000000_0x40000000"), ("release", "0x40000000_0x80000000")]
     assert cluster.calls == [("split", LOW, [0x40000000]), *released]
     bundles = (await client("GET", f"/admin/v2/namespaces/{NAMESPACE}")).json["bundles"]
-    assert bundles["numBundles"] == 2  # those in force
+    assert bundles["numBundles"] == 2  # the bundles in force
     assert (await client("PUT", f"{URL}/{LOW}/split?splitAlgorithmName=none")).status == 412
 
 

@@ -169,7 +169,7 @@ def test_every_route_has_a_row_and_is_declared_once():
     assert len({(row.method, row.path) for row in routes}) == len(routes)
     public = {row.path for row in routes if row.need.is_open and row not in not_here.routes.rows}
     assert public == {
-        "/admin/v2/namespaces/grantPermissionsOnTopics",  # these two look at the topics in their bodies
+        "/admin/v2/namespaces/grantPermissionsOnTopics",  # the two routes with topics in their bodies
         "/admin/v2/namespaces/revokePermissionsOnTopics",
         "/admin/v2/namespaces/{tenant}/{namespace}/logRanges",  # so does this
         "/admin/v2/clusters",

@@ -47,4 +47,4 @@ def test_a_loop_that_turns_goes_on_and_the_guard_ends_with_it():
 
 def test_a_guard_whose_broker_ended_ends_too():
     done = run("os._exit(7)", limit_s=30)
-    assert done.returncode == 7  # its standard error is closed: the guard, which shares it, is gone
+    assert done.returncode == 7  # standard error is closed: the guard, which shares it, has ended

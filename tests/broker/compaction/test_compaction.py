@@ -40,7 +40,7 @@ async def test_entries_that_survive_whole_are_not_touched():
 
 
 async def test_a_damaged_entry_of_the_cursor_leaves_the_compacted_topic():
-    """Its messages are nowhere else: the log was trimmed up to the horizon."""
+    """The messages of the compacted topic exist nowhere else: the log was trimmed up to the horizon."""
     bench = await Bench().open()
     await bench.publish(single("a", b"1"), single("b", b"1"))
     await bench.compact()

@@ -1,4 +1,4 @@
-"""A converting service by hand: time moves when told, and workers answer when told."""
+"""A converting service by hand: the test moves the time and makes the workers answer."""
 
 from __future__ import annotations
 

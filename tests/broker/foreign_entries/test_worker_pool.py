@@ -10,7 +10,7 @@ from tests.broker.foreign_entries.converting_for_tests import rounds
 
 
 class Worker:
-    """Answers when told."""
+    """Answers when the test lets it answer."""
 
     made: list = []  # noqa: RUF012 - emptied for each test
 

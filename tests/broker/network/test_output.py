@@ -61,7 +61,7 @@ def test_a_peer_is_stuck_when_it_read_nothing_between_two_looks():
     output.write(bytes(MIB))
     output.write(b"x")
     assert not output.writable
-    assert not output.is_stuck()  # it may be slow since a moment only
+    assert not output.is_stuck()  # the peer may be slow since a moment only
     transport.read(1)
     assert not output.is_stuck()
     output.write(b"y" * 20)

@@ -122,7 +122,7 @@ def shake_hands(server_context, client_context, name="localhost"):
             with contextlib.suppress(ssl.SSLWantReadError):
                 end.do_handshake()
                 open_ends.remove(end)
-    server.write(b"x")  # TLSv1.3: the client hears of a refusal only when it reads
+    server.write(b"x")  # TLSv1.3: the client gets a refusal only when it reads
     client.read(1)
     return server.getpeercert(), client.getpeercert()
 

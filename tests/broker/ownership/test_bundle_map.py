@@ -48,7 +48,7 @@ async def cluster():
 
 @pytest.fixture
 async def broker(cluster):
-    """It knows the namespace, and that its own node is there."""
+    """A broker that knows the namespace, and that its own node exists."""
     made = Broker(cluster)
     assert await made.map.bundles(NAMESPACE) == even_bundles(2)
     await told()

@@ -152,7 +152,7 @@ def test_the_avg_shedder_moves_bundles_within_pairs_of_the_most_and_the_least_us
         "b": load(20.0, 1_000),
         "c": load(10.0, 2_000),
         "d": load(70.0, 9_000, 2_000, 1_000),
-        "e": load(50.0, 50_000),  # its own counterpart
+        "e": load(50.0, 50_000),  # the counterpart of itself
     }
     shedder = AvgShedder(SheddingRules())
     assert shedder.plan(reports, 0.0) == [], "a difference of 80 and of 50 percent counts after two comparisons"

@@ -151,7 +151,7 @@ async def test_a_topic_with_unreadable_entries_is_loaded_and_goes_on(lost):
 
 
 async def test_a_lost_snapshot_is_made_again_from_all_entries_of_the_topic():
-    """Its cursor falls back to an older position; entries stored before that position have to be known all the same."""
+    """The cursor of the snapshot falls back to an older position; the producers of earlier entries stay known."""
     bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=2)
     topic = await bench.open()
     await bench.subscribe("keeps")

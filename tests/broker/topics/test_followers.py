@@ -153,7 +153,7 @@ NAMESPACE = PolicyChange("t", "t/n")
 
 
 async def test_a_hundred_grants_in_a_row_share_rounds():
-    """Their first round runs while the other grants come; each topic follows in it, and in one more round."""
+    """The first round runs while further grants come; each topic follows in that round and in one more."""
     world = World(many())
     for _ in range(100):
         world.followers.follow_policies(NAMESPACE)

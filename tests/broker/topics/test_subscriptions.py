@@ -131,7 +131,7 @@ async def test_a_reader_is_refused_while_a_durable_subscription_of_its_name_is_c
 
 
 async def test_a_request_that_waited_for_a_cursor_does_not_take_a_deleted_cursor():
-    """It would serve a subscription whose backlog nothing keeps."""
+    """A deleted cursor would serve a subscription whose backlog nothing keeps."""
     bench = TopicBench()
     await bench.open()
     subscriptions = bench.topic.subscriptions

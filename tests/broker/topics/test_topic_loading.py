@@ -1,4 +1,4 @@
-"""Topics that are being loaded when something ends: nothing of them stays behind."""
+"""Topics that are being loaded when the broker or the load ends: none of their parts stays behind."""
 
 from __future__ import annotations
 

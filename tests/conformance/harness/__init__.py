@@ -1,1 +1,1 @@
-"""The tools of scenarios: frames, connections, sessions, the runner and a broker of our own."""
+"""The tools of scenarios: frames, connections, sessions, the runner and a broker under test."""

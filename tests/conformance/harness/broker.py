@@ -1,4 +1,4 @@
-"""A broker process of our own for the scenarios of one profile."""
+"""A broker process for the scenarios of one profile."""
 
 import contextlib
 import pathlib

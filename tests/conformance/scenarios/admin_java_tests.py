@@ -65,7 +65,7 @@ def bundle_is_split_at_positions(s):
 
 @scenario
 def insides_of_a_non_persistent_topic(s):
-    """Its subscriptions are cursors without anything in them."""
+    """The subscriptions of a non-persistent topic are cursors without fields."""
     t = path_of(s, domain="non-persistent")
     s.call("PUT", t)
     s.call("GET", t + "/internalStats", keep=["cursors"])

@@ -23,7 +23,7 @@ SHARED = dict(subType="Shared", quietly=True)
 
 @scenario
 def producer_comes_back_on_a_new_connection(s):
-    """Its old connection is gone: same name, higher epoch, no waiting."""
+    """After the loss of the old connection: same name, higher epoch, no waiting."""
     topic = s.topic()
     a = s.connect()
     a.producer(topic, 1, producer_name="p", epoch=0)

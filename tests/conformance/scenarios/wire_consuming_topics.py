@@ -80,7 +80,7 @@ def end_of_a_topic_and_who_comes_next(s, kind):
     s.note("acknowledged", types_of(c))
     c.ask("CLOSE_CONSUMER", consumer_id=1)
     other = join(s, topic, kind, name="other")
-    types_of(other, 1.5)  # told or not: Apache Pulsar is not of one mind
+    types_of(other, 1.5)  # answered or not: Apache Pulsar does both
     s.http("PUT", rest(topic, "/unload"), quietly=True)
     s.lookup(topic)
     s.note("unloaded", types_of(other))

@@ -109,7 +109,7 @@ def topic_deleted_with_waiting_messages(s):
 
 @scenario
 def waiting_messages_and_the_unacked_limit(s):
-    """They are not counted until they are delivered."""
+    """Waiting messages are not counted until they are delivered."""
     topic = s.topic("t", namespace(s, maxUnackedMessagesPerConsumer=2))
     c = shared(s, topic)
     for i in range(4):
@@ -201,7 +201,7 @@ def delayed_message_with_deduplication(s):
 
 @scenario
 def delayed_messages_while_nobody_is_connected(s):
-    """They become due all the same; the first consumer gets them in the order of the log or of their times."""
+    """The messages become due all the same; the first consumer gets them in the order of the log or of their times."""
     topic = s.topic()
     shared(s, topic).ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
     later(s, topic, "second", 0.6)

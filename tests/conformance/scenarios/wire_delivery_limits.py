@@ -93,7 +93,7 @@ def unacked_limit_of_a_subscription(s):
 
 @scenario
 def priority_levels_of_key_shared(s):
-    """They do not matter: the key decides."""
+    """The key decides, for any priority level."""
     topic = s.topic()
     for i, name in enumerate(("left", "right")):
         c = s.connect(name)

@@ -174,7 +174,7 @@ def failover_seek_closes_the_active_one(s):
 
 @scenario
 def failover_standby_unsubscribes_behind_a_seek(s):
-    """It is not active: only a consumer that joins or leaves makes it active."""
+    """The standby is not active: only a consumer that joins or leaves makes it active."""
     topic = s.topic()
     a = join(s, topic, "a", 0)
     b = join(s, topic, "b", 1)

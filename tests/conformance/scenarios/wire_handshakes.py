@@ -191,7 +191,7 @@ def types_that_are_no_command(s):
 
 @scenario
 def type_of_one_and_field_of_another(s):
-    """A BaseCommand that says LOOKUP and carries something else beside or instead of it."""
+    """A BaseCommand of type LOOKUP with the fields of another command beside or instead of its own."""
     c = s.connect()
     base = pb.BaseCommand.FromString(lookup()[8:])
     base.type = pb.BaseCommand.PARTITIONED_METADATA

@@ -121,7 +121,7 @@ def ordering_key_goes_before_partition_key(s):
 
 @scenario
 def keyless_messages_are_spread(s):
-    """Their key is producer name and sequence id."""
+    """The key of such a message is producer name and sequence id."""
     topic = s.topic()
     a, b = join(s, topic, "a", meta=sticky((0, 32767))), join(s, topic, "b", meta=sticky((32768, 65535)))
     published(s, topic, 20)

@@ -160,7 +160,7 @@ def connection_reset_in_the_middle(s):
 
 @scenario
 def consumer_that_does_not_read(s):
-    """Its socket fills; the producer and other consumers go on."""
+    """The socket of the consumer fills; the producer and other consumers go on."""
     topic = s.topic()
     slow, quick, p = s.connect("slow"), s.connect("quick"), s.connect("producer")
     slow.subscribe(topic, "slow", permits=1000, quietly=True)

@@ -22,7 +22,7 @@ def acked(c, id_, consumer_id=1):
 
 @scenario
 def end_of_topic_by_type(s):
-    """When each type hears of it: nothing read, all read, all acked."""
+    """When a consumer of each type gets the end of the topic: nothing read, all read, all acked."""
     for kind in "Exclusive", "Shared", "Key_Shared", "Failover":
         topic = s.topic(kind)
         c = s.connect(kind)

@@ -27,7 +27,7 @@ def policy(s, topic, path, body):
 
 @scenario
 def topic_policies_make_no_visible_topic(s):
-    """The topic in which policies are kept is not listed and no watcher hears of it."""
+    """The topic in which policies are kept is not listed, and no watcher gets it."""
     ns = namespace(s)
     topic = f"persistent://{ns}/t"
     s.http("PUT", rest(topic), quietly=True)

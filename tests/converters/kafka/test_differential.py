@@ -1,4 +1,4 @@
-"""Our reading and writing against kafka-python and aiokafka, on generated batches."""
+"""Kafka batches read and written here against kafka-python and aiokafka, on generated batches."""
 
 import warnings
 
@@ -110,7 +110,7 @@ def test_we_read_their_batches(builder, rows, codec):
 @settings(max_examples=30, deadline=None)
 def test_peers_read_our_message_sets(peer, magic, rows, codec, first):
     if magic == 0 and codec is Codec.LZ4 and peer is AioRecords:
-        return  # it refuses the historic header checksum; kafka-python computes it (with xxhash)
+        return  # aiokafka refuses the historic header checksum; kafka-python computes it (with xxhash)
     records = [Record(first + n, timestamp if magic else -1, *row) for n, (timestamp, *row) in enumerate(rows)]
     assert read_by(peer, build_message_set(records, magic, codec=codec)) == records
 

@@ -22,7 +22,7 @@ def test_header_checksums_of_both_kinds():
 def test_peers_read_ours_and_we_read_theirs(data):
     ours = lz4_frame.compress(data, legacy_checksum=False)
     assert bytes(lz4_decode(ours)) == data
-    # Their frames declare block checksums (FLG 0x70).
+    # Frames of the other library declare block checksums (FLG 0x70).
     assert lz4_frame.decompress(lz4_encode(data), len(data), ignore_checksum=False) == data
 
 

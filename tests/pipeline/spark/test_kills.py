@@ -161,7 +161,7 @@ def victims(choose):
 
 
 def strike(victim, broker, driver, choose):
-    """Kill it; the kind of the victim, a driver where there is none of the wanted kind."""
+    """Kill a process of the wanted kind, or a driver without such a process; returns the kind of the killed process."""
     found = {"executor": driver.executors, "worker": driver.workers}.get(victim, list)()
     if victim == "broker":
         broker.kill()
@@ -174,7 +174,9 @@ def strike(victim, broker, driver, choose):
 
 
 def kill_amid(stream, victim, broker, driver, choose, let_more_arrive):
-    """Kill at a random moment of a running micro-batch: the victim, and whether it has met one."""
+    """Kill at a random moment of a running micro-batch; returns the kind of the killed process, and whether a
+    micro-batch ran.
+    """
 
     def at_work():
         return stream.running() and driver.workers()

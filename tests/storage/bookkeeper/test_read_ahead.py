@@ -74,7 +74,7 @@ async def test_a_reader_that_goes_through_the_ledger_waits_twice():
         at += await world.read(at)
         await world.settle()
     assert at == 10_000
-    assert waited == 2  # its first hundred, and the first chunk
+    assert waited == 2  # the first hundred entries, and the first chunk
     starts = [first for first, _ in world.reader.reads]
     assert starts == sorted(set(starts))
     assert len(starts) == 2 + -(-(10_000 - 100 - CHUNK) // CHUNK)

@@ -1,4 +1,6 @@
-"""The general way to stamp entries: the same bytes as the fast one where nothing is added, whole records where something is."""
+"""The general way to stamp entries: the same bytes as the fast way without added fields, whole records with added
+fields.
+"""
 
 from __future__ import annotations
 
