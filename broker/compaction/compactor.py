@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyroaring import BitMap
 
-from magnetar.broker.compaction.examine import examine
+from magnetar.broker.compaction.examine import examine, examine_small
 from magnetar.protocol.batches import keep_messages
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
@@ -86,7 +86,9 @@ class Compactor:
                 for k in range(start, end):
                     body = slab.body(k)
                     weight = max(len(body), sizes[k] * _MESSAGE_WEIGHT_BYTES)
-                    examined = examine(body) if weight < _LARGE_BYTES else await asyncio.to_thread(examine, body)
+                    examined = examine_small(body, _LARGE_BYTES) if weight < _LARGE_BYTES else None
+                    if examined is None:
+                        examined = await asyncio.to_thread(examine, body)
                     findings.add(ledger_id, examined)
                     if findings.table.is_full:
                         await aside(findings.table.weight_bytes, findings.table.spill)

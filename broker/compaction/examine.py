@@ -5,7 +5,8 @@ Rules (recorded from Apache Pulsar 4.2.4 where it has an answer):
 - a message without a key is dropped; so is a message with an empty value, which deletes its key (a tombstone);
 - entries that no consumer ever gets (markers, unreadable metadata) are dropped;
 - an unreadable entry (an encrypted batch, a batch that does not parse) is kept whole: its keys are unknown, so
-  dropping it could lose a value. Apache Pulsar drops or fails there;
+  dropping it could lose a value. Apache Pulsar drops or fails there. So is a batch of more than 100,000 messages, or of
+  more than 16 MiB without its compression: a few KiB can expand to that;
 - the chunks of one message have one key and live and die together. Apache Pulsar keeps the last chunk only, which no
   client can read.
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.converters.entry import entry_format
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -27,9 +28,11 @@ from magnetar.protocol.metadata import split_entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["DIGEST_BYTES", "DROPPED", "KEPT", "Examined", "Keyed", "Kind", "digest_of", "examine"]
+__all__ = ["DIGEST_BYTES", "DROPPED", "KEPT", "Examined", "Keyed", "Kind", "digest_of", "examine", "examine_small"]
 
 DIGEST_BYTES = 16
+MOST_PLAIN_BYTES: Final = 16 << 20
+MOST_IN_BATCH: Final = 100_000
 
 
 class Kind(enum.Enum):
@@ -73,12 +76,20 @@ def digest_of(key: str | bytes) -> bytes:
 
 def examine(body: bytes | memoryview) -> Examined:
     """An entry as it is stored. Never raises on any bytes."""
+    found = examine_small(body, MOST_PLAIN_BYTES)
+    return KEPT if found is None else found
+
+
+def examine_small(body: bytes | memoryview, most_plain_bytes: int) -> Examined | None:
+    """The same; None for a batch that decompresses to more bytes."""
     metadata, payload = split_entry(body)
     if metadata is None or metadata.HasField("marker_type"):
         return DROPPED
     if metadata.properties and entry_format(metadata) is not None:
         return KEPT  # keys of a foreign entry have another format
     if metadata.HasField("num_messages_in_batch"):
+        if metadata.compression != pb.NONE and metadata.uncompressed_size > most_plain_bytes:
+            return None
         return _batch(metadata, payload)
     if not metadata.HasField("partition_key"):
         return DROPPED
@@ -101,7 +112,7 @@ def _is_tombstone(metadata: pb.MessageMetadata, payload: memoryview) -> bool:
 
 def _batch(metadata: pb.MessageMetadata, payload: memoryview) -> Examined:
     count = metadata.num_messages_in_batch
-    if metadata.encryption_keys or count < 1:
+    if metadata.encryption_keys or not 0 < count <= MOST_IN_BATCH:
         return KEPT
     keyed = []
     try:

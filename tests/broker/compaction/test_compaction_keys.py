@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.broker.compaction.examine import DROPPED, KEPT, Kind, digest_of, examine
+from magnetar.broker.compaction import examine as examination
+from magnetar.broker.compaction.examine import DROPPED, KEPT, Kind, digest_of, examine, examine_small
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.record import CompactionRecord
 from magnetar.converters.entry import build_entry
@@ -101,3 +102,21 @@ def test_record_in_properties():
     assert CompactionRecord.of(record.properties()) == record
     assert CompactionRecord(started=9).properties() == {"CompactionStartedLedger": 9}
     assert CompactionRecord.of({}) == CompactionRecord()
+
+
+def test_a_batch_that_expands_to_much_is_kept_whole():
+    """300 batches of 2 KiB that expand to 128 MiB each had one turn of the event loop."""
+    large = batch(("a", bytes(17 << 20)), codec=pb.ZSTD)
+    assert len(large) < 8 << 10
+    assert examine(large) == KEPT
+    small = batch(("a", bytes(1 << 20)), codec=pb.ZSTD)
+    assert examine_small(small, 1 << 10) is None, "the caller examines it beside the event loop"
+    assert [each.batch_index for each in examine(small).keyed] == [0]
+
+
+def test_a_batch_of_many_messages_is_kept_whole(monkeypatch):
+    """A batch of 22 million messages fits into 5 MiB; its keys take gigabytes."""
+    monkeypatch.setattr(examination, "MOST_IN_BATCH", 100)
+    many = [("a", b"")] * 101
+    assert examine(batch(*many, codec=pb.ZSTD)) == KEPT
+    assert len(examine(batch(*many[1:])).keyed) == 100
