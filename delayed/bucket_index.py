@@ -67,7 +67,7 @@ class BucketDelayIndex:
         self._worker: asyncio.Task[object] | None = None
         self._recovered = asyncio.Event()
         self._closed = False
-        self._scans: list[tuple[Position, Position, bool]] = []
+        self._scans: tuple[tuple[Position, Position, bool], ...] = ()
         self._scanning = False
         self._retry_ms = settings.retry_initial_ms
         self._timer: Timer | None = None
@@ -396,7 +396,7 @@ class BucketDelayIndex:
         self._work_soon()
 
     def _scan_later(self, first: Position, last: Position, *, repair: bool) -> None:
-        self._scans.append((first, last, repair))
+        self._scans = (*self._scans, (first, last, repair))
         if not self._scanning and not self._closed:
             self._scanning = True
             self._spawn(self._scan_all(), "delayed_index.scan")
@@ -406,7 +406,7 @@ class BucketDelayIndex:
             while self._scans:
                 first, last, repair = self._scans[0]
                 await self._retrying(partial(scan_log, self._log, first, last, self._firing, repair=repair))
-                self._scans.pop(0)
+                self._scans = self._scans[1:]
                 if self._keeper.live_from is not None:
                     self._keeper.covered = self._keeper.covered.with_range(first, last)
                 self._held()

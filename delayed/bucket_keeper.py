@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BucketKeeper"]
 
+_NONE_DOOMED: frozenset[int] = frozenset()
+_NO_RANGES = PositionRanges()
+
 
 class BucketKeeper:
     """State of one topic's index on the disk."""
@@ -58,7 +61,7 @@ class BucketKeeper:
     ) -> None:
         self.store, self.catalogue = stores
         self.environment = environment
-        self.covered = PositionRanges()
+        self.covered = _NO_RANGES
         """Complete without entries published meanwhile."""
         self.live_from: Position | None = None
         """The index has every entry published from here on; None while delays are switched off."""
@@ -73,8 +76,8 @@ class BucketKeeper:
         self._firing = firing
         self._log = log
         self._settings = settings
-        self._stored_doomed: set[int] = set()
-        self._stored_coverage = PositionRanges()
+        self._stored_doomed = _NONE_DOOMED
+        self._stored_coverage = _NO_RANGES
 
     # --- coverage ------------------------------------------------------------------------------------------------
 
@@ -106,7 +109,7 @@ class BucketKeeper:
     def restored(self, record: CatalogueRecord, lost: Sequence[BucketRecord]) -> None:
         """The catalogue was read and its buckets are in service, but for those that are lost."""
         self.doomed = set(record.doomed) | {bucket.ledger_id for bucket in lost}
-        self._stored_doomed = set(record.doomed)
+        self._stored_doomed = frozenset(record.doomed)
         stored = PositionRanges((Position(a, b), Position(c, d)) for a, b, c, d in record.coverage)
         for bucket in lost:
             stored = stored.without(*bucket.range)
@@ -330,7 +333,7 @@ class BucketKeeper:
         except BaseException:
             self.dirty = True
             raise
-        self._stored_doomed, self._stored_coverage = doomed, coverage
+        self._stored_doomed, self._stored_coverage = frozenset(doomed), coverage
         self.doomed = (self.doomed | doomed) - ({add.record.ledger_id} if add is not None else set())
         self.dirty = self.dirty or bool(self.doomed - doomed)
 

@@ -76,9 +76,18 @@ class _Operation:
         self.counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self.sum_ms = 0.0
 
+    def stats(self) -> OperationStats:
+        return OperationStats(self.succeed, self.failed, tuple(self.counts), self.sum_ms)
+
+
+_NEVER: Final = _Operation().stats()
+_NONE_FIRED: Final = (0,) * (len(LATENESS_BOUNDS_MS) + 1)
+
 
 class IndexCounters:
-    """Counts since the index was opened."""
+    """Counts since the index was opened; without objects of their own before the first count, as most topics have no
+    delayed entries.
+    """
 
     def __init__(self) -> None:
         self.fired = 0
@@ -86,12 +95,15 @@ class IndexCounters:
         self.collected = 0
         self.spills = 0
         self.lateness_sum_ms = 0.0
-        self._lateness = [0] * (len(LATENESS_BOUNDS_MS) + 1)
-        self._operations = {name: _Operation() for name in OPERATIONS}
+        self.lateness: tuple[int, ...] = _NONE_FIRED
+        self._operations: dict[str, _Operation] = {}
 
     def ended(self, operation: str, took_ms: float, *, failed: bool = False) -> None:
         """Work on a bucket ended."""
-        each = self._operations[operation]
+        assert operation in OPERATIONS
+        each = self._operations.get(operation)
+        if each is None:
+            each = self._operations[operation] = _Operation()
         if failed:
             each.failed += 1
             return
@@ -104,18 +116,13 @@ class IndexCounters:
         self.fired += len(times)
         self.lateness_sum_ms += max(now_ms * len(times) - sum(times), 0)
         end = len(times)
+        lateness = list(self.lateness)
         for k, bound in enumerate(LATENESS_BOUNDS_MS):
             start = bisect_right(times, now_ms - bound - 1, 0, end)
-            self._lateness[k] += end - start
+            lateness[k] += end - start
             end = start
-        self._lateness[-1] += end
-
-    @property
-    def lateness(self) -> tuple[int, ...]:
-        return tuple(self._lateness)
+        lateness[-1] += end
+        self.lateness = tuple(lateness)
 
     def operations(self) -> dict[str, OperationStats]:
-        return {
-            name: OperationStats(each.succeed, each.failed, tuple(each.counts), each.sum_ms)
-            for name, each in self._operations.items()
-        }
+        return {name: each.stats() if (each := self._operations.get(name)) else _NEVER for name in OPERATIONS}

@@ -6,7 +6,7 @@ the seal, which is not the loop's work. The next due time is the smallest of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.delayed.sorted_run import AFTER_ALL, Columns, Key, SortedRun
 from magnetar.delayed.sorting import merge, sort
@@ -81,14 +81,18 @@ class Chunk:
         return Chunk.of_sorted(self._run.rest())
 
 
+_NO_INDEXES: Final = Columns.empty()
+"""The open chunk before its first index; never changed. Most topics have no delayed entries."""
+
+
 class MutableBucket:
     """Chunks in service: open, closed, and those frozen while a seal is under way."""
 
     def __init__(self) -> None:
-        self._open = Columns.empty()
+        self._open = _NO_INDEXES
         self._open_min = AFTER_ALL
-        self._closed: list[Chunk] = []
-        self._frozen: list[Chunk] = []
+        self._closed: Sequence[Chunk] = ()
+        self._frozen: Sequence[Chunk] = ()
 
     def __len__(self) -> int:
         """Indexes not yet taken, including frozen indexes."""
@@ -107,7 +111,7 @@ class MutableBucket:
         """Add consecutive entries, all of them delayed."""
         start, count = 0, len(times)
         while start < count:
-            open_ = self._open
+            open_ = self._opened()
             end = min(count, start + CHUNK_INDEXES - open_.rows)
             window = times[start:end]
             earliest = min(window)
@@ -120,7 +124,7 @@ class MutableBucket:
                 self._close_open()
 
     def add(self, time: int, ledger_id: int, entry_id: int) -> None:
-        columns = self._open
+        columns = self._opened()
         self._open_min = min(self._open_min, time)
         columns.times.append(time)
         columns.ledgers.append(ledger_id)
@@ -128,10 +132,15 @@ class MutableBucket:
         if columns.rows >= CHUNK_INDEXES:
             self._close_open()
 
+    def _opened(self) -> Columns:
+        if self._open is _NO_INDEXES:
+            self._open = Columns.empty()
+        return self._open
+
     def _close_open(self) -> None:
         if self._open.rows:
-            self._closed.append(Chunk(self._open, self._open_min))
-        self._open, self._open_min = Columns.empty(), AFTER_ALL
+            self._closed = [*self._closed, Chunk(self._open, self._open_min)]
+        self._open, self._open_min = _NO_INDEXES, AFTER_ALL
 
     # --- serving -------------------------------------------------------------------------------------------------
 
@@ -161,8 +170,7 @@ class MutableBucket:
         if len(small) < _MAX_CHUNKS // 2:
             return
         joined = merge([c.run.rest() for c in small])
-        self._closed = [c for c in self._closed if len(c) >= _SMALL_CHUNK]
-        self._closed.append(Chunk.of_sorted(joined))
+        self._closed = [*(c for c in self._closed if len(c) >= _SMALL_CHUNK), Chunk.of_sorted(joined)]
 
     # --- sealing -------------------------------------------------------------------------------------------------
 
@@ -181,7 +189,7 @@ class MutableBucket:
                 self._frozen, self._closed = self._closed[: k + 1], self._closed[k + 1 :]
                 break
         else:
-            self._frozen, self._closed = self._closed, []
+            self._frozen, self._closed = self._closed, ()
         self._frozen = [c for c in self._frozen if len(c)]
         return [c.copy() for c in self._frozen]
 
@@ -190,11 +198,11 @@ class MutableBucket:
         return min((c.head_time for c in self._frozen), default=AFTER_ALL)
 
     def sealed(self) -> None:
-        self._frozen = []
+        self._frozen = ()
 
     def thaw(self) -> None:
-        self._closed = self._frozen + self._closed
-        self._frozen = []
+        self._closed = [*self._frozen, *self._closed]
+        self._frozen = ()
 
     def clear(self) -> None:
         """Forget everything."""

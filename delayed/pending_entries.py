@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PendingEntries", "bitmap_bytes", "by_ledger"]
 
+_NONE_LOST: frozenset[int] = frozenset()
 _FEW = 16
 _BITMAP_OBJECT_BYTES = 120
 _PLACE_BYTES = 250
@@ -41,9 +42,9 @@ class PendingEntries:
         self._by_ledger: dict[int, BitMap] = {}
         self._shelf = shelf
         self._shelved: dict[int, Place] = {}
-        self._lost: set[int] = set()
+        self._lost = _NONE_LOST
         self._sizes: dict[int, int] = {}
-        self._to_measure: list[int] = []
+        self._to_measure: list[int] | None = None
         self.held_bytes = 0
         """The bytes of the bitmaps in memory, as last measured; only with a shelf."""
         if shelf is not None:
@@ -159,7 +160,7 @@ class PendingEntries:
         gone = sum(len(self._by_ledger.pop(key)) for key in [key for key in self._by_ledger if key < ledger_id])
         for key in [key for key in self._shelved if key < ledger_id]:
             gone += self._forget_shelved(key)
-        self._lost = {key for key in self._lost if key >= ledger_id}
+        self._lost = frozenset(key for key in self._lost if key >= ledger_id)
         return gone
 
     def clear(self) -> None:
@@ -230,7 +231,7 @@ class PendingEntries:
         assert self._shelf is not None
         held = self._shelf.take(self._shelved.pop(ledger_id))
         if held is None:
-            self._lost.add(ledger_id)
+            self._lost |= {ledger_id}
             return None
         self._by_ledger[ledger_id] = held
         self._measure(ledger_id)

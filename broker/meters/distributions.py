@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from magnetar.broker.meters.rates import RateMeter
@@ -34,26 +35,38 @@ class Counts(NamedTuple):
     total: float
 
 
+@cache
+def _none(buckets: int) -> Counts:
+    return Counts((0,) * buckets, 0.0)
+
+
 class BucketMeter:
-    """Observations per bucket: of the last full period, and of the present period."""
+    """Observations per bucket: of the last full period, and of the present period. Periods without observations share
+    their counts.
+    """
 
     __slots__ = ("_counts", "_last", "_sum", "bounds")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
+        self._counts: list[int] | None = None
         self._sum = 0.0
-        self._last = Counts((0,) * (len(bounds) + 1), 0.0)
+        self._last = _none(len(bounds) + 1)
 
     def add(self, value: float, times: int = 1) -> None:
-        self._counts[bisect_left(self.bounds, value)] += times
+        counts = self._counts
+        if counts is None:
+            counts = self._counts = [0] * (len(self.bounds) + 1)
+        counts[bisect_left(self.bounds, value)] += times
         self._sum += value * times
 
     def roll(self) -> None:
         """End a period."""
-        self._last = Counts(tuple(self._counts), self._sum)
-        if self._sum or any(self._counts):
-            self._counts, self._sum = [0] * len(self._counts), 0.0
+        if self._counts is None:
+            self._last = _none(len(self.bounds) + 1)
+        else:
+            self._last = Counts(tuple(self._counts), self._sum)
+            self._counts, self._sum = None, 0.0
 
     def last(self) -> Counts:
         return self._last

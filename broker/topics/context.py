@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from magnetar.broker.meters.distributions import LatencyMeter
 from magnetar.broker.topics.producer import Producer
@@ -12,7 +12,7 @@ from magnetar.broker.topics.rates_in_force import BrokerRates
 from magnetar.delayed.index_thread import IndexThread
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Mapping
 
     from magnetar.broker.consumers.unacked_total import UnackedTotal
     from magnetar.broker.dispatchers.ports import EntryTransformer
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.managed_ledger import ManagedLedgerConfig
     from magnetar.storage.slab import Slab
 
+T = TypeVar("T", bound="Hashable")
+_MOST_SHARED = 256
 COMPACTIONS_AT_ONCE = 2
 """The compactions that run at once in a broker; others wait, so that their memory is bounded too."""
 
@@ -96,8 +98,17 @@ class TopicContext:
     publish_latency: LatencyMeter = field(default_factory=LatencyMeter)
     compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))
 
+    _shared: dict[Hashable, Any] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
         self.rates = BrokerRates(self.monotonic, self.call_later)
+
+    def shared(self, value: T) -> T:
+        """The equal value of other topics, or this value: each object of an idle topic makes collections longer."""
+        if len(self._shared) >= _MOST_SHARED:
+            self._shared.clear()
+        found: T = self._shared.setdefault(value, value)
+        return found
 
     def close(self) -> None:
         """Close after all topics have closed."""

@@ -54,7 +54,8 @@ async def open_delay_index(
         off_loop=context.delay_thread,
         shelf=context.delay_shelf,
     )
-    index = BucketDelayIndex(ledger.name, ledger, policy, bucket_settings(context.settings), environment)
+    settings = context.shared(bucket_settings(context.settings))
+    index = BucketDelayIndex(ledger.name, ledger, policy, settings, context.shared(environment))
     await index.open()
     return index
 

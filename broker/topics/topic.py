@@ -58,7 +58,9 @@ class Topic:
         self.properties = TopicProperties(ledger)
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
-        self.deduplication = TopicDeduplication(ledger, _deduplication_settings(context), tasks, context.monotonic)
+        self.deduplication = TopicDeduplication(
+            ledger, context.shared(_deduplication_settings(context)), tasks, context.monotonic
+        )
         policy = PublishPolicy(context.rates, context.settings, persistent=True)
         self.publishing = TopicPublishing(ledger, self.life, policy, self.deduplication, context)
         self.publishing.on_failure(lambda: tasks.spawn(self._unfence(), "topic.unfence"))
@@ -77,7 +79,7 @@ class Topic:
         """Recover the state of the topic from its log; the topic is not served before the return."""
         self._apply_config()
         await self.deduplication.switch(on=self.config.deduplication_enabled)
-        policy = delay_policy(self.context.settings, self.config)
+        policy = self.context.shared(delay_policy(self.context.settings, self.config))
         self.delay_index = await open_delay_index(self.ledger, policy, self.context, self._tasks)
         self.publishing.delay_index = self.delay_index
         await self.compaction.open(keeps_all=self.name.is_of_policies)
@@ -146,11 +148,11 @@ class Topic:
             await self.deduplication.switch(on=self.config.deduplication_enabled)
         self.subscriptions.config_changed(self.config)
         if self.delay_index is not None:
-            self.delay_index.set_policy(delay_policy(self.context.settings, self.config))
+            self.delay_index.set_policy(self.context.shared(delay_policy(self.context.settings, self.config)))
 
     def _apply_config(self) -> None:
         self.publishing.policy.apply(self.config)
-        self.ledger.set_config(self.context.ledger_config(self.config))
+        self.ledger.set_config(self.context.shared(self.context.ledger_config(self.config)))
 
     def recheck_rights(self) -> None:
         """Policies changed: close consumers and producers whose role lost its right."""

@@ -226,7 +226,7 @@ class Topics:
         log.info("topic.loaded", topic=str(name))
 
     async def _load_persistent(self, name: TopicName) -> None:
-        config = self.context.ledger_config(self.context.effective(name))
+        config = self.context.shared(self.context.ledger_config(self.context.effective(name)))
         ledger = await self._ledgers.open(name.persistence_name, config)
         topic = Topic(name, ledger, self.context, self._tasks)
         try:

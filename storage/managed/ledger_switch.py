@@ -17,7 +17,7 @@ from magnetar.storage.managed.roll_policy import is_full
 from magnetar.storage.managed.unlisted_ledgers import UnlistedLedgers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from magnetar.storage.interfaces import LedgerWriter, Timer
     from magnetar.storage.managed.appender import Appender, OpenLedger
@@ -52,16 +52,15 @@ class LedgerSwitch:
         self._unlisted = UnlistedLedgers(env.ledgers, ledger_list.save)
         self._preparing = False
         self._one_open = env.layout.one_open_ledger
-        self._may_create = asyncio.Event()
-        """Cleared while the ledger before is being sealed, where the layout allows one open ledger only."""
-        self._may_create.set()
+        self._sealed: asyncio.Event | None = None
+        """Of the ledger before while it is being sealed, where the layout allows one open ledger only."""
         self._retry_ahead_s = 0.0
         self._failed: LedgerSlot | None = None
         self._timer: Timer | None = None
         self._idle_since_s = 0.0
         self._added_then = -1
-        self._idle_waiters: list[asyncio.Future[None]] = []
-        self._roll_waiters: list[asyncio.Future[None]] = []
+        self._idle_waiters: Sequence[asyncio.Future[None]] = ()
+        self._roll_waiters: Sequence[asyncio.Future[None]] = ()
         self._appender: Appender
 
     def attach(self, appender: Appender) -> None:
@@ -93,7 +92,7 @@ class LedgerSwitch:
         self._cancel_timer()
         with_index(old.slot, self._appender.confirmed_index)
         if self._one_open:
-            self._may_create.clear()
+            self._sealed = self._sealed or asyncio.Event()
         self._background.start(self._seal(old), "seal ledger")
         self._wake_rolled()
         self._appender.pump()
@@ -107,7 +106,7 @@ class LedgerSwitch:
     def idle(self) -> None:
         """No append is pending."""
         if self._idle_waiters:
-            waiters, self._idle_waiters = self._idle_waiters, []
+            waiters, self._idle_waiters = self._idle_waiters, ()
             _wake(waiters)
 
     # -- calls of the managed ledger ---
@@ -120,7 +119,7 @@ class LedgerSwitch:
         """
         while self._appender.pending:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._idle_waiters.append(waiter)
+            self._idle_waiters = (*self._idle_waiters, waiter)
             await waiter
         self._cancel_timer()
         await self._background.wait_idle()
@@ -154,7 +153,7 @@ class LedgerSwitch:
         """Wait until a full current ledger is confirmed, sealed and stored as such."""
         if self._appender.is_draining:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._roll_waiters.append(waiter)
+            self._roll_waiters = (*self._roll_waiters, waiter)
             await waiter
         await self._background.wait_idle()
 
@@ -193,7 +192,7 @@ class LedgerSwitch:
             self.arm_timer()
 
     def _wake_rolled(self) -> None:
-        waiters, self._roll_waiters = self._roll_waiters, []
+        waiters, self._roll_waiters = self._roll_waiters, ()
         _wake(waiters)
 
     def _cancel_timer(self) -> None:
@@ -238,7 +237,8 @@ class LedgerSwitch:
         """Wait until the ledger before is sealed. Raises StorageUnavailableError when that takes long."""
         try:
             async with asyncio.timeout(_SEAL_WAIT_S):
-                await self._may_create.wait()
+                if self._sealed is not None:
+                    await self._sealed.wait()
         except TimeoutError as error:
             raise StorageUnavailableError(f"no ledger was sealed within {_SEAL_WAIT_S:g} s") from error
 
@@ -294,7 +294,9 @@ class LedgerSwitch:
                 self._failed = old.slot  # recovered, and so closed, before the next ledger is created
             raise
         finally:
-            self._may_create.set()
+            if self._sealed is not None:
+                self._sealed.set()
+                self._sealed = None
         dropped = self._drop_empty(old.slot)
         try:
             await self.ledger_list.save()
@@ -323,7 +325,7 @@ class LedgerSwitch:
         return [slot.ledger_id]
 
 
-def _wake(waiters: list[asyncio.Future[None]]) -> None:
+def _wake(waiters: Sequence[asyncio.Future[None]]) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)

@@ -84,12 +84,13 @@ class ManagedLedger:
         self._ledgers = ledger_list.ledgers
         self._background = Background(self.name)
         self._reader = EntryReader(env.ledgers, self._ledgers)
-        self._cursors = CursorSet(env, ledger_list, self._reader, lambda: self.config, self._background)
+        config_now = lambda: self.config  # noqa: E731 - shared: idle topics are many
+        self._cursors = CursorSet(env, ledger_list, self._reader, config_now, self._background)
         self.cursors = self._cursors.by_name
         """Durable cursors by name, all loaded when the managed ledger is opened. Read cursors have no name."""
-        self._trimmer = Trimmer(env, ledger_list, self._cursors, lambda: self.config, self._background)
-        self._cursors.on_advanced = self._trimmer.schedule
-        self._switch = LedgerSwitch(env, ledger_list, self._background, self._trimmer.schedule)
+        self._trimmer = Trimmer(env, ledger_list, self._cursors, config_now, self._background)
+        self._cursors.on_advanced = trim = self._trimmer.schedule
+        self._switch = LedgerSwitch(env, ledger_list, self._background, trim)
         self._appender = Appender(self.name, self._switch, config, index)
         self._switch.attach(self._appender)
         if ledger_list.terminated is not None:
