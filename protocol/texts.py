@@ -29,6 +29,8 @@ def repair_texts(message: Message) -> bool:
     """Put U+FFFD in every text, also of messages within it, for each part that is not UTF-8; returns whether there was
     such a part. Raises TooManyPartsError.
     """
+    if _plans.get(type(message)) == ():
+        return False  # as most commands: no field holds a text
     repair = TextRepair()
     repair.apply(message)
     return repair.repaired
