@@ -30,14 +30,16 @@ class LedgerIndex:
 
     def add_records(self, first_entry_id: int, file_offset: int, offsets: memoryview) -> None:
         """Note the points of consecutive records; ``offsets`` are theirs in a buffer, ``file_offset`` of the first."""
-        shift = file_offset - offsets[0]
-        if self.offsets and offsets[-1] + shift - self.offsets[-1] < INDEX_INTERVAL_BYTES:
-            return  # the end is near the last point, so is every record
+        shift, last = file_offset - offsets[0], len(offsets) - 1
+        due = self.offsets[-1] - shift + INDEX_INTERVAL_BYTES if self.offsets else offsets[0]
+        if offsets[last] <= due:
+            return  # the last point is near all records
         index = 0
-        last = len(offsets) - 1
-        while index < last:
-            self.add(first_entry_id + index, offsets[index] + shift)
-            index = max(bisect_left(offsets, self.offsets[-1] - shift + INDEX_INTERVAL_BYTES), index + 1)
+        while (index := bisect_left(offsets, due, index, last)) < last:
+            at = offsets[index]
+            self.entries.append(first_entry_id + index)
+            self.offsets.append(at + shift)
+            due = at + INDEX_INTERVAL_BYTES
 
     def point_for(self, entry_id: int) -> tuple[int, int]:
         """(entry id, file offset) of the nearest point at or before the entry."""
