@@ -25,7 +25,14 @@ from magnetar.broker.websocket.errors import (
     BadMessageError,
     RequestFailedError,
 )
-from magnetar.broker.websocket.incoming import Incoming, LargeEntryError, UnreadableEntryError, permits_of, take_apart
+from magnetar.broker.websocket.incoming import (
+    Incoming,
+    LargeEntryError,
+    UnreadableEntryError,
+    permits_of,
+    plain_bytes,
+    take_apart,
+)
 from magnetar.broker.websocket.outstanding import Outstanding, Place, Redeliveries
 from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -45,6 +52,8 @@ _SHARED: Final = (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
 _MOST_PERMITS: Final = (1 << 31) - 1
 _PREFETCH: Final = 100
 _A_TURN: Final = 64
+_UNIT_BYTES: Final = 1 << 14
+"""Bytes of an entry, without its compression, that count as much in a turn as a message."""
 """Messages written before others get their turn."""
 
 
@@ -162,18 +171,20 @@ class ConsumerSession(Session):
         """Write messages as permits and socket allow: some now, the rest in later turns of the event loop. Each entry
         is parsed when its turn comes.
         """
-        written = 0
+        done = 0
         while self.room > 0 and self.peer.is_writable and not self.closed:
-            if written == _A_TURN:
+            if done >= _A_TURN:
                 self._pump_later()
                 return
             if self._queue:
                 self._write(self._queue.popleft())
             elif self._arrived:
-                self._take_apart(self._arrived.popleft())
+                answer = self._arrived.popleft()
+                done += plain_bytes(answer, self.settings.max_message_size) // _UNIT_BYTES
+                self._take_apart(answer)
             else:
                 return
-            written += 1
+            done += 1
 
     def _pump_later(self) -> None:
         if self._turn is None:

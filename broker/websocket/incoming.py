@@ -128,6 +128,14 @@ def permits_of(answer: Answer) -> int:
     return min(max(1, metadata.num_messages_in_batch), len(answer.entry)) if metadata is not None else 1
 
 
+def plain_bytes(answer: Answer, most_bytes: int) -> int:
+    """The bytes that `take_apart` handles: those of the entry, or of its payload without the compression."""
+    metadata, _ = split_entry(answer.entry)
+    if metadata is None or metadata.compression == pb.NONE or metadata.uncompressed_size > most_bytes:
+        return len(answer.entry)
+    return max(len(answer.entry), metadata.uncompressed_size)
+
+
 def take_apart(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]:
     """The messages of a MESSAGE, those acknowledged before left out; `most_bytes`: no payload decompresses to more.
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from magnetar.broker.websocket.incoming import MOST_IN_BATCH, LargeEntryError, UnreadableEntryError, take_apart
+from magnetar.broker.websocket.incoming import (
+    MOST_IN_BATCH,
+    LargeEntryError,
+    UnreadableEntryError,
+    plain_bytes,
+    take_apart,
+)
 from magnetar.broker.websocket.outstanding import Outstanding
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.answers import Answer
@@ -46,3 +52,14 @@ def test_many_properties_are_not_read_in_one_turn():
     assert len(list(take_apart(answer(1000, properties=60), 0, 5 << 20))) == 1000
     with pytest.raises(LargeEntryError, match="1:2 has"):
         list(take_apart(answer(1000, properties=70), 0, 5 << 20))
+
+
+def test_a_compressed_entry_counts_with_its_bytes_without_compression():
+    """64 entries of a few KiB that expand to 5 MiB each had one turn of the event loop."""
+    plain = answer(1)
+    assert plain_bytes(plain, 5 << 20) == len(plain.entry)
+    for claimed, counted in ((5 << 20, 5 << 20), ((5 << 20) + 1, None), (1, None)):
+        metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, compression=pb.ZSTD)
+        metadata.uncompressed_size = claimed
+        expanding = Answer(plain.command, encode_entry(metadata, b"x"))
+        assert plain_bytes(expanding, 5 << 20) == (counted or len(expanding.entry))
