@@ -1,11 +1,14 @@
 """Peers that stop: each connection ends, and its unacknowledged messages go to others (docs/security.md)."""
 
 import contextlib
+import socket
+import ssl
 
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.raw import RawPeer, command, frame, send
+from tests.broker.admin.test_admin_server import Certificates
 from tests.waiting import wait_for
 
 PATIENCE_S = 40
@@ -76,3 +79,60 @@ def test_a_large_frame_that_trickles_in_is_given_up(broker):
 
     wait_for(given_up, PATIENCE_S, every=0.1)
     slow.close()
+
+
+@pytest.fixture
+def over_tls(new_broker, tmp_path):
+    """A function that opens connections over TLS, to the broker whose log it has."""
+    authority = Certificates(tmp_path)
+    certificate, key = authority.make("localhost")
+    broker = new_broker(
+        "tls",
+        pings=False,
+        keepAliveIntervalSeconds=1,
+        brokerServicePort="",
+        brokerServicePortTls=0,
+        tlsCertificateFilePath=certificate,
+        tlsKeyFilePath=key,
+    )
+    trust = ssl.create_default_context(cafile=authority.authority[0])
+
+    def opened(**more):
+        peer = RawPeer(broker.url, handshake=False, **more)
+        peer.socket = trust.wrap_socket(peer.socket, server_hostname="localhost")
+        peer.write(frame(command("CONNECT", "connect", client_version="raw", protocol_version=21)))
+        assert peer.receive().type == pb.BaseCommand.CONNECTED
+        return peer
+
+    opened.broker = broker
+    yield opened
+    assert "Traceback" not in broker.log_text()
+    assert broker.stop() == 0
+
+
+def test_a_consumer_over_tls_that_stops_reading_is_closed(over_tls, topic):
+    """The bytes behind the encryption count, too."""
+    writer, broker = over_tls(), over_tls.broker
+    writer.producer(topic)
+    for number in range(100):
+        writer.write(send(1, number, bytes(100_000)))
+        while writer.receive().type != pb.BaseCommand.SEND_RECEIPT:
+            pass
+    before, files = broker.rss_bytes, broker.open_files
+    deaf = over_tls(receive_buffer=4096)
+    deaf.subscribe(topic, permits=1_000_000)
+    wait_for(lambda: "does not read" in broker.log_text(), PATIENCE_S)
+    assert broker.rss_bytes - before < 48 << 20
+    wait_for(lambda: broker.open_files <= files, PATIENCE_S)
+    for peer in (writer, deaf, over_tls()):
+        peer.socket.close()
+
+
+def test_half_closed_connections_end(over_tls, broker):
+    """A peer that closes its sending half has ended, whatever it would still read."""
+    peers = [RawPeer(broker.url), over_tls()]
+    for peer in peers:
+        socket.socket.shutdown(peer.socket, socket.SHUT_WR)
+    for peer in peers:
+        assert peer.is_closed()
+        peer.socket.close()
