@@ -52,9 +52,9 @@ _SHARED: Final = (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
 _MOST_PERMITS: Final = (1 << 31) - 1
 _PREFETCH: Final = 100
 _A_TURN: Final = 64
+"""Messages written before others get their turn."""
 _UNIT_BYTES: Final = 1 << 14
 """Bytes of an entry, without its compression, that count as much in a turn as a message."""
-"""Messages written before others get their turn."""
 
 
 class Part:
