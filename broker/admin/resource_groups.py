@@ -1,6 +1,6 @@
 """Resource groups and resource quotas.
 
-Kept and shown for tools, enforced by nothing: there is one broker and nothing to balance.
+Stored and shown for tools, without effect.
 """
 
 from typing import Final

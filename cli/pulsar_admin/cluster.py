@@ -146,7 +146,7 @@ CLUSTERS: Final = (
         "cluster",
         "GET",
         f"{_CLUSTER}/failureDomains/{{domain_name}}",
-        "one of them",
+        "a failure domain",
         _DOMAIN,
         show="json",
     ),
@@ -291,7 +291,9 @@ def _rack(values: Values) -> Any:
 BOOKIES: Final = (
     _row("bookies", "racks-placement", "", "GET", "bookies/racks-info", "racks as they are kept", show="json"),
     _row("bookies", "list-bookies", "", "GET", "bookies/all", "bookies of the cluster: none on one node", show="json"),
-    _row("bookies", "get-bookie-rack", "", "GET", "bookies/racks-info/{bookie}", "one of them", _BOOKIE, show="json"),
+    _row(
+        "bookies", "get-bookie-rack", "", "GET", "bookies/racks-info/{bookie}", "rack of a bookie", _BOOKIE, show="json"
+    ),
     _row("bookies", "delete-bookie-rack", "", "DELETE", "bookies/racks-info/{bookie}", "forget one", _BOOKIE),
     _row(
         "bookies",
@@ -299,7 +301,7 @@ BOOKIES: Final = (
         "",
         "POST",
         "bookies/racks-info/{bookie}?group={group}",
-        "keep one",
+        "set the rack of a bookie",
         flag("-g --group", "text", "default"),
         _BOOKIE,
         flag("-r --rack!"),
@@ -355,7 +357,15 @@ OTHERS: Final = (
         show="lines",
     ),
     _row("resourcegroups", "list", "", "GET", "resourcegroups", "resource groups", show="lines"),
-    _row("resourcegroups", "get", "resourcegroup", "GET", "resourcegroups/{resourcegroup}", "one of them", show="json"),
+    _row(
+        "resourcegroups",
+        "get",
+        "resourcegroup",
+        "GET",
+        "resourcegroups/{resourcegroup}",
+        "a resource group",
+        show="json",
+    ),
     _row(
         "ns-isolation-policy",
         "list",
@@ -400,7 +410,7 @@ OTHERS: Final = (
         "cluster policy",
         "GET",
         f"{_ISOLATION}/{{policy}}",
-        "one of them",
+        "an isolation policy",
         show="json",
     ),
     _row(

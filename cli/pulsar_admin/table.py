@@ -24,7 +24,7 @@ GROUPS: Final = {
     "broker-stats": "figures of the broker",
     "schemas": "schemas of topics",
     "bookies": "racks, kept and shown",
-    "resourcegroups": "resource groups: none here",
+    "resourcegroups": "resource groups: stored and shown, without effect",
     "ns-isolation-policy": "isolation policies",
 }
 _OFFLOAD: Final = "the broker offloads no ledgers"
