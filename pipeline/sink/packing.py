@@ -24,6 +24,7 @@ from magnetar.pipeline.sink.message import Chunks, Entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.compression import compress
+from magnetar.protocol.message_id import unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,7 +130,7 @@ class Packer:
         for key, value in message.properties:
             metadata.properties.add(key=key, value=value)
         if message.event_time_ms:
-            metadata.event_time = message.event_time_ms
+            metadata.event_time = unsigned(message.event_time_ms)
         if message.deliver_at_ms:
             metadata.deliver_at_time = message.deliver_at_ms
         if message.value is None:
@@ -191,7 +192,7 @@ def _single_metadata(sequence_id: int, message: Message) -> bytes:
     for key, text in message.properties:
         single.properties.add(key=key, value=text)
     if message.event_time_ms:
-        single.event_time = message.event_time_ms
+        single.event_time = unsigned(message.event_time_ms)
     if value is None:
         single.null_value = True
     return single.SerializeToString()

@@ -8,6 +8,7 @@ from magnetar.pipeline.sink.packing import MessageTooLargeError, Packer, key_tex
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.compression import decompress
+from magnetar.protocol.message_id import signed
 from magnetar.protocol.metadata import split_entry
 
 
@@ -53,7 +54,7 @@ def _message(metadata, payload, deliver_at, version):
         key,
         metadata.ordering_key if metadata.HasField("ordering_key") else None,
         tuple((p.key, p.value) for p in metadata.properties),
-        metadata.event_time,
+        signed(metadata.event_time),
         deliver_at,
         version,
     )
@@ -179,3 +180,11 @@ def test_without_chunking_or_with_huge_properties_it_is_refused():
             packer(max_bytes=3000, chunkingEnabled="true"),
             [Message(b"x", None, None, (("p", "v" * 3000),), 0, 0)],
         )
+
+
+@pytest.mark.parametrize("batching", ["true", "false"])
+def test_times_before_1970_travel_as_in_java_clients(batching):
+    """A signed number in an unsigned field: a copy of such a message must not fail."""
+    given_ = [Message(b"a", event_time_ms=-1), Message(b"b", event_time_ms=-(1 << 63), deliver_at_ms=-5)]
+    found = [message for entry in pack(packer(batchingEnabled=batching), given_) for _, message in unpack(entry)]
+    assert [message.event_time_ms for message in found] == [-1, -(1 << 63)]
