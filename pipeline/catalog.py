@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from magnetar.pipeline.options import TopicSelection
 
 _TOPICS_IN_ONE_REQUEST = 1000
+_LAST_MS = (1 << 63) - 1
+"""The latest time that a request can name."""
 _AT_ONCE = 8
 _NOT_THERE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED})
 _BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE})
@@ -205,7 +207,7 @@ class Catalog:
 
     def place_of_time(self, topic: str, time_ms: int) -> MessagePlace:
         """The first entry published at that time or later; behind the last entry when there is no such entry."""
-        found = self._ask(f"{topic_path(topic)}/messageid/{max(time_ms, 0)}")
+        found = self._ask(f"{topic_path(topic)}/messageid/{min(max(time_ms, 0), _LAST_MS)}")
         return MessagePlace(Position(found["ledgerId"], found["entryId"]))
 
     # --- subscriptions ----------------------------------------------------------------------------------------------

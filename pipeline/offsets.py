@@ -21,6 +21,7 @@ so a micro-batch that is planned again has the same Spark partitions, however th
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,6 +44,7 @@ EARLIEST = "earliest"
 LATEST = "latest"
 _KAFKA_ENDS = {-2: EARLIEST, -1: LATEST}
 _LEDGERS, _BYTES = "ledgers", "bytes"
+_MESSAGE_ID = re.compile(r"-?\d+:-?\d+(:-?\d+)?")
 _NO_TOPICS = frozenset({"v", _LEDGERS, _BYTES})
 
 
@@ -241,7 +243,8 @@ def _wanted(option: str, value: Any) -> Wanted:
 def _place_of_text(text: str) -> Wanted:
     if text.lower() in {EARLIEST, LATEST}:
         return text.lower()
-    return TimePlace(ms_of_iso(text)) if "-" in text[1:] else _message_of_text(text)
+    is_time = "-" in text[1:] and not _MESSAGE_ID.fullmatch(text)
+    return TimePlace(ms_of_iso(text)) if is_time else _message_of_text(text)
 
 
 def _message_of_text(text: str) -> MessagePlace:

@@ -100,12 +100,14 @@ class SourcePlan:
 
     def _place_of_message(self, stored: LogRange, wanted: MessagePlace) -> Place:
         position = wanted.position
+        if position.entry_id < 0:  # before the first entry of its ledger
+            if stored.first_ledger is None or position.ledger_id <= stored.first_ledger:
+                return stored.first
+            position = Position(position.ledger_id, 0)
         if not stored.indexed:
-            return position if position.entry_id >= 0 else stored.first
+            return position
         if position > stored.last:
             return stored.readable_end
-        if position.entry_id < 0:
-            return stored.first
         try:
             bounds = self.catalog.index_of(stored.topic, position)
         except CatalogError:

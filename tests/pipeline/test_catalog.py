@@ -105,3 +105,19 @@ def test_a_busy_broker_is_asked_again():
     catalog = Catalog(FakeAdmin((503, "busy")))
     with pytest.raises(CatalogUnavailableError):
         catalog.range(T)
+
+
+@pytest.mark.parametrize(("wanted", "asked"), [(-5, 0), (7, 7), (10**30, 2**63 - 1)])
+def test_times_that_no_request_can_name_are_the_ends_of_the_log(wanted, asked):
+    """A broker answers a time of more than 64 bits as if the topic were absent."""
+    paths = []
+
+    class Admin:
+        url = "http://broker"
+
+        def call(self, _method, path, _body=None):
+            paths.append(path)
+            return {"ledgerId": 3, "entryId": 4}
+
+    assert Catalog(Admin()).place_of_time(T, wanted).position == Position(3, 4)
+    assert paths == [f"/admin/v2/persistent/public/default/t/messageid/{asked}"]

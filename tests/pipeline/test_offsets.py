@@ -120,6 +120,20 @@ def test_partition_0_is_a_topic_without_partitions_too():
     assert parse_wanted("startingOffsets", '{"t": {"0": 5}}', EARLIEST).of(f"{T}-partition-1") == EARLIEST
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("0:-1", MessagePlace(Position(0, -1))),
+        ("12:3:-1", MessagePlace(Position(12, 3))),
+        ("-1:-1", MessagePlace(Position(-1, -1))),
+        ("2026-11-22", TimePlace(1_795_305_600_000)),
+        ("0001-01-01", TimePlace(-62_135_596_800_000)),
+    ],
+)
+def test_texts_with_a_minus_are_message_ids_or_times(text, place):
+    assert parse_wanted("startingOffsets", json.dumps({"t": text}), EARLIEST).of(T) == place
+
+
 def test_names_of_topics_that_are_not_read():
     wanted = parse_wanted("startingOffsets", '{"t": {"0": 5, "7": 7}, "u": 3}', EARLIEST)
     other, missing = "persistent://public/default/u", f"{T}-partition-7"

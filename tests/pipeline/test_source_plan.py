@@ -311,3 +311,17 @@ def test_a_checkpoint_of_another_topic_names_the_options():
     start = Offsets({f"{T}-other": 5})
     with pytest.raises(DataLossError, match="t-other are lost, from 5 up to its end: the options do not select"):
         plan_over(indexed(T, 0, 10)).advance(start, {T: indexed(T, 0, 10)}, limited=False)
+
+
+@pytest.mark.parametrize(("ledger", "place"), [(-1, 3), (8, 3), (9, 3), (10, 7), (11, 20)])
+def test_a_place_before_the_first_entry_of_a_ledger(ledger, place):
+    """Pulsar writes such ids for cursors of ledgers without a read entry."""
+    log = LogRange(T, 3, 20, 17, 1700, Position(10, 12), first_ledger=9)
+    plan = plan_over(log, startingOffsets=json.dumps({"t": f"{ledger}:-1"}))
+    plan.catalog.bounds[Position(10, 0)] = (7, 7)
+    assert plan.starting(plan.logs()).by_topic == {T: place}
+
+
+def test_a_place_before_the_first_entry_of_a_log_without_index():
+    plan = plan_over(positioned(T, 4, 5), startingOffsets='{"t": "11:-1"}')
+    assert plan.starting(plan.logs()).by_topic == {T: Position(10, 0)}
