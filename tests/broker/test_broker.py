@@ -137,3 +137,8 @@ async def test_a_cursor_is_reset_by_one_at_a_time(tmp_path):
         await resets(name, "sub", start, excluded=False)
     finally:
         await broker.stop()
+
+
+async def test_a_broker_has_few_parts(tmp_path):
+    """A new part goes into an existing part (ADR 12)."""
+    assert len({*vars(Broker(settings(tmp_path))), *Broker.__annotations__}) <= 19
