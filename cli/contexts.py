@@ -1,6 +1,6 @@
 """Contexts: named sets of broker addresses and credentials that replace options on each command line.
 
-The file is `$XDG_CONFIG_HOME/magnetar/contexts.json` (`~/.config` without the variable), for its owner alone:
+The file is `$XDG_CONFIG_HOME/magnetar/contexts.json` (`~/.config` without the variable), readable by its owner alone:
 
     {"current": "prod", "contexts": {"prod": {"service_url": "pulsar+ssl://mq.example.org:6651",
                                               "admin_url": "https://mq.example.org:8443",
@@ -29,7 +29,7 @@ _OWNER_ONLY: Final = 0o600
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One named broker. None: the default of the command line."""
+    """One named broker. A value of None stands for the default of the command line."""
 
     service_url: str | None = None
     admin_url: str | None = None
@@ -42,12 +42,12 @@ class Context:
     description: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The values that differ from the defaults."""
+        """Return the values that differ from the defaults."""
         default = Context()
         return {key: value for key, value in asdict(self).items() if value != getattr(default, key)}
 
     def shown(self) -> dict[str, Any]:
-        """The same without secrets: stars replace a token; a reference to a token stays."""
+        """Return the values without secrets: stars replace a token; a reference to a token stays."""
         shown = self.to_json()
         if self.token is not None and not self.token.startswith(("file:", "env:")):
             shown["token"] = "(a token)"  # noqa: S105 - says that there is one
@@ -66,7 +66,7 @@ class ContextFile:
 
     @staticmethod
     def load(environ: Mapping[str, str]) -> ContextFile:
-        """The contexts of the file; none without a file. Raises: ConfigurationError."""
+        """Read the contexts of the file; an absent file has no contexts. Raises: ConfigurationError."""
         path = context_path(environ)
         try:
             return _parsed(path, path.read_text(encoding="utf-8"))
@@ -76,7 +76,7 @@ class ContextFile:
             raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
 
     def save(self) -> None:
-        """Replace the file; it is whole at any time. Raises: ConfigurationError."""
+        """Replace the file atomically. Raises: ConfigurationError."""
         body = {"current": self.current, "contexts": {name: each.to_json() for name, each in self.contexts.items()}}
         new = self.path.with_suffix(".new")
         try:

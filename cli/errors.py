@@ -3,12 +3,12 @@ remedy.
 
 CliError
 ├── CommandLineError    2   the command line is invalid
-├── NotFoundError       66  a topic, subscription, context or file that the command names is not there (EX_NOINPUT)
+├── NotFoundError       66  a topic, subscription, context or file that the command names does not exist (EX_NOINPUT)
 ├── UnreachableError    69  no broker answers at the address, or not in time (EX_UNAVAILABLE)
 ├── BrokerFailedError   70  the broker failed (EX_SOFTWARE)
 ├── FileError           74  a file cannot be written or read (EX_IOERR)
-├── ConflictError       75  the thing is in use, or in a state that does not allow this now (EX_TEMPFAIL)
-├── DeniedError         77  the broker refuses: credentials, or the right to this (EX_NOPERM)
+├── ConflictError       75  the resource is in use, or its state does not allow the command now (EX_TEMPFAIL)
+├── DeniedError         77  the broker refuses the credentials, or they lack the right (EX_NOPERM)
 └── ConfigurationError  78  the context file, a token or a library cannot be used (EX_CONFIG)
 """
 
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 
 class CliError(Exception):
-    """Root of this room."""
+    """Root of this room's errors."""
 
     exit_code: ClassVar[int] = 70
 
@@ -54,7 +54,7 @@ class FileError(CliError):
 
 
 class ConflictError(CliError):
-    """The thing is in use, or in a state that does not allow this now."""
+    """The resource is in use, or its state does not allow the command now."""
 
     exit_code = 75
 

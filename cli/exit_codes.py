@@ -1,4 +1,4 @@
-"""THE table of exit codes of this room's commands; docs/cli.md shows it, a test holds both and the errors together."""
+"""The only table of exit codes of this room's commands. A test compares it with docs/cli.md and with the errors."""
 
 from __future__ import annotations
 

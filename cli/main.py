@@ -1,4 +1,4 @@
-"""The commands of this room by name: each is imported when it is given, so that no other pays for it."""
+"""The commands of this room by name. A command is imported only when it runs, so that others start fast."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ MODULES: Final = {
     "context": ("commands.contexts", "context"),
     "completion": ("commands.completion", "completion"),
 }
-"""Name -> module of this room, name in it."""
+"""Name of a command -> module of this room, name in the module."""
 EXIT_OF_USAGE: Final = {"admin": 1}
-"""The exit code of a wrong command line where it differs from 2: pulsar-admin has a single code of failures."""
+"""Command -> exit code of a wrong command line, where it is not 2: pulsar-admin has a single exit code for failures."""
 EXIT_INTERRUPTED: Final = 130
 EXIT_CLOSED_PIPE: Final = 141
 
@@ -60,20 +60,20 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"magnetar {name}: error: {error}\n")
         return error.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing is left to be flushed at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at exit
         return EXIT_CLOSED_PIPE
     return int(result or 0)
 
 
 def command_of(name: str) -> click.Command:
-    """The click command of that name."""
+    """Return the click command of that name."""
     module, attribute = MODULES[name]
     found: click.Command = getattr(import_module(f"magnetar.cli.{module}"), attribute)
     return found
 
 
 def completed_group() -> click.Group:
-    """Return all commands as a single click group, for completion alone; those of the broker by name."""
+    """Return all commands as a single click group, for completion only; commands of the broker have a name only."""
     import click  # noqa: PLC0415 - only for completion
 
     class _All(click.Group):

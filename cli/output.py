@@ -1,4 +1,4 @@
-"""The output of commands: tables for people, JSON for programs, colour on terminals alone."""
+"""The output of commands: tables for people, JSON for programs, colour on terminals only."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Output:
             sys.stderr.write(f"{empty}\n")
 
     def value(self, value: Any) -> None:
-        """One JSON value, indented where people read it."""
+        """Print one JSON value, indented on a terminal."""
         self._stream.write(json.dumps(value, indent=1 if self._stream.isatty() else None, default=str) + "\n")
 
     def line(self, value: Any) -> None:
-        """One JSON value on one line: streams of messages."""
+        """Print one JSON value on one line, for streams of messages."""
         self._stream.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
         self._stream.flush()
 
     def text(self, text: str) -> None:
-        """A line of plain text."""
+        """Print a line of plain text."""
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
@@ -50,7 +50,7 @@ class Output:
             self.text(sentence)
 
     def fields(self, facts: dict[str, Any]) -> None:
-        """Names and values below each other."""
+        """Print names and values, one pair per line."""
         if self.as_json:
             self.value(facts)
             return
@@ -60,7 +60,7 @@ class Output:
 
 
 def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool) -> str:
-    """Columns as wide as their widest cell; numbers to the right; the head in bold on a terminal."""
+    """Return a table: columns as wide as their widest cell, numbers aligned to the right; `colour`: a bold head."""
     cells = [[shown(each) for each in row] for row in rows]
     widths = [max(len(columns[at]), *(len(row[at]) for row in cells)) for at in range(len(columns))]
     right = [all(isinstance(row[at], (int, float)) or row[at] is None for row in rows) for at in range(len(columns))]
@@ -74,7 +74,7 @@ def as_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: b
 
 
 def shown(value: Any) -> str:
-    """A cell: whole numbers as they are, rates with one digit, nothing as a dash."""
+    """Return the text of a cell: whole numbers as they are, rates with one decimal digit, a dash for no value."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -92,7 +92,7 @@ def _printable(text: str) -> str:
 
 
 def safe_text(data: bytes) -> str:
-    """A payload for a terminal: text without control characters, other bytes as hex."""
+    """Return a payload for a terminal: text without control characters, other bytes as hex."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

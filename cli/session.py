@@ -1,5 +1,5 @@
-"""The common parts of the commands of this room: options that choose the broker, `--json`, and the session made of
-them.
+"""The common parts of the commands of this room: options that choose the broker, `--json`, and the session made from
+these options.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Session:
 
 
 def cli_error(error: ClientError) -> CliError:
-    """The error of this room for an error of the client."""
+    """Return the error of this room for an error of the client."""
     text = str(error)
     if isinstance(error, InputError):
         return ConfigurationError(text)

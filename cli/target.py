@@ -1,6 +1,6 @@
 """The broker and credentials of a command: from flags, environment, context and pulsar-client's file.
 
-The first source with a value wins, for each value on its own:
+For each value, the first of these sources that has it counts:
 
     1. flags of the command                 --url, --admin-url, --token, ...
     2. MAGNETAR_URL, MAGNETAR_ADMIN_URL, MAGNETAR_TOKEN (`file:PATH` and `env:NAME` too), MAGNETAR_TLS_TRUST_CERTS
@@ -38,7 +38,7 @@ _ENVIRONMENT: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """One broker, or a cluster. `name`: that of the context, or the service URL."""
+    """One broker, or a cluster. `name`: the name of the context, or the service URL."""
 
     name: str
     service_url: str
@@ -46,7 +46,7 @@ class Target:
     credentials: Credentials
 
     def address(self) -> Address:
-        """Raises: CommandLineError for an invalid service URL."""
+        """Return the address of the service. Raises: CommandLineError for an invalid service URL."""
         try:
             return Address.parse(self.service_url)
         except InputError as error:
@@ -54,7 +54,7 @@ class Target:
 
 
 def chosen_target(flags: Context, context: str | None, environ: Mapping[str, str]) -> Target:
-    """The target of a command.
+    """Return the target of a command.
 
     Args:    flags: values of the command's flags; None for absent flags.
     Raises:  CommandLineError, ConfigurationError, NotFoundError.
@@ -91,7 +91,7 @@ def _named(name: str | None, environ: Mapping[str, str]) -> tuple[str | None, Co
 
 
 def _service_url_beside(admin_url: str | None) -> str:
-    """The broker port on the host of the admin address; the default without an admin address."""
+    """Return the service URL on the host of the admin address; the default without an admin address."""
     parts = urlsplit(admin_url or "")
     if not parts.hostname:
         return DEFAULT_SERVICE_URL
@@ -116,7 +116,7 @@ def _require_web_url(url: str) -> None:
 
 
 def from_client_conf(path: Path) -> Context:
-    """The context that a client.conf describes. Raises: ConfigurationError."""
+    """Return the context that a client.conf describes. Raises: ConfigurationError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -137,7 +137,7 @@ def from_client_conf(path: Path) -> Context:
 
 
 def with_auth(context: Context, plugin: str | None, params: str | None) -> Context:
-    """The context with Pulsar's --auth-plugin and --auth-params: token, basic and TLS.
+    """Return the context with Pulsar's --auth-plugin and --auth-params: token, basic and TLS.
 
     Raises: ConfigurationError for another plugin or unreadable parameters.
     """

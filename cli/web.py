@@ -50,7 +50,7 @@ class Web:
         self._api = AdminApi(target.admin_url, target.credentials, timeout_s)
 
     def fetch(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, Mapping[str, str]]:
-        """Body and headers of a successful answer. Raises: CliError."""
+        """Send a request; return body and headers of a successful answer. Raises: CliError."""
         try:
             answer, headers = self._api.fetch(method, path, body)
         except urllib.error.HTTPError as error:
@@ -62,7 +62,7 @@ class Web:
         return answer, dict(headers.items())
 
     def call(self, method: str, path: str, value: Any = None) -> Any:
-        """The parsed answer, None for an empty answer. Raises: CliError."""
+        """Return the parsed answer, None for an empty answer. Raises: CliError."""
         body = None if value is None else json.dumps(value).encode()
         answer, _ = self.fetch(method, path, body)
         if not answer.strip():
@@ -77,7 +77,7 @@ class Web:
 
 
 def refusal(status: int, body: bytes, target: Target) -> CliError:
-    """The error of an answer, with the broker's own reason."""
+    """Return the error for a failed answer, with the broker's own reason."""
     kind = _OF_STATUS.get(status, BrokerFailedError)
     reason = reason_of(body) or f"HTTP {status}"
     hint = _HINTS.get(status)
@@ -87,7 +87,7 @@ def refusal(status: int, body: bytes, target: Target) -> CliError:
 
 
 def reason_of(body: bytes) -> str:
-    """`{"reason": ...}` of an answer, else its first words."""
+    """Return the field `reason` of an answer, else the beginning of its text."""
     try:
         found = json.loads(body)
     except ValueError:

@@ -37,7 +37,7 @@ class Address:
         return Address(parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "pulsar+ssl")
 
     def web_url(self) -> str:
-        """The admin address a broker at this address has by default."""
+        """Return the admin address that a broker at this address has by default."""
         scheme, port = _WEB["pulsar+ssl" if self.tls else "pulsar"]
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{port}"
@@ -52,9 +52,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The credentials shown to the broker, and the proof required of it.
+    """The credentials that the client sends to the broker, and the TLS settings that verify the broker.
 
-    token: a token, `file:PATH` or `env:NAME`; read anew for each connection, so that a renewed token is used.
+    token: a token, `file:PATH` or `env:NAME`; each connection reads it again, so that a renewed token is used.
     basic: `USER:PASSWORD`.
     tls_trust_certs: file of authorities to trust instead of the system's.   tls_cert, tls_key: of the client.
     """
@@ -84,7 +84,7 @@ class Credentials:
         return None
 
     def tls_context(self) -> ssl.SSLContext:
-        """A client context. Raises: InputError when a file cannot be read or used."""
+        """Return the TLS context of the client. Raises: InputError when a file cannot be read or used."""
         context = ssl.create_default_context()
         try:
             if self.tls_trust_certs:
@@ -100,7 +100,8 @@ class Credentials:
 
 
 def read_token(text: str | None) -> str | None:
-    """A token as given: itself, `file:PATH` or `env:NAME` (so that it stays out of the process list).
+    """Return the token that `text` is or names: the token itself, `file:PATH`, or `env:NAME`; with the latter two the
+    token stays out of the process list.
 
     Raises: InputError.
     """

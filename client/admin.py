@@ -33,7 +33,7 @@ class AdminApi:
         return json.loads(data) if data else None
 
     def fetch(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, Message]:
-        """The answer as it came, and its headers; follows redirects to the broker that serves a topic.
+        """Return the body of the answer, unparsed, and its headers; follow redirects to the broker that serves a topic.
 
         Raises: OSError (also as HTTPError), InputError.
         """

@@ -24,7 +24,7 @@ TIMEOUT_S = 30.0
 _LAST_WORD_S = 1.0
 _DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 
-# Errors that a repetition cannot cure. Everything else passes: brokers restart, topics move, names are freed.
+# Errors that a repetition cannot cure. All other errors are temporary: brokers restart, topics move, names are freed.
 _LASTING = {
     pb.AuthenticationError,
     pb.AuthorizationError,
@@ -39,7 +39,7 @@ _LASTING = {
 
 
 def refusal(code: int, message: str) -> RefusedError | RetryError:
-    """The error for a ServerError of the broker."""
+    """Return the error for a ServerError of the broker: RetryError when a repetition may succeed."""
     text = f"{pb.ServerError.Name(code)}: {message}"
     return RefusedError(f"the broker refused: {text}") if code in _LASTING else RetryError(text)
 
@@ -48,12 +48,12 @@ class Cutter(Protocol):
     """Cuts the stream of a connection into commands."""
 
     def feed(self, data: bytes) -> list[Answer]:
-        """The commands that are whole. Raises: MalformedAnswerError."""
+        """Return the commands that `data` completes. Raises: MalformedAnswerError."""
         ...
 
 
 class BrokerConnection(asyncio.Protocol):
-    """A connection to a broker, made by `open_connection`. Loop only.
+    """A connection to a broker, made by `open_connection`. Use it on its event loop only.
 
     subscribers: command type -> function that is called with each such Answer (SEND_RECEIPT, MESSAGE, ...).
     on_lost: called once when the connection ends, with the reason.
@@ -75,7 +75,7 @@ class BrokerConnection(asyncio.Protocol):
         self._ended = asyncio.Event()
 
     async def handshake(self) -> None:
-        """Raises: RefusedError when the broker refuses the client, RetryError."""
+        """Send CONNECT and wait for the answer. Raises: RefusedError when the broker refuses the client, RetryError."""
         method, data = self._credentials.auth()
         self.write(
             requests.connect(CLIENT_VERSION, auth_method=method, auth_data=data, entry_metadata=self._entry_metadata)
@@ -103,31 +103,31 @@ class BrokerConnection(asyncio.Protocol):
             self._waiting.pop(request_id, None)
 
     def write(self, data: bytes) -> None:
-        """Raises: RetryError when the connection is gone."""
+        """Send bytes; the transport buffers them without limit. Raises: `lost` when the connection is gone."""
         if self.lost is not None:
             raise self.lost
         assert self._transport is not None, "open_connection has made it"
         self._transport.write(data)
 
     async def wait_writable(self) -> None:
-        """Return when the socket takes more."""
+        """Return when the transport accepts more bytes. Raises: `lost` when the connection is gone."""
         if self._drained is not None:
             await self._drained
         if self.lost is not None:
             raise self.lost
 
     def cut_with(self, make: Callable[[AnswerCutter], Cutter]) -> None:
-        """Cut all later bytes with another cutter, made from the present cutter. Once."""
+        """Replace the cutter for all later bytes; `make` gets the present cutter. Call at most once."""
         assert isinstance(self._cutter, AnswerCutter), "once"
         self._cutter = make(self._cutter)
 
     def pause_reading(self) -> None:
-        """Take nothing more from the socket: the broker stops pushing when the buffers between are full."""
+        """Stop reading from the socket: the broker stops pushing when the socket buffers are full."""
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """The end of `pause_reading`."""
+        """Read from the socket again after `pause_reading`."""
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -137,7 +137,10 @@ class BrokerConnection(asyncio.Protocol):
             self._transport.close()
 
     async def wait_closed(self) -> None:
-        """End the connection and return when its socket is closed: before the end of a loop, TLS has a last word."""
+        """End the connection and return when its socket is closed, by force if the peer is slow.
+
+        Call it before the event loop ends: TLS still has to send its closing alert.
+        """
         if self._transport is None:
             return
         self._transport.close()
@@ -150,7 +153,7 @@ class BrokerConnection(asyncio.Protocol):
     # --- called by the transport ---------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is no subclass
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -221,7 +224,7 @@ class BrokerConnection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(reason)
         if not self._connected.cancelled():
-            self._connected.exception()  # mark as retrieved: the waiting caller may have gone
+            self._connected.exception()  # mark the exception as retrieved: the caller may have stopped waiting
         self.on_lost(reason if isinstance(reason, RetryError) else RetryError(str(reason)))
 
 
@@ -230,8 +233,8 @@ async def open_connection(
 ) -> BrokerConnection:
     """Connect and shake hands.
 
-    Args:    entry_metadata: tell the broker that it may put broker entry metadata before the entries it sends.
-    Raises:  RetryError when nothing answers there, RefusedError, InputError for TLS files.
+    Args:    entry_metadata: allow the broker to send broker entry metadata before each entry.
+    Raises:  RetryError when no broker answers at the address, RefusedError, InputError for TLS files.
     """
     loop = asyncio.get_running_loop()
     context = credentials.tls_context() if address.tls else None

@@ -31,16 +31,18 @@ _TYPE = pb.BaseCommand
 _CONSUMER_ID = 1
 DISCOVERY_S = 60.0
 PERMITS = 500
-"""Messages requested in advance; for each partition its share."""
+"""Messages requested in advance, divided among the partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The subscription that a client asks for.
 
-    start: ledger and entry, or None for `earliest`; for subscriptions that are not kept. inclusive: that entry too.
-    is_pattern: `topic` is a regular expression for whole names of topics; those that come to be later count, too.
-    start_time_ms: a kept subscription is moved to the first message published then or later.
+    durable: whether the broker keeps the subscription after the consumer leaves.
+    start: ledger and entry, for subscriptions that are not durable; None leaves the choice to `earliest`.
+    inclusive: deliver the entry at `start`, too.
+    is_pattern: `topic` is a regular expression for whole topic names; topics created later match, too.
+    start_time_ms: skip messages published before this time; a durable subscription is moved by a seek. 0: no limit.
     """
 
     topic: str
@@ -58,7 +60,7 @@ class Wanted:
     properties: dict[str, str] = field(default_factory=dict)
 
     def command(self) -> pb.CommandSubscribe:
-        """SUBSCRIBE without ids and topic."""
+        """Return a SUBSCRIBE command without ids and topic."""
         begin = pb.CommandSubscribe.Earliest if self.earliest else pb.CommandSubscribe.Latest
         wanted = pb.CommandSubscribe(
             topic="",
@@ -101,7 +103,10 @@ class _Part:
         self._permits, self._taken = permits, 0
 
     async def attach(self, service: Address, credentials: Credentials) -> None:
-        """Raises: RefusedError, RetryError, InputError."""
+        """Subscribe at the broker that serves the topic and request messages.
+
+        Raises: RefusedError, RetryError, InputError.
+        """
         connection = await open_at_owner(service, credentials, self.topic, entry_metadata=True)
         try:
             connection.subscribers[_TYPE.MESSAGE] = self._on_message
@@ -120,7 +125,10 @@ class _Part:
         self.connection = connection
 
     async def seek(self, service: Address, credentials: Credentials, publish_time_ms: int) -> None:
-        """Move the subscription: the broker closes its consumers then. Raises: RefusedError, RetryError, InputError."""
+        """Move the subscription to a publish time, on a separate connection: the broker closes all consumers then.
+
+        Raises: RefusedError, RetryError, InputError.
+        """
         connection = await open_at_owner(service, credentials, self.topic)
         try:
             connection.subscribers[_TYPE.CLOSE_CONSUMER] = lambda _: None
@@ -144,7 +152,7 @@ class _Part:
         message = answer.command.message
         found = list(self._reader.messages(message.message_id, answer.entry, message.redelivery_count))
         if not found:
-            self.took(1)  # a chunk: its message comes with the last of them
+            self.took(1)  # a chunk: the last chunk completes the message
         left_out = _acknowledged(message.ack_set)
         for each in found:
             if each.batch_index in left_out:
@@ -153,7 +161,11 @@ class _Part:
                 self._queue.put_nowait(each)
 
     def _is_wanted(self, message: ReceivedMessage) -> bool:
-        """A reader that begins behind an entry does not show that entry, which the broker may send."""
+        """Whether the message lies behind the start; the permit of an unwanted message is returned.
+
+        The broker may send the entry at `start` although the reader begins behind it, and messages older than
+        `start_time_ms`.
+        """
         start = self.wanted.start
         if not self.wanted.durable and message.publish_time_ms < self.wanted.start_time_ms:
             self.took(1)
@@ -164,7 +176,7 @@ class _Part:
         return False
 
     def took(self, messages: int) -> None:
-        """Note that so many messages left the queue: request as many more once a command is worth it."""
+        """Count messages that left the queue; request as many more once half of the permits are used."""
         self._taken += messages
         if self.connection is not None and self._taken >= max(1, self._permits // 2):
             with contextlib.suppress(ClientError):
@@ -173,22 +185,23 @@ class _Part:
 
 
 def _subscribe(request_id: int, topic: str, command: pb.CommandSubscribe) -> bytes:
-    """SUBSCRIBE from a command that lacks the ids and the topic."""
+    """Return the frame of `command`, completed with the ids and the topic."""
     complete = pb.CommandSubscribe(topic=topic, consumer_id=_CONSUMER_ID, request_id=request_id)
     complete.MergeFrom(command)
     return requests.subscribe(complete)
 
 
 def _acknowledged(ack_set: Iterable[int]) -> set[int]:
-    """Batch indexes that are acknowledged already: the bits that are not set."""
+    """Return the batch indexes that are acknowledged already: the bits of the ack set that are not set."""
     words = [unsigned(word) for word in ack_set]
     return {64 * at + bit for at, word in enumerate(words) for bit in range(64) if not word >> bit & 1}
 
 
 class TopicConsumer:
-    """Open with `async with`. Messages of all partitions come from `receive`, in the order of each.
+    """A consumer; open it with `async with`. `receive` returns messages of all partitions, each partition in its order.
 
-    patience_s: how long a lost broker is looked for again before `receive` raises.
+    patience_s: how long a durable subscription tries to reconnect before `receive` raises. Without `durable`, a lost
+    connection makes `receive` raise at once.
     """
 
     def __init__(
@@ -219,7 +232,7 @@ class TopicConsumer:
         return self
 
     async def _names(self) -> list[str]:
-        """The topics, or partitions of the topic, that there are now."""
+        """Return the matching topics, or the partitions of the topic, that exist now."""
         connection = await open_connection(self._service, self._credentials)
         try:
             if self._wanted.is_pattern:
@@ -239,7 +252,7 @@ class TopicConsumer:
             self._keepers.append(asyncio.create_task(self._keep(part)))
 
     async def _discover(self) -> None:
-        """Attach to topics that came to be since, as the clients of Apache Pulsar do once a minute."""
+        """Once a minute, attach to matching topics that are new, as the clients of Apache Pulsar do."""
         while True:
             await asyncio.sleep(DISCOVERY_S)
             try:
@@ -269,7 +282,10 @@ class TopicConsumer:
         return found
 
     async def acknowledge(self, message: ReceivedMessage) -> None:
-        """Return when it is kept; an entry is acknowledged with the last message of its batch.
+        """Return when the broker has kept the acknowledgement.
+
+        The entry of a batch is acknowledged with the last of its messages. While the connection is lost, nothing is
+        sent, and the broker delivers the message again.
 
         Raises: RefusedError, RetryError.
         """
@@ -289,7 +305,7 @@ class TopicConsumer:
             )
 
     async def _keep(self, part: _Part) -> None:
-        """Attach again whenever the connection is lost."""
+        """Reattach a durable subscription whenever the connection is lost; put the error into the queue at the end."""
         while True:
             await part.ended.wait()
             if not self._wanted.durable:

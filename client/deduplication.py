@@ -23,7 +23,7 @@ _ON_THE_WAY = {"Initialized", "Recovering"}
 
 
 class Remedies(NamedTuple):
-    """How the caller's user switches deduplication on, names the admin address, or does without the check."""
+    """Texts for error messages: how the user switches deduplication on, names the admin address, or skips the check."""
 
     enable: str
     admin_url: str
@@ -62,8 +62,8 @@ def ensure_not_created_in_vain(admin: AdminApi, topic: TopicName, *, enable: boo
 
 
 def _is_on_for_new_topics(admin: AdminApi, topic: TopicName) -> bool:
-    """Whether the namespace's policy, else the broker's setting, switches deduplication on; an absent namespace is left
-    to the lookup to refuse.
+    """Whether the namespace's policy, else the broker's setting, switches deduplication on. True for an absent
+    namespace, which the lookup refuses later.
     """
     try:
         policy = admin.call("GET", f"/admin/v2/namespaces/{topic.namespace}/deduplication")
@@ -109,7 +109,9 @@ def ensure_deduplication(
 
 
 def _settled(admin: AdminApi, base: str, pause: Callable[[float], None]) -> str:
-    """The topic's statistics once its recovery has ended."""
+    """Return the deduplication status from the topic's statistics, once the recovery of deduplication has ended or
+    _WAIT_S have passed.
+    """
     status = ""
     for _ in range(int(_WAIT_S / _POLL_S)):
         status = str(admin.call("GET", f"{base}/stats").get("deduplicationStatus", ""))

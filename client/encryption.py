@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 DATA_KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 TAG_BYTES: Final = 16
-"""The bytes by which encryption makes a payload longer."""
+"""The number of bytes that encryption adds to a payload."""
 MOST_DATA_KEYS: Final = 256
-"""The most readers of a payload whose data keys the client tries."""
+"""The client tries at most so many of the data keys that a payload carries."""
 MOST_NAMES: Final = 10
-"""Names of readers that an error shows."""
+"""An error shows at most so many names of readers."""
 _REMEMBERED: Final = 1024
 _ONLY_RSA: Final = "no RSA key: keys of elliptic curves (ECIES) are for the client for Java"
 
@@ -64,10 +64,10 @@ def key_at(place: str) -> bytes:
 
 
 class Encryption:
-    """Encrypts payloads for the holders of private keys. The data key is made anew for each run of a program."""
+    """Encrypts payloads for the holders of private keys. Each instance makes its own data key."""
 
     def __init__(self, name: str, public_key: bytes, *others: tuple[str, bytes]) -> None:
-        """Args: name: by which readers find their key. public_key: PEM. others: the same of more readers.
+        """Args: name: the name by which a reader finds its key. public_key: PEM. others: name and key of more readers.
 
         Raises: InputError.
         """
@@ -79,7 +79,7 @@ class Encryption:
         self._cipher = AESGCM(data_key)
 
     def encrypt(self, metadata: pb.MessageMetadata, payload: bytes) -> bytes:
-        """The encrypted payload (compressed before); replaces the encryption fields of `metadata`."""
+        """Return the encrypted payload; replace the encryption fields of `metadata`. Compress the payload before."""
         nonce = os.urandom(NONCE_BYTES)
         del metadata.encryption_keys[:]
         for reader, encrypted_key in self._for_readers:
@@ -89,7 +89,7 @@ class Encryption:
 
 
 def _encrypted_key(name: str, public_key: bytes, data_key: bytes) -> bytes:
-    """The data key for the holder of the private key. Raises: InputError."""
+    """Return the data key, encrypted with the RSA public key. Raises: InputError."""
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - slow to load
     from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415 - the same
 
@@ -107,8 +107,8 @@ class Decryption:
     """Decrypts payloads with private keys: keys for all names, or keys for each name of a reader. A reader has several
     keys where the key pair was replaced and payloads for the old pair are still stored.
 
-    Examined data keys are remembered, also data keys for other readers: a producer uses a data key for hours, and
-    RSA takes half a millisecond.
+    The results of RSA are cached, also for data keys of other readers: a producer uses a data key for hours, and RSA
+    takes half a millisecond.
     """
 
     def __init__(self, *private_keys: bytes, named: Mapping[str, Sequence[bytes]] | None = None) -> None:
@@ -145,7 +145,7 @@ class Decryption:
         """
         keys = [key for key in self._named.get(name, self._others) if len(encrypted) == (key.key_size + 7) // 8]
         if not keys:
-            return None  # for no key of this size; a producer decides how long it is, and it is not remembered
+            return None  # no key has this size; not cached, because a producer chooses the length
         known = (name if name in self._named else "", encrypted)
         if known in self._ciphers:
             self._ciphers.move_to_end(known)

@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class ClientError(Exception):
-    """Root: the work ends here."""
+    """Root of the errors of this room."""
 
     exit_code: ClassVar[int] = 1
 
@@ -51,7 +51,7 @@ class RetryError(ClientError):
 
 
 async def retrying(work: Callable[[], Awaitable[_T]], seconds: float) -> _T:
-    """The result of `work`, repeated after each RetryError, first soon, then less often, for so many seconds.
+    """Return the result of `work`; repeat `work` after each RetryError, with growing pauses, for so many seconds.
 
     Raises: the last RetryError; any other error at once.
     """

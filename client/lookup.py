@@ -25,8 +25,8 @@ _LOOKUP = pb.CommandLookupTopicResponse
 async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: bool = False, create: bool = False) -> int:
     """Number of partitions of the topic, 0 when it is not partitioned.
 
-    Args:    absent_ok: 0 for a topic that does not exist, too.
-             create: the broker may create an absent topic, with the partitions its settings say.
+    Args:    absent_ok: return 0 for a topic that does not exist, too.
+             create: the broker may create an absent topic, with the number of partitions in its settings.
     Raises:  RefusedError, RetryError.
     """
     answer = await connection.ask(lambda request: requests.partitioned_metadata(request, topic, create=create))
@@ -39,10 +39,12 @@ async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: boo
 
 
 async def topics_like(connection: BrokerConnection, pattern: str) -> list[str]:
-    """Persistent topics of the pattern's namespace, partitions by their own names, whose whole name matches.
+    """Return the persistent topics of the pattern's namespace whose whole name matches; partitions come by their own
+    names.
 
-    As in the client for Java the match ignores the domain, and a partition matches by its topic's name. Raises:
-    InputError for a pattern without a namespace or that is no regular expression, RefusedError, RetryError.
+    As in the client for Java, the match ignores the domain, and the topic's name decides for its partitions.
+
+    Raises: InputError for a pattern that names no namespace or is no regular expression, RefusedError, RetryError.
     """
     rest = pattern.removeprefix("persistent://")
     if "://" in rest:

@@ -1,4 +1,4 @@
-"""Messages as a consumer sees them: entries taken apart, chunks put together. Pure.
+"""Messages as a consumer sees them: entries split into messages, chunks joined. No I/O.
 
 An unreadable entry (encrypted, damaged) becomes one message with the stored payload and the reason.
 """
@@ -26,9 +26,10 @@ MAX_CHUNKED_BYTES = 128 * 1024 * 1024
 
 
 class ReceivedMessage(NamedTuple):
-    """One message. `batch_index` -1 outside a batch; `problem`: the reason for a payload as it is stored, or None.
+    """One message.
 
-    entries: those to acknowledge; a chunked message has several.
+    batch_index: -1 outside a batch. problem: the reason why the payload is given as stored, else None.
+    entries: ledger and entry of each entry to acknowledge; a chunked message has several.
     """
 
     topic: str
@@ -64,7 +65,7 @@ class _Chunks(NamedTuple):
 
 
 class EntryReader:
-    """Takes the entries of one topic or partition in order."""
+    """Turns the entries of one topic or partition, given in order, into messages; keeps incomplete chunked messages."""
 
     def __init__(self, topic: str, decrypting: Decrypting | None = None) -> None:
         self._topic = topic
@@ -72,7 +73,7 @@ class EntryReader:
         self._chunked: dict[str, _Chunks] = {}
 
     def messages(self, place: pb.MessageIdData, entry: bytes, redelivery_count: int = 0) -> Iterator[ReceivedMessage]:
-        """The messages that this entry completes: none for a chunk that others follow."""
+        """Yield the messages that this entry completes: none for a chunk before the last."""
         metadata, payload = split_entry(entry)
         position = signed(place.ledgerId), signed(place.entryId)
         if metadata is None:
@@ -119,7 +120,7 @@ class EntryReader:
             self._chunked[metadata.uuid] = _Chunks([], [], 0)
         known = self._chunked.get(metadata.uuid)
         if known is None or len(known.parts) != metadata.chunk_id:
-            return  # without its first chunk: sent to another consumer, or given up
+            return  # the first chunk is missing: another consumer has it, or it was dropped
         size = known.size + len(payload)
         if size > MAX_CHUNKED_BYTES:
             del self._chunked[metadata.uuid]
@@ -142,7 +143,7 @@ class EntryReader:
         redelivery_count: int,
         problem: str | None,
     ) -> ReceivedMessage:
-        """A message that is a separate entry; its metadata have the fields of a message in a batch."""
+        """Return the message of an entry that is no batch; MessageMetadata has the same fields as a batched message."""
         single = pb.SingleMessageMetadata(payload_size=len(payload), properties=metadata.properties)
         if metadata.HasField("partition_key"):
             single.partition_key = metadata.partition_key
@@ -199,7 +200,7 @@ def _key_bytes(text: str | None, *, encoded: bool) -> bytes | None:
 
 
 def _plain(metadata: pb.MessageMetadata, payload: bytes) -> tuple[bytes, str | None]:
-    """The payload without compression, or as it is with the reason."""
+    """Return the decompressed payload and None, or the payload as stored and the reason why it cannot be read."""
     if metadata.encryption_keys:
         return payload, "the payload is encrypted"
     if metadata.compression == pb.NONE:

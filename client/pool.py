@@ -1,5 +1,5 @@
-"""Connections by the address of their broker: a connection to each broker, shared by many producers, or a single
-connection.
+"""Connections by broker address: a pool with one connection per broker, shared by many producers, or a single
+connection at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionPool:
-    """Opens a connection to a broker when the first caller needs it, and anew when it was lost."""
+    """Opens a connection to a broker when the first caller needs it, and again after it was lost."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -28,11 +28,11 @@ class ConnectionPool:
         return (await self._get(address))[0]
 
     async def producers(self, address: Address) -> Producers:
-        """The producers of that connection. Raises: as `get`."""
+        """Return the producers of the connection to this broker. Raises: as `get`."""
         return (await self._get(address))[1]
 
     async def readers(self, address: Address) -> Readers:
-        """The readers of that connection. Raises: as `get`."""
+        """Return the readers of the connection to this broker. Raises: as `get`."""
         return (await self._get(address))[2]
 
     async def _get(self, address: Address) -> tuple[BrokerConnection, Producers, Readers]:

@@ -1,4 +1,4 @@
-"""The producers of one connection: opens them, and hands each the broker's commands to it."""
+"""The producers of one connection: opens producers and passes the broker's commands to the right producer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TYPE = pb.BaseCommand
 
 
 class Receipt(NamedTuple):
-    """`entry_id` is negative for an entry that deduplication dropped: the broker has it already."""
+    """The receipt of an entry. `entry_id` is negative when deduplication dropped the entry as already stored."""
 
     sequence_id: int
     ledger_id: int
@@ -26,7 +26,7 @@ class Receipt(NamedTuple):
 
     @property
     def is_new(self) -> bool:
-        """Whether the broker has stored the entry now."""
+        """Whether the broker stored the entry for this SEND, and not for an earlier SEND."""
         return self.entry_id >= 0
 
 
@@ -36,12 +36,14 @@ class ProducerEvents(Protocol):
     def on_receipt(self, receipt: Receipt) -> None: ...
 
     def on_failed(self, error: RefusedError | RetryError) -> None:
-        """The connection or the producer is gone, or the broker refuses an entry. Nothing follows."""
+        """The connection or the producer is gone, or the broker refuses an entry. No further event follows."""
         ...
 
 
 class OpenedProducer(NamedTuple):
-    """A producer on its topic. `last_sequence_id`: the highest the broker has stored under this name, -1 for none."""
+    """A producer on its topic. `last_sequence_id`: the highest that the broker has accepted under this name, -1 for
+    none.
+    """
 
     producer_id: int
     name: str
@@ -50,7 +52,7 @@ class OpenedProducer(NamedTuple):
 
 
 class Producers:
-    """Takes the connection's callbacks for itself."""
+    """Opens and closes producers on a connection; replaces the callbacks of the connection."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
@@ -70,7 +72,7 @@ class Producers:
         *,
         encrypted: bool = False,
     ) -> OpenedProducer:
-        """Attach a producer; a name can be attached once only. Raises: RefusedError, RetryError."""
+        """Attach a producer; a name can have one producer at a time. Raises: RefusedError, RetryError."""
         self._last_id += 1
         producer_id = self._last_id
         answer = await self.connection.ask(
@@ -83,7 +85,7 @@ class Producers:
         return OpenedProducer(producer_id, success.producer_name, success.last_sequence_id, success.schema_version)
 
     async def close(self, producer_id: int) -> None:
-        """Detach the producer, so that its name is free. Raises: RetryError."""
+        """Detach the producer, so that its name is free. Raises: RefusedError, RetryError."""
         self._events.pop(producer_id, None)
         await self.connection.ask(lambda request: requests.close_producer(request, producer_id))
 

@@ -1,4 +1,6 @@
-"""The readers of one connection: opens them, and hands each its messages. A reader keeps no place at the broker."""
+"""The readers of one connection: opens readers and passes messages to the right reader. The broker keeps no position
+of a reader.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ __all__ = ["ReaderEvents", "Readers"]
 
 _TYPE: Final = pb.BaseCommand
 _PERMITS: Final = 500
-"""Messages of a reader on their way, at most."""
+"""The most messages that a reader has requested and not yet received."""
 
 
 class ReaderEvents(Protocol):
@@ -30,7 +32,7 @@ class ReaderEvents(Protocol):
     def on_message(self, message: ReceivedMessage) -> None: ...
 
     def on_closed(self, error: RefusedError | RetryError) -> None:
-        """The connection or the topic is gone. Nothing follows."""
+        """The connection or the topic is gone. No further event follows."""
         ...
 
 
@@ -38,11 +40,11 @@ class _Reader(NamedTuple):
     events: ReaderEvents
     entries: EntryReader
     waiting: list[int]
-    """How many messages came since the broker was last given permits."""
+    """The number of messages received since the last FLOW; a list of one number, so that it can change."""
 
 
 class Readers:
-    """Takes the connection's callbacks for itself; an earlier callback for a lost connection stays in use."""
+    """Opens and closes readers on a connection; replaces its callbacks, but still calls an earlier `on_lost`."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
@@ -63,7 +65,7 @@ class Readers:
     async def open(
         self, topic: str, events: ReaderEvents, *, after: tuple[int, int] = (-1, -1), read_compacted: bool = False
     ) -> int:
-        """The number of a new reader of an existing topic, which begins behind the entry at `after` (ledger, entry).
+        """Open a reader of an existing topic behind the entry at `after` (ledger, entry); return the reader's id.
 
         Raises: RefusedError, RetryError.
         """
@@ -99,7 +101,7 @@ class Readers:
         return signed(place.ledgerId), signed(place.entryId)
 
     async def close(self, reader_id: int) -> None:
-        """Raises: RefusedError, RetryError."""
+        """Close the reader. Raises: RefusedError, RetryError."""
         if self._open.pop(reader_id, None) is not None:
             await self.connection.ask(partial(requests.close_consumer, consumer_id=reader_id))
 

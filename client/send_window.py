@@ -1,4 +1,4 @@
-"""The messages of a producer without receipt. Receipts come in the order of the entries."""
+"""The window of a producer: entries that were sent and have no receipt. Receipts come in the order of the entries."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class _Waiting(NamedTuple, Generic[T]):
 
 
 class SendWindow(Generic[T]):
-    """The events of one producer (`producers.ProducerEvents`). Belongs to one loop.
+    """The window of one producer, which gets its events (`producers.ProducerEvents`). Use it on one event loop.
 
-    on_stored: called with each item and its receipt. A ClientError that it raises fails the window, and the item stays
-        without a receipt.
+    on_stored: called with each item and its receipt. A ClientError raised by on_stored fails the window, and the item
+        stays without a receipt.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class SendWindow(Generic[T]):
         self._changed = asyncio.Event()
 
     def add(self, sequence_id: int, size_bytes: int, item: T) -> None:
-        """An entry that is sent now."""
+        """Add an entry that the caller sends now."""
         self._waiting.append(_Waiting(sequence_id, size_bytes, item))
         self._bytes += size_bytes
 
     def __len__(self) -> int:
-        """How many entries have no receipt."""
+        """Return the number of entries without receipt."""
         return len(self._waiting)
 
     def items(self) -> list[T]:
-        """The messages without receipt, in order, for a repetition after the loss of the producer."""
+        """Return the items of all entries without receipt, in order, so that a new producer can send them again."""
         return [waiting.item for waiting in self._waiting]
 
     def has_room(self, size_bytes: int) -> bool:
@@ -60,18 +60,18 @@ class SendWindow(Generic[T]):
         return self._failure is None and not self._is_full(size_bytes)
 
     async def wait_room(self, size_bytes: int) -> None:
-        """Return when an entry of this size may be sent. Raises: ClientError when the producer is gone."""
+        """Return when an entry of this size may be sent. Raises: ClientError when the window has failed."""
         while self._is_full(size_bytes):
             await self._wait()
         self._ensure_open()
 
     def _is_full(self, size_bytes: int) -> bool:
-        """An entry larger than the whole window may be sent alone."""
+        """Whether the entry has to wait. An empty window takes an entry of any size."""
         full = len(self._waiting) >= self._max_entries or self._bytes + size_bytes > self._max_bytes
         return bool(self._waiting) and full
 
     async def wait_empty(self) -> None:
-        """Return when everything has its receipt. Raises: as `wait_room`."""
+        """Return when every entry has its receipt. Raises: as `wait_room`."""
         while self._waiting:
             await self._wait()
         self._ensure_open()
@@ -86,7 +86,7 @@ class SendWindow(Generic[T]):
             raise self._failure
 
     def on_receipt(self, receipt: Receipt) -> None:
-        """The first entry that waits is stored, now or before."""
+        """Remove the first entry, which the receipt has to name; a receipt for any other entry fails the window."""
         if self._failure is not None:
             return
         if not self._waiting or receipt.sequence_id != self._waiting[0].sequence_id:
@@ -103,6 +103,6 @@ class SendWindow(Generic[T]):
         self._changed.set()
 
     def on_failed(self, error: ClientError) -> None:
-        """The connection or the producer is gone, or the broker refuses an entry. The first reason counts."""
+        """Fail the window; the error of the first call stays."""
         self._failure = self._failure or error
         self._changed.set()

@@ -1,4 +1,4 @@
-"""Sends messages to a topic as separate entries, ahead of their receipts, to the Java client's partition."""
+"""Sends messages to a topic as separate entries, ahead of their receipts; picks partitions as the Java client does."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ MAX_IN_FLIGHT = 500
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One message to send. Times in milliseconds, 0 for none. A key of bytes is stored in base64, as a separate key of
-    a KeyValue schema is.
+    """One message to send. Times in milliseconds, 0 for none. A key of bytes is stored in base64, like the
+    separate key of a KeyValue schema.
     """
 
     payload: bytes
@@ -44,7 +44,7 @@ class Outgoing:
 
 
 def _partition_key(key: str | bytes) -> str:
-    """The text in the metadata, which decides the partition, too."""
+    """Return the key as the text in the metadata; the partition depends on this text, too."""
     return base64.b64encode(key).decode() if isinstance(key, bytes) else key
 
 
@@ -123,7 +123,7 @@ class _Part:
 
 
 class TopicSender:
-    """Open with `async with`. Keys decide the partition, messages without one go round them.
+    """Open with `async with`. A key decides the partition; messages without a key take the partitions in turn.
 
     schema: encoding of the messages; None for bytes. codec: pb.CompressionType. encryption: of payloads; None for none.
     """
@@ -172,7 +172,7 @@ class TopicSender:
         self._pool.close()
 
     async def send(self, outgoing: Outgoing) -> asyncio.Future[Receipt]:
-        """Send when there is room; the future is done with the receipt: the message is on the broker's disk.
+        """Send once the window has room. The future ends with the receipt: then the message is on the broker's disk.
 
         Raises: RefusedError, RetryError, InputError.
         """

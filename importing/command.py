@@ -87,7 +87,7 @@ async def _run(options: argparse.Namespace, progress: Progress, reports: list[Fi
 
 
 async def _settled(reader: TransactionReader, source: Source, report: FileReport, progress: Progress) -> Transactions:
-    """The transactions of the file's log; warns of those whose end may be lost in damage."""
+    """Return the transactions of the file's log; warn of transactions whose end marker may be lost in damage."""
     found = await asyncio.to_thread(reader.of, source)
     report.doubtful_transactions = found.doubtful
     if found.doubtful:
@@ -133,7 +133,7 @@ def _topic(text: str) -> TopicName:
 
 
 def _rehearse(source: Source, policy: FilePolicy, report: FileReport, progress: Progress) -> None:
-    """A dry run: everything but the broker."""
+    """Do a dry run: plan the entries of the file and count them, without a broker."""
     for step in file_steps(source, policy, -1, max_entry_bytes=_MAX_MESSAGE_BYTES):
         if step.entry is not None:
             report.entries += 1

@@ -2,9 +2,9 @@
 
 ClientError (magnetar.client.errors: InputError 66, RefusedError 77, DeduplicationError 78, RetryError)
 └── ImportFailedError
-    ├── DamageError            1   the file has damage, and the command was not to skip it
-    ├── OpenTransactionError  75   the rest waits for the end of a transaction: the same command goes on (EX_TEMPFAIL)
-    └── UnreachableError      69   no broker, or it was away for too long: the same command goes on (EX_UNAVAILABLE)
+    ├── DamageError            1   the file has damage, and --on-damage skip was not given
+    ├── OpenTransactionError  75   a transaction is open: run the same command when the file has its end (EX_TEMPFAIL)
+    └── UnreachableError      69   no broker answered for too long: run the same command again (EX_UNAVAILABLE)
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from magnetar.client.errors import ClientError
 
 
 class ImportFailedError(ClientError):
-    """Root: the import ends here."""
+    """Root of the errors that end an import."""
 
 
 class DamageError(ImportFailedError):
@@ -21,12 +21,12 @@ class DamageError(ImportFailedError):
 
 
 class OpenTransactionError(ImportFailedError):
-    """The file ends inside a transaction: whether its records count is not decided yet."""
+    """The file ends inside a transaction, so it is not decided yet whether the records of that transaction count."""
 
     exit_code = 75
 
 
 class UnreachableError(ImportFailedError):
-    """The broker was away for longer than the import waits."""
+    """The broker was unreachable for longer than the import waits."""
 
     exit_code = 69

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 class ImportProducer:
-    """One attached producer. `last_sequence_id`: the highest the broker had accepted under this name, -1 for none.
+    """One attached producer.
 
-    on_stored: called with each step whose receipt has come, and whether the broker stored it now (else: had it).
+    last_sequence_id: the highest sequence id that the broker had accepted under this name before; -1 for none.
+    on_stored: called with each step whose receipt has come, and with True when the broker stored the entry now, False
+    when the topic had it already.
     """
 
     def __init__(self, producers: Producers, name: str) -> None:
@@ -37,7 +39,7 @@ class ImportProducer:
         self._producer_id, self.last_sequence_id = opened.producer_id, opened.last_sequence_id
 
     async def send(self, step: ImportStep) -> None:
-        """Send the entry of a step when there is room; returns before its receipt.
+        """Send the entry of a step once the window has room; return before the receipt comes.
 
         Raises: RetryError, RefusedError, DeduplicationError when this or an earlier entry failed.
         """
@@ -51,11 +53,11 @@ class ImportProducer:
         await connection.wait_writable()
 
     async def wait_receipts(self) -> None:
-        """Return when everything sent is stored. Raises: as `send`."""
+        """Return when the broker has stored every entry sent. Raises: as `send`."""
         await self._window.wait_empty()
 
     async def close(self) -> None:
-        """Leave the topic, so that the name is free. Raises: RetryError."""
+        """Close the producer, so that its name is free. Raises: RefusedError, RetryError."""
         await self._producers.close(self._producer_id)
 
     def _stored(self, step: ImportStep, receipt: Receipt) -> None:

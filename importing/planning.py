@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class FilePolicy:
-    """The part of a file that is stored. Stops at damage, or leaves it out; notes each place once.
+    """Decides which part of a file is stored. Reports each damaged place once.
 
-    check_records: whether records are decoded before they are stored. transactions: of the file's log; None stores
-    records of all transactions.
+    skip: leave damage out; otherwise damage ends the import. check_records: decode records before they are stored.
+    transactions: the transactions of the file's log; None stores records of all transactions.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FilePolicy:
         self._noted: set[int] = set()
 
     def __call__(self, damage: LogDamage) -> None:
-        """Raises: DamageError unless damage is skipped."""
+        """Report damage that is left out. Raises: DamageError unless damage is skipped."""
         where = f"{self._report.file}: damage at position {damage.position}: {damage.reason}"
         size = damage.next_position - damage.position
         if not self.skip:
@@ -59,14 +59,14 @@ class FilePolicy:
         self._progress.complain("warning", f"{where}; {size} bytes are left out")
 
     def aborted(self, step: ImportStep) -> None:
-        """The step leaves out records of an aborted transaction."""
+        """Count the records of an aborted transaction that the step leaves out; each step counts once."""
         if step.position >= self._aborted_up_to:
             self._aborted_up_to = step.next_position
             self._report.aborted_messages += step.aborted_messages
 
     def waits(self, position: int) -> None:
-        """The batch there belongs to an open transaction, or stands behind an open transaction. Raises:
-        OpenTransactionError.
+        """End the import at `position`: the batch there belongs to an open transaction, or stands behind the first
+        batch of an open transaction. Raises: OpenTransactionError, always.
         """
         self._report.waits_at = position
         raise OpenTransactionError(
@@ -76,7 +76,7 @@ class FilePolicy:
         )
 
     def torn(self, position: int, size: int) -> None:
-        """The file ends inside a batch. Raises: DamageError unless damage is skipped."""
+        """Report that the file ends inside a batch. Raises: DamageError unless damage is skipped."""
         self._report.torn_at = position
         text = (
             f"{self._report.file}: the file ends inside a batch that begins at position {position} "
@@ -95,7 +95,12 @@ class FilePolicy:
 def file_steps(
     source: Source, policy: FilePolicy, resume_after: int, *, confirm: bool = False, max_entry_bytes: int
 ) -> Iterator[ImportStep]:
-    """The entries of the file behind `resume_after`. Raises: DamageError, as the policy says; OpenTransactionError."""
+    """Yield the planned steps of the file behind sequence id `resume_after`.
+
+    Args:    confirm: plan the entry that ends at `resume_after` again, see `ImportPlan`.
+             max_entry_bytes: a larger entry counts as damage.
+    Raises:  DamageError unless the policy skips damage, and for offsets that do not ascend; OpenTransactionError.
+    """
     plan = ImportPlan(
         source.name,
         source.mode,

@@ -20,14 +20,14 @@ class FileReport:
     """Figures of one file.
 
     entries, messages, bytes: stored by this run (a dry run: would be stored on an empty topic).
-    entries_before: known to be stored already by an earlier run, as far as this run met them.
-    resumed_after: sequence id this run went on behind, -1 for a first run.
+    entries_before: entries of an earlier run that this run sent again and the broker confirmed as stored.
+    resumed_after: the sequence id behind which this run continued, -1 for a first run.
     aborted_messages: records of aborted transactions, left out.
-    doubtful_transactions: of the file's partition, those whose end may be lost in damage.
+    doubtful_transactions: number of transactions of the file's partition whose end marker may be lost in damage.
     waits_at: position of the first batch that waits for the end of an open transaction; None when no batch waits.
     kept_by: the subscription or retention policy that keeps the entries in the topic; None without protection.
     damage: skipped stretches, each with position, next position and reason.
-    torn_at: where the file ends inside a batch; None when it does not.
+    torn_at: position of the batch that the end of the file cuts; None when the last batch is complete.
     """
 
     file: str
@@ -52,7 +52,9 @@ class FileReport:
 
 
 class Progress:
-    """Writes one line that is renewed on a terminal, a line every five seconds elsewhere, nothing when quiet."""
+    """Shows the progress: on a terminal, one line that is rewritten; elsewhere, a new line every five seconds; with
+    `quiet`, only warnings and errors.
+    """
 
     def __init__(self, out: TextIO, *, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._out = out
@@ -64,24 +66,24 @@ class Progress:
         self._line_open = False
 
     def say(self, text: str) -> None:
-        """A separate line."""
+        """Write a line of its own, unless quiet."""
         if not self._quiet:
             self._end_line()
             self._out.write(f"{text}\n")
             self._out.flush()
 
     def complain(self, level: str, text: str) -> None:
-        """A warning or an error; also when quiet."""
+        """Write a warning or an error, also when quiet."""
         self._end_line()
         self._out.write(f"magnetar: {level}: {text}\n")
         self._out.flush()
 
     def start(self) -> None:
-        """A file begins: rates count from here."""
+        """Begin a file: its rate is measured from now on."""
         self._started = self._shown = self._now()
 
     def advance(self, report: FileReport, position: int) -> None:
-        """Show where the file is, not more often than once a period."""
+        """Show how far the file is imported, at most once a period."""
         now = self._now()
         if self._quiet or now - self._shown < self._period:
             return
@@ -94,14 +96,14 @@ class Progress:
         )
 
     def surveying(self, path: Path, position: int, size: int) -> None:
-        """A file is being read for the transactions in it."""
+        """Show how far the file has been read for its transactions, at most once a period."""
         now = self._now()
         if not self._quiet and now - self._shown >= self._period:
             self._shown = now
             self._show(f"{path}: reading its transactions: {100.0 * position / max(size, 1):.0f} %")
 
     def reading(self, entries: int) -> None:
-        """The import searches the topic for stored entries."""
+        """Show how many entries of the topic have been searched for earlier imports, at most once a period."""
         now = self._now()
         if not self._quiet and now - self._shown >= self._period:
             self._shown = now

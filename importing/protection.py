@@ -28,7 +28,7 @@ _RETENTION = json.dumps({"retentionTimeInMinutes": _FOREVER, "retentionSizeInMB"
 
 
 class Protect(enum.StrEnum):
-    """The protection that an import gives to a topic without any."""
+    """The protection that an import gives to a topic that has none."""
 
     SUBSCRIPTION = "subscription"
     RETENTION = "retention"
@@ -73,7 +73,9 @@ class Protection:
         self._done = True
 
     def _found(self) -> str | None:
-        """The protection that the topic has already; None without any, or when the admin address does not answer."""
+        """Describe the protection that the topic already has; None without protection, or when the admin address does
+        not answer.
+        """
         try:
             stats = self._admin.call("GET", f"{topic_path(self._topic)}/stats")
             durable = [name for name, each in stats.get("subscriptions", {}).items() if each.get("isDurable", True)]

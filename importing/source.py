@@ -1,4 +1,4 @@
-"""A file to be imported: opened once, read by position, and known again by its name and its first batch."""
+"""A file to be imported: opened once, read by position, and recognized by its name and its first batch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def find_files(paths: list[Path]) -> list[Path]:
 class Source:
     """One open file. Close it, or use it as a context manager.
 
-    name: the producer's name; the same for the same file (label, first batch), also when it has grown.
+    name: the producer's name. Label and first batch decide it, so it stays the same when the file grows.
     """
 
     def __init__(self, path: Path, *, label: str | None = None, mode: SequenceMode | None = None) -> None:
@@ -68,7 +68,7 @@ class Source:
             self._descriptor = -1
 
     def log(self, on_damage: Callable[[LogDamage], None] | None = None) -> LogFile:
-        """The batches of the file as it was when it was opened, from its beginning."""
+        """Return the batches of the file from its beginning, up to the size that the file had when it was opened."""
         return LogFile(self._read, self.size, on_damage=on_damage)
 
     def _read(self, position: int, length: int) -> bytes:
@@ -78,7 +78,7 @@ class Source:
             raise InputError(f"{self.path}: cannot be read at position {position}: {error.strerror}") from error
 
     def _first_batch(self) -> bytes:
-        # Damage in front of it is judged by the import itself; here it must not change the name of the file.
+        # The import itself judges damage in front of the first batch; here, damage must not change the producer's name.
         for item in self.log(lambda _damage: None).batches():
             return bytes(item.batch.buffer)
         raise InputError(

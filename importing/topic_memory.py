@@ -52,7 +52,7 @@ async def read_stored_sequence_ids(session: TopicSession, on_entries: Callable[[
 
 
 class _Scan:
-    """Counts pushed entries until the entry at `end`, or a later entry, has come."""
+    """Collects the highest sequence ids of pushed entries until the entry at `end`, or a later entry, has come."""
 
     def __init__(
         self, connection: wire.BrokerConnection, end: tuple[int, int], on_entries: Callable[[int], None]
@@ -94,7 +94,7 @@ class _Scan:
             self._finished.set_result(None)
 
     def _noted(self, data: bytes) -> int:
-        """Take note of one entry; how many permits it took."""
+        """Note the sequence id of one entry; return the number of permits that the entry used."""
         try:
             entry = Entry(data)
             metadata = entry.metadata

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """Which topic, and how to come to it."""
+    """The topic, the address of the service and the credentials for it."""
 
     service: Address
     credentials: Credentials

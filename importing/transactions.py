@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Surveyed:
-    """Transactions, and the size that each file had."""
+    """The transactions found, and the size that each file had when it was read."""
 
     transactions: Transactions
     sizes: dict[Path, int]
 
 
 class TransactionReader:
-    """Finds the `Transactions` of each source. Blocks while it reads.
+    """Finds the `Transactions` of each source. Reading blocks the calling thread.
 
-    Args: files: everything that will be imported.
-          skip_open: count transactions without an end as aborted.
+    Args: files: all files that the command imports.
+          skip_open: count transactions without an end marker as aborted.
     """
 
     def __init__(self, files: Sequence[Path], progress: Progress, *, skip_open: bool = False) -> None:
@@ -48,12 +48,12 @@ class TransactionReader:
         self._partitions: dict[Path, _Surveyed] = {}
 
     def of(self, source: Source) -> Transactions:
-        """Raises: InputError when a file cannot be read."""
+        """Return the transactions of the source's log. Raises: InputError when a file cannot be read."""
         if SequenceMode.for_file(source.path.name) is not SequenceMode.OFFSET:
             return self._ended(self._survey([source.path], source.path, source.mode))
         directory = source.path.absolute().parent
         known = self._partitions.get(directory)
-        # The active segment of a running Kafka grows: a survey from before knows nothing of the batches since.
+        # The active segment of a running Kafka grows: an earlier survey lacks the batches appended since.
         if known is None or known.sizes.get(source.path.absolute(), -1) < source.size:
             known = self._partitions[directory] = self._survey_partition(directory, source.mode)
         return self._ended(known)
@@ -79,7 +79,7 @@ class TransactionReader:
         return _Surveyed(survey.result(), sizes)
 
     def _survey_file(self, path: Path, mode: SequenceMode, survey: TransactionSurvey) -> int:
-        """Add the batches of one file; its size."""
+        """Add the batches of one file to the survey; return the size of the file."""
         try:
             descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:

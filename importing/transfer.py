@@ -1,4 +1,5 @@
-"""Bringing one file into the topic: attempts until all entries are stored, each from the resume point of the topic.
+"""Imports one file into the topic: repeats attempts until all entries are stored; each attempt starts at the resume
+point that the topic gives.
 
     open the producer -> last sequence id L of its name
         L >= 0   the broker deduplicates and knows the name: confirm L, continue behind it
@@ -6,7 +7,7 @@
     send everything behind the resume point, many entries ahead of their receipts
     connection lost, broker restarted, topic moved -> from the top, with the broker's current answers
 
-Nothing is remembered on this side, so `kill -9` of either side at any point neither loses nor repeats an entry.
+The import keeps no state on its own side, so `kill -9` of either side at any point neither loses nor repeats an entry.
 """
 
 from __future__ import annotations
@@ -40,9 +41,10 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 class TransferOptions:
     """The options of the command line.
 
-    assume_deduplication: skip the admin API; the first entry proves deduplication. protect: protection of a topic
-    without subscription and retention; with `subscription` as the name of the subscription. first_import: do not search
-    the topic for entries of forgotten runs. retry_s: for how long attempts without any progress go on.
+    assume_deduplication: do not ask the admin API about deduplication; the first entry proves it.
+    first_import: do not search the topic for entries of earlier runs whose names the broker has forgotten.
+    protect: the protection given to a topic without subscription and retention; `subscription` names the subscription.
+    retry_s: the import gives up after so many seconds without progress.
     """
 
     enable_deduplication: bool = False
@@ -69,13 +71,13 @@ class Transfer:
 
     @property
     def kept_by(self) -> str | None:
-        """The protection of the imported entries, in words; None before the first entry, or without protection."""
+        """Describe the protection of the imported entries; None before the first entry, or without protection."""
         return self._protection.kept_by
 
     async def run(self, source: Source, report: FileReport, policy: FilePolicy) -> None:
-        """Import the file whole; returns when every entry of it is stored.
+        """Import the whole file; return when the broker has stored every entry of it.
 
-        Raises: ImportFailedError and its subclasses.
+        Raises: ImportFailedError and its subclasses, InputError, RefusedError, DeduplicationError.
         """
         self._announce()
         pause, deadline = _FIRST_PAUSE_S, time.monotonic() + self._options.retry_s
@@ -165,7 +167,10 @@ class Transfer:
             self._progress.say(f"importing into {self._target.topic} at {self._target.service.url()}")
 
     async def _ensure_not_created_in_vain(self) -> None:
-        """Check the topic before the first producer, which creates an absent topic. Raises: DeduplicationError."""
+        """Check that an absent topic would deduplicate, because opening the first producer creates the topic. Once.
+
+        Raises: DeduplicationError.
+        """
         if self._topic_checked or self._options.assume_deduplication:
             return
         self._topic_checked = True
@@ -176,7 +181,9 @@ class Transfer:
             self._memory = {}
 
     async def _resume_after(self, producer: ImportProducer) -> int:
-        """Highest sequence id that is stored, or at least accepted, under the producer's name."""
+        """Return the highest sequence id that the broker has accepted, and perhaps stored, under the producer's name;
+        -1 for none.
+        """
         if producer.last_sequence_id >= 0:
             self._deduplicates = True
             return producer.last_sequence_id
@@ -205,7 +212,10 @@ class Transfer:
     async def _proven(
         self, session: TopicSession, producer: ImportProducer, step: ImportStep, report: FileReport
     ) -> ImportProducer:
-        """Reopen the producer: a topic that deduplicates now knows its sequence id. Raises: DeduplicationError."""
+        """Prove deduplication: a reopened producer gets the sequence id of `step` from a topic that deduplicates.
+
+        Returns the reopened producer. Raises: DeduplicationError.
+        """
         assert step.entry is not None, "it was sent"
         await producer.close()
         again = await session.open_producer(producer.name)

@@ -1,4 +1,4 @@
-"""Stopping a broker's process for an instant, so that it surely goes on: also when this process dies meanwhile."""
+"""Stops a broker's process for an instant. The process is resumed in any case, also when the backup process dies."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 LONGEST_STOP_S: Final = 10.0
 """The guard resumes the broker after this time in any case."""
 _SETTLED_S: Final = 0.05
-"""Time within which writes that began before the stop end."""
+"""Pause after the stop, within which writes that began earlier end."""
 _STOPPED: Final = frozenset("Tt")
 
 
 def broker_of(data_dir: Path) -> int | None:
-    """The process that uses the directory, None when none does. Raises: NotFoundError, ConflictError."""
+    """Return the id of the process that uses the directory; None when no process does.
+
+    Raises: NotFoundError, ConflictError, DeniedError.
+    """
     path = data_dir / "LOCK"
     try:
         descriptor = open_own(data_dir, "LOCK")
@@ -44,7 +47,10 @@ def broker_of(data_dir: Path) -> int | None:
 
 
 def _holder(data_dir: Path, lock: int) -> int:
-    """The process that LOCK names, if it has LOCK open: any number may have been written there."""
+    """Return the id of the process that LOCK names. LOCK may contain any number, so the process must have LOCK open.
+
+    Raises: ConflictError, DeniedError.
+    """
     text = os.pread(lock, 32, 0).decode(errors="replace").strip()
     if not (text.isascii() and text.isdigit()) or not Path(f"/proc/{text}").exists():
         raise ConflictError(f"process {text or '?'} uses {data_dir}, but is not here: run this where the broker runs")
@@ -59,7 +65,11 @@ def _holder(data_dir: Path, lock: int) -> int:
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """The process stands still inside. Raises: DeniedError when it may not be stopped, ConflictError."""
+    """Stop the process for the time of the context.
+
+    Raises: DeniedError when the caller may not stop the process; ConflictError when the process has ended, does not
+    stop, or was resumed by the guard before the end of the context.
+    """
     release = _guard(pid)
     try:
         try:
@@ -80,7 +90,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def _wait_stopped(pid: int) -> None:
-    """Every thread stands still."""
+    """Return when every thread of the process is stopped. Raises: ConflictError after LONGEST_STOP_S."""
     deadline = time.monotonic() + LONGEST_STOP_S
     while any(_state(f"{pid}/task/{each.name}") not in _STOPPED for each in Path(f"/proc/{pid}/task").iterdir()):
         if time.monotonic() > deadline:
@@ -89,7 +99,7 @@ def _wait_stopped(pid: int) -> None:
 
 
 def _state(process: int | str) -> str:
-    """The letter of its state; the empty text when it is gone."""
+    """Return the letter of the state of a process or thread; the empty text when the process is gone."""
     try:
         return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(") ")[2][:1]
     except OSError:
@@ -97,13 +107,16 @@ def _state(process: int | str) -> str:
 
 
 def _guard(pid: int) -> Callable[[], None]:
-    """A process that resumes the broker when the backup process ends, or after LONGEST_STOP_S. The result ends it."""
+    """Start a process that resumes the broker when the backup process ends, or after LONGEST_STOP_S.
+
+    Returns a function that ends the guard process.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(writing)
         os.setsid()  # a signal to the group of this command does not reach the guard
-        select.select([reading], [], [], LONGEST_STOP_S)  # the end of the pipe: the parent has closed it, or is dead
+        select.select([reading], [], [], LONGEST_STOP_S)  # returns once the parent has closed the pipe or is dead
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGCONT)
         os._exit(0)

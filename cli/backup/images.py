@@ -1,7 +1,7 @@
-"""Images of a data directory: taken at one instant, written, verified, found again and restored.
+"""Images of a data directory: takes them at one instant, writes, verifies, finds and restores them.
 
     DIR/20261122T030405.678Z/data/...      a complete data directory
-    DIR/20261122T030405.678Z/manifest.json time of the broker's clock, and of each ledger file inode, size, times
+    DIR/20261122T030405.678Z/manifest.json time of the broker's clock; inode, size and times of each ledger file
 
 An image appears under its name when it is complete and verified. A ledger file unchanged since the previous image is a
 hard link to its copy there, so an image costs only the space of new data; each image can be restored, or deleted, by
@@ -49,17 +49,17 @@ class Taken:
     stopped_ms: float = 0.0
     copied: dict[str, int] = field(default_factory=dict)
     ledgers: dict[str, tuple[int, os.stat_result]] = field(default_factory=dict)
-    """Name -> descriptor and stat of the file; descriptor -1 for a file that the image before has."""
+    """Name -> descriptor and stat of the file; descriptor -1 for an unchanged file of the previous image."""
 
 
 def take(data_dir: Path, target: Path, known: dict[str, list[int]], stack: ExitStack) -> Taken:
-    """The state of the directory at one instant. `stack` closes the ledger files.
+    """Copy journal and metadata, and open the ledger files, at one instant. `stack` closes the ledger files.
 
-    The journal is written in place (segments are used again), so it is copied while the broker stands still: in pieces,
-    into the page cache, at the speed of memory.
+    The broker reuses segments of the journal, so the journal is copied while the broker is stopped: in pieces, into the
+    page cache, at the speed of memory.
 
-    Args:    target: where journal and metadata are copied to.
-             known: identities of ledger files that need not be opened.
+    Args:    target: the folder for the copies of journal and metadata.
+             known: identities of the ledger files of the previous image; unchanged files are not opened.
     Raises:  CliError, OSError.
     """
     pid = broker_of(data_dir)
@@ -83,7 +83,7 @@ def take(data_dir: Path, target: Path, known: dict[str, list[int]], stack: ExitS
 
 
 def _copy_small(data_dir: Path, target: Path, taken: Taken) -> None:
-    """VERSION, journal and metadata."""
+    """Copy VERSION, journal and metadata; not synced."""
     for part in ("", *_SMALL_FOLDERS):
         with open_folder(data_dir, part) as folder:
             for name in folder.names() if part else ["VERSION"]:
@@ -105,7 +105,7 @@ def _open_ledgers(folder: Folder, known: dict[str, list[int]], most: int, taken:
 
 
 def _alone(data_dir: Path, stack: ExitStack) -> None:
-    """One backup of a directory at a time: the end of one lets a broker go on that another has stopped.
+    """Lock the directory against a second backup, whose end would resume a broker that this backup has stopped.
 
     Raises: ConflictError.
     """
@@ -118,7 +118,7 @@ def _alone(data_dir: Path, stack: ExitStack) -> None:
 
 
 def identity(found: os.stat_result) -> list[int]:
-    """The identity of an unchanged file: writes change size and times."""
+    """Return the values that stay the same as long as a file is not written: inode, size and times."""
     return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
@@ -136,7 +136,7 @@ def images(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def parse_manifest(data: bytes) -> dict[str, Any] | None:
-    """The facts of an image; None when it is no manifest of this format: the image was not completed, or is damaged."""
+    """Return the facts of an image; None when `data` is no manifest of this format, as for an incomplete image."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
@@ -150,7 +150,7 @@ def parse_manifest(data: bytes) -> dict[str, Any] | None:
 
 
 def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -> dict[str, Any]:
-    """Take an image into the folder and verify it; its facts. Raises: CliError, OSError."""
+    """Take an image into the folder and verify it; return its path and facts. Raises: CliError, OSError."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     earlier = images(folder)
     manifest: dict[str, Any] = earlier[-1][1] if earlier else {}
@@ -183,7 +183,7 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
 
 
 def _write(taken: Taken, target: Path, previous: Path | None, progress: Callable[[int], None]) -> int:
-    """Everything into the target, synced; the bytes that were not there before."""
+    """Write all files of the image into the target and sync them; return the bytes that are not hard links."""
     total = 0
     for name, size in taken.copied.items():
         _sync(target / name)
@@ -201,7 +201,10 @@ def _write(taken: Taken, target: Path, previous: Path | None, progress: Callable
 
 
 def _copy(descriptor: int, path: Path, size: int, progress: Callable[[int], None]) -> None:
-    """The first `size` bytes of the file: it has only grown behind them."""
+    """Copy the first `size` bytes of a ledger file, which only grows behind them, and sync the copy.
+
+    Raises: FileError when the file is shorter.
+    """
     with path.open("xb") as file:
         os.fchmod(file.fileno(), 0o600)
         at = 0
@@ -217,7 +220,7 @@ def _copy(descriptor: int, path: Path, size: int, progress: Callable[[int], None
 
 
 def _copy_at_once(descriptor: int, target: Path) -> int:
-    """The whole file, in pieces of bounded size, not synced; its bytes. Closes the descriptor."""
+    """Copy the whole file in pieces of bounded size, not synced; close the descriptor; return the number of bytes."""
     size = 0
     with os.fdopen(descriptor, "rb", buffering=0) as read, target.open("xb") as written:
         os.fchmod(written.fileno(), 0o600)
@@ -236,13 +239,13 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 def sync_folders(root: Path) -> None:
-    """The names of all files below are durable on return."""
+    """Sync all folders below `root`, so that the names of all files are durable on return."""
     for folder, _, _ in os.walk(root):
         _sync(Path(folder))
 
 
 def _sync(path: Path) -> None:
-    """A folder, or a file that was written before."""
+    """Sync a folder, or a file that has been written and closed."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -251,7 +254,7 @@ def _sync(path: Path) -> None:
 
 
 def verify_directory(data_dir: Path) -> None:
-    """Raises: BrokerFailedError with the findings of `magnetar verify`."""
+    """Run `magnetar verify` on the directory. Raises: BrokerFailedError with the findings."""
     command = [sys.executable, "-m", "magnetar", "verify", str(data_dir)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
     (data_dir / "LOCK").unlink(missing_ok=True)
@@ -262,7 +265,10 @@ def verify_directory(data_dir: Path) -> None:
 
 
 def chosen_image(folder: Path, at_ms: int | None) -> tuple[Path, dict[str, Any]]:
-    """The newest image, or the newest at or before a time of the broker's clock. Raises: NotFoundError."""
+    """Return the newest image, or with `at_ms` the newest image at or before this time of the broker's clock.
+
+    Raises: NotFoundError.
+    """
     found = images(folder)
     fitting = [each for each in found if at_ms is None or each[1]["moment_ms"] <= at_ms]
     if not fitting:
@@ -272,7 +278,10 @@ def chosen_image(folder: Path, at_ms: int | None) -> tuple[Path, dict[str, Any]]
 
 
 def restore_image(image: Path, target: Path, progress: Callable[[int], None]) -> None:
-    """Make a data directory of an image; it appears when it is complete. Raises: ConflictError, OSError."""
+    """Make a data directory from an image; `target` appears when the directory is complete.
+
+    Raises: ConflictError when `target` is not empty; FileError, OSError.
+    """
     if target.exists() and any(target.iterdir()):
         raise ConflictError(f"{target} is not empty: move it away first, and stop the broker that uses it")
     partial = target.with_name(f".{target.name}.partial")
@@ -296,7 +305,7 @@ def restore_image(image: Path, target: Path, progress: Callable[[int], None]) ->
 
 
 def publish_directory(made: Path, target: Path) -> None:
-    """Give a complete, synced directory its name, in the place of an empty directory; durable on return."""
+    """Rename a complete, synced directory to `target`, which is absent or empty; durable on return."""
     if target.exists():
         target.rmdir()
     made.rename(target)

@@ -1,8 +1,7 @@
-"""Finds the moments of the broker's clock that images cover, and builds a data directory for such a moment. Files and
-processes.
+"""Finds the moments of the broker's clock that images cover, and builds a data directory for such a moment.
 
-Between two successive images of one store every moment can be gone back to: the image before has the state, the image
-behind has the messages stored since (`storage/joining/`).
+Every moment between two successive images of one store can be restored: the earlier image has the state, the later
+image has the messages stored since (`storage/joining/`).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def covered(found: Sequence[Image]) -> list[int]:
     """Return for each image, oldest first, the oldest moment (ms) from which on all moments up to the image can be
     restored.
 
-    This is the moment of the image before, or of the image itself without an earlier image of the same store.
+    This is the moment of the previous image if that image is of the same store, else the moment of the image itself.
     """
     from magnetar.storage.joining.stores import store_of  # noqa: PLC0415 - the engine, which no other command needs
 
@@ -54,9 +53,9 @@ def covered(found: Sequence[Image]) -> list[int]:
 
 
 def span_of(folder: Path, until_ms: int) -> tuple[Image, Image]:
-    """The image at or before the moment and the image at or after it; the same image twice at its own moment.
+    """Return the image at or before the moment and the image at or after it; twice the same image at its own moment.
 
-    Raises: NotFoundError that names the covered moments, ConflictError when the two are of different stores.
+    Raises: NotFoundError that names the covered moments, ConflictError when the two images are of different stores.
     """
     found = images(folder)
     if not found:
@@ -80,9 +79,9 @@ def span_of(folder: Path, until_ms: int) -> tuple[Image, Image]:
 
 
 def restore_moment(span: tuple[Image, Image], target: Path, until_ms: int, progress: Callable[[int], None]) -> None:
-    """Make a data directory as of the moment; it appears when it is complete and verified. The images stay as they are.
+    """Make a data directory as of the moment; it appears when complete and verified. The images do not change.
 
-    Takes room for both images on the disk of the target while it runs. Raises: CliError, OSError.
+    While it runs, it needs space for both images on the disk of the target. Raises: CliError, OSError.
     """
     before, behind = (path for path, _ in span)
     if before == behind:
@@ -105,7 +104,7 @@ def restore_moment(span: tuple[Image, Image], target: Path, until_ms: int, progr
 
 
 def _join(data: Path, behind: Path, until_ms: int) -> None:
-    # Imported here: the engine, which no other command needs.
+    # Imported here, because no other command needs the engine.
     from magnetar.storage.joining.stores import TopicNodes, join_stores  # noqa: PLC0415
 
     with _quiet():
@@ -139,7 +138,7 @@ def schema_nodes(name: str) -> Sequence[str]:
 
 
 def leading_nodes(name: str) -> Sequence[str]:
-    """Paths of tenant, namespace, the partitioned topic and the policies of a managed ledger's topic."""
+    """Return the paths of tenant, namespace, the partitioned topic and the policies of a managed ledger's topic."""
     topic = TopicName.from_persistence_name(name)
     if topic is None:
         return []

@@ -2,7 +2,7 @@
 
 The broker's user can put anything into the directory: a link to a file that only root reads, a FIFO that never ends,
 the number of a foreign process in LOCK. So the backup opens only regular files of the directory's owner and follows no
-links. A folder may be a link only to another folder of that owner (for a journal on another disk).
+links. Only a folder may be a link, to another folder of that owner (for a journal on another disk).
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class Folder:
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
     def open(self, name: str) -> int:
-        """A descriptor for reading. Raises: DeniedError, OSError."""
+        """Open a regular file of the owner for reading; return the descriptor. Raises: DeniedError, OSError."""
         return _checked(self.path / name, os.open(name, _FILE, dir_fd=self._descriptor), self._owner)
 
     def read(self, name: str) -> bytes:
-        """The whole file. Raises: DeniedError, OSError."""
+        """Return the bytes of the whole file. Raises: DeniedError, OSError."""
         with os.fdopen(self.open(name), "rb") as file:
             return file.read()
 
 
 @contextmanager
 def open_folder(data_dir: Path, name: str = "") -> Iterator[Folder]:
-    """The directory itself, or a folder in it. Raises: DeniedError, OSError."""
+    """Open the directory itself, or a folder in it. Raises: DeniedError for a folder of another user, OSError."""
     owner = data_dir.stat().st_uid
     path = data_dir / name
     descriptor = os.open(path, _FOLDER)
@@ -63,19 +63,22 @@ def open_folder(data_dir: Path, name: str = "") -> Iterator[Folder]:
 
 
 def open_own(data_dir: Path, name: str) -> int:
-    """A descriptor for reading a file right in the data directory. Raises: DeniedError, OSError."""
+    """Open a file directly in the data directory for reading; return the descriptor. Raises: DeniedError, OSError."""
     with open_folder(data_dir) as folder:
         return folder.open(name)
 
 
 def holds_open(pid: int, descriptor: int) -> bool:
-    """Whether the process has the same file open. Raises: PermissionError when that cannot be seen."""
+    """Whether the process has the file of `descriptor` open.
+
+    Raises: PermissionError when the caller may not see the descriptors of the process.
+    """
     wanted = os.fstat(descriptor)
     for link in Path(f"/proc/{pid}/fd").iterdir():
         try:
             found = link.stat()
         except FileNotFoundError:
-            continue  # closed meanwhile, or nothing that has a name
+            continue  # closed meanwhile, or a descriptor without a name
         if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
             return True
     return False

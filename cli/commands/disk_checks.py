@@ -1,7 +1,7 @@
 """Checks of a disk: the rate of its writes, the time of a sync, and whether that time is credible.
 
-A device with a volatile cache needs tens of microseconds to milliseconds to make a write last. A sync that returns
-sooner reached no device: memory, a hypervisor or a controller that ignores flushes answered.
+A device with a volatile cache needs tens of microseconds to milliseconds to make a write durable. A sync that returns
+sooner did not reach a device: memory, or a hypervisor or controller that ignores flushes, answered it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MEMORY_FILE_SYSTEMS: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 NETWORK_FILE_SYSTEMS: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
 TOO_FAST_US: Final = 15.0
-"""Median of a sync below which no device has written anything."""
+"""Median time of a sync; below it, no device has written the data."""
 SLOW_MS: Final = 20.0
 SYNCS: Final = 100
 _BLOCK: Final = 4096
@@ -28,7 +28,7 @@ _STREAM_BYTES: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DiskFigures:
-    """Microseconds of a 4 KiB write with sync, and bytes a second of a long write with sync."""
+    """Microseconds of a 4 KiB write with sync, and bytes per second of a long write with sync."""
 
     sync_median_us: float
     sync_p99_us: float
@@ -36,7 +36,7 @@ class DiskFigures:
 
 
 def file_system_of(path: Path, mounts: str) -> tuple[str, str]:
-    """Mount point and type of the file system that holds the path, from the text of /proc/mounts."""
+    """Return mount point and type of the file system that contains the path; `mounts` is the text of /proc/mounts."""
     best = ("/", "unknown")
     text = str(path)
     for line in mounts.splitlines():
@@ -51,7 +51,7 @@ def file_system_of(path: Path, mounts: str) -> tuple[str, str]:
 
 
 def measure(directory: Path, clock: Callable[[], float] = time.perf_counter) -> DiskFigures:
-    """Write and sync in a file of the directory, which is removed. Raises: OSError."""
+    """Measure writes and syncs of a temporary file in the directory. Raises: OSError."""
     path = directory / f".magnetar-doctor-{os.getpid()}"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -84,7 +84,7 @@ def _measured(descriptor: int, clock: Callable[[], float]) -> DiskFigures:
 
 
 def verdict(kind: str, figures: DiskFigures) -> tuple[str, str]:
-    """`ok`, `warning` or `error`, and why, for the syncs of this file system."""
+    """Return `ok`, `warning` or `error`, and the reason, for a file system of this kind with these figures."""
     shown = f"{figures.sync_median_us:.0f} us median, {figures.sync_p99_us:.0f} us p99"
     if kind in MEMORY_FILE_SYSTEMS:
         return "error", f"{kind} is memory: everything is lost with the machine. Put dataDir on a disk"

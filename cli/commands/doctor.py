@@ -1,4 +1,4 @@
-"""`doctor`: checks for common faults and names the remedies, without any change.
+"""`doctor`: checks for common faults and names the remedies; changes nothing.
 
 Each check gives (subject, verdict, text); the exit code is 1 when a check finds an error.
 """
@@ -59,7 +59,7 @@ def doctor(session: Session, data_dir: str | None, config: str | None, no_broker
 
 
 def broker_findings(session: Session) -> Iterator[Finding]:
-    """Ports, health, version and clock of the running broker."""
+    """Check ports, health, version and clock of the running broker."""
     begun = time.perf_counter()
     try:
         session.run(_handshake(session))
@@ -92,7 +92,7 @@ async def _handshake(session: Session) -> None:
 
 
 def clock_finding(date: str | None, now_s: float) -> Finding:
-    """The difference between the broker's clock and the local clock, by the Date header (whole seconds)."""
+    """Check the difference between the broker's clock and the local clock, by the Date header (whole seconds)."""
     if date is None:
         return "clock", WARNING, "the broker states no time"
     skew = now_s - email.utils.parsedate_to_datetime(date).timestamp()
@@ -103,7 +103,7 @@ def clock_finding(date: str | None, now_s: float) -> Finding:
 
 
 def machine_findings() -> list[Finding]:
-    """Descriptors that a process started from here may open."""
+    """Check how many descriptors a process started from here may open."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < _FEW_DESCRIPTORS:
         advice = "a broker raises its limit to the hard one: set LimitNOFILE=65536 in the unit, or ulimit -Hn"
@@ -112,7 +112,7 @@ def machine_findings() -> list[Finding]:
 
 
 def disk_findings(directory: Path) -> Iterator[Finding]:
-    """File system, space, writes and syncs of a directory."""
+    """Check file system, space, writes and syncs of a directory."""
     try:
         where = directory.resolve(strict=True)
         usage = shutil.disk_usage(where)
@@ -133,7 +133,7 @@ def disk_findings(directory: Path) -> Iterator[Finding]:
 
 
 def settings_findings(config: str) -> Iterator[Finding]:
-    """The findings of `standalone` about a settings file."""
+    """Return the findings that `standalone` has about a settings file."""
     command = [sys.executable, "-m", "magnetar", "standalone", "--pulsar-config", config, "--check"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
     for line in ended.stderr.splitlines():

@@ -1,6 +1,6 @@
 """`export`: the messages that a topic holds now, into a file of JSON lines or Parquet, without Spark.
 
-Large or repeated exports, tables and exactly-once are the matter of `magnetar pipeline export`.
+For large or repeated exports, tables and exactly-once use `magnetar pipeline export`.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
     from magnetar.client.messages import ReceivedMessage
 
 _SILENCE_S: Final = 30.0
-"""How long the next message may take before the end counts as out of reach."""
+"""Longest wait for the next message; after it, the export fails."""
 _PARQUET_ROWS: Final = 4096
 _PARQUET_BYTES: Final = 32 * 1024 * 1024
 
 
 class Sink(Protocol):
-    """The destination of messages."""
+    """A file that receives the exported messages."""
 
     def add(self, message: ReceivedMessage) -> None: ...
 
     def close(self) -> None:
-        """Everything is in the file and synced on return."""
+        """Write all messages to the file and sync it."""
         ...
 
 
 class JsonLines:
-    """A JSON object a line, payloads as text or in Base64."""
+    """One JSON object per line; payloads as text or in Base64."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("w", encoding="utf-8")
@@ -58,7 +58,7 @@ class JsonLines:
 
 
 class Parquet:
-    """A row a message; payloads and keys are binary, times in milliseconds UTC."""
+    """One row per message; payloads and keys are binary, times in milliseconds UTC."""
 
     def __init__(self, path: Path) -> None:
         """Raises: ConfigurationError without pyarrow."""
@@ -155,7 +155,7 @@ def export(session: Session, topic: str, file: str, kind: str | None, force: boo
 
 
 def end_of_parts(session: Session, topic: str) -> dict[str, tuple[int, int]]:
-    """Ledger and entry of the last message of the topic or each partition, without empty partitions."""
+    """Return ledger and entry of the last message of the topic or of each partition; empty partitions are left out."""
     base = admin_path(topic)
     count = int((session.web.get(f"{base}/partitions") or {}).get("partitions", 0))
     name = topic_of(topic)
@@ -169,7 +169,10 @@ def end_of_parts(session: Session, topic: str) -> dict[str, tuple[int, int]]:
 
 
 async def _copy(session: Session, topic: str, ends: dict[str, tuple[int, int]], sink: Sink) -> int:
-    """Read up to the ends. Raises: UnreachableError when they are not reached."""
+    """Read each partition up to its end; return the number of messages.
+
+    Raises: UnreachableError when no message comes for _SILENCE_S.
+    """
     wanted = Wanted(str(topic_of(topic)), f"magnetar-export-{os.urandom(5).hex()}", durable=False, earliest=True)
     open_ends, total = dict(ends), 0
     if not open_ends:
@@ -187,7 +190,7 @@ async def _copy(session: Session, topic: str, ends: dict[str, tuple[int, int]], 
                 here = (message.ledger_id, message.entry_id)
                 if end is None or here > end:
                     open_ends.pop(message.topic, None)
-                    continue  # published since
+                    continue  # published since the export began
                 sink.add(message)
                 total += 1
                 progress.add(1)

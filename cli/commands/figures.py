@@ -1,4 +1,4 @@
-"""`stats` and `lag`: how much flows, and how far subscriptions are behind."""
+"""`stats` and `lag`: rates and storage of topics, and the backlog of subscriptions."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def lag(session: Session, what: str, watch: bool, every: str, above: int | None)
 
 
 def lag_rows(session: Session, what: str) -> Iterator[tuple[Any, ...]]:
-    """One row a subscription."""
+    """Return one row per subscription."""
     for topic in names_below(session, what):
         try:
             _, found = stats_of(session, topic)
@@ -92,7 +92,7 @@ def lag_rows(session: Session, what: str) -> Iterator[tuple[Any, ...]]:
 
 
 def caught_up(backlog: int, incoming: float, outgoing: float) -> str:
-    """How long the backlog takes at these rates."""
+    """Return how long the subscription needs for the backlog at these rates."""
     if backlog == 0:
         return "now"
     if outgoing <= incoming:
@@ -105,7 +105,7 @@ def caught_up(backlog: int, incoming: float, outgoing: float) -> str:
 
 
 def _draw(session: Session, rows: list[tuple[Any, ...]]) -> None:
-    """One picture of --watch: the screen anew on a terminal, a JSON line or a table under the last elsewhere."""
+    """Show one round of --watch: on a terminal, clear the screen; elsewhere, append a JSON line or a table."""
     if session.out.as_json:
         session.out.line([dict(zip(LAG_COLUMNS, row, strict=True)) for row in rows])
         return

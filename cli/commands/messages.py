@@ -1,4 +1,4 @@
-"""`produce`, `consume`, `tail`, `peek`: messages in and out."""
+"""`produce`, `consume`, `tail`, `peek`: send and show messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _TYPES: Final = {name.lower(): number for name, number in pb.CommandSubscribe.Su
 
 
 def shown_message(message: ReceivedMessage) -> dict[str, Any]:
-    """A message as JSON: the payload as text, or in Base64 where it is none."""
+    """Return a message as JSON: the payload as text, or in Base64 when it is not text."""
     shown: dict[str, Any] = {
         "topic": message.topic,
         "message_id": message_id(message),
@@ -112,7 +112,7 @@ def produce(session: Session, topic: str, messages: tuple[str, ...], files: tupl
 def _payloads(
     messages: tuple[str, ...], files: tuple[str, ...], key: str | None, separator: str | None
 ) -> Iterator[tuple[bytes, str | None]]:
-    """Payloads with their keys, from arguments, files or standard input."""
+    """Yield payloads with their keys, from arguments, files or standard input."""
     for text in messages:
         yield text.encode("utf-8", "surrogateescape"), key
     for name in files:

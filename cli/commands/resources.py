@@ -72,7 +72,7 @@ def list_topics(session: Session, namespace: str, system: bool) -> None:
         try:
             count, found = stats_of(session, name)
         except NotFoundError:
-            continue  # deleted in this moment
+            continue  # deleted since the list was made
         rows.append(topic_row(name, count, found))
     session.out.table(TOPIC_COLUMNS, rows, empty=f"no topics in {namespace}")
 
@@ -147,8 +147,8 @@ def show_topic(session: Session, topic: str) -> None:
 
 
 def oldest_unacknowledged(found: dict[str, Any]) -> str | None:
-    """Age of the oldest message with a missing acknowledgement, as of the last check of backlogs by the broker; None
-    without a backlog, and before the first check.
+    """Return the age of the oldest unacknowledged message at the broker's last check of backlogs; None without a
+    backlog, and before the first check.
     """
     age = int(found.get("oldestBacklogMessageAgeSeconds", 0))
     behind = any(int(each.get("msgBacklog", 0)) for each in found.get("subscriptions", {}).values())
@@ -239,7 +239,7 @@ def reset_subscription(session: Session, topic: str, name: str, place: str) -> N
     base = f"{admin_path(topic)}/subscription/{quote(name, safe='')}/resetcursor"
     whole = admin_path(topic)
     partitioned = (session.web.get(f"{whole}/partitions") or {}).get("partitions", 0)
-    if partitioned and place == "earliest":  # positions are those of one partition
+    if partitioned and place == "earliest":  # a position is valid in a single partition only
         session.web.call("POST", f"{base}/0")
     elif partitioned and place == "latest":
         session.web.call("POST", f"{whole}/subscription/{quote(name, safe='')}/skip_all")

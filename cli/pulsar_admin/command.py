@@ -1,4 +1,4 @@
-"""`magnetar admin GROUP VERB`: the click commands made from the table, one group at a time."""
+"""`magnetar admin GROUP VERB`: makes click commands from the table, one group at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXIT_FAILED: Final = 1
 
 
 class _Around:
-    """The broker behind `steps.Surroundings`."""
+    """`steps.Surroundings` for a real broker and terminal."""
 
     def __init__(self, web: Web) -> None:
         self._web = web
@@ -70,7 +70,7 @@ class _Verbs(click.Group):
 
 
 def _no_such(kind: str, full: str, name: str, known: Sequence[str], where: str) -> str:
-    """The advice about a name that the table does not have."""
+    """Return the error text for a name that the table does not have."""
     reason = UNSUPPORTED.get(full)
     if reason is not None:
         return f"`{full}` of pulsar-admin is not supported: {reason}"
@@ -115,7 +115,7 @@ def _option(flag: Flag) -> click.Option:
 
 
 def values_of(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
-    """The values of a verb from the result of click: converted, with the defaults. Raises: CommandLineError."""
+    """Return the values of a verb from the result of click: converted, with defaults. Raises: CommandLineError."""
     values: dict[str, Any] = {name: given[name] for name in verb.argument.split()}
     for flag in verb.flags:
         found = given.get(flag.key)
@@ -142,7 +142,7 @@ def _carry_out(verb: Verb, given: dict[str, Any]) -> None:
 
 
 def _failed(error: CliError) -> None:
-    """The words of pulsar-admin, with the reason on a separate line."""
+    """Return the error text as pulsar-admin prints it, with the reason on a separate line."""
     reason = error.__notes__[0] if hasattr(error, "__notes__") else str(error)
     first = str(error) if isinstance(error, UnreachableError) else reason
     click.echo(f"{first}\n\nReason: {reason}", err=True)

@@ -45,7 +45,7 @@ def _number(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes of `10M`. Raises: CommandLineError."""
+    """Return the bytes of a size like `10M`. Raises: CommandLineError."""
     found = _SIZE.match(text.strip())
     if found is None:
         raise CommandLineError(f"{text!r} is no size: give bytes, or a number with K, M, G or T")
@@ -53,7 +53,7 @@ def size(text: str) -> int:
 
 
 def seconds(text: str) -> int:
-    """Seconds of `2h`. Raises: CommandLineError."""
+    """Return the seconds of a duration like `2h`. Raises: CommandLineError."""
     found = _DURATION.match(text.strip())
     if found is None or found[2].lower() not in _SECONDS:
         raise CommandLineError(f"{text!r} is no duration: give seconds, or a number with s, m, h, d, w or y")
@@ -120,7 +120,7 @@ KINDS: Final[dict[str, Callable[[str], Any]]] = {
     "instant": _instant,
     "json_file": _json_file,
 }
-"""`flag` is the kind beside them: present or not."""
+"""Converters by kind. The further kind `flag` has no converter: a flag is present or absent."""
 LABELS: Final = {
     "text": "TEXT",
     "integer": "NUMBER",
@@ -139,7 +139,10 @@ LABELS: Final = {
 
 
 def converted(kind: str, given: list[str]) -> Any:
-    """The value of a flag that was given once or more: the last; lists and maps collect. Raises: CommandLineError."""
+    """Return the value of a flag that was given at least once: the last value; lists and maps collect all values.
+
+    Raises: CommandLineError.
+    """
     if kind == "flag":
         return True
     values = [KINDS[kind](text) for text in given]

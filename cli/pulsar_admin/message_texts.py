@@ -34,7 +34,7 @@ class ShownMessage(NamedTuple):
 
 
 def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessage]:
-    """The messages of an entry as the REST API gives it: a batch with its metadata in the body, all else in headers."""
+    """Return the messages of an entry from the REST API: the body contains a batch, the headers all other metadata."""
     place = headers.get("X-Pulsar-Message-ID", "?")
     common = millis(headers.get("X-Pulsar-publish-time")), millis(headers.get("X-Pulsar-deliver-at-time"))
     count = headers.get("X-Pulsar-num-batch-message")
@@ -55,7 +55,7 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
                     headers,
                 )
         except ProtocolError:
-            pass  # an unreadable entry is shown as a whole
+            pass  # an unreadable entry is shown as one message
         else:
             return
     properties = json.loads(headers.get("X-Pulsar-PROPERTY", "{}"))
@@ -82,14 +82,14 @@ def message_text(body: bytes, headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def millis(text: str | None) -> int:
-    """Milliseconds since 1970 of a time in a header; 0 for none."""
+    """Return the milliseconds since 1970 of a time in a header; 0 without a time."""
     if not text:
         return 0
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def hex_dump(data: bytes) -> str:
-    """Sixteen bytes a line between rules, as Netty prints a buffer; the empty text for no bytes."""
+    """Return a hex dump with sixteen bytes per line, framed as Netty prints a buffer; the empty text for no bytes."""
     if not data:
         return ""
     text = f"         +{'-' * 49}+\n         | {' '.join(f' {digit:x}' for digit in range(16))} |\n{_RULE}"

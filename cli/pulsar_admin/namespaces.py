@@ -312,7 +312,7 @@ _CHANGED: Final = {
     "replicator-dispatch-rate": {"flags": RATE},
     "compaction-threshold": {"verb": "PUT"},
 }
-"""The differences between policies of a namespace and of a topic."""
+"""The attributes of namespace policies that differ from those of topic policies."""
 
 
 def _upper_compatibility(values: Values) -> str:

@@ -26,17 +26,17 @@ def enabled(values: Values) -> bool:
 
 
 def of(key: str) -> Callable[[Values], Any]:
-    """A body that is the value of one flag."""
+    """Return a function that makes the body from the value of one flag."""
     return lambda values: values[key]
 
 
 def filled(template: dict[str, str]) -> Callable[[Values], Any]:
-    """A body of JSON fields, each from the flag of that key."""
+    """Return a function that makes a JSON object: field -> value of the flag with that key, without absent flags."""
     return lambda values: {field: values[key] for field, key in template.items() if values[key] is not None}
 
 
 def retention(values: Values) -> Any:
-    """Minutes and mebibytes; 0 and -1 as they are."""
+    """Return the body of a retention policy: minutes and mebibytes; 0 and -1 stay as they are."""
     time, size = values["time"], values["size"]
     return {
         "retentionTimeInMinutes": time // 60 if time > 0 else time,
@@ -45,14 +45,14 @@ def retention(values: Values) -> Any:
 
 
 def retention_problem(values: Values) -> str | None:
-    """A limit below one minute or one mebibyte would be kept as none."""
+    """Refuse a limit below one minute or one mebibyte, which would round down to 0."""
     if 0 < values["time"] < 60:
         return "--time: at least one minute, 0 or -1"
     return "--size: at least 1M, 0 or -1" if 0 < values["size"] < 2**20 else None
 
 
 def quota(values: Values) -> Any:
-    """BacklogQuota: the old `limit` beside `limitSize`, as the Java client writes it."""
+    """Return a BacklogQuota with the old field `limit` beside `limitSize`, as the Java client writes it."""
     size, time = (-1 if values[key] is None else values[key] for key in ("limit", "limitTime"))
     if values["type"] == "message_age":
         size = -1
@@ -110,8 +110,7 @@ _QUOTA_TYPE: Final = flag("-t --type", "text", "destination_storage", "destinati
 class Policy:
     """One policy: its name in verbs, the last part of its route, and how it is set.
 
-    verb: the method that sets it.   applied: `get` takes --applied.   own: `set` and friends are spelled for namespaces
-    or topics alone.
+    verb: the HTTP method that sets it.   applied: `get` takes --applied.   show: how `get` prints the answer.
     """
 
     name: str
@@ -125,7 +124,7 @@ class Policy:
 
 
 def limit(name: str, path: str, names: str, *, applied: bool = False) -> Policy:
-    """A policy that is one number."""
+    """Return a policy whose value is one number."""
     setting = flag(names + "!", "integer", text="the limit")
     return Policy(name, path, (setting,), of(setting.key), applied=applied)
 
@@ -227,7 +226,7 @@ SHARED: Final = (
 
 
 def verbs_of(policy: Policy, group: str, argument: str, *, everywhere: tuple[Flag, ...] = ()) -> Iterator[Verb]:
-    """The verbs get, set and remove of a policy.
+    """Return the verbs get, set and remove of a policy.
 
     Args:    argument: topic or namespace.   everywhere: flags that each of the three takes (`--global`).
     """

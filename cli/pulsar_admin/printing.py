@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def parsed(answer: bytes) -> Any:
-    """The JSON of an answer, None for an empty answer. Raises: BrokerFailedError."""
+    """Return the parsed JSON of an answer, None for an empty answer. Raises: BrokerFailedError for invalid JSON."""
     if not answer.strip():
         return None
     try:
@@ -28,7 +28,7 @@ def parsed(answer: bytes) -> Any:
 
 
 def jackson(value: Any, indent: str = "") -> str:
-    """JSON in the form of Jackson's default pretty printer."""
+    """Return JSON in the form of Jackson's default pretty printer."""
     inner = indent + "  "
     if isinstance(value, dict):
         if not value:
@@ -43,7 +43,7 @@ def jackson(value: Any, indent: str = "") -> str:
 
 
 def gson(value: Any, indent: int = 2) -> str:
-    """JSON in the form of Gson's pretty printer."""
+    """Return JSON in the form of Gson's pretty printer."""
     return json.dumps(value, indent=indent, ensure_ascii=False)
 
 
@@ -71,7 +71,7 @@ def lines(items: Any) -> str:
 
 
 def table(items: Any) -> str:
-    """Keys and values as `key    value`."""
+    """Return one line `key    value` per pair."""
     return "".join(f"{key}    {java(value)}\n" for key, value in (items or {}).items())
 
 
@@ -111,7 +111,7 @@ def _quotas(answer: bytes) -> str:
 
 
 def _fields(quota: dict[str, Any]) -> str:
-    """The fields in Java's order; a broker that leaves out the old `limit` means limitSize by it."""
+    """Return the fields in Java's order. A broker may leave out the old field `limit`, which equals limitSize."""
     shown = {"limit": quota.get("limit", quota.get("limitSize", 0)), **quota}
     order = ("limit", "limitSize", "limitTime", "policy")
     return ", ".join(f"{name}={java(shown.get(name))}" for name in order)
@@ -129,7 +129,7 @@ def _domains(answer: bytes) -> str:
 
 
 def _autoupdate(answer: bytes) -> str:
-    """Names of the enumeration, which differ from those on the wire."""
+    """Print the Java name of the strategy, which differs from its name in JSON."""
     return _line({"AutoUpdateDisabled": "AUTO_UPDATE_DISABLED"}.get(str(parsed(answer)), _upper(str(parsed(answer)))))
 
 

@@ -1,5 +1,5 @@
-"""Verbs that need several requests, or whose route depends on the given values. `ask` does the requests, so that all of
-this can be tested without a broker.
+"""Verbs that need several requests, or whose route depends on the given values. Tests replace `Surroundings.ask`,
+which sends the requests, and need no broker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Answer(NamedTuple):
-    """An answer with a status of success."""
+    """A successful answer of the admin API."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -31,7 +31,7 @@ class Surroundings(Protocol):
     """The services that steps use."""
 
     def ask(self, request: Request) -> Answer:
-        """Raises: CliError, with the reason of the broker."""
+        """Send the request; return the answer. Raises: CliError, with the reason of the broker."""
         ...
 
     def confirm(self, question: str) -> bool: ...
@@ -43,7 +43,7 @@ Step = Callable[[Verb, dict[str, Any], Surroundings], "Iterator[str]"]
 
 
 def _asked(verb: Verb, values: Values, around: Surroundings) -> str:
-    """The plain way: one request, one printed answer."""
+    """Send the request of the verb; return the printed answer."""
     return printing.PRINTERS[verb.show](values, around.ask(verb.request(values)).body)
 
 
@@ -55,7 +55,7 @@ def _both_domains(verb: Verb, values: dict[str, Any], around: Surroundings) -> I
 
 
 def _stats(verb: Verb, values: dict[str, Any], around: Surroundings) -> Iterator[str]:
-    """The flag removes the backlog size from the answer, as in pulsar-admin."""
+    """Invert --get-subscription-backlog-size: as in pulsar-admin, the flag removes the backlog size from the answer."""
     yield _asked(verb, {**values, "backlog_size": not values["get_subscription_backlog_size"]}, around)
 
 
@@ -114,7 +114,7 @@ def _compaction_status(verb: Verb, values: dict[str, Any], around: Surroundings)
 
 
 def _peek(verb: Verb, values: dict[str, Any], around: Surroundings) -> Iterator[str]:
-    """Entry by entry, until so many messages were seen or there is none left."""
+    """Peek entry by entry, until `count` messages are printed or the subscription has no further entry."""
     seen, position = 0, 1
     while seen < values["count"]:
         try:
@@ -217,7 +217,7 @@ def _schema(verb: Verb, values: dict[str, Any], around: Surroundings) -> Iterato
 
 
 def _schema_info(name: str, answer: dict[str, Any]) -> dict[str, Any]:
-    """SchemaInfo with its definition as JSON where it is some."""
+    """Return the SchemaInfo of an answer, with the definition parsed if it is JSON."""
     definition = answer.get("data", "")
     with contextlib.suppress(ValueError):
         definition = json.loads(definition)

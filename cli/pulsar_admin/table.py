@@ -1,7 +1,7 @@
 """The whole table, and the verbs of pulsar-admin that are left out with the reason.
 
-A test holds it against the verbs that pulsar-admin itself has (tests/cli/vectors): each is here or in UNSUPPORTED.
-Those that came behind the recorded version stand in `newer`.
+A test compares the table with the verbs of pulsar-admin itself (tests/cli/vectors): each verb is here or in
+UNSUPPORTED. Verbs newer than the recorded version are in `newer`.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ UNSUPPORTED: Final[dict[str, str]] = {
     "broker-stats allocator-stats": "the broker has no JVM",
     "schemas extract": "reads classes of a Java archive",
 }
-"""Groups, and `group verb`, of pulsar-admin that are refused, with the reason."""
+"""Refused groups and verbs (`group verb`) of pulsar-admin -> reason."""
 
 
 def verbs_of_group(group: str) -> dict[str, Verb]:
-    """The verbs of one group by name."""
+    """Return the verbs of one group by name."""
     return {verb.name: verb for verb in VERBS if verb.group == group}

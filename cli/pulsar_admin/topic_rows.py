@@ -1,4 +1,4 @@
-"""The common parts of the rows of `pulsar-admin topics`: their form, flags that many take, positions as JSON."""
+"""The common parts of the rows of `pulsar-admin topics`: their form, flags that many verbs take, positions as JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ PROPERTIES: Final = flag("-p --property", "map", text="repeatable")
 
 
 def message_id(position: dict[str, int], **more: Any) -> Any:
-    """A position as the Java client writes it."""
+    """Return a position as the Java client writes it."""
     return {**position, "batchIndex": -1, **more}
 
 
 def plain_message_id(position: dict[str, int]) -> Any:
-    """A position as the Java client writes a MessageIdImpl."""
+    """Return a position as the Java client writes a MessageIdImpl."""
     return {**position, "batchSize": 0, "batchIndex": -1}
 
 

@@ -3,7 +3,7 @@
 A route is a template below /admin/v2 (or the root, with a leading slash):
     {topic}         domain/tenant/namespace/name, each quoted    {schema_topic} the same without the domain
     {namespace}     tenant/namespace                             {other}        that argument or flag, quoted
-    ?a={b}&c={d}    a parameter whose value is not given is left out
+    ?a={b}&c={d}    a parameter without a given value is left out
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 
 Values = Mapping[str, Any]
-"""The given values: the name of an argument or flag -> its converted value; None where it was left out."""
+"""The given values: the name of an argument or flag -> the converted value; None when the user left it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
     """One option of a verb.
 
-    names: as pulsar-admin spells them.    kind: a key of `kinds.KINDS`.    key: its name in Values.
+    names: as pulsar-admin spells them.    kind: a key of `kinds.KINDS`, or `flag`.    key: the option's name in Values.
     """
 
     names: tuple[str, ...]
@@ -41,7 +41,7 @@ class Flag:
 
 
 def flag(names: str, kind: str = "text", default: Any = None, text: str = "") -> Flag:
-    """`"-s --subscription!"`: names with blanks between, `!` where the option must be given."""
+    """`"-s --subscription!"`: names separated by blanks, with `!` at the end when the option is required."""
     return Flag(tuple(names.rstrip("!").split()), kind, names.endswith("!"), default, text)
 
 
@@ -58,11 +58,11 @@ class Request:
 class Verb:
     """One verb.
 
-    argument  the argument behind the flags: topic, namespace, tenant, cluster, ... ; several with blanks between
+    argument  the arguments behind the flags: topic, namespace, tenant, cluster, ... ; separated by blanks
     body      makes the JSON of the request from the values; None: no body
     check     the problem of the values, or None
     show      how the answer is printed: a key of `printing.PRINTERS`
-    steps     the name of a function of `steps.STEPS` for verbs that are more than one request
+    steps     a key of `steps.STEPS`, for a verb that needs more than one plain request
     """
 
     group: str
@@ -78,7 +78,7 @@ class Verb:
     help: str = ""
 
     def request(self, values: Values) -> Request:
-        """The request of these values. Raises: CommandLineError."""
+        """Return the request for these values. Raises: CommandLineError."""
         problem = self.check(values) if self.check is not None else None
         if problem is not None:
             raise CommandLineError(problem)
@@ -90,7 +90,7 @@ _BASE: Final = "/admin/v2/"
 
 
 def target(route: str, values: Values) -> str:
-    """The path and query of a route. Raises: CommandLineError for a name that is none."""
+    """Return the path and query of a route. Raises: CommandLineError for an invalid topic or namespace name."""
     path, _, query = route.partition("?")
     if not path.startswith("/"):
         path = _BASE + path
@@ -105,7 +105,7 @@ def target(route: str, values: Values) -> str:
 
 
 class _Parts(dict[str, str]):
-    """The parts of a path by the names in its template."""
+    """Return the parts of a path, by their names in the template."""
 
     def __init__(self, values: Values) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class _Parts(dict[str, str]):
 
 
 def as_text(value: object) -> str:
-    """A value as it stands in a URL."""
+    """Return a value as the text in a URL."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):

@@ -36,7 +36,7 @@ UNSUPPORTED: Final = {
     "--proxy-url": "connect to the broker itself",
     "--proxy-protocol": "connect to the broker itself",
 }
-"""Flags of pulsar-client that end with an error, with the way out."""
+"""Refused flags of pulsar-client -> the alternative."""
 NO_EFFECT: Final = {
     "--disable-batching": "each message is a separate entry",
     "--chunking": "a message larger than maxMessageSize is refused",
@@ -49,7 +49,7 @@ NO_EFFECT: Final = {
     "--listener-name": "the broker's first advertised listener is taken",
     "--schema-type": "contents are shown as texts",
 }
-"""Flags that are accepted and change nothing, with the reason."""
+"""Flags without effect -> the reason."""
 
 
 def _refused(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:  # noqa: ARG001 - click's signature
@@ -133,7 +133,7 @@ def produce(topic: str, **given: Any) -> None:
 
 
 def _outgoing(given: dict[str, Any]) -> tuple[pb.Schema | None, list[Outgoing]]:
-    """The schema and each message once. Raises: CommandLineError, FileError, ConfigurationError."""
+    """Return the schema, and each message once. Raises: CommandLineError, FileError, ConfigurationError."""
     texts = [text.encode() for text in texts_of(given["messages"], given["separator"])]
     contents = [*texts, *files_of(given["files"])]
     properties = properties_of(given["properties"])
@@ -271,7 +271,7 @@ def read(topic: str, **given: Any) -> None:
     inclusive = given["start_message_id_inclusive"]
     start = (int(found[1]), int(found[2])) if found is not None else None
     if start is not None and inclusive:
-        start = (start[0], start[1] - 1)  # the broker begins behind the position it is given
+        start = (start[0], start[1] - 1)  # the broker begins behind the position in SUBSCRIBE
     wanted = Wanted(
         topic,
         f"reader-{os.urandom(5).hex()}",
@@ -288,12 +288,15 @@ def read(topic: str, **given: Any) -> None:
 
 
 def _seconds_since(time_ms: int) -> int:
-    """How far back a subscription that is not kept begins; 0 for no time."""
+    """Return how many seconds back a non-durable subscription begins; 0 without a time."""
     return max(1, math.ceil(time.time() - time_ms / 1000) + 1) if time_ms else 0
 
 
 async def _take(target: Target, wanted: Wanted, given: dict[str, Any], *, acknowledge: bool) -> int:
-    """Print so many messages, or all for ever. Returns their number."""
+    """Print --num-messages messages, or with 0 all messages, up to the first message published after --end-timestamp.
+
+    Returns the number of printed messages.
+    """
     taken, most, end_ms = 0, given["num_messages"], given.get("end_timestamp", _NEVER_MS)
     place, action = given["encryption_key_value"], given["crypto_failure_action"].upper()
     decrypting = Decryption(key_at(place)) if place else None

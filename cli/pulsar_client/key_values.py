@@ -40,7 +40,7 @@ class KeyValueSchema:
             self.schema.properties.add(key=name, value=text)
 
     def outgoing(self, key: bytes | None, value: bytes, properties: Mapping[str, str]) -> Outgoing:
-        """A message to send. Raises: CommandLineError where key or value are not of their schema."""
+        """Return a message to send. Raises: CommandLineError when key or value do not fit the schema."""
         key = None if key is None else self._key.encode(key)
         value = self._value.encode(value)
         if self._separated:

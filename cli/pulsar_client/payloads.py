@@ -1,4 +1,4 @@
-"""The payloads of `client produce`: texts and files by a schema. Pure but for reading the files."""
+"""The payloads of `client produce`: texts and files, encoded by a schema. No I/O except reading the files."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 MAX_MESSAGES: Final = 1000
-"""The most messages that pulsar-client sends in a run."""
+"""The most messages that pulsar-client sends in one run."""
 
 
 def texts_of(messages: Sequence[str], separator: str) -> list[str]:
-    """The texts of --messages, split at the separator. An empty separator splits nothing."""
+    """Return the texts of --messages, split at the separator. An empty separator does not split."""
     return [part for text in messages for part in (text.split(separator) if separator else [text])]
 
 
 def files_of(names: Sequence[str]) -> list[bytes]:
-    """The bytes of --files, names separated by commas. Raises: FileError."""
+    """Return the bytes of each file in --files; commas separate the names. Raises: FileError."""
     found = []
     for name in (part for text in names for part in text.split(",")):
         try:
@@ -34,7 +34,7 @@ def files_of(names: Sequence[str]) -> list[bytes]:
 
 
 def properties_of(texts: Sequence[str]) -> dict[str, str]:
-    """`k1=v1,k2=v2`, repeatable. Raises: CommandLineError."""
+    """Return the properties of `k1=v1,k2=v2`, which may be repeated. Raises: CommandLineError."""
     found = {}
     for each in (part for text in texts for part in text.split(",")):
         key, separator, value = each.partition("=")

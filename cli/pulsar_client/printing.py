@@ -12,7 +12,7 @@ BOUNDARY: Final = "----- got message -----"
 
 
 def message_line(message: ReceivedMessage, *, as_hex: bool, with_metadata: bool) -> str:
-    """publishTime, eventTime, key, properties and content in one line, with the metadata behind them on request."""
+    """publishTime, eventTime, key, properties and content in one line, followed by the metadata on request."""
     properties = ", ".join(f"{key}={value}" for key, value in message.properties.items())
     content = hex_lines(message.payload) if as_hex else message.payload.decode(errors="replace")
     if message.null_value:
@@ -54,7 +54,7 @@ def _instant(time_ms: int) -> str:
 
 
 def hex_lines(data: bytes) -> str:
-    """Offset, sixteen bytes and their letters a line, as commons-io dumps them."""
+    """Return a hex dump; each line has offset, sixteen bytes and their characters, as commons-io prints them."""
     lines = []
     for at in range(0, len(data), 16):
         part = data[at : at + 16]
