@@ -23,7 +23,7 @@ __all__ = ["register"]
 def register(spark: SparkSession | None = None) -> None:
     """Make ``format("pulsar")`` known to a session (default: the active session), and let it push filters down.
 
-    May be repeated. Raises MissingError when PySpark or Java is missing; it names the package to install.
+    May be repeated. Raises MissingError when PySpark or Java is missing; the text names the package to install.
     """
     # Imported here, because every module of the room imports this package first.
     importlib.import_module("magnetar.pipeline.registration").register(spark)

@@ -40,7 +40,7 @@ _BATCH_HEADER = "X-Pulsar-num-batch-message"
 _MARKER_HEADER = "X-Pulsar-marker-type"
 _ABORTED_HEADER = "X-Pulsar-txn-aborted"
 _SWITCH = "transactionCoordinatorEnabled"
-"""In the refusal of a broker that coordinates no transactions."""
+"""A broker that coordinates no transactions names this setting in its refusal."""
 
 T = TypeVar("T")
 
@@ -52,14 +52,14 @@ def topic_path(topic: str) -> str:
 
 
 class Catalog:
-    """Answers are not kept: every call asks. Raises CatalogError when the admin API is not there or refuses."""
+    """Caches no answer: every call sends a request. Raises CatalogError when the admin API is not there or refuses."""
 
     def __init__(self, admin: AdminApi) -> None:
         self._admin = admin
         self._tells_ranges = True
-        """Whether the broker knows `logRanges`, as far as is known."""
+        """False once the broker has refused `logRanges`."""
         self._has_transactions = True
-        """Whether the broker coordinates transactions, as far as is known."""
+        """False once the broker has answered that it coordinates no transactions."""
 
     # --- which topics -----------------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class Catalog:
         return found
 
     def _range_of_stats(self, topic: str) -> LogRange | None:
-        """The same from Apache Pulsar's statistics of every topic."""
+        """The stored log of one topic or partition, from its `internalStats`, for brokers without `logRanges`."""
         try:
             stats = self._ask(f"{topic_path(topic)}/internalStats")
         except NoSuchTopicError:
@@ -213,7 +213,7 @@ class Catalog:
     # --- subscriptions ----------------------------------------------------------------------------------------------
 
     def create_subscription(self, topic: str, subscription: str) -> None:
-        """A durable subscription at the end of the topic, unless it is there."""
+        """Create a durable subscription at the end of the topic; an existing subscription stays as it is."""
         path = f"{topic_path(topic)}/subscription/{_subscription(subscription)}"
         try:
             self._ask(path, "PUT", b'"latest"')
@@ -223,7 +223,7 @@ class Catalog:
                 raise
 
     def reset_cursor(self, topic: str, subscription: str, position: Position) -> None:
-        """The subscription goes on with this entry."""
+        """Move the cursor of the subscription: its next message is the first of this entry."""
         body = {"ledgerId": position.ledger_id, "entryId": position.entry_id, "partitionIndex": -1, "isExcluded": False}
         path = f"{topic_path(topic)}/subscription/{_subscription(subscription)}/resetcursor"
         self._ask(path, "POST", json.dumps(body).encode())
@@ -235,7 +235,7 @@ class Catalog:
         return self._side_by_side(self.schema, topics)
 
     def schema(self, topic: str, *, version: int | None = None) -> dict[str, Any] | None:
-        """The newest schema of a topic, or that version, as the admin API shows it; None when there is none."""
+        """The newest schema of a topic, or its schema of `version`, as the admin API shows it; None if it is absent."""
         name = TopicName.parse(topic).base
         path = f"/admin/v2/schemas/{name.namespace}/{quote(name.local_name, safe='')}/schema"
         if version is not None:

@@ -54,7 +54,7 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (SparkUnavailableError, 78),
     (PipelineError, 70),
 )
-"""The first class that an error belongs to decides; a ClientError carries its own."""
+"""Error class -> exit code: the first class that an error belongs to decides. A ClientError has a code of its own."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -4,7 +4,7 @@ A table of a topic has the value's columns first (one per field of a record sche
 then the columns of PULSAR in this order. KAFKA has the names, order and types of Spark's own Kafka source, so a job
 for that source changes only `format` and options. Every column is nullable: Spark compares the flags exactly.
 
-`EXTRA` columns are there only for those that name them.
+A table has an `EXTRA` column only when the caller selects that column by name.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ class Reason(StrEnum):
     HEADERS = "headers"
     """Headers or metadata of the entry do not parse."""
     BATCH = "batch"
-    """A message of the batch does not hold together; those before it are delivered."""
+    """A message of the batch does not parse; the messages before it are delivered."""
     COMPRESSION = "compression"
     """The payload does not decompress to the size it declares, or declares more than is allowed."""
     CONVERSION = "conversion"
     """A Kafka-format payload that the converter refuses."""
     KEY = "key"
-    """The key is flagged as base64 and is not."""
+    """The key is flagged as base64 and is not valid base64."""
     CHUNKS = "chunks"
     """A chunked message of which chunks are missing."""
     VALUE = "value"
@@ -31,10 +31,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """One position: an entry, or from batch_index on (Reason.BATCH), or a single message of a batch.
+    """An unreadable position: an entry, a batch from `batch_index` on (Reason.BATCH), or a single message of a batch.
 
-    index: broker entry index of the message, or of the entry's last message; None without.
-    messages: how many messages are missing for it, as far as is known.
+    index: broker entry index of the message, or of the entry's last message; None without an index.
+    messages: how many messages are missing because of this position, as far as is known.
     """
 
     topic: str

@@ -4,8 +4,8 @@ PipelineError
 ├── CorruptEntryError   an entry or message that cannot be read, and `onCorrupt` is `fail`
 ├── SchemaError         a schema that has no form as columns, or that the writer's values cannot be resolved to
 ├── CatalogError        the admin API refuses a request, or its answer lacks a needed value
-│   ├── CatalogUnavailableError  it cannot answer now: worth another attempt
-│   ├── CatalogRefusedError      it refuses these credentials
+│   ├── CatalogUnavailableError  the admin API cannot answer now: worth another attempt
+│   ├── CatalogRefusedError      the admin API refuses these credentials
 │   └── NoSuchTopicError         a topic that was named does not exist
 ├── DataLossError       messages of the range to be read are not stored any more
 └── ReadTimeoutError    the broker gave nothing for pollTimeoutMs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PipelineError(Exception):
-    """Root of this room's errors. All of them cross processes: their arguments need not be those of `__init__`."""
+    """Root of this room's errors. All of them pickle, even where `args` differs from the arguments of `__init__`."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (type(self), self.args, self.__dict__)

@@ -72,11 +72,11 @@ class LogRange:
 
     @property
     def partition(self) -> int:
-        """Number of the partition, -1 when the topic is none."""
+        """Number of the partition; -1 for a topic that is no partition."""
         return TopicName.parse(self.topic).partition
 
     def is_another_than(self, place: Place, ledger_id: int | None) -> bool:
-        """Whether a place was chosen in an earlier log of this name, that was deleted since.
+        """Whether a place was chosen in an earlier log of this name, which was deleted since.
 
         ledger_id: the newest ledger when the place was chosen, None when that is not known.
         """
@@ -90,7 +90,7 @@ class LogRange:
         return begun_later and self.first < place
 
     def between(self, start: Place, end: Place) -> int:
-        """How many messages (entries, where places are positions) are stored between two places."""
+        """How many messages (entries, if places are positions) are stored between two places."""
         if isinstance(start, int) and isinstance(end, int):
             return max(0, end - max(start, self.first_index or 0))
         return max(0, self.ordinal(end) - self.ordinal(start))
@@ -107,7 +107,7 @@ class LogRange:
         return before
 
     def position_at(self, ordinal: int) -> Position:
-        """The stored entry with so many before it; `end` when there are no more."""
+        """The stored entry that has this many stored entries before it; `end` when the log has no such entry."""
         for ledger in self.ledgers:
             if ordinal < ledger.entries:
                 return Position(ledger.ledger_id, ordinal)

@@ -13,7 +13,8 @@ Offsets of a stream are one JSON object in Spark's checkpoint::
      "bytes": {"persistent://public/default/orders-partition-0": 1080}}
 
 ``ledgers`` has the newest ledger of a log when its place was chosen. Ledgers that were opened later hold later
-messages, so a log that begins with such a ledger and still has messages before the place is another log of that name.
+messages, so a log that begins with such a later ledger and still has messages before the place is another log of the
+same name.
 ``bytes`` has the average stored size of a message at that time: it decides where a range is cut for Spark partitions,
 so a micro-batch that is planned again has the same Spark partitions, however the log has grown since.
 """
@@ -127,12 +128,12 @@ class Offsets:
 
 @dataclass(frozen=True, slots=True)
 class WantedOffsets:
-    """Where to begin or end: a place for the topics that are named, another for all others.
+    """Where to begin or end: a place for each named topic, and a default place for all other topics.
 
-    A name may be that of a partitioned topic: it is for all its partitions then. Partition 0 may be a topic without
-    partitions, as in the columns of Spark's Kafka source.
+    The name of a partitioned topic applies to all its partitions. Partition 0 may be a topic without partitions, as in
+    the columns of Spark's Kafka source.
 
-    option: the option with these places.
+    option: name of the option that gave these places.
     """
 
     default: Wanted

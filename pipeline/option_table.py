@@ -48,7 +48,7 @@ def whole_number(given: Mapping[str, str], name: str, default: int, *, minimum: 
 
 
 def word(given: Mapping[str, str], name: str, values: Sequence[str], default: str | None = None) -> str:
-    """The value of an option with few values, in lower case; without a default the first of them.
+    """The value of an option with few values, in lower case; the default is `default`, else the first of these values.
 
     Raises: OptionError.
     """
@@ -59,7 +59,7 @@ def word(given: Mapping[str, str], name: str, values: Sequence[str], default: st
 
 
 def check_names(given: Mapping[str, str], table: Sequence[Option], page: str) -> None:
-    """Every name is in the table, or belongs to another connector. page: where all options are listed.
+    """Check that each given name is in the table or belongs to another connector. page: the list of all options.
 
     Raises: OptionError, with the nearest name that the table has.
     """

@@ -1,7 +1,7 @@
 """The options of the source: one table, and the values they become.
 
-A name that is not in the table is an error with the nearest that is; families of the established connectors
-(`pulsar.client.*` and so on) that mean nothing here are passed over with a warning.
+A name that is not in the table is an error that names the nearest option; families of options of the established
+connectors (`pulsar.client.*` and so on) that have no effect here are ignored with a warning.
 """
 
 from __future__ import annotations
@@ -248,7 +248,9 @@ class SourceOptions:
 
 
 def _refuse_in_streams(given: Mapping[str, str]) -> None:
-    """A stream has no end and reads whole logs; the defaults may be given."""
+    """Raise OptionError for options that a stream cannot have, except with their default values: a stream has no end
+    and reads every message.
+    """
     for name, default in (*((f"ending{each}", LATEST) for each in _BOUNDS), ("readCompacted", "false")):
         if given.get(name.lower(), "").strip().lower() not in ("", default):
             raise OptionError(f"option {name} is for spark.read only: a stream has no end and reads every message")

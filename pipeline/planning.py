@@ -75,9 +75,10 @@ class Covered(NamedTuple):
 
 
 def shares(backlog: Mapping[str, float], limit: float) -> dict[str, float]:
-    """How much of `limit` every topic partition gets: in proportion to its backlog, never more than that.
+    """How much of `limit` every topic partition gets: in proportion to its backlog, never more than its backlog.
 
-    Those with a backlog get at least 1 each, so none starves; the sum may exceed the limit by that alone.
+    Each topic partition with a backlog gets at least 1, so none starves; only for this reason may the sum exceed the
+    limit.
     """
     total = sum(backlog.values())
     if total <= limit:
@@ -120,8 +121,8 @@ def stitch(whole: ReadRange, covered: Sequence[Covered]) -> list[ReadRange]:
 
 
 def even_split(total_bytes: float, cores: int, least_bytes: float = LEAST_BYTES) -> float:
-    """Return the size of Spark partitions of about SPLIT_BYTES whose number is a multiple of the cores, so that no core
-    waits for the last of them; fewer partitions where these have less than `least_bytes`.
+    """Return a size of Spark partitions of about SPLIT_BYTES, for which the number of partitions is a multiple of the
+    cores, so that no core idles during the last of them; fewer partitions when they would have less than `least_bytes`.
     """
     rounds = max(1, round(total_bytes / SPLIT_BYTES / cores))
     tasks = max(1, min(rounds * cores, int(total_bytes / least_bytes)))
@@ -163,7 +164,7 @@ def _size(each: ReadRange) -> float:
 
 
 def _cut(each: ReadRange, parts: int) -> list[ReadRange]:
-    """Cut into so many parts of nearly equal length; into fewer when there are fewer messages."""
+    """Cut a range into `parts` parts of nearly equal length; into fewer when it has fewer messages."""
     start, end = each.start, each.end
     if parts <= 1 or not isinstance(start, int) or not isinstance(end, int):
         return [each]
@@ -176,7 +177,7 @@ def _cut(each: ReadRange, parts: int) -> list[ReadRange]:
 def _gather(
     pieces: Sequence[ReadRange], weight: float, min_tasks: int, max_messages: int | None
 ) -> list[list[ReadRange]]:
-    """Neighbours together until they weigh `weight`; at least `min_tasks` of them, where there are as many pieces."""
+    """Group neighbouring pieces up to `weight` per group; at least `min_tasks` groups, if there are enough pieces."""
     tasks: list[list[ReadRange]] = []
     filled, messages = math.inf, 0
     for done, piece in enumerate(pieces):

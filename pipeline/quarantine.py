@@ -34,13 +34,13 @@ class Quarantine:
         return self.counts.total()
 
     def add(self, found: Quarantined) -> None:
-        """Count it. Raises: CorruptEntryError when the job is to fail."""
+        """Count a position. Raises: CorruptEntryError when `onCorrupt` is `fail`."""
         if self._fail:
             raise CorruptEntryError(found)
         self.report(found)
 
     def report(self, found: Quarantined) -> None:
-        """Count it without ever failing: for messages without damage (chunks that were never published)."""
+        """Count a position and never raise: for messages without damage (chunks that were never published)."""
         self.counts[found.reason] += 1
         self.messages += found.messages
         if len(self.entries) < MAX_KEPT:

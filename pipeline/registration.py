@@ -58,7 +58,7 @@ def register(spark: SparkSession | None = None) -> None:
 
     session = spark or SparkSession.getActiveSession()
     if session is None:
-        check_java()  # perhaps why there is none
+        check_java()  # a missing Java may be the reason
         raise PipelineError("there is no Spark session: make one first, or give it to register(spark)")
     try:
         session.dataSource.register(PulsarDataSource)

@@ -1,8 +1,8 @@
 """Decides where the source begins and ends, and which task reads which range: options and catalog in, tasks out. No
 Spark.
 
-The plan lives as long as its stream. It remembers only the content of ledger files; each
-plan reads the catalog again, so new partitions and new topics appear.
+The plan lives as long as its stream. The plan remembers only the content of ledger files and reads the catalog again
+for each micro-batch, so new partitions and new topics appear.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SMALL_BYTES = 1 << 20
-"""A range this small that is not in ledger files as a whole is read through the broker as a whole."""
+"""A range below this size is read through the broker as a whole, unless ledger files hold all of it."""
 
 Logs = dict[str, "LogRange"]
 Files = dict[str, "list[Covered]"]
@@ -57,8 +57,8 @@ class SourcePlan:
     def logs(self, *, streaming: bool = False, begun: bool = False) -> Logs:
         """The log of every topic partition that is selected. Raises NoSuchTopicError and other CatalogErrors.
 
-        begun: the stream has read before, so a named topic that is not there was deleted: with failOnDataLoss=false it
-        is left out until it is made anew.
+        begun: the stream has read before, so an absent topic that the options name was deleted: with
+        failOnDataLoss=false it is left out until it is made anew.
         """
         wait = streaming and (self.options.wait_for_topic or (begun and not self.options.fail_on_data_loss))
         topics = self.catalog.partitions(self.options.selection, missing_ok=wait)
@@ -135,7 +135,7 @@ class SourcePlan:
             if waiting[topic]:
                 ends[topic], ledgers[topic] = _after(each, begins[topic], int(allowed[topic])), each.last.ledger_id
                 sizes[topic] = round(each.bytes_per())
-            elif topic in start.by_topic:  # a new topic without messages begins when it has some
+            elif topic in start.by_topic:  # a new topic without messages gets an offset with its first messages
                 ends[topic] = start.by_topic[topic]
                 ledgers |= {topic: start.ledgers[topic]} if topic in start.ledgers else {}
                 sizes |= {topic: start.bytes_per[topic]} if topic in start.bytes_per else {}
@@ -152,7 +152,7 @@ class SourcePlan:
                 self._lose(topic, place, "its end", MADE_ANEW)
 
     def begin(self, start: Offsets, stored: LogRange) -> Place:
-        """The place in `start`; of a topic that is not in it, or was made anew, the first there can be."""
+        """The place in `start`; for a topic that is not in `start`, or was made anew, the first possible place."""
         place = start.by_topic.get(stored.topic)
         if isinstance(place, Position) and stored.indexed:
             return self._place_of_message(stored, MessagePlace(place))
@@ -161,8 +161,8 @@ class SourcePlan:
         return place
 
     def _allowed(self, waiting: dict[str, float], logs: Logs) -> dict[str, float]:
-        """The number of waiting messages that a trigger may take: each limit is shared in proportion, the least
-        counts.
+        """The number of waiting messages of each topic that a trigger may take: each limit is shared in proportion to
+        the backlogs, and the smallest share counts.
         """
         limits, allowed = self.options.limits, waiting
         if limits.messages is not None:
@@ -181,7 +181,8 @@ class SourcePlan:
     def tasks(self, start: Offsets, end: Offsets, logs: Logs, *, cores: int | None = None) -> list[list[ReadRange]]:
         """The ranges of every Spark partition, so that all of ``start .. end`` is read once.
 
-        cores: of this machine; without splitBytes the number of Spark partitions follows them. None: it does not.
+        cores: those of this machine; without splitBytes the number of Spark partitions depends on them. None: it does
+        not.
 
         Without cores, and with offsets of `advance`, the messages of each Spark partition, and their order, do not
         depend on the growth of the logs and of ledger files: exactly-once sinks number the rows of a task.
@@ -223,7 +224,7 @@ class SourcePlan:
         }
 
     def _stored_from(self, stored: LogRange, first: Place, until: Place) -> Place:
-        """The first stored place of the range; lost messages are reported."""
+        """The first stored place of the range; reports the lost messages before it."""
         if isinstance(first, int) and isinstance(stored.first, int) and isinstance(until, int) and first < stored.first:
             gone = min(stored.first, until)
             self._lose(stored.topic, first, gone, "they are not stored any more (retention)")
@@ -259,8 +260,8 @@ class SourcePlan:
 
 
 def ensure_selected(options: SourceOptions, topics: Iterable[str]) -> None:
-    """Raises OptionError for a place in a topic that is not read: its name is wrong, or the topic was deleted. With
-    failOnDataLoss=false there is only a warning.
+    """Raises OptionError for a place in a topic that is not selected: its name is wrong, or the topic was deleted. With
+    failOnDataLoss=false, logs a warning instead.
     """
     for wanted in (options.starting, options.ending):
         for name in wanted.names_outside(topics):

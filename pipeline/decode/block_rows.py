@@ -3,10 +3,10 @@
 | kind of entry | rows |
 |---|---|
 | single message | one; payload where it is stored, or in the arena of decompressed payloads |
-| batch | one a message that is not compacted out |
+| batch | one for each message that compaction has kept |
 | `entry.format=kafka` | those of the converted entry |
 | chunk | none; for the last chunk of a message one, with the joined payload |
-| encrypted, and not to be decrypted | one, for any number of messages |
+| encrypted, without a key that decrypts it | one, for any number of messages |
 | marker | none |
 """
 
@@ -52,8 +52,8 @@ MAX_PLAIN_BYTES: Final = 32 * 1024 * 1024
 
 
 def blocks(rows: Int64s, plain_bytes: Int64s) -> Iterator[tuple[int, int]]:
-    """Runs [i, j) of entries that hold at most MAX_ROWS messages and MAX_PLAIN_BYTES to decompress; one entry that
-    holds more is alone.
+    """Runs [i, j) of entries that hold at most MAX_ROWS messages and decompress to at most MAX_PLAIN_BYTES; an entry
+    that exceeds a limit by itself is a run of its own.
 
     Args:  rows, plain_bytes: at least 0, per entry.
     """
@@ -71,7 +71,7 @@ def blocks(rows: Int64s, plain_bytes: Int64s) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """See Decoder."""
+    """Arguments of `Decoder`, which describes them."""
 
     max_message_bytes: int
     include_markers: bool
@@ -197,7 +197,7 @@ class BlockRows:
                 start = int(starts[entry]) if entry < n else start
 
     def _inflated(self, scan: Scan, entries: Int64s, buffers: Buffers) -> _Parts:
-        """Compressed entries: single messages as rows, batches to be cut."""
+        """Decompress entries: returns single messages as rows, and batches that are still to be cut."""
         if not len(entries):
             return _Parts([], [])
         headers = scan.headers
@@ -244,7 +244,7 @@ class BlockRows:
         return _Parts([rows], [_Batches(at[is_batch], number, payloads[is_batch], new.ends[is_batch])])
 
     def _encrypted(self, scan: Scan, entries: Int64s) -> Rows:
-        """One row an entry, which stands for all its messages at the index of the first."""
+        """One row per entry: it stands for all messages of the entry and has the index of the first message."""
         if self._limits.on_encrypted != "deliver":
             for entry in entries.tolist():
                 self._refuse_encrypted(scan, entry)
@@ -261,7 +261,7 @@ class BlockRows:
         )
 
     def _refuse_half_encrypted(self, scan: Scan, entry: int, message: JoinedMessage) -> None:
-        """No way to hand over a message of which only some chunks can be decrypted."""
+        """Report a message of which only some chunks can be decrypted: such a payload cannot be delivered."""
         detail = f"{message.encrypted} of its {message.total} chunks cannot be decrypted"
         fails = {"fail": True, "quarantine": False}.get(self._limits.on_encrypted)
         scan.report(entry, Reason.ENCRYPTED, detail, fails=fails)

@@ -36,7 +36,7 @@ class Buffers:
         self._arrays: list[NDArray[np.uint8]] = []
 
     def add(self, data: Any) -> int:
-        """The number of this buffer from now on."""
+        """Add a buffer; returns its number."""
         self._arrays.append(np.frombuffer(data, np.uint8))
         return len(self._arrays) - 1
 
@@ -91,5 +91,5 @@ def fixed(values: NDArray[Any], arrow: pa.DataType, null: Bools | None = None) -
 
 
 def repeated(value: Any, arrow: pa.DataType, n: int) -> pa.Array:
-    """`n` times the same value."""
+    """An array that repeats the same value `n` times."""
     return pa.repeat(pa.scalar(value, arrow), n)

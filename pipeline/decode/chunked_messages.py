@@ -49,7 +49,9 @@ class JoinedMessage(NamedTuple):
 
 
 class Incomplete(NamedTuple):
-    """A message that was given up: the position of its first chunk (of the chunk at hand, when none was seen)."""
+    """A message that was given up: the position of its chunk 0 (if that was not seen: of the chunk that revealed the
+    loss), and the reason.
+    """
 
     ledger_id: int
     entry_id: int
@@ -59,8 +61,8 @@ class Incomplete(NamedTuple):
 class ChunkedMessages:
     """Chunks of unfinished messages, across calls; bounded in messages and bytes.
 
-    The oldest unfinished message gives way when a bound is passed: `given_up` collects it, with those that cannot
-    become complete any more, until `take_given_up`. Each message is given up once, however many chunks follow.
+    When a bound is passed, the oldest unfinished message is given up, and so is every message that cannot become
+    complete any more. `take_given_up` returns these messages, each once, however many of its chunks follow.
     """
 
     def __init__(
@@ -75,11 +77,11 @@ class ChunkedMessages:
         self._reported: OrderedDict[bytes, None] = OrderedDict()
 
     def misses_beginning(self, chunk: Chunk) -> bool:
-        """Whether earlier chunks were not seen, or were dropped."""
+        """Whether earlier chunks of this message were never seen, or were dropped."""
         return chunk.number > 0 and chunk.uuid not in self._pending
 
     def add(self, chunk: Chunk) -> JoinedMessage | None:
-        """Take one chunk; the message when it was the last."""
+        """Take one chunk; returns the joined message when the chunk completes it."""
         if chunk.number == 0:
             self._begin(chunk)
         pending = self._pending.get(chunk.uuid)
@@ -113,7 +115,7 @@ class ChunkedMessages:
         return taken
 
     def unfinished(self) -> list[Incomplete]:
-        """Messages of which the last chunk was not seen yet."""
+        """Messages whose last chunk was not seen yet."""
         return [
             Incomplete(p.ledger_id, p.entry_id, f"{len(p.parts)} of {p.total} chunks so far")
             for p in self._pending.values()
@@ -124,7 +126,7 @@ class ChunkedMessages:
         self._bytes = 0
 
     def _begin(self, chunk: Chunk) -> None:
-        """Chunk 0 makes a new message. Only chunk 0 can be repeated: then the message begins anew."""
+        """Begin a message with its chunk 0. A repeated chunk 0 drops earlier chunks and begins anew."""
         if chunk.uuid in self._pending:
             self._forget(chunk.uuid)
         self._reported.pop(chunk.uuid, None)

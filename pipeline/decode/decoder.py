@@ -41,14 +41,14 @@ class Decoder:
     """Decodes the chunks of one topic partition, given in the order of the log. State: unfinished chunked messages.
 
     Args:
-        columns: names to select, in any order (`columns.select_columns`); None: all of the style.
+        columns: names to select, in any order (`columns.select_columns`); None: all columns of the style.
         style: `pulsar` or `kafka`.   include_headers: the column `headers` of the style kafka.
         value: decodes payloads; the style kafka always has bytes.
         batch_bytes, batch_rows: bounds of a record batch; a single larger message makes a batch of its own.
         on_corrupt: `fail` raises CorruptEntryError at the first unreadable entry or message; `quarantine` counts it in
             `quarantine` and continues.
-        decrypting: opens encrypted payloads; None: none of them.
-        on_encrypted: `deliver` hands payloads that stay encrypted over as they are, one row an entry; `fail` and
+        decrypting: opens encrypted payloads; None: all of them stay encrypted.
+        on_encrypted: `deliver` hands payloads that stay encrypted over as they are, one row per entry; `fail` and
             `quarantine` as above.
         include_markers: also entries that the broker wrote for itself (transactions, replicated subscriptions).
         verify: compute the CRC32C of every entry with a checksum, unless the reader has verified the chunk.
@@ -110,14 +110,16 @@ class Decoder:
                     yield batch
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """End of the range: chunked messages without their last chunk are forgotten. They belong to a later range, so
-        they are no loss; `unfinished` lists them before. Gives no rows.
+        """End the range and drop chunked messages without their last chunk: they belong to a later range, so they are
+        no loss. `unfinished` lists them before this call. Yields no rows.
         """
         self._rows.forget_unfinished()
         return iter(())
 
     def unfinished(self) -> list[tuple[int, int, str]]:
-        """Ledger and entry of the first chunk, and how far it got, of each chunked message without its last chunk."""
+        """Each chunked message without its last chunk: ledger and entry of its first chunk, and a text with the chunks
+        that were seen.
+        """
         return [(found.ledger_id, found.entry_id, found.detail) for found in self._rows.unfinished()]
 
     def _batch(self, source: BatchSource) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Arena(NamedTuple):
-    """Payload of entries[i] is ``data[starts[i]:ends[i]]``; failures: entry -> why it is not among them."""
+    """Payload of entries[i] is ``data[starts[i]:ends[i]]``; failures: entry -> why it was not decompressed."""
 
     data: memoryview
     entries: Int64s

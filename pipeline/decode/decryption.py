@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A chunk with its headers. still: entry -> why it could not be decrypted."""
+    """A chunk with its headers. still: entry that stays encrypted -> why it could not be decrypted."""
 
     chunk: EntryChunk
     headers: Headers
@@ -41,7 +41,7 @@ def opened(
     first_index: int | None = None,
     end_index: int | None = None,
 ) -> Opened:
-    """The chunk with the encrypted entries of this range, and all chunks of messages, decrypted where a key is there.
+    """The chunk, with the encrypted entries of this range, and all chunks of messages, decrypted where a key fits.
 
     Memory: a copy of the chunk, if it has such entries.
     """

@@ -22,7 +22,7 @@ MIN_MESSAGE_BYTES: Final = 6
 
 
 class Headers:
-    """Columns of the entries of one chunk; those of an unreadable entry mean nothing.
+    """Columns of the entries of one chunk; the values of an unreadable entry are undefined.
 
     first_index, last_index: broker entry indexes of an entry's first and last message; -1 without broker entry
         metadata.
@@ -64,7 +64,7 @@ class Headers:
         return found
 
     def any_flags(self) -> int:
-        """The flags that an entry has."""
+        """Every flag that at least one entry has."""
         return int(np.bitwise_or.reduce(self._table[EntryColumn.FLAGS]))
 
     def compressed(self) -> Bools:
@@ -76,15 +76,15 @@ class Headers:
         return self.ends - self[EntryColumn.METADATA_END]
 
     def plain_bytes(self) -> Int64s:
-        """Bytes of each payload as it declares them decompressed."""
+        """Bytes of each payload after decompression, as its metadata declares them."""
         return np.where(self.compressed(), self[EntryColumn.UNCOMPRESSED_SIZE], self.payload_bytes())
 
     def rows(self) -> Int64s:
-        """The most messages that each entry can hold, for any declared number."""
+        """An upper bound of the rows of each entry: the declared number of messages, limited by the payload's size."""
         return np.clip(self.messages, 1, np.maximum(self.plain_bytes() // MIN_MESSAGE_BYTES, 1))
 
     def in_range(self, first_index: int | None, end_index: int | None) -> Bools:
-        """Which entries have a message of the half-open range; those without an index all do."""
+        """Which entries have a message of the half-open range; an entry without an index always counts."""
         known = self.last_index >= 0
         wanted = np.ones(len(self), np.bool_)
         if first_index is not None:
@@ -95,5 +95,5 @@ class Headers:
 
 
 def as_int64(values: NDArray[np.int64]) -> Int64s:
-    """Contiguous and native, as the tables want it."""
+    """The values as a contiguous array of native int64, as the compiled tables need it."""
     return np.ascontiguousarray(values, np.int64)

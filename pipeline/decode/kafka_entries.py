@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ConvertedEntry(NamedTuple):
-    """metadata: serialized, of the converted entry. payload: a batch as `batched` says, uncompressed."""
+    """A converted entry: its serialized metadata, and its uncompressed payload, which is a batch if `batched`."""
 
     metadata: bytes
     payload: bytes
@@ -28,7 +28,7 @@ class KafkaEntries:
     """Converts entries singly, by the rules of the broker's conversion for consumers."""
 
     def __init__(self) -> None:
-        # A row shows the key itself, so it need not travel as base64.
+        # A row has the key as bytes, so the key need not be base64.
         self._converter = KafkaConverter(KafkaOptions(key=KeyText.UTF8))
 
     def convert(self, body: bytes) -> ConvertedEntry | None:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     """(topic, ledger id, entry id) -> chunks of entries before that entry, the newest chunk first."""
 
 MAX_ENTRIES: Final = 200_000
-"""How many entries are looked at for one message."""
+"""The most earlier entries that are searched for the chunks of one message."""
 
 
 def chunk_at(chunk: EntryChunk, headers: Headers, i: int) -> Chunk:
-    """Entry i, which is a chunk of a message."""
+    """The `Chunk` of entry i; precondition: the entry is a chunk of a message."""
     data = memoryview(chunk.data)
     start, length = int(headers[EntryColumn.UUID_START][i]), int(headers[EntryColumn.UUID_LENGTH][i])
     return Chunk(
@@ -42,7 +42,7 @@ def chunk_at(chunk: EntryChunk, headers: Headers, i: int) -> Chunk:
 
 
 def is_chunk(headers: Headers) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which entries are chunks; a message of a single chunk is none."""
+    """Which entries are chunks; a message in a single chunk counts as a plain message."""
     fine = headers[EntryColumn.STATUS] == EntryStatus.FINE
     found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
         fine

@@ -2,7 +2,7 @@
 
     1 ledgerId | 2 entryId | [3 partition] | [4 batch_index] | [6 batch_size] | [7 first_chunk_message_id]
 
-Partition, batch index and batch size are left out where there is none, as Apache Pulsar's Java and C++ clients do.
+An id without partition, batch index or batch size omits that field, as Apache Pulsar's Java and C++ clients do.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _pairs(rows: RowColumns, buffers: Buffers) -> tuple[Int64s, Slices, Slices]:
-    """Row, key and value of every property, in the order of rows and within a row as they stand there."""
+    """Row, key and value of every property, in the order of the rows; within a row in the order of its metadata."""
     having = np.flatnonzero(rows["properties"] > 0)
     where = rows["metadata_buffer"][having] * 16 + rows["property_field"][having]
     parts = []
@@ -94,7 +94,9 @@ def property_headers(rows: RowColumns, buffers: Buffers) -> pa.Array:
 
 
 def _as_recorded(headers: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
-    """The headers of converted Kafka records as they were: null and binary values, without the companions that tell."""
+    """The original headers of converted Kafka records, with null and binary values; the helper properties by which the
+    converter marks such values are removed.
+    """
     lists = headers.to_pylist()
     for row in rows.tolist():
         pairs = [(each["key"], each["value"].decode("utf-8", "replace")) for each in lists[row]]

@@ -35,8 +35,8 @@ ROW_OVERHEAD_BYTES: Final = 160
 
 
 def cut_rows(rows: RowColumns, max_bytes: int, max_rows: int) -> Iterator[RowColumns]:
-    """Runs of at most max_rows rows and about max_bytes bytes, of about one size, since a small run costs as much as a
-    large run; a row larger than that is alone.
+    """Cut rows into runs of at most max_rows rows and about max_bytes bytes. The runs have about equal sizes, since a
+    small run costs as much as a large run; a row larger than max_bytes is a run of its own.
     """
     sizes = rows["payload_length"] + (rows["metadata_end"] - rows["metadata_start"]) + ROW_OVERHEAD_BYTES
     ends = np.cumsum(sizes)
@@ -75,7 +75,7 @@ class BatchSource:
 
     @property
     def wrong_keys(self) -> list[int]:
-        """Rows whose key is flagged as base64 and is not."""
+        """Rows whose key is flagged as base64 and is not valid base64."""
         return self._keys[1]
 
     @cached_property
@@ -221,7 +221,9 @@ KAFKA_BUILDERS: Final[Mapping[str, Callable[[BatchSource], pa.Array]]] = {
 
 
 def decoded_keys(rows: RowColumns, buffers: Buffers) -> tuple[Slices, list[int]]:
-    """Keys of all rows, and the rows whose key is flagged as base64 and is not: those have the text as it travels."""
+    """Keys of all rows, decoded from base64 where flagged; and the rows whose flagged key is not valid base64: such a
+    row keeps the text of its metadata.
+    """
     travelling = keys(rows)
     if not rows.any_flags & int(ColumnFlag.KEY_IS_BASE64):
         return travelling, []

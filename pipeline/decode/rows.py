@@ -28,16 +28,17 @@ COLUMNS: Final = (
     *("key_start", "key_length", "ordering_start", "ordering_length"),
     *("event_time", "sequence_id", "first_chunk_ledger", "first_chunk_entry"),
 )
-"""entry: number in the chunk. index: -1 without. batch_index -1 and batch_size 0: no batch. first_chunk_*: -1 unless
-the message is chunked. Keys lie in the metadata's buffer; property_field is the number of KeyValue in that metadata."""
+"""entry: number in the chunk. index: -1 without an index. batch_index -1 and batch_size 0: no batch. first_chunk_*: -1
+unless the message is chunked. Keys lie in the metadata's buffer; property_field is the field number of the properties
+(KeyValue) in that metadata."""
 _NUMBER: Final = {name: number for number, name in enumerate(COLUMNS)}
 
 
 class RowColumns(Protocol):
-    """Rows, as columns of one record batch are made of them."""
+    """Access to rows by column: the input of the columns of one record batch."""
 
     any_flags: int
-    """The flags that a row may have; others no row has."""
+    """An upper bound of the flags of all rows: no row has a flag outside of it."""
 
     def __len__(self) -> int: ...
 

@@ -41,15 +41,15 @@ _SPECIAL = int(
 )
 """An entry with one of these flags is not a single message as it is stored."""
 _CHUNK_ROWS = 32
-"""A joined message counts as many rows: each takes a buffer of its own, of which there may be 4096."""
+"""A joined message counts as this many rows of a block: it takes a buffer of its own, and there may be 4096 buffers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A chunk with its headers and the range of indexes that is wanted.
+    """A chunk with its headers and the requested range of indexes.
 
-    The range with the index of its last message reports the losses of an entry (of a broken batch: of the first lost
-    message), so that ranges side by side report it once.
+    A scan reports a lost entry only if its range has the index of the entry's last message (of a broken batch: of the
+    first lost message), so that neighbouring ranges report each loss once.
 
     still_encrypted: entry -> why none of the private keys opens it.
     """
@@ -69,7 +69,7 @@ class Scan:
         return not headers.any_flags() & _SPECIAL
 
     def is_wanted(self, entry: int) -> bool:
-        """Whether the range has the last message of the entry, as far as that has an index."""
+        """Whether the range has the last message of the entry; true for an entry without an index."""
         return self._has(int(self.headers.last_index[entry]))
 
     def _has(self, index: int) -> bool:
@@ -85,7 +85,11 @@ class Scan:
         return bytes(memoryview(self.chunk.data)[start : int(self.chunk.ends[entry])])
 
     def report(self, entry: int, reason: Reason, detail: str, *, fails: bool | None = None) -> None:
-        """The entry is lost. fails: whether that ends the job, where it is not for the quarantine to decide."""
+        """Report a lost entry.
+
+        Args:    fails: True raises, False only counts the entry; None leaves the decision to the quarantine.
+        Raises:  CorruptEntryError.
+        """
         if not self.is_wanted(entry):
             return
         index = int(self.headers.last_index[entry])
@@ -113,7 +117,7 @@ class Scan:
             self.report(entry, *_WHY[EntryStatus(int(status[entry]))])
 
     def incomplete(self, entry: int, found: Incomplete) -> Quarantined:
-        """A chunked message that was given up when `entry` came."""
+        """The report of a chunked message that the decoder gave up at `entry`."""
         index = int(self.headers.last_index[entry])
         return Quarantined(
             self.chunk.topic,
@@ -141,7 +145,7 @@ class Scan:
 
 
 class Kinds:
-    """The kind of each entry, one mask a kind. plain: single messages and batches in Pulsar's own form."""
+    """The kind of each entry, one mask per kind. plain: single messages and batches in Pulsar's own form."""
 
     def __init__(self, scan: Scan, *, include_markers: bool) -> None:
         headers = scan.headers

@@ -19,11 +19,11 @@ _OF_QUERIES = (
     *("predefinedSubscription", "subscription"),
     *("maxEntriesPerTrigger", "maxMessagesPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger"),
 )
-"""Options of the source that would be passed over silently."""
+"""Options of the source that have no effect in a job; refused, because a job would ignore them silently."""
 
 
 def add_source(parser: argparse.ArgumentParser, *, topics_required: bool = True) -> None:
-    """Which topics are read, from where, and how."""
+    """Add the arguments of the topics to read, the range, and the options of the source."""
     source = parser.add_argument_group("source")
     which = source.add_mutually_exclusive_group(required=topics_required)
     which.add_argument("--topic", metavar="NAMES", help="topics, with commas between them; partitions included")
@@ -69,7 +69,7 @@ def add_connection(group: argparse._ArgumentGroup | argparse.ArgumentParser) -> 
 
 
 def add_table(parser: argparse.ArgumentParser) -> None:
-    """Which table."""
+    """Add the arguments of the table: its URI, format and options."""
     table = parser.add_argument_group("table")
     table.add_argument("--table", required=True, metavar="URI", help="directory or URI of the table")
     table.add_argument("--format", choices=FORMATS, default="delta", help="default: %(default)s")

@@ -140,7 +140,8 @@ def cursor_findings(topic: str, stats: dict[str, Any]) -> Iterator[Finding]:
 def orphan_ledgers(storage_path: str, admin: AdminApi) -> Iterator[Finding]:
     """Ledger files that no topic, cursor, schema or delayed index refers to.
 
-    The files are listed first and looked for again at the end: ledgers that come or go meanwhile are no findings.
+    The audit lists the files first and checks at the end that they still exist: ledgers that are created or deleted in
+    between are no findings.
     """
     directory = open_directory(storage_path)
     if directory is None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from magnetar.pipeline.entry_chunk import EntryChunk
 
 MOST_FINDINGS: Final = 1000
-"""Findings kept of one stretch; all are counted."""
+"""The most findings that a stretch keeps; the counts include all findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong.
+    """One defect that the audit has found.
 
     kind: a row of `KINDS`.   where: a position (ledger:entry), a ledger, or a subscription.
     """

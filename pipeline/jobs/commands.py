@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Command:
     """One job. `run` returns its report; a report with a true `findings` ends the process with exit code 1.
 
-    local: it never needs Spark, for any master.
+    local: the job never needs Spark, for any master.
     """
 
     help: str

@@ -27,11 +27,11 @@ STEPS_S: Final = (1, 10, 60, 600, 3600, 6 * 3600, 86_400, 7 * 86_400, 30 * 86_40
 
 @dataclass(slots=True)
 class DelayFacts:
-    """Of one stretch or one topic.
+    """Delay statistics of one stretch or one topic.
 
-    pending, delayed: classes of STEPS_S -> messages; pending messages by the time left from now, all delayed messages
-    by the delay of their publication.
-    furthest_ms: the latest delivery time, 0 without any.
+    pending: class of STEPS_S -> pending messages, classified by the time left until their delivery.
+    delayed: class of STEPS_S -> all delayed messages, classified by the time from publication to delivery.
+    furthest_ms: the latest delivery time; 0 without a delayed message.
     """
 
     topic: str = ""
@@ -55,7 +55,7 @@ class DelayScan:
         self._now_ms = now_ms
 
     def add(self, chunk: EntryChunk, first_index: int, end_index: int) -> None:
-        """Count the messages whose index is in the range; clients never batch delayed messages."""
+        """Count the messages of the entries whose last index is in the range; clients never batch delayed messages."""
         headers = Headers(chunk, verify=False)
         fine = headers[EntryColumn.STATUS] == EntryStatus.FINE
         mine = fine & (headers.last_index >= first_index) & (headers.last_index < end_index)
@@ -83,7 +83,7 @@ def delay_class(delay_ms: int) -> int:
 
 
 def class_name(number: int) -> str:
-    """How the class is called in reports."""
+    """The label of a class in reports."""
     units = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
     def text(seconds: int) -> str:

@@ -97,7 +97,7 @@ async def _send_one(
 
 
 def _note(sent: Sent, step: ImportStep, receipt: Receipt) -> None:
-    """A receipt has come. Raises: DeduplicationError for an entry that the topic had, and has stored again."""
+    """Count a receipt. Raises: DeduplicationError when the topic has stored an entry a second time."""
     assert step.entry is not None, "only entries are sent"
     if not receipt.is_new:
         sent.known += step.entry.messages

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.progress import Progress
 
 NEEDED = ("__topic", "__index", "__publishTime", "__brokerPublishTime")
-"""Columns of every table, for any selection: commits, partitions and pruning go by them."""
+"""Columns that every table has, whatever the selection: commits, partitions and pruning depend on them."""
 PASSING = (CatalogUnavailableError, ReadTimeoutError, RetryError, TaskFailedError)
 """Errors after which a running stream tries again: the broker is away, or a task was lost."""
 _MOST_CONFLICTS = 50
@@ -153,7 +153,9 @@ def file_slug(topic: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One round. anew: topic partition -> index at which the table ends for an earlier log of that name."""
+    """The spans of one round, and the lost spans. anew: topic partition whose topic was made anew -> index at which the
+    table ends for the earlier log of that name.
+    """
 
     spans: list[IndexSpan]
     lost: list[IndexSpan]
@@ -162,7 +164,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """One export. Payloads are decoded by the schema of the topics as it is when a run begins (valueMode)."""
+    """One export. With valueMode, payloads are decoded by the schema that the topics have when a run begins."""
 
     options: SourceOptions
     table: Committer
@@ -221,11 +223,12 @@ class ExportJob:
         on_round: Callable[[ExportReport], None] = lambda _: None,
         patience_s: float = 300.0,
     ) -> ExportReport:
-        """Repeat `run`, a trigger apart, until `stop` returns true; each run picks up new messages, partitions and
-        topics of a pattern. The table is the checkpoint: a killed stream continues exactly where the table ends.
+        """Repeat `run`, one trigger interval apart, until `stop` returns true; each run picks up new messages,
+        partitions and topics of a pattern. The table is the checkpoint: a killed stream continues exactly where the
+        table ends.
 
-        Args:    on_round: called after each round that has succeeded.
-                 patience_s: how long a broker that is away, or tasks that are lost, are tried again.
+        Args:    on_round: called after each run that has succeeded.
+                 patience_s: how long `run` is repeated while the broker is away or tasks are lost.
         """
         report, healthy = ExportReport(), time.monotonic()
         while not stop():

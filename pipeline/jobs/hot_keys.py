@@ -1,8 +1,8 @@
 """Hot keys, and how unevenly Key_Shared would spread a topic over consumers.
 
 The sticky key of a message is its ordering key, else its key, as in the broker. Counts per slot of the hash ring are
-exact. Counts per key are exact while a task sees at most `MOST_KEYS` keys; beyond, the rarest are dropped in the way of
-Misra and Gries, and `undercount` bounds the missing count of a reported key.
+exact. Counts per key are exact while a task sees at most `MOST_KEYS` keys; with more keys, the algorithm of Misra and
+Gries drops the rarest keys, and `undercount` bounds the missing count of a reported key.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class KeyFacts:
         self.undercount += floor
 
     def share_of_consumers(self, consumers: int) -> list[float]:
-        """The part of the messages that each of so many consumers gets when the ring is split evenly among them."""
+        """The part of the messages that each consumer gets when the ring is split evenly among that many consumers."""
         total = sum(self.slots.values()) or 1
         shares = [0.0] * consumers
         for slot, count in self.slots.items():
@@ -127,7 +127,9 @@ def key_statistics(
 
 
 def _skew(consumers: int, shares: list[float]) -> dict[str, Any]:
-    """Largest x consumers: 1 is even; 2 means that the busiest consumer gets twice its part."""
+    """The spread over so many consumers. skew: the largest share times the number of consumers, 1 for an even spread; 2
+    means that the busiest consumer gets twice its part.
+    """
     return {"consumers": consumers, "largest": max(shares), "smallest": min(shares), "skew": max(shares) * consumers}
 
 

@@ -105,7 +105,11 @@ class BackfillPiece:
 
 @dataclass(slots=True)
 class PartitionReport:
-    """One partition. known: messages that the topic had before.   waits: behind them a transaction is open."""
+    """The result of one partition.
+
+    known: messages that the topic had before.
+    waits: the task stopped in front of a transaction whose end the segments do not hold.
+    """
 
     target: str
     stored: int = 0
@@ -227,7 +231,7 @@ class _Memory:
         self._known: dict[str, int] | None = None
 
     def of(self, name: str) -> Callable[[], int]:
-        """Gives the highest sequence id of this name, -1 for none."""
+        """A function that returns the highest sequence id of this producer name in the topic; -1 without one."""
 
         def highest() -> int:
             if self._known is None:
@@ -248,7 +252,7 @@ def survey_transactions(segments: Sequence[str]) -> Transactions:
 
 
 class _SegmentPlan:
-    """The entries of one segment. `name`: the producer's, as `magnetar kafka import` makes it."""
+    """The entries of one segment. `name`: the producer name that `magnetar kafka import` gives to this segment."""
 
     def __init__(
         self,
@@ -302,7 +306,7 @@ class _SegmentPlan:
 
 
 def _ensure_deduplication(piece: BackfillPiece) -> None:
-    """The topic is there afterwards. Raises: DeduplicationError."""
+    """Ensure that the topic exists and deduplicates. Raises: DeduplicationError."""
     topic = TopicName.parse(piece.target)
     ensure_deduplication(
         piece.options.connect.admin(),

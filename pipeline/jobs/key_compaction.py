@@ -99,7 +99,7 @@ def _keys_of(batch: pa.RecordBatch, *, keep_without_key: bool) -> pa.Table:
     table = pa.Table.from_arrays([keys, indexes, pc.and_(empty, keys.is_valid())], schema=_KEYS)
     if not keep_without_key:
         return table.filter(pc.is_valid(table["key"]))
-    # A message without a key is its own: no key of a client can be a key and an index with this prefix and length.
+    # A message without a key gets a key of its own: its index behind a prefix that clients do not use in practice.
     alone = pc.binary_join_element_wise(b"\0\0no key\0", table["index"].cast(pa.string()).cast(pa.binary()), b"")
     return table.set_column(0, _KEYS.field(0), pc.coalesce(table["key"], alone.cast(pa.binary())))
 

@@ -55,7 +55,7 @@ def stored_logs(options: SourceOptions) -> dict[str, LogRange]:
 
 
 def wanted_spans(options: SourceOptions, logs: Mapping[str, LogRange]) -> list[IndexSpan]:
-    """The selection of startingOffsets and endingOffsets in each log, by default all stored messages.
+    """The range of each log between startingOffsets and endingOffsets, by default all stored messages.
 
     Raises: OptionError, DataLossError, CatalogError.
     """
@@ -66,8 +66,8 @@ def wanted_spans(options: SourceOptions, logs: Mapping[str, LogRange]) -> list[I
 
 
 def ensure_same_logs(options: SourceOptions, spans: Iterable[IndexSpan], ledgers: Mapping[str, int]) -> None:
-    """A topic that was deleted and made anew while it was read may have given a part of its rows, and rows that older
-    versions of its schema decode were perhaps decoded by schemas of the new topic.
+    """Check that no topic was deleted and made anew while it was read: the rows of such a topic may be incomplete, and
+    schemas of the new topic may have decoded rows of the old topic.
 
     Args:    ledgers: topic partition -> the newest ledger of its log before reading began.
     Raises:  DataLossError for such a topic.
@@ -145,8 +145,8 @@ class RowSettings:
 
 @dataclass(slots=True)
 class RowReport:
-    """The entries that were left out. Positions: (topic, ledger, entry, why), at most a thousand; `messages` counts
-    all.
+    """The entries that were left out. Positions: (topic, ledger, entry, why), at most a thousand; `messages` is the
+    number of all omitted messages.
     """
 
     positions: list[tuple[str, int, int, str]] = field(default_factory=list)

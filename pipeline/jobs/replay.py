@@ -91,7 +91,7 @@ class ReplayState:
     """The ranges of a replay with an id, written before its first message; later runs read them from here.
 
     A row's number is its sequence id, so every run must have the same rows in the same order. `identity` holds each
-    option that decides about that: a run with another identity is refused.
+    option that determines the rows or their order: a run with another identity is refused.
     """
 
     def __init__(self, path: Path) -> None:
@@ -186,12 +186,12 @@ _SINK_ROWS = ("topic", "routing", "batch_messages", "value_mode", "record_name",
 
 
 def _rows_of_source(options: SourceOptions) -> dict[str, str]:
-    """The options that decide which rows there are, and in which order."""
+    """The options that determine the rows and their order."""
     return {f"source {name}": str(getattr(options, name)) for name in _SOURCE_ROWS}
 
 
 def _rows_of_sink(sink: SinkOptions) -> dict[str, str]:
-    """The options that decide about the content of the rows and the partition that each goes to."""
+    """The options that determine the content of the rows and the partition of each row."""
     found = {f"sink {name}": str(getattr(sink, name)) for name in _SINK_ROWS}
     if sink.topic is not None:
         catalog = Catalog(sink.connect.admin())

@@ -1,8 +1,8 @@
 """Running a function over pieces of work: on Spark, or in this process.
 
-Driver and tasks exchange pickled objects: the pieces out, the results back. Both must be small. An error that will come
-again (a PipelineError, an option, a refusal) ends the job at once with its own text; any other failure of a task is
-Spark's to retry.
+The driver sends pickled pieces to the tasks, and the tasks return pickled results. Both must be small. An error that
+another attempt would meet again (a PipelineError, an invalid option, a refusal) ends the job at once with its own text;
+Spark retries a task after any other failure.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ERROR_LINE: Final = re.compile(r"[\w.]*(Error|Exception|Interrupt)\b")
 
 
 class TaskFailedError(PipelineError):
-    """A task failed in all of Spark's attempts: a worker was lost, or an error that may pass. The text is Spark's."""
+    """A task failed in all of Spark's attempts: its worker was lost, or an error was temporary. The text is Spark's."""
 
     def __init__(self, text: str) -> None:
         lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -16,7 +16,7 @@ class SequenceIds:
         self._runs: dict[bytes, tuple[list[int], list[int]]] = {}
 
     def add(self, names: Sequence[bytes], ids: Sequence[int]) -> list[int]:
-        """Take note of one id per entry, in order; the places whose id was there before."""
+        """Add one id per entry, in order; returns the places in `ids` whose id had been added before."""
         repeated = []
         for place, (name, number) in enumerate(zip(names, ids, strict=True)):
             runs = self._runs.get(name)
@@ -40,7 +40,7 @@ class SequenceIds:
                     yield name, max(first, mine[0][at]), min(last, mine[1][at])
 
     def merge(self, other: SequenceIds) -> None:
-        """Take over the ids of another; ids of both count once."""
+        """Add all ids of `other`; an id that both have counts once."""
         for name, (firsts, lasts) in other._runs.items():
             runs = self._runs.setdefault(name, ([], []))
             for first, last in zip(firsts, lasts, strict=True):
@@ -52,7 +52,7 @@ class SequenceIds:
 
 
 def _insert(runs: tuple[list[int], list[int]], first: int, last: int) -> bool:
-    """Add [first, last], joined with its neighbours; whether none of it was there."""
+    """Add the run [first, last] and join it with adjacent runs; returns whether all of its ids are new."""
     firsts, lasts = runs
     begin = bisect_left(lasts, first - 1)
     end = bisect_right(firsts, last + 1)

@@ -47,7 +47,7 @@ def ensure_spark() -> None:
 
 
 def with_retries(master: str) -> str:
-    """A local master tries a failed task four times, as a cluster does; by itself it would try once."""
+    """The master, for a local master with four attempts per task as in a cluster; Spark's default there is one."""
     cores = re.fullmatch(r"local(?:\[(\d+|\*)\])?", master)
     return f"local[{cores[1] or 1},{_ATTEMPTS}]" if cores else master
 

@@ -33,10 +33,10 @@ class Committer(Protocol):
         """
 
     def committed(self, topics: Iterable[str]) -> dict[str, int]:
-        """Topic partition -> index up to which (exclusive) the table is complete; only those that the table has."""
+        """Topic partition -> index up to which (exclusive) the table is complete, for the topics in the table."""
 
     def ledgers(self, topics: Iterable[str]) -> dict[str, int]:
-        """Topic partition -> the newest ledger of its log when its last commit was planned; only those that it has."""
+        """Topic partition -> the newest ledger of its log when its last commit was planned, where the table has it."""
 
     def commit(self, append: Append) -> None:
         """Add the files; returns when the commit is durable.
@@ -52,7 +52,7 @@ class Committer(Protocol):
         """Exchange files for others with the same rows (compaction). Raises: as `commit`."""
 
     def vacuum(self, older_than_s: float, *, dry_run: bool = False) -> list[str]:
-        """Remove data files that no version of the last `older_than_s` seconds refers to; their relative paths.
+        """Remove data files that no version of the last `older_than_s` seconds refers to; returns their relative paths.
 
         Files younger than that are never removed: a running job may be about to commit them.
         """

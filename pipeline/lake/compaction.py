@@ -24,7 +24,7 @@ _MOST_ATTEMPTS = 20
 
 
 def plan_groups(files: Iterable[DataFile], *, target_bytes: int) -> list[list[DataFile]]:
-    """Which files to join: runs, in order of their indexes, of files below half the target; two files at least.
+    """Groups of files to join: runs, in order of their indexes, of at least two files below half the target.
 
     Only files of one topic partition and one date stand in a group, and together they have at most `target_bytes`.
     """

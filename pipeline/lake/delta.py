@@ -3,12 +3,12 @@
 The table is append-only and partitioned by `__date`. Each topic partition is an application of the transaction log
 (``txn`` action: app id ``magnetar:<topic partition>``, version = index up to which the table is complete), so the
 position and the files of a commit are one atomic action. deltalake does not retry commits: a commit that meets another
-commit fails, and the caller compares its range with the new position first.
+commit fails, and the caller then compares its range with the new position.
 
 On a local disk the data files are synced before a commit names them. deltalake names the file of a commit without a
-sync; the commit, and the commit before it, which may be another job's, are synced before a method returns. When the
-machine stops between the two, the newest commit may be missing, empty (then it does not count) or incomplete, and
-nothing depends on it.
+sync; a method syncs its commit, and the commit before it, which may be another job's, before it returns. When the
+machine stops before that sync, the newest commit may be missing, empty (then it does not count) or incomplete, and
+nothing depends on that commit.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class IcebergTable:
         return self._existing()
 
     def _sync_catalog(self) -> None:
-        """SQLite syncs its file, but not the end of its journal, which is a name in the directory."""
+        """Sync the catalog's database and its directory: SQLite syncs its file, but not the removal of its journal."""
         with contextlib.suppress(FileNotFoundError):  # another catalog
             self.place.sync(_DATABASE)
 

@@ -105,7 +105,7 @@ class _BlockWriter:
         self._thread.start()
 
     def take(self, data: memoryview | bytearray) -> None:
-        """Copy; wait while both blocks are full. Raises: OSError of an earlier write."""
+        """Copy `data` into the blocks; wait while both blocks are full. Raises: OSError of an earlier write."""
         at = 0
         while at < len(data):
             step = min(len(data) - at, BLOCK_BYTES - self._filled)

@@ -3,9 +3,9 @@
     __date=YYYY-MM-DD/*.parquet          data files; any Parquet reader takes the directory as a partitioned table
     _magnetar/<20 digits>.json           manifest n: files added and removed by commit n
 
-A manifest is written to a file of its own, synced, and given its name with link(2), which fails when the name is there:
-of two commits with one number one wins. Readers that want a consistent version take the files that the manifests name;
-those that take the whole directory may also see files of a commit that is under way.
+A commit writes its manifest to a temporary file, syncs it, and gives it its name with link(2), which fails when the
+name exists: of two commits with the same number one wins. A reader of a consistent version takes the files that the
+manifests name; a reader of the whole directory may also see files of a commit that is under way.
 
     {"format": 1, "number": n, "time_ms": ..., "schema": base64 Arrow IPC, "added": [DataFile], "removed": [path],
      "spans": [[topic, start, end]], "lost": [...], "quarantined": n, "committed": {topic: end},

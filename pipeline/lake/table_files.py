@@ -126,7 +126,7 @@ def raising_full(path: str) -> Iterator[None]:
 
 
 def _local_path(uri: str) -> str:
-    """Raises: NotATableError for the file of another machine."""
+    """The local path of a path or file URL. Raises: NotATableError for a URL that names another machine."""
     if not uri.lower().startswith("file:"):
         return uri
     rest = uri[len("file:") :]

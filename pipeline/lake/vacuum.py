@@ -20,7 +20,7 @@ def remove_unreferenced(
 ) -> list[str]:
     """Remove Parquet files that are not `needed` and were last changed `older_than_s` seconds ago or earlier.
 
-    needed: called once the files are listed: a file that is committed meanwhile is among them.
+    needed: called after the files are listed, so its result includes a file that a job commits meanwhile.
 
     Nothing else is touched: no other file type, nothing in a directory whose name begins with "_" or "." (logs and
     metadata), except for directories of the partition column.
@@ -49,6 +49,6 @@ def remove_staging(place: TableFiles, older_than_s: float, *, dry_run: bool = Fa
 
 
 def is_data_file(path: str) -> bool:
-    """Whether `SplitWriter` gives such a name: a Parquet file in `data/` or in a directory of a date."""
+    """Whether `SplitWriter` may have made a file of this path: a Parquet file in `data/` or a directory of a date."""
     directory, _, name = path.rpartition("/")
     return name.endswith(".parquet") and not name.startswith((".", "_")) and directory.startswith(("__date=", "data"))

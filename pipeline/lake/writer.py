@@ -2,8 +2,8 @@
 
     <prefix>-<number>.parquet, in  __date=YYYY-MM-DD/  when the table has a partition column
 
-Only columns that repeat are dictionary encoded, and statistics are kept of those that scans are pruned by: both are
-measurable costs on payloads.
+Only columns with repeated values are dictionary encoded, and only columns that readers prune by have statistics: on
+payloads both have a measurable cost.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ _DICTIONARY = ("__topic", "__producerName", "__schemaVersion", "__replicatedFrom
 _STATISTICS = ("__topic", _INDEX, _TIME, _FALLBACK_TIME, "__eventTime", "__key", "__entryId", "__ledgerId")
 _DAY_US = 86_400_000_000
 _PAGE_BYTES = 1 << 20
-"""A page stays in the caches of a core from its encoding to the copy for the disk."""
+"""Small enough that a page stays in the caches of a core from its encoding to the copy for the disk."""
 MOST_OPEN: Final = 16
-"""Files of different dates at a time: producers' clocks, which count without broker publish time, may say anything."""
+"""The most files (dates) open at a time: without broker publish time the producer's clock gives the date, and that
+clock may be wrong by any amount."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The broker path: the entries of a range, pushed by the broker that serves the topic.
 
-The task goes on by itself where the broker went away: it connects again and reads on behind the last entry it has,
-until `pollTimeoutMs` have passed without a single entry. Messages that are no longer stored are reported as lost, never
+When the broker goes away the task reconnects and continues behind the last entry it has, until `pollTimeoutMs` have
+passed without a single entry. Messages that are no longer stored are reported as lost, never
 silently omitted. A topic may be deleted and made anew meanwhile: ledger ids grow, so the ledgers of the new topic are
 later than all ledgers of the range, and its messages are not taken for those of the range.
 """
@@ -44,7 +44,8 @@ OnLoss = Callable[["Place", "Place", str], None]
 
 
 def read_through_broker(piece: ReadRange, settings: ReadSettings, on_loss: OnLoss) -> Iterator[EntryChunk]:
-    """The entries that hold ``piece.start .. piece.end``. The first and the last may hold more messages than that.
+    """The entries that hold the messages from ``piece.start`` to before ``piece.end``. The first and the last entry may
+    hold further messages.
 
     `on_loss(first, end, why)` is called for messages that are no longer stored; when it returns, reading continues
     behind them. Raises: CatalogError and its kin, ReadTimeoutError; not inside a running event loop.
@@ -69,7 +70,7 @@ class _RangeReader:
     def __init__(self, piece: ReadRange, settings: ReadSettings, on_loss: OnLoss) -> None:
         self._piece, self._settings, self._on_loss = piece, settings, on_loss
         self._last_ledger = piece.end.ledger_id if isinstance(piece.end, Position) else piece.newest_ledger
-        """No message of the range is in a later ledger; None: not known."""
+        """No message of the range is in a ledger after this; None: not known."""
         self._catalog = Catalog(settings.connect.admin())
         self._tracker = IndexTracker(lambda position: self._catalog.index_of(piece.topic, position))
         self._withheld = WithheldEntries(self._catalog, piece.topic)
@@ -89,7 +90,7 @@ class _RangeReader:
             self._pushed = None
 
     async def wait_closed(self) -> None:
-        """The same, and return when the socket is closed."""
+        """End the connection, if one is open, and return when its socket is closed."""
         if self._pushed is not None:
             await self._pushed.wait_closed()
 
@@ -223,8 +224,8 @@ class _RangeReader:
         return self._last_ledger is not None and ledger_id > self._last_ledger
 
     def _lose_rest(self) -> None:
-        """The broker gives later entries than all of the range: missing messages are lost, or were compacted away, or
-        have no row (control entries at the end of a range of positions).
+        """End the range, because the broker gives entries behind it: missing messages are lost, or were compacted away,
+        or have no row (control entries at the end of a range of positions).
         """
         self._checked(self._log(ledgers=isinstance(self._next, Position)))
         if isinstance(self._next, int) and not self._settings.read_compacted:
@@ -254,7 +255,7 @@ class _RangeReader:
         return cut, counted
 
     def _report_missing(self, first: int, end: int) -> None:
-        """Messages in front of a received entry: lost, unless the broker stores and withholds them."""
+        """Report missing messages in front of a received entry as lost, unless the broker stores and withholds them."""
         while first < end:
             reached = self._withheld.behind(first, end)
             if reached is None:
@@ -299,7 +300,7 @@ class _RangeReader:
         self._failures += 1
 
     def _refused(self, error: RefusedError) -> None:
-        """A topic that is gone, or was made anew, is data loss; anything else ends the task."""
+        """Report the rest as lost when the topic is gone or was made anew; any other error ends the task."""
         self.close()
         self._checked(self._log(ledgers=isinstance(self._next, Position)))
         if not self._done():

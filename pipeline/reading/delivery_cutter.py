@@ -1,6 +1,6 @@
 """Cuts the frames of a broker for a reader of many entries: pushed entries stay where they are, in columns.
 
-Everything else that comes in between is cut as any client does.
+The cutter treats all other frames as any client does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Block(NamedTuple):
-    """Pushed entries in the bytes of a read of the socket. columns: int64, a row for each DeliveryColumn."""
+    """Pushed entries in the bytes of one read of the socket. columns: int64, a row for each DeliveryColumn."""
 
     data: bytes
     columns: NDArray[np.int64]
@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
 
 class DeliveryCutter:
-    """Feed it bytes as they come; pushed entries of the consumer go to `on_block`, other commands are returned."""
+    """`feed` takes bytes as they come, passes pushed entries of the consumer to `on_block`, returns other commands."""
 
     def __init__(self, consumer_id: int, on_block: Callable[[Block], None], before: AnswerCutter) -> None:
         self._consumer_id, self._on_block = consumer_id, on_block
@@ -64,7 +64,7 @@ class DeliveryCutter:
         return answers
 
     def _keep(self, rest: bytes) -> None:
-        """A frame that is not whole yet waits; its parts are joined once, when the last part has arrived."""
+        """Keep an incomplete frame; `feed` joins its parts once, when the last part has arrived."""
         self._parts = [rest] if rest else []
         self._have = len(rest)
         self._need = frame_end(rest, 0, self._max_frame_bytes) or 0

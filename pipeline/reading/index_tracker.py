@@ -33,7 +33,7 @@ NO_INDEX = -1
 
 
 class Indexed(NamedTuple):
-    """Entries of one ledger; of each the index of its last message (NO_INDEX: it has none), and how many it holds."""
+    """Entries of one ledger, with the index of each entry's last message (NO_INDEX without) and number of messages."""
 
     chunk: EntryChunk
     last_index: Int64s
@@ -41,7 +41,7 @@ class Indexed(NamedTuple):
 
 
 class IndexTracker:
-    """Feed it entries in order. `ask(position)` gives first and last index of an entry, None when it has none."""
+    """`track` takes entries in order. `ask(position)` gives first and last index of an entry, None without an index."""
 
     def __init__(self, ask: Callable[[Position], tuple[int, int] | None]) -> None:
         self._ask = ask
@@ -57,8 +57,8 @@ class IndexTracker:
     def track(self, chunk: EntryChunk) -> Indexed:
         """The entries with their indexes, with broker entry metadata added where the broker omitted them.
 
-        If the broker does not answer: the entries up to there, fewer than given. Raises: CatalogUnavailableError when
-        there are no such entries.
+        If the broker does not answer a request for an index: only the entries before that entry. Raises:
+        CatalogUnavailableError when this leaves no entry.
         """
         headers = Headers(chunk, verify=False)
         messages = _declared(headers)

@@ -73,7 +73,7 @@ class PushedEntries:
         return pushed
 
     def ask_for(self, messages: int) -> None:
-        """The broker may send so many messages more (an entry of several counts with all of them)."""
+        """Allow the broker to send this many more messages (every message of an entry counts)."""
         self._connection.write(requests.flow(_CONSUMER_ID, messages))
 
     async def take(self, timeout_s: float) -> list[EntryChunk]:
@@ -115,7 +115,7 @@ class PushedEntries:
         self._connection.close()
 
     async def wait_closed(self) -> None:
-        """Return when the socket is closed."""
+        """End the connection and return when its socket is closed."""
         await self._connection.wait_closed()
 
     def _on_block(self, block: Block) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Cut(NamedTuple):
-    """kept: entries with messages of the range.   lost: half-open ranges of indexes that were passed over.
-    reached: the place where the range goes on.   seen: how many of the given entries were looked at; the others lie
+    """kept: entries with messages of the range.   lost: half-open ranges of indexes without an entry.
+    reached: the place where the range continues.   seen: how many of the given entries were examined; the others lie
     behind the end of the range.
     """
 

@@ -80,8 +80,8 @@ class RangeReader:
         self.lost.append((topic, first, end, why))
 
     def is_current(self, piece: ReadRange) -> bool:
-        """Whether the topic of a range is still the topic that was planned. Raises: DataLossError with failOnDataLoss
-        for a topic that was made anew.
+        """Whether the topic of a range is still the topic that the plan was made for. Raises: DataLossError with
+        failOnDataLoss for a topic that was made anew.
         """
         stored = Catalog(self.settings.connect.admin()).range(piece.topic)
         if stored is None or not stored.is_another_than(piece.end, piece.newest_ledger):

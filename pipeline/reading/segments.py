@@ -1,4 +1,4 @@
-"""The segment path: entries straight from ledger files, copied nowhere on the way to the decoder.
+"""The segment path: entries straight from ledger files, without a copy on the way to the decoder.
 
 A chunk is the result of one read of the file; its bodies lie between the headers of the records.
 """
@@ -28,7 +28,7 @@ _MOST_OPEN = 256
 
 
 class SegmentGoneError(Exception):
-    """The ledger's file cannot be read (deleted meanwhile, damaged); the broker may still have the messages."""
+    """The ledger's file cannot be read (it is deleted or damaged); the broker may still have the messages."""
 
 
 def read_segment(

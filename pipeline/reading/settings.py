@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class ReadSettings:
     """May be pickled to executors.
 
-    storage_path: data directory of the broker; empty: everything through the broker.
-    fall_back: a ledger file that is gone is read through the broker instead; without, it is an error.
+    storage_path: data directory of the broker; empty: read everything through the broker.
+    fall_back: whether the messages of a missing ledger file are read through the broker; if not, it is an error.
     """
 
     connect: ConnectOptions

@@ -66,7 +66,10 @@ class WithheldEntries:
         return self._passed(position, facts) if inside else None
 
     def facts(self, position: Position) -> Facts:
-        """Of one entry, requested now; an unreadable entry is not withheld. Raises: CatalogUnavailableError."""
+        """The facts of one entry, by a request; an unreadable entry counts as not withheld.
+
+        Raises: CatalogUnavailableError.
+        """
         try:
             return Facts(*self._entries.withheld(self._topic, position))
         except CatalogUnavailableError:

@@ -2,6 +2,6 @@
 
     record batches -> columns (the message's parts) -> routing (its topic) -> packing (entries) -> producers -> broker
 
-Everything a task sends follows from its rows alone, so a task that runs again sends the same entries with the same
-sequence ids, and the broker's deduplication drops those it has.
+The rows of a task alone determine its entries, so a task that runs again sends the same entries with the same sequence
+ids, and the broker's deduplication drops stored entries.
 """

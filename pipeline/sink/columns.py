@@ -2,7 +2,7 @@
 
 | part             | pulsar style          | kafka style | types                                     |
 |------------------|-----------------------|-------------|-------------------------------------------|
-| value            | `value`, or all other | `value`     | see `values`                              |
+| value            | `value`, or all others | `value`    | see `values`                              |
 | key              | `__key`               | `key`       | binary, string                            |
 | ordering key     | `__orderingKey`       | -           | binary, string                            |
 | topic            | `__topic`             | `topic`     | string                                    |

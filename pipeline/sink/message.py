@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """value None is a tombstone. Times are milliseconds since 1970 UTC, 0 for none."""
+    """One message of the sink. A value of None is a tombstone. Times are milliseconds since 1970 UTC; 0: no time."""
 
     value: bytes | None
     key: bytes | None = None
@@ -26,7 +26,7 @@ class Message(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A message and where its row wants it: a topic without partition, a partition or -1."""
+    """A message and its destination: the topic's name without a partition, and the partition; -1: the row has none."""
 
     topic: str
     partition: int
@@ -59,11 +59,11 @@ class Chunks:
     encode: Callable[[pb.MessageMetadata, bytes], bytes]
 
     def entries(self) -> Iterator[Entry]:
-        """The chunks in order, under a uuid that was never used.
+        """The chunks in order, under a new uuid for each call.
 
-        Consumers give a message up when a chunk comes twice, and a producer that lost its connection cannot know which
-        chunks are stored. So it sends all chunks again, as another message with the same sequence id. When both
-        messages are complete deduplication drops the second.
+        Consumers give a message up when they get a chunk twice, and a producer that lost its connection cannot know
+        which chunks are stored. So the producer sends all chunks again, as another message with the same sequence id.
+        When both messages are complete, deduplication drops the second.
         """
         payload, sequence_id = self.payload, self.metadata.sequence_id
         starts = range(0, len(payload), self.room)

@@ -36,7 +36,7 @@ class Routing(enum.StrEnum):
 
 
 class ValueMode(enum.StrEnum):
-    """How the columns that are no parts of the message's metadata become its payload."""
+    """How the columns that are not parts of the message's metadata become its payload."""
 
     AUTO = "auto"
     BYTES = "bytes"
@@ -114,7 +114,7 @@ class SinkOptions:
     encryption_keys: tuple[tuple[str, str], ...] = ()
     """Name of each key and file of its public key."""
     keep_schema_versions: bool = False
-    """No option: rows bring versions of the target's schema in the column `__schemaVersion` (replay)."""
+    """Not a user's option, set by replay: the column `__schemaVersion` has the target's schema version of each row."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
@@ -162,8 +162,8 @@ class SinkOptions:
 
 
 def _without_prefix(given: Mapping[str, str]) -> dict[str, str]:
-    """Options of pulsar-spark's producer by their names here; an option given under both names has the value of the
-    name here.
+    """Rename the producer options of pulsar-spark to the names of this sink. If an option is given under both names,
+    the value under this sink's name counts.
     """
     prefixed = {_PRODUCER + name.lower(): name.lower() for name in PRODUCER_OPTIONS}
     found = {prefixed[name]: value for name, value in given.items() if name in prefixed}

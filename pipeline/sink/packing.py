@@ -83,7 +83,7 @@ class Packer:
             yield from self.flush()
 
     def flush(self) -> Iterator[Entry]:
-        """The entry of the messages that wait, if any do."""
+        """The entry of the waiting messages; nothing when no message waits."""
         if self._waiting:
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             yield self._batch(waiting)

@@ -114,7 +114,9 @@ class SinkTask:
         return TopicProducer(self._pool, self._options, topic, self._place.producer, self._schema, opened)
 
     async def _check_deduplication(self, topic: str, last_sequence_id: int) -> None:
-        """A broker that knows the name deduplicates; of a new name the admin API tells. Raises: DeduplicationError."""
+        """Check that the topic deduplicates: a last sequence id of the producer's name proves it; for a new name the
+        admin API answers. Raises: DeduplicationError.
+        """
         options = self._options
         if not options.exactly_once or not options.check_deduplication or last_sequence_id >= 0:
             return

@@ -4,8 +4,8 @@
     send -> at most `maxPendingBytes` wait for receipts
     connection lost, broker restarted, topic moved -> open again, send entries without receipt again, unchanged
 
-With a name of its own (exactly once) an entry that was stored in spite of its lost receipt is left out by that id, or
-dropped by the broker's deduplication.
+With a name of its own (exactly once) the producer omits an entry that was stored although its receipt was lost, by that
+last sequence id, or the broker's deduplication drops the entry.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class TopicProducer:
             self._sending = None
 
     async def _sent_whole(self, chunks: Chunks) -> bool:
-        """Whether all chunks went over one connection; else consumers could get a chunk twice."""
+        """Send all chunks; returns False when the connection changed in between: consumers could get a chunk twice."""
         attached: OpenedProducer | None = None
         for entry in chunks.entries():
             await self._wait_room(entry)
@@ -197,7 +197,7 @@ class TopicProducer:
             self._progress()
         self._write(entry)
         assert self._producers is not None, "the producer is open"
-        with contextlib.suppress(RetryError):  # the window fails too, and the entry is sent again
+        with contextlib.suppress(RetryError):  # the window fails too, and the producer resends the entry
             await self._producers.connection.wait_writable()
 
     def _write(self, entry: Entry) -> None:
@@ -218,9 +218,9 @@ class TopicProducer:
             self._window.on_failed(error)
 
     async def _until_empty_or_room(self, size_bytes: int | None) -> None:
-        """Return when everything has its receipt (None), or when an entry of that size may be sent.
+        """Return when all entries have receipts (`size_bytes` None), or when an entry of `size_bytes` may be sent.
 
-        Attaches again whenever the producer is gone. Raises: ClientError.
+        Attaches the producer again whenever it is gone. Raises: ClientError.
         """
         while True:
             window = self._window

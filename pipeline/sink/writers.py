@@ -41,8 +41,8 @@ _BATCH_SHIFT = 32
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The messages that a task sent, or the file with its rows. `sink_id`: the driver does not know the query's id by
-    itself.
+    """The messages that a task sent, or the file with its rows. `sink_id` goes along because the driver does not know
+    the query's id.
     """
 
     task: int
@@ -70,10 +70,10 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
 
 
 def _check(schema: StructType, options: SinkOptions) -> None:
-    """Rows that cannot be written are refused before any task starts. Raises: OptionError."""
+    """Refuse rows that cannot be written before any task starts. Raises: OptionError."""
     try:
         arrow = to_arrow_schema(schema, timezone="UTC")
-    except TypeError:  # a PySpark whose function gives times a zone by itself
+    except TypeError:  # a PySpark without this argument: its function sets the zone itself
         arrow = to_arrow_schema(schema)
     RowReader(arrow, options, value_encoder(arrow, options))
 

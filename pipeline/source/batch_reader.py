@@ -36,7 +36,7 @@ def own_cores() -> int:
 
 
 def ranges_of(partition: InputPartition) -> list[ReadRange]:
-    """Spark makes an empty plan a partition of nothing."""
+    """The ranges of a Spark partition; none for the partition that Spark itself makes for an empty plan."""
     return partition.ranges if isinstance(partition, Ranges) else []
 
 
@@ -84,7 +84,7 @@ class _PushFilters:
 
     def __init__(self, reader: PulsarReader) -> None:
         self._reader = reader
-        self.__func__ = DataSourceReader.pushFilters  # Spark compares this; of the class it would come bound
+        self.__func__ = DataSourceReader.pushFilters  # Spark compares it; on the class Python would bind the method
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         return self._reader.take_filters(filters)

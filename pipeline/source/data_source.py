@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PulsarDataSource(DataSource):
-    """Topics of Apache Pulsar or Magnetar. Runs in a process of Spark's on the driver, made anew for every question."""
+    """Topics of Apache Pulsar or Magnetar. Runs on the driver in a Spark process, one instance per request."""
 
     @classmethod
     def name(cls) -> str:

@@ -58,14 +58,14 @@ class Condition(Protocol):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A column compared with one of several literals; `equal` may have several. Unknown for null."""
+    """A column compared with a literal; `equal` may have several, of which one must match. Unknown for null."""
 
     column: str
     comparison: str
     values: tuple[Any, ...]
 
     def holds(self, value: Any) -> bool:
-        """Whether it holds for a value."""
+        """Whether the comparison holds for a value."""
         return any(_TESTS[self.comparison](value, each) for each in self.values)
 
     def mask(self, batch: pa.RecordBatch) -> pa.Array:
@@ -145,7 +145,7 @@ class RowFilter:
         return batch
 
     def topics(self, logs: Mapping[str, LogRange]) -> dict[str, LogRange]:
-        """The logs that can have such rows, by topic and partition."""
+        """The logs that can have rows for which the conditions on topic and partition are true."""
         kept = dict(logs)
         for condition in self._comparisons():
             if condition.column == "__topic":
@@ -153,12 +153,12 @@ class RowFilter:
             elif condition.column == "topic":
                 kept = {t: stored for t, stored in kept.items() if condition.holds(str(TopicName.parse(t).base))}
             elif condition.column in _PARTITION:
-                least = 0 if condition.column == "partition" else -1  # the style of Kafka knows no topic without
+                least = 0 if condition.column == "partition" else -1  # in the style kafka every topic has a partition
                 kept = {t: stored for t, stored in kept.items() if condition.holds(max(stored.partition, least))}
         return kept
 
     def bounds(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
-        """The part of the ranges that can have rows with such indexes."""
+        """The part of the ranges that can have rows for which the conditions on the index are true."""
         first, last = self._index_bounds()
         starts: dict[str, Place] = {t: max(p, first) if isinstance(p, int) else p for t, p in start.by_topic.items()}
         ends: dict[str, Place] = {
@@ -219,7 +219,7 @@ def _comparison(given: Filter, field: pa.Field) -> Condition | None:
 
 
 def _comparable(kind: pa.DataType, values: tuple[Any, ...]) -> bool:
-    """Whether Arrow compares such values as Spark does."""
+    """Whether Arrow compares these values with a column of this type as Spark does."""
     if None in values or pa.types.is_floating(kind) or pa.types.is_nested(kind):
         return False
     if pa.types.is_timestamp(kind) and any((kind.tz is None) != (value.tzinfo is None) for value in values):

@@ -116,7 +116,7 @@ class RowSource:
 
 @functools.cache
 def spare_collections() -> None:
-    """Exempt the present objects from garbage collections, once a process.
+    """Exempt the present objects from garbage collection, once per process.
 
     Spark's worker collects garbage after every task, which takes 20 ms for the objects of imported modules.
     """

@@ -50,7 +50,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: Logs = {}
         """The last seen logs, for `reportLatestOffset`."""
         self._until: Logs | None = None
-        """Trigger availableNow: where everything ends."""
+        """With the trigger availableNow: the logs as they were at its start, where the stream ends."""
         self._subscribed: set[str] = set()
         self._committed: dict[str, Any] = {}
 
@@ -84,7 +84,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._patiently(end).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """A limit that stands for all: `latestOffset` keeps to every limit of the options, whichever this is."""
+        """One limit, seen by Spark only: `latestOffset` observes every limit of the options, whatever it returns."""
         limits = self._options.limits
         rows = limits.messages if limits.messages is not None else limits.entries
         if rows is not None:
@@ -104,7 +104,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- a micro-batch ----------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The same messages whenever the batch is planned again."""
+        """The Spark partitions of a micro-batch: the same messages whenever Spark plans the batch again."""
 
         def tasks() -> list[list[ReadRange]]:
             logs = self._planner.logs(streaming=True, begun=True)
@@ -117,7 +117,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._rows.batches(ranges_of(partition))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Move the durable cursor, where a subscription was given. A broker that is away is no reason to stop."""
+        """Move the durable cursor, if the options name a subscription. An absent broker does not stop the query."""
         if not self._options.subscription:
             return
         try:
@@ -132,7 +132,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._plan = None
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        """The answer of a broker, which may be away for a restart until `pollTimeoutMs` have passed."""
+        """The answer of the broker; repeats the request for up to `pollTimeoutMs`, since the broker may restart."""
         deadline, pause = time.monotonic() + self._options.poll_timeout_s, _FIRST_PAUSE_S
         while True:
             try:
@@ -165,7 +165,7 @@ class PulsarStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed[topic] = place
 
     def _position(self, topic: str, index: int) -> Position | None:
-        """The entry of the next message; behind the last entry when every message has been read."""
+        """The position of the next message; the position behind the last entry when every message has been read."""
         stored = self._planner.catalog.range(topic)
         if stored is None:
             return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from magnetar.pipeline.values.interface import ValueDecoder
 
 _MOST_COMPARED = 200
-"""Topics whose schemas are compared when a query is planned."""
+"""The most topics whose schemas are compared when a query is planned."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class ValueChoice:
     def decoder(self, topic: str = "", is_current: Callable[[], bool] = lambda: True) -> ValueDecoder:
         """A decoder for one thread. Older versions of the schema are those of `topic`.
 
-        Args:  is_current: whether the topic is still the topic that was planned; after that was made anew, the versions
-               of the broker are those of another topic, and the planned topic has unknown versions.
+        Args:  is_current: whether the topic is still the topic that the plan was made for. Once the topic was made
+               anew, the broker has the versions of another topic, and the versions of the planned topic are unknown.
         """
         if self.schema is None:
             return BytesValues()

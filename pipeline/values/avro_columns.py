@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 MAX_ITEMS: Final = 200
-"""Longest list or map that is read in lock step: each item takes a pass over all rows with so many items."""
+"""The longest list or map that is read in lock step: the k-th items take one pass over all rows that have k items."""
 _TIMES: Final[Mapping[str, tuple[int, pa.DataType]]] = {
     "timestamp-millis": (1000, TIMESTAMP),
     "timestamp-micros": (1, TIMESTAMP),
@@ -39,7 +39,7 @@ _DAYS: Final = (FIRST_MS // 86_400_000, LAST_MS // 86_400_000)
 
 
 class OddValuesError(Exception):
-    """The batch is not to be read in lock step."""
+    """The batch cannot be read in lock step."""
 
 
 class ColumnReader:
@@ -81,7 +81,9 @@ class ColumnReader:
         return pa.MapArray.from_arrays(_offsets(owners, len(rows)), keys, values)
 
     def _items(self, plans: tuple[Any, ...], rows: Int64s) -> tuple[Int64s, list[pa.Array]]:
-        """The items of one list a row: which of `rows` each belongs to, and their parts, in the order of rows."""
+        """The items of one list per row: the places in `rows` of all items, unsorted, and an array of items per plan,
+        in the order of `rows`.
+        """
         owners, parts = [], []
         left = np.zeros(len(rows), np.int64)
         active = np.arange(len(rows))
@@ -157,14 +159,14 @@ class ColumnReader:
             raise OddValuesError from e
 
     def _bytes(self, rows: Int64s, width: int) -> NDArray[np.uint8]:
-        """`width` bytes a row."""
+        """The next `width` bytes of each row."""
         _require(self._ends[rows] - self._at[rows] >= width)
         found: NDArray[np.uint8] = self._data[self._at[rows][:, None] + np.arange(width)]
         self._at[rows] += width
         return found
 
     def _varint(self, rows: Int64s) -> Int64s:
-        """A zigzag number of every row."""
+        """The next zigzag number of each row."""
         at, ends = self._at[rows], self._ends[rows]
         values = np.zeros(len(rows), np.uint64)
         left = np.arange(len(rows))
@@ -185,7 +187,7 @@ class ColumnReader:
 
 
 _KEY: Final = object()
-"""The key of a map, in place of a plan."""
+"""Stands for the key of a map where `_items` takes a plan."""
 _READERS: Final[Mapping[str, Callable[[ColumnReader, Plan, Int64s], pa.Array]]] = {
     "record": ColumnReader._record,  # noqa: SLF001 - the table of this class
     "array": ColumnReader._array,  # noqa: SLF001
@@ -203,7 +205,7 @@ _READERS: Final[Mapping[str, Callable[[ColumnReader, Plan, Int64s], pa.Array]]] 
 
 
 def spread(values: pa.Array, there: Bools) -> pa.Array:
-    """The values where `there` is true, null elsewhere."""
+    """Spread values over rows: the next value where `there` is true, null elsewhere."""
     return values.take(pa.array(np.cumsum(there) - 1, pa.int64(), mask=~there))
 
 

@@ -13,8 +13,8 @@ _PRIMITIVES: Final = ("boolean", "int", "long", "float", "double", "string", "by
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One value. null_branch: number of null in its union, None without a union. fields: of a record by name; the
-    element of an array, the value of a map.
+    """The plan of one value. null_branch: number of null in its union, None without a union. fields: the fields of a
+    record by name; the element of an array; the value of a map.
     """
 
     kind: str
@@ -25,7 +25,7 @@ class Plan:
     fields: tuple[tuple[str, Plan], ...] = ()
 
     def reads_as(self, other: Plan) -> bool:
-        """Whether values of this plan, the writer's, are values of the other without any change."""
+        """Whether values that this plan, the writer's, describes are valid for the plan `other` without any change."""
         if self.null_branch is not None and other.null_branch is None:
             return False
         same = (self.kind, self.logical, self.symbols, self.size) == (
@@ -110,7 +110,7 @@ def resolved_fields(writer: Plan, reader: Plan, definition: Any) -> list[int | N
     """Return for each field of the reader's record the number of the writer's field; None for a field that is always
     null.
 
-    None instead of the list when resolution needs more than omitted fields, another order and added nulls
+    Returns None instead of the list when resolution needs more than omitting fields, reordering fields and adding nulls
     (promotion, other defaults, aliases).
     """
     if any("aliases" in field for field in definition["fields"]):

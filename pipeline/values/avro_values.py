@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 
 class _Writer(NamedTuple):
-    """A version to read: its plan, its definition for the library, and the version it is resolved to (None: itself)."""
+    """A version to read: its plan, its definition for the library, and the definition to which its values are resolved
+    (None: its own).
+    """
 
     plan: Plan | None
     parsed: Any
@@ -110,7 +112,7 @@ class AvroValues:
         return chosen if present.all() else [spread(array, present) for array in chosen]
 
     def _fields(self, writer: _Writer) -> list[int | None] | None:
-        """Which of the writer's fields each column is."""
+        """For each column the number of the writer's field; None when these rows cannot be read in lock step."""
         assert self._plan is not None
         assert writer.plan is not None
         if not self._is_record:
@@ -153,7 +155,7 @@ def _read(writer: _Writer) -> Callable[[bytes], Any]:
 
 
 def _parsed_reader(definition: Any) -> Any:
-    """A definition to which older versions are resolved."""
+    """The parsed definition of the reader, to which older versions are resolved; its defaults are values."""
     parsed = _parsed(definition)
     decode_defaults(parsed)
     return parsed

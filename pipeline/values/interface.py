@@ -27,8 +27,8 @@ class ValueBatch:
 
 @dataclass(slots=True)
 class DecodedValues:
-    """One array a value column, each as long as the batch; failures: row -> why it has no value (its cells mean
-    nothing).
+    """One array per value column, each as long as the batch; failures: row -> why it has no value (the cells of such a
+    row are undefined).
     """
 
     arrays: list[pa.Array]

@@ -59,7 +59,7 @@ class _Defaults:
         return fill
 
     def _value(self, schema: Any, default: Any, namespace: str) -> Any:
-        """A default as the decoder of documents gives it; fields that a record omits are for `fill`."""
+        """A default in the form that the decoder of documents returns; `fill` adds the fields that a record omits."""
         schema, namespace = self._resolved(schema, namespace)
         if schema in ("bytes", "fixed") or (isinstance(schema, dict) and schema["type"] in ("bytes", "fixed")):
             return default.encode("latin-1") if isinstance(default, str) else default
@@ -75,7 +75,7 @@ class _Defaults:
         return default
 
     def _resolved(self, schema: Any, namespace: str) -> tuple[Any, str]:
-        """The definition behind a name, the only type of a union beside null, or a type in a type."""
+        """Resolve a schema to a definition: follows names, unions of null and one type, and a type within a type."""
         while True:
             if isinstance(schema, list):
                 left = [branch for branch in schema if branch != "null"]

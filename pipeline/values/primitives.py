@@ -1,4 +1,4 @@
-"""Payloads of primitive schemas: numbers are big-endian and of fixed width, so all of a batch are read at once.
+"""Payloads of primitive schemas: numbers are big-endian and of fixed width, so a batch is read at once.
 
 | schema | bytes | column `value` |
 |---|---|---|
@@ -39,7 +39,7 @@ _DAYS: Final = (FIRST_MS // _DAY_MS, LAST_MS // _DAY_MS)
 
 
 def _at(data: NDArray[np.uint8], column_: int, kind: str) -> Any:
-    """Big-endian numbers at one column of a matrix of bytes, native."""
+    """Convert the big-endian numbers at one column of a matrix of bytes to native numbers."""
     width = np.dtype(kind).itemsize
     raw = np.ascontiguousarray(data[:, column_ : column_ + width]).view(kind)[:, 0]
     return raw.astype(raw.dtype.newbyteorder("="))

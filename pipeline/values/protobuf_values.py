@@ -86,7 +86,7 @@ def _root(schema: TopicSchema) -> Any:
 
 
 def _in_order(files: list[Any]) -> list[Any]:
-    """Files behind those they import."""
+    """The files ordered so that each follows the files it imports."""
     by_name = {file.name: file for file in files}
     ordered: dict[str, Any] = {}
 

@@ -18,7 +18,7 @@ _NOT_A_VALUE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError,
 def decode_each(
     payloads: Sequence[bytes | None], decode: Callable[[bytes], Any], failures: dict[int, str]
 ) -> list[Any]:
-    """The decoded payloads; None for tombstones, for rows that failed before and those that fail now."""
+    """The decoded payloads; None for tombstones, and for rows that failed before this call or fail in it."""
     out: list[Any] = []
     for row, payload in enumerate(payloads):
         value = None

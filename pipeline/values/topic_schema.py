@@ -56,7 +56,7 @@ class TopicSchema:
 
 
 SchemaVersions = Callable[[int], TopicSchema | None]
-"""Schemas by version; None for a version that the topic does not have. Called once a version."""
+"""Version -> schema; None for a version that the topic does not have. Called once per version."""
 
 
 def version_number(version: bytes) -> int | None:

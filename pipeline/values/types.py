@@ -46,7 +46,7 @@ def spark_type(arrow: pa.DataType) -> str:
 
 
 def list_of(element: pa.DataType) -> pa.DataType:
-    """An array as Spark names its parts."""
+    """A list type whose element has the name that Spark gives it."""
     return pa.list_(pa.field("element", element))
 
 
