@@ -6,7 +6,7 @@ Entry, big-endian::
 
 A batch that lost messages is rewritten (`protocol.batches.keep_messages`).
 
-Positions ascend, so a place is found by bisection, a read or two a step and none for cached entries.
+Positions ascend, so a bisection finds a position: each step reads one entry, or none when its position is cached.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def unwrap(body: memoryview) -> tuple[Position, memoryview]:
 
 
 def last_batch_index(span: Span) -> int:
-    """Index of the last message left in the span's first entry; -1 when it is not a batch."""
+    """Index of the last message left in the span's first entry; -1 when the entry is not a batch."""
     metadata = parse_metadata(span.body(0))
     if metadata is None or not metadata.HasField("num_messages_in_batch"):
         return -1
@@ -98,7 +98,7 @@ class CompactedLedgerWriter:
             await self._push(_IN_FLIGHT_BYTES)
 
     async def close(self) -> LedgerInfo:
-        """Everything is on the disk and the ledger sealed on return. Raises StorageError."""
+        """Write the remaining entries and seal the ledger. All entries are durable on return. Raises StorageError."""
         await self._push(0)
         return await self._writer.close()
 
@@ -157,7 +157,7 @@ class CompactedLedger:
         self._places: OrderedDict[int, Position] = OrderedDict()
 
     async def find(self, position: Position) -> int:
-        """Entry id of the first entry at or after the original position; `entries` when there is none."""
+        """Entry id of the first entry whose original position is `position` or later; `entries` when no entry is."""
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
@@ -168,9 +168,10 @@ class CompactedLedger:
         return low
 
     async def read(self, first: int, max_entries: int, max_bytes: int) -> tuple[list[Span], int]:
-        """Entries from entry id `first` on as they were in the log (at least one entry), and the entry id after them.
+        """Return entries from entry id `first` on with their original positions, and the id of the entry behind them.
 
-        Raises NoSuchLedgerError once the ledger was replaced and deleted, CorruptEntryError, StorageError.
+        Returns at least one entry, even if the entry exceeds `max_bytes`. Precondition: `first` < `entries`.
+        Raises NoSuchLedgerError once a later compaction has deleted the ledger, CorruptEntryError, StorageError.
         """
         last = min(first + max_entries, self.entries) - 1
         found: list[tuple[Position, memoryview]] = []
@@ -186,14 +187,14 @@ class CompactedLedger:
         return _as_spans(found), at
 
     async def scan(self) -> AsyncIterator[list[Span]]:
-        """Yield all entries."""
+        """Yield all entries in order, in lists of spans."""
         at = 0
         while at < self.entries:
             spans, at = await self.read(at, 1000, _SCAN_BYTES)
             yield spans
 
     async def last(self) -> Span | None:
-        """The newest entry."""
+        """The newest entry; None for an empty ledger."""
         if not self.entries:
             return None
         spans, _ = await self.read(self.entries - 1, 1, 1)
@@ -215,7 +216,7 @@ class CompactedLedger:
 
 
 def _as_spans(entries: list[tuple[Position, memoryview]]) -> list[Span]:
-    """Slabs in the form of the log: consecutive entries share a slab. Their checksums are not filled in."""
+    """Put the entries into slabs as the log has them: consecutive entries share a slab. The checksum fields stay 0."""
     spans: list[Span] = []
     start = 0
     for k in range(1, len(entries) + 1):

@@ -1,11 +1,11 @@
 """The reader of a read_compacted subscription: the compacted ledger up to the horizon, the log behind it.
 
-Stands in for the cursor in a dispatcher (`dispatchers.ports.Reader`). The cursor keeps the books as ever: entries have
-their original positions, so acknowledgements, mark-delete and seek need no translation. Where entries exist in the
-compacted ledger only, `EarlierPart` keeps the books.
+The reader replaces the cursor in a dispatcher (`dispatchers.ports.Reader`). The cursor still records the
+acknowledgements: entries have their original positions, so acknowledgements, mark-delete and seek need no translation.
+For entries that exist in the compacted ledger only, `EarlierPart` records the acknowledgements.
 
-A compaction may end at any time: the next read finds the new horizon and ledger. A read of the old ledger that meets
-its deletion is repeated in the new ledger.
+A compaction may end at any time: the next read uses the new horizon and ledger. When the old ledger is deleted during a
+read, the reader repeats the read in the new ledger.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["CompactedReader"]
 
 
 class LedgersOfLog(Protocol):
-    """The ledgers of a log: where its entries begin and end."""
+    """The ledgers of a log, and the positions of its first and last entry."""
 
     @property
     def first_position(self) -> Position | None: ...
@@ -42,7 +42,7 @@ class LedgersOfLog(Protocol):
 
 
 class Compacted(Protocol):
-    """A compacted topic: `ledger` stands for every entry up to `horizon`."""
+    """A compacted topic: `ledger` replaces every entry of the log up to and including `horizon`."""
 
     @property
     def ledger(self) -> CompactedLedger: ...
@@ -59,14 +59,16 @@ class CompactedReader:
         self._current = current
         self._generation = 0
         self._at: Position | None = None
-        """Next to read; None: where the cursor is."""
+        """The position to read next; None: the read position of the cursor."""
         self._begins_at_start = False
         self.earlier = EarlierPart(cursor)
         cursor.earlier = self
         self._resume()
 
     def begin(self, start: Position) -> None:
-        """A new place to read from (a new subscription, a seek): entries the log has dropped may be among those."""
+        """Read from `start` on (a new subscription, a seek). Includes entries that the log has dropped and only the
+        compacted ledger still has.
+        """
         current = self._current()
         end = self._first_ledger_id()
         self.earlier.end()
@@ -77,8 +79,8 @@ class CompactedReader:
             self._resume()
 
     def begin_at_start(self) -> None:
-        """The next read gives the compacted topic from its start, wherever the cursor is: as in Apache Pulsar for a
-        reader from the earliest message, also behind a seek.
+        """Make the next read start at the first compacted entry, wherever the cursor is. No effect while the earlier
+        part is active. Apache Pulsar does so for a reader from the earliest message, also after a seek.
         """
         self._begins_at_start = not self.earlier.is_active
 
@@ -91,7 +93,7 @@ class CompactedReader:
         upto: Position | None = None,
         skip: Callable[[int], BitMap | None] | None = None,
     ) -> list[Span] | Awaitable[list[Span]]:
-        """See `Reader.read`. Compacted entries are never held back, regardless of `skip`: order counts there."""
+        """See `Reader.read`. `skip` does not apply to compacted entries: their consumers need them in order."""
         current = self._current()
         if self._begins_at_start:
             self._begins_at_start = False
@@ -101,7 +103,9 @@ class CompactedReader:
         return self._read_log(max_entries, max_bytes, upto, skip)
 
     def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
-        """Refuse the call: only types that redeliver single entries make it, and they do not read compacted topics."""
+        """Read from the log alone. Only subscription types that redeliver single entries call this method, and those
+        types do not read compacted topics.
+        """
         return self._cursor.read_positions(positions)
 
     def rewind(self) -> None:
@@ -111,7 +115,7 @@ class CompactedReader:
         self._at = None
         self._resume()
 
-    # --- acknowledgements the cursor passes on -------------------------------------------------------------------
+    # --- acknowledgements that the cursor passes on ---------------------------------------------------------------
 
     def ack(self, position: Position) -> bool:
         return self.earlier.ack(position)
@@ -129,7 +133,7 @@ class CompactedReader:
             self._at = self.earlier.done.next()
 
     def _first_ledger_id(self) -> int:
-        """The first ledger that has entries or may still get some."""
+        """Id of the first ledger that has entries or may still get entries."""
         log, current = self._log, self._current()
         if log.first_position is not None:
             return log.first_position.ledger_id
@@ -140,7 +144,8 @@ class CompactedReader:
 
     def _place(self) -> Position:
         """The position to read next. Skip and expiry may move a durable cursor's mark-delete beyond the read position;
-        other cursors also move when the log drops ledgers, which takes nothing from the compacted topic.
+        the reader then skips those entries. A non-durable cursor also moves when the log drops ledgers; the compacted
+        ledger still has their entries, so the reader ignores that move.
         """
         cursor = self._cursor
         acknowledged = cursor.mark_delete.next()
@@ -194,7 +199,7 @@ class CompactedReader:
             except NoSuchLedgerError:
                 if self._current() is current:
                     raise
-                continue  # replaced meanwhile
+                continue  # a compaction replaced the ledger meanwhile
             if generation != self._generation:
                 return []
             if not spans:

@@ -1,4 +1,4 @@
-"""Figures of a topic's compaction: the status of its last run, the figures of the last that ended."""
+"""Figures of a topic's compaction: the status of its last run, the figures of the last run that ended."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,17 +14,17 @@ class CompactionStatus:
 
 @dataclass(frozen=True, slots=True)
 class CompactionStats:
-    """Figures of the last compaction; 0: never. Times in milliseconds since 1970, the duration in milliseconds."""
+    """Figures of the last compaction; a time of 0: never. Times in ms since 1970, the duration in ms."""
 
     removed_events: int = 0
     succeeded_ms: int = 0
     failed_ms: int = 0
     duration_ms: int = 0
     runs_succeeded: int = 0
-    """Since the topic was loaded, as the next."""
+    """Runs since the topic was loaded; the next field too."""
     runs_failed: int = 0
     read_bytes: int = 0
-    """The bytes read by the last run that read anything."""
+    """The bytes that the last successful run read; a run without new messages leaves the figure unchanged."""
     entries: int = 0
-    """The entries in the compacted ledger now; the next field has their bytes."""
+    """The entries in the compacted ledger now; the next field is their size."""
     size_bytes: int = 0

@@ -1,11 +1,10 @@
-"""One compaction: reads everything twice and writes the surviving messages.
+"""One compaction run: reads all messages twice and writes the surviving messages.
 
 Phase one reads the old compacted ledger and the log behind its horizon, and finds the newest message of each key. Phase
 two reads the same again and writes the survivors to a new ledger. The compaction changes only the new ledger; the
 caller replaces the old ledger by it.
 
-On the event loop a stretch of work lasts a millisecond or two; large batches and everything that compresses go to a
-thread.
+The run yields to the event loop every millisecond or two; it examines and rewrites large batches in a thread.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ __all__ = ["CompactionError", "Compactor", "CompactorStats", "aside"]
 _READ_ENTRIES = 500
 _READ_BYTES = 256 << 10
 _TURN = 300
-"""Messages looked at, or KiB moved, before others have their turn."""
+"""Messages examined, or KiB moved, before the run yields to the event loop."""
 _LARGE_BYTES = 32 << 10
 _MESSAGE_WEIGHT_BYTES = 64
 _BATCHED = int(EntryFlag.BATCHED)
@@ -57,7 +56,7 @@ class CompactorStats:
 
 
 class Compactor:
-    """Made for one run. `new_cursor()` gives a cursor on the log at the first entry behind the old horizon."""
+    """Serves a single run. `new_cursor()` returns a cursor on the log at the first entry behind the old horizon."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class Compactor:
         self._turn = 0
 
     async def find_survivors(self) -> None:
-        """Phase 1. Raises StorageError, OSError."""
+        """Phase 1: find the newest message of each key. Raises StorageError, OSError."""
         findings = self._findings
         async with aclosing(self._scan(first_time=True)) as scan:
             async for ledger_id, slab, start, end in scan:
@@ -98,7 +97,10 @@ class Compactor:
         await aside(findings.table.weight_bytes, findings.settle)
 
     async def write_survivors(self, writer: CompactedLedgerWriter) -> None:
-        """Phase 2. Raises CompactionError when an entry of phase 1 is missing, StorageError."""
+        """Phase 2: write the surviving messages to `writer`.
+
+        Raises CompactionError when a ledger is new or has another number of messages than in phase 1, StorageError.
+        """
         numbers: dict[int, int] = {}
         async with aclosing(self._scan(first_time=False)) as scan:
             async for ledger_id, slab, start, end in scan:
@@ -152,7 +154,7 @@ class Compactor:
     async def _rewritten(self, body: bytes | memoryview, keep: list[int]) -> bytes | memoryview:
         metadata = parse_metadata(body)
         if metadata is not None and list(metadata.compacted_batch_indexes) == keep:
-            return body  # an earlier compaction has left just these
+            return body  # an earlier compaction has left exactly these messages
         size = len(body) if metadata is None else max(len(body), metadata.uncompressed_size)
         rewritten: bytes | None = await aside(size, keep_messages, body, frozenset(keep))
         if rewritten is None:
@@ -160,7 +162,7 @@ class Compactor:
         return rewritten
 
     async def _scan(self, *, first_time: bool) -> AsyncGenerator[tuple[int, Slab, int, int], None]:
-        """(ledger read from, slab with original positions, from, to) of everything to compact, in order."""
+        """Yield (id of the ledger read, slab with original positions, start, end) for all entries, in order."""
         if self._old is not None:
             async for spans in self._old.scan():
                 for slab, start, end in self._counted(spans, first_time=first_time):
@@ -193,13 +195,13 @@ class Compactor:
         return spans
 
     async def _pause(self) -> None:
-        """Let others have their turn."""
+        """Yield to the event loop."""
         self._turn = 0
         await asyncio.sleep(0)
 
 
 async def aside(size_bytes: int, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call it, in a thread when it is as much work as that many bytes are."""
+    """Call the function, in a thread when `size_bytes`, the bytes it works on, is 32 KiB or more; return its result."""
     if size_bytes < _LARGE_BYTES:
         return function(*arguments)
     return await asyncio.to_thread(function, *arguments)

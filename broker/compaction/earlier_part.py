@@ -1,11 +1,12 @@
 """The part of a compacted topic whose ledgers the log has dropped: the acknowledgements of a subscription in this part.
 
-A cursor keeps its books on entries that exist. The earlier part exists in the compacted ledger only, so it is kept
-apart: everything before `done` is acknowledged, which is stored with the cursor's position; acknowledgements out of
-order behind it are remembered until the subscription is unloaded (then the broker delivers these messages again, as
-after a crash).
+A cursor records acknowledgements of entries that the log has. The entries of the earlier part exist in the compacted
+ledger only, so this module records their acknowledgements. Every entry up to and including `done` is acknowledged;
+`done` is stored with the cursor's position. Acknowledgements out of order behind `done` stay in memory until the
+subscription is unloaded; then the broker delivers these messages again, as after a crash.
 
-The part ends when all of it was read and acknowledged, or when an entry behind it is acknowledged cumulatively.
+The part ends when all its entries were read and acknowledged, or when a consumer acknowledges an entry behind the part
+cumulatively.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class EarlierPart:
         properties = cursor.position_properties
         self.is_active = _END in properties
         self.done = Position(properties.get(_LEDGER, -1), properties.get(_ENTRY, -1))
-        """Everything up to it is acknowledged."""
+        """Every entry up to and including this position is acknowledged."""
         self._end = properties.get(_END, -1)
         self._outstanding: dict[Position, bool] = {}
         """Delivered entries in order, and whether they are acknowledged."""
@@ -41,14 +42,14 @@ class EarlierPart:
         self._all_read = False
 
     def begin(self, start: Position, end_ledger_id: int) -> None:
-        """Read from `start`; the cursor reads entries of ledgers from `end_ledger_id` on."""
+        """Start the part at `start`; entries of ledger `end_ledger_id` and later ledgers belong to the cursor."""
         self.is_active, self.done, self._end = True, start.previous(), end_ledger_id
         self._acknowledged.clear()
         self.rewind()
         self._save()
 
     def end(self) -> None:
-        """The cursor knows the rest."""
+        """End the part: from now on the cursor alone records acknowledgements."""
         if self.is_active:
             self.is_active = False
             self.rewind()
@@ -62,23 +63,23 @@ class EarlierPart:
         return position <= self.done or position in self._acknowledged
 
     def rewind(self) -> None:
-        """Reading begins again behind `done`."""
+        """Forget the delivered entries: the reader starts again behind `done`."""
         self._outstanding.clear()
         self._all_read = False
 
     def delivered(self, positions: Iterable[Position]) -> None:
-        """Note entries that the consumer got."""
+        """Note entries of the part that go to the consumer."""
         for position in positions:
             self._outstanding[position] = False
 
     def all_read(self) -> None:
-        """Everything before the cursor's entries was given to the consumer."""
+        """Note that the consumer got all entries of the part; ends the part once all of them are acknowledged."""
         if self.is_active:
             self._all_read = True
             self._advance()
 
     def ack(self, position: Position) -> bool:
-        """Whether it was an entry of this part."""
+        """Acknowledge the entry. Return False, without effect, for an entry outside this part."""
         if not self.covers(position):
             return False
         if position > self.done:
@@ -89,7 +90,7 @@ class EarlierPart:
         return True
 
     def ack_up_to(self, position: Position) -> bool:
-        """Return whether the entry belongs to this part (an entry behind it ends the part)."""
+        """Acknowledge the part up to the entry. Return False for an entry behind the part, which ends the part."""
         if not self.is_active:
             return False
         if not self.covers(position):

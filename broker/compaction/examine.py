@@ -5,12 +5,12 @@ Rules (recorded from Apache Pulsar 4.2.4 where it has an answer):
 - a message without a key is dropped; so is a message with an empty value, which deletes its key (a tombstone);
 - entries that no consumer ever gets (markers, unreadable metadata) are dropped;
 - an unreadable entry (an encrypted batch, a batch that does not parse) is kept whole: its keys are unknown, so
-  dropping it could lose a value. Apache Pulsar drops or fails there. So is a batch of more than 100,000 messages, or of
-  more than 16 MiB without its compression: a few KiB can expand to that;
-- the chunks of one message have one key and live and die together. Apache Pulsar keeps the last chunk only, which no
-  client can read.
+  dropping it could lose a value. Apache Pulsar drops such an entry or fails. A batch of more than 100,000 messages, or
+  of more than 16 MiB without its compression, is kept whole too: a few KiB can expand to that size;
+- the chunks of one message have one key; compaction keeps all of them or drops all of them. Apache Pulsar keeps the
+  last chunk only, which no client can read.
 
-Pure; a few microseconds for a single message, in proportion to its messages for a batch.
+Pure. An examination takes a few microseconds for a single message, and time in proportion to its messages for a batch.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Keyed(NamedTuple):
 
 
 class Examined(NamedTuple):
-    """One entry. `messages`: how many places it has (1 unless it is a readable batch)."""
+    """The decision about one entry. `messages`: how many places the entry has (1 unless it is a readable batch)."""
 
     kind: Kind
     messages: int = 1
@@ -67,21 +67,21 @@ KEPT = Examined(Kind.KEEP)
 
 
 def digest_of(key: str | bytes) -> bytes:
-    """The digest of a key in the table: of one size for keys of every length; two keys do not collide by chance.
+    """The digest of a key in the table: 16 bytes for keys of every length, so large that no collision is expected.
 
-    A key that is no UTF-8 comes as bytes.
+    The caller passes a key that is not UTF-8 as bytes.
     """
     return blake2b(key if isinstance(key, bytes) else key.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def examine(body: bytes | memoryview) -> Examined:
-    """An entry as it is stored. Never raises on any bytes."""
+    """Examine an entry as it is stored. Raises no error, whatever the bytes."""
     found = examine_small(body, MOST_PLAIN_BYTES)
     return KEPT if found is None else found
 
 
 def examine_small(body: bytes | memoryview, most_plain_bytes: int) -> Examined | None:
-    """The same; None for a batch that decompresses to more bytes."""
+    """Like `examine`, but return None for a batch that decompresses to more than `most_plain_bytes`."""
     metadata, payload = split_entry(body)
     if metadata is None or metadata.HasField("marker_type"):
         return DROPPED

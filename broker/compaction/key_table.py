@@ -1,14 +1,14 @@
 """The newest place of every key, in bounded memory however many keys there are.
 
-Keys live in a dict until it is full; then all of it goes to a temporary file, cut into parts by the key's digest, and
-the dict starts anew. In the end each part is read back alone, newest last, so only one part's keys are in memory at a
-time; a part that is still too large is cut again by the next byte of the digest. The file is written and read in large
-pieces only, one record a key and fill::
+A dict holds the keys until it is full; then the table writes all keys to a temporary file, in parts by the key's
+digest, and empties the dict. In the end the table reads the parts one after the other, newest records last, so that
+memory holds the keys of a single part; a part that is still too large is split again by the next byte of the digest.
+The table writes and reads the file in large pieces only. A key has one record for each `spill` of it::
 
     16 bytes digest | i64 place, little-endian
 
-Measured against SQLite as the table: see docs/features/compaction.md. Not for the event loop once it is full: `spill`
-and `newest` read and write the file.
+For measurements against SQLite see docs/features/compaction.md. Call `spill` and `newest` outside the event loop once
+the table is full: they read and write the file.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ KEYS_IN_MEMORY = 100_000
 _RECORD = Struct(f"<{DIGEST_BYTES}sq")
 _PARTS = 64
 _PLACES_AT_ONCE = 4096
-"""Places in one step, which holds the interpreter lock: other threads must get their turns."""
+"""Places in one list of `newest`: making a list holds the interpreter lock, and other threads need it between lists."""
 _READ_BYTES = _RECORD.size * 32_768
 
 
 class KeyTable:
-    """Digest of a key -> place (any int64) that was put last."""
+    """Maps the digest of a key to the place (any int64) that was put last."""
 
     def __init__(self, keys_in_memory: int = KEYS_IN_MEMORY, directory: str | None = None, *, depth: int = 0) -> None:
         self._limit = keys_in_memory
@@ -44,17 +44,17 @@ class KeyTable:
         self._pieces: list[list[tuple[int, int]]] = [[] for _ in range(_PARTS)]
         self._end = 0
         self.spilled_bytes = 0
-        """Bytes ever written to temporary files."""
+        """Bytes that the table has written to temporary files since its creation."""
         self.put = self._newest.__setitem__
 
     @property
     def is_full(self) -> bool:
-        """Time to `spill`; a table may grow over it a little."""
+        """Whether the caller should `spill`; a table may exceed its limit a little."""
         return len(self._newest) >= self._limit
 
     @property
     def weight_bytes(self) -> int:
-        """How much work reading all of it is."""
+        """The bytes that `newest` has to process: an estimate of its work."""
         return self.spilled_bytes + _RECORD.size * len(self._newest)
 
     def spill(self) -> None:
@@ -78,7 +78,7 @@ class KeyTable:
         self._newest.clear()
 
     def newest(self) -> Iterator[list[int]]:
-        """The newest place of each key, in lists of some keys each. Ends the table. Raises OSError."""
+        """Yield the newest place of each key, in lists of places. The table is of no use afterwards. Raises OSError."""
         if self._file is None:
             places = list(self._newest.values())
             for start in range(0, len(places), _PLACES_AT_ONCE):
@@ -106,7 +106,7 @@ class KeyTable:
         return part
 
     def close(self) -> None:
-        """Free file and memory. Idempotent."""
+        """Free the file and the memory. Idempotent."""
         self._newest.clear()
         if self._file is not None:
             self._file.close()

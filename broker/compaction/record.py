@@ -1,9 +1,9 @@
-"""The durable record of a topic's compaction: a few numbers kept with the position of the cursor `__compaction`,
-written in one piece.
+"""The durable record of a topic's compaction: a few numbers, stored atomically with the position of the cursor
+`__compaction`.
 
-``CompactedTopicLedger`` (Apache Pulsar's name) and the horizon name the compacted topic: it stands for every entry up
-to the horizon. The other two name ledgers for deletion: the ledger that a compaction was writing, and the replaced
-ledger.
+``CompactedTopicLedger`` (Apache Pulsar's name) and the horizon describe the compacted topic: the ledger replaces every
+entry up to and including the horizon. The other two numbers name ledgers to delete: the ledger that a compaction was
+writing, and the ledger that a compaction replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STARTED, _REPLACED = "CompactionStartedLedger", "CompactionReplacedLedger"
 
 @dataclass(frozen=True, slots=True)
 class CompactionRecord:
-    """`ledger_id` NO_LEDGER: never compacted."""
+    """`ledger_id` NO_LEDGER: the topic was never compacted."""
 
     ledger_id: int = NO_LEDGER
     horizon: Position = EARLIEST
@@ -42,12 +42,12 @@ class CompactionRecord:
 
     @property
     def ledger_ids(self) -> frozenset[int]:
-        """Every ledger it names."""
+        """Every ledger that the record names."""
         return frozenset({self.ledger_id, self.started, self.replaced} - {NO_LEDGER})
 
     @classmethod
     def of(cls, properties: dict[str, int], mark_delete: Position = EARLIEST) -> CompactionRecord:
-        """mark_delete: of the cursor; the horizon where none is kept, as Apache Pulsar has it."""
+        """mark_delete: of the cursor; the horizon when the properties have no horizon, as in Apache Pulsar."""
         horizon = mark_delete
         if _HORIZON_LEDGER in properties:
             horizon = Position(properties[_HORIZON_LEDGER], properties.get(_HORIZON_ENTRY, -1))

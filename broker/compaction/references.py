@@ -24,10 +24,11 @@ __all__ = ["CompactionReferences"]
 
 
 class CompactionReferences:
-    """See ``storage.orphaned_ledgers.References``. ``loaded`` gives the compaction of a topic that is loaded, by the
-    name of its managed ledger.
+    """See ``storage.orphaned_ledgers.References``. ``loaded`` returns the compaction of a loaded topic, by the name of
+    its managed ledger.
 
-    Of others only a cursor state within the metadata is looked at: reading a cursor ledger is the topic's own business.
+    For a topic that is not loaded, only the cursor state within the metadata counts; when the state is in a cursor
+    ledger, which the topic alone reads, the verdict is UNKNOWN.
     """
 
     def __init__(self, metadata: MetadataStore, loaded: Callable[[str], TopicCompaction | None]) -> None:

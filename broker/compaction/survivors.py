@@ -1,5 +1,6 @@
-"""Which messages stay: phase one numbers the messages of each ledger it reads and finds out, phase two reads the same
-entries and asks. One bit a message, in roaring bitmaps; numbers count from the first entry read of that ledger.
+"""The messages that stay. Phase one numbers the messages of each ledger and marks the survivors; phase two reads the
+same entries and writes the marked messages. The marks are one bit for each message, in roaring bitmaps; the numbers of
+a ledger begin with its first entry read.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ _MAX_NUMBER = (1 << _NUMBER_BITS) - 1
 
 
 class SourceFindings:
-    """One ledger that was read."""
+    """The findings about one ledger."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.messages = 0
-        """How many were numbered."""
+        """The number of messages numbered so far."""
         self.survivors = BitMap()
         self.opaque = BitMap()
-        """Numbers of batches that cannot be looked into: they have one number only."""
+        """Numbers of entries kept whole because they cannot be read: such a batch has a single number."""
 
 
 class Findings:
@@ -42,7 +43,7 @@ class Findings:
         self.by_ledger: dict[int, SourceFindings] = {}
         self.messages = 0
         self.keep_tombstones = False
-        """A kept message may hold an older value of any key: a tombstone must stay to hide the older value."""
+        """True once an unreadable entry is kept: it may hold an older value of any key, which a tombstone must hide."""
         self._groups: dict[int, list[int]] = {}
         self._open: dict[bytes, list[int]] = {}
 
@@ -55,11 +56,11 @@ class Findings:
 
     @property
     def survivors(self) -> int:
-        """How many messages stay."""
+        """The number of messages that stay."""
         return sum(len(source.survivors) for source in self.sources)
 
     def add(self, ledger_id: int, examined: Examined) -> None:
-        """The next entry of that ledger."""
+        """Add the next entry of the ledger. Raises OverflowError for a ledger with too many messages."""
         source = self.source(ledger_id)
         first = source.messages
         source.messages += examined.messages
@@ -82,7 +83,7 @@ class Findings:
             put(digest, base + (index << 1) + is_tombstone)
 
     def _add_chunk(self, place: int, examined: Examined, message: bytes, is_last: bool) -> None:
-        """Chunks count once the last of them has come; until then they stay and replace nothing."""
+        """Add a chunk. Chunks replace older values once their last chunk is added; without a last chunk they stay."""
         if not is_last:
             self._open.setdefault(message, []).append(place)
             return
@@ -92,7 +93,7 @@ class Findings:
             self._groups[place] = earlier
 
     def settle(self) -> None:
-        """Mark the newest message of every key, after the last entry was read. Reads the table's file. Raises
+        """Mark the newest message of every key. Call after the last entry; reads the file of the table. Raises
         OSError.
         """
         for places in self.table.newest():

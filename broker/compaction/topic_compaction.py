@@ -1,14 +1,14 @@
-"""Topic compaction as the topic and the admin API see it: a single run at a time, its results, its status and figures.
+"""Topic compaction as the topic and the admin API see it: a single run at a time, its result, its status and figures.
 
 Order of writes, so that a crash at any point leaves a complete state (docs/features/compaction.md):
 
 1. cursor `__compaction` exists and protects uncompacted ledgers from trimming;
-2. the new compacted ledger is created; its id is noted as started;
+2. the run creates the new compacted ledger and saves its id as started;
 3. the new ledger is complete, sealed, durable;
 4. a single write of the cursor's position names the new ledger, its horizon, and the old ledger as replaced;
-5. only now mark-delete moves to the horizon, so trimming may begin; the old compacted ledger is deleted.
+5. only then does mark-delete move to the horizon, so trimming may begin; the run deletes the old compacted ledger.
 
-Opening the topic deletes remains of a crash (a started or a replaced ledger).
+Opening the topic deletes the ledgers that a crash leaves behind (a started or a replaced ledger).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ COMPACTED = "compacted"
 
 @dataclass(frozen=True, slots=True)
 class CompactedTopic:
-    """A finished compaction: `ledger` stands for every entry up to `horizon`."""
+    """A finished compaction: `ledger` replaces every entry of the log up to and including `horizon`."""
 
     ledger: CompactedLedger
     horizon: Position
@@ -58,7 +58,7 @@ class CompactedTopic:
 
 @dataclass(slots=True)
 class CompactionSettings:
-    """Plain values, and values shared by all topics: `slots` bounds how many compactions run at once."""
+    """The settings of compaction. All topics share `slots`, which bounds how many compactions run at once."""
 
     slots: asyncio.Semaphore
     now_ms: Callable[[], int]
@@ -69,7 +69,7 @@ class CompactionSettings:
 
 
 class CompactedLog(LedgersOfLog, Protocol):
-    """The log that a compaction reads, and on which its cursor is."""
+    """The log that a compaction reads, with the cursors on it."""
 
     @property
     def name(self) -> str: ...
@@ -83,7 +83,7 @@ class CompactedLog(LedgersOfLog, Protocol):
 
 
 class TopicCompaction:
-    """Compaction of one topic. Each run passes the cursor `__compaction`, a subscription, to `on_cursor`."""
+    """Compaction of one topic. Each run passes the cursor of the subscription `__compaction` to `on_cursor`."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class TopicCompaction:
     async def open(self, *, keeps_all: bool = False) -> None:
         """Find the compacted topic and delete the remains of an interrupted compaction. Raises StorageError.
 
-        keeps_all: from now on no entry is dropped before its compaction, also of a topic that was never compacted.
+        keeps_all: create the cursor if need be, so that the log drops no entry before its compaction.
         """
         cursor = self._log.cursors.get(COMPACTION_CURSOR)
         if cursor is None and keeps_all:
@@ -152,12 +152,12 @@ class TopicCompaction:
 
     @property
     def ledger_ids(self) -> frozenset[int]:
-        """Ledgers it will need, or will delete by itself."""
+        """Ledgers that the compaction needs, or deletes later by itself."""
         return self._record.ledger_ids
 
     @property
     def covers_all(self) -> bool:
-        """Whether the log has nothing behind the horizon."""
+        """Whether the topic was compacted and the log has no entry behind the horizon."""
         return self._current is not None and self._log.next_valid(self._current.horizon) is None
 
     def status(self) -> CompactionStatus:
@@ -187,7 +187,7 @@ class TopicCompaction:
         return self._task is not None
 
     def start(self) -> bool:
-        """Begin a compaction in the background; False while one runs or the topic closes."""
+        """Start a compaction in the background. Return False, without effect, while another runs or after `close`."""
         if self._task is not None or self._closed:
             return False
         self._status = CompactionStatus("RUNNING")
@@ -195,22 +195,22 @@ class TopicCompaction:
         return True
 
     def start_if_needed(self, threshold_bytes: int) -> None:
-        """Begin a run when publishes since the last run reached this size (0: never)."""
+        """Start a compaction when `uncompacted_bytes` exceeds the threshold (0: never)."""
         if threshold_bytes > 0 and self.uncompacted_bytes() > threshold_bytes:
             self.start()
 
     def uncompacted_bytes(self) -> int:
-        """Estimated bytes of the log behind the horizon."""
+        """Estimated bytes of the log behind the horizon; the size of the log before the first compaction."""
         cursor = self._log.cursors.get(COMPACTION_CURSOR)
         return self._log.size_bytes if cursor is None else cursor.backlog_bytes
 
     async def wait(self) -> None:
-        """Wait until no compaction runs."""
+        """Wait until no compaction of this topic runs."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
     async def close(self) -> None:
-        """Stop a compaction that runs; its work is lost. Idempotent."""
+        """Cancel a running compaction, whose work is lost, and refuse further compactions. Idempotent."""
         self._closed = True
         task = self._task
         if task is not None:
@@ -218,7 +218,7 @@ class TopicCompaction:
             await asyncio.wait([task])
 
     async def delete(self) -> None:
-        """Delete the ledgers of the compaction, before the log itself is deleted."""
+        """Close, and delete the ledgers of the compaction. Call before the deletion of the log."""
         await self.close()
         record = self._record
         self._current = None
@@ -236,7 +236,7 @@ class TopicCompaction:
         except asyncio.CancelledError:
             self._failed("the topic was closed")
             raise
-        except Exception as error:  # a bug: the topic goes on without
+        except Exception as error:  # a bug: the topic continues without this compaction
             self._failed(repr(error))
             log.exception("compaction.crashed", topic=str(self._name))
         else:
@@ -258,7 +258,7 @@ class TopicCompaction:
         self._stats = replace(self._stats, failed_ms=self._settings.now_ms(), runs_failed=failed)
 
     async def _compact(self) -> int:
-        """One run; returns how many messages it removed."""
+        """Run once; return how many messages the run removed."""
         from magnetar.broker.compaction.compactor import Compactor, aside  # noqa: PLC0415 - with codecs, not at the start
 
         cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
@@ -298,7 +298,7 @@ class TopicCompaction:
         return findings.messages - findings.survivors
 
     async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:
-        """Phase two into a new ledger; when it fails that ledger is deleted."""
+        """Write phase two into a new ledger. Raises StorageError and OSError, after deleting the new ledger."""
         ledger_writer = await self._ledgers.create(
             {
                 COMPACTED: self._log.name,
@@ -313,13 +313,13 @@ class TopicCompaction:
             await compactor.write_survivors(writer)
             return CompactedLedger(self._ledgers, await writer.close())
         except (StorageError, OSError):
-            with suppress(StorageError):  # else, like after a cancellation, the next run or opening deletes it
+            with suppress(StorageError):  # if not, the next run or opening deletes it
                 await writer.abandon()
                 await self._ledgers.delete(writer.ledger_id)
             raise
 
     async def _replace(self, cursor: ManagedCursor, new: CompactedTopic) -> None:
-        """Two saves name the new ledger before the old ledger is deleted: a save may be damaged later."""
+        """Make `new` the compacted topic. Two saves precede the deletion of the old ledger: one may be damaged."""
         record = replace(
             self._record, ledger_id=new.ledger.ledger_id, horizon=new.horizon, replaced=self._record.ledger_id
         )
@@ -329,15 +329,15 @@ class TopicCompaction:
         try:
             await self._save(cursor, replace(record, started=NO_LEDGER))
             await self._clear_away(cursor)
-        except StorageError as error:  # the next run or opening does it
+        except StorageError as error:  # the next run or opening deletes it
             log.warning("compacted_ledger.not_deleted", topic=str(self._name), error=str(error))
 
     async def _clear_away(self, cursor: ManagedCursor) -> None:
-        """Delete the ledgers that are no part of the compacted topic."""
+        """Delete the started and the replaced ledger, unless the record names them as the compacted ledger."""
         record = self._record
         left = {record.started, record.replaced} - {NO_LEDGER, record.ledger_id}
         if left:
-            await cursor.flush()  # the record that does without them is durable
+            await cursor.flush()  # makes the record that no longer needs these ledgers durable
         for ledger_id in left:
             await self._ledgers.delete(ledger_id)
         if left:
@@ -345,7 +345,7 @@ class TopicCompaction:
             cursor.note_properties(self._record.properties())
 
     async def _save(self, cursor: ManagedCursor, record: CompactionRecord) -> None:
-        """Durable on return. After an error the old record counts and is stored with the next save."""
+        """Store the record; durable on return. After an error the old record stays in force for the next save."""
         before = self._record
         cursor.note_properties(record.properties())
         try:

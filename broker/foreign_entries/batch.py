@@ -1,4 +1,4 @@
-"""One read on its way through the converters: the entries for a converter, and their outcomes."""
+"""One read of a dispatcher in conversion: the entries for a converter, and their outcomes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Slab
 
 STORED: Final = "stored"
-"""Sent as it is stored."""
+"""The result of an entry that the broker sends as it is stored."""
 TAKEN_OUT: Final = "taken out"
-"""The entry is not sent: it is acknowledged or parked."""
+"""The result of an entry that the broker does not send now: the entry is acknowledged or parked."""
 
 
 @dataclass(slots=True)
@@ -35,14 +35,14 @@ class Item:
     chosen: LoadedConverter
     outcome: Outcome | None = None
     letter: asyncio.Future[bool] | None = None
-    """Whether its dead letter is under way."""
+    """The future of the dead letter while the broker stores it, else None."""
     result: bytes | str | None = None
     """The bytes to send, STORED or TAKEN_OUT; None: not settled yet."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """The spans of a read and the items among them, settled one after the other."""
+    """The spans of a read and the items among them; items are settled in order."""
 
     spans: list[Span]
     items: list[Item]
@@ -55,7 +55,7 @@ class Batch:
     _stopped: Item | None = None
 
     def next(self) -> Item | None:
-        """The first item that is not settled."""
+        """The first unsettled item; None when the batch is settled."""
         return None if self.is_settled else self.items[self._settled]
 
     @property
@@ -70,11 +70,15 @@ class Batch:
         self._settled += 1
 
     def stop_at(self, item: Item) -> None:
-        """Order stays: the broker sends neither this entry nor later entries."""
+        """Settle the batch at this item: to keep the order, the broker sends neither this entry nor later entries."""
         self._stopped = item
 
     def converted(self, item: Item, converted: Converted) -> None:
-        """Take up a conversion: clear batch indexes without a message; an entry with no message has no recipient."""
+        """Settle the item by a conversion.
+
+        An identity is sent as stored. An entry without messages is not sent and counts as done. Batch indexes without
+        a message are noted as cleared.
+        """
         if converted.identity:
             self.settle(item, STORED)
         elif converted.is_empty:
@@ -86,7 +90,7 @@ class Batch:
                 self.transformed.cleared.append((self.position(item), ack_set(converted)))
 
     def result(self) -> list[Span] | Transformed:
-        """The result once everything is settled: the same list object if all entries go out as stored."""
+        """The result of a settled batch: the list of spans itself if the broker sends all entries as stored."""
         if self._stopped is None and all(item.result is STORED for item in self.items):
             return self.spans
         out, rest = self.transformed, self.transformed.rest
@@ -105,7 +109,7 @@ class Batch:
         return out
 
     def _pieces(self, slab: Slab, start: int, end: int, items: list[Item]) -> Iterator[Span]:
-        """Entries start .. end - 1 in order, as stored or converted, without those taken out."""
+        """Yield the entries start .. end - 1 in order, as stored or converted, without the TAKEN_OUT entries."""
         run: list[bytes] = []
         run_start = start
         for item in items:
@@ -132,7 +136,7 @@ class Batch:
 
 
 def ack_set(converted: Converted) -> list[int]:
-    """All indexes that hold a message, as words of an ack set (protocol/message_id.py)."""
+    """The batch indexes that have a message, as words of an ack set (protocol/message_id.py)."""
     bits = (1 << converted.messages) - 1
     for hole in converted.holes:
         bits &= ~(1 << hole)

@@ -1,7 +1,7 @@
-"""Which entries of a slab a converter would take. Found once per slab, for all subscriptions that read it.
+"""The entries of a slab that a converter takes, found once per slab for all subscriptions that read the slab.
 
-A slab none of whose entries names `entry.format` (`EntryFlag.NAMES_FORMAT`) is passed by as a whole. Where a converter
-asks for every entry, the metadata of every entry has to be parsed.
+A slab without an entry that names `entry.format` (`EntryFlag.NAMES_FORMAT`) is skipped as a whole. When a converter
+accepts entries of any format, the broker has to parse the metadata of every entry.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Slab, Span
 
 _KNOWN: Final = "_candidates"
-"""The key of a slab's candidates in its `__dict__`."""
+"""The key of the candidates in the `__dict__` of their slab."""
 _NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
 
 
 class Candidates:
-    """Asks a chain about entries, and remembers."""
+    """Finds the candidates of a chain, and keeps them with each slab."""
 
     def __init__(self, chain: ConverterChain) -> None:
         self._chain = chain
         self._nothing: tuple[Candidates, dict[int, LoadedConverter | None]] = (self, {})
-        """The mark kept with a slab without an entry for the chain."""
+        """The value kept with a slab that has no entry for the chain."""
         self.flags = _NAMES_FORMAT if chain.by_format_only else 0
-        """Entries without any of these flags are for no converter of the chain; 0: the chain examines every entry."""
+        """No converter of the chain takes an entry without any of these flags; 0: the chain examines every entry."""
 
     def of(self, span: Span) -> list[tuple[int, LoadedConverter]]:
         """(index in the slab, converter) of each entry that a converter takes, in order."""
@@ -49,7 +49,7 @@ class Candidates:
         return found
 
     def declined(self, slab: Slab, index: int) -> None:
-        """The entry is sent as it is stored, now and whenever it is met."""
+        """Note that no converter takes the entry after all: every subscription gets it as it is stored."""
         self._known(slab)[index] = None
 
     def _known(self, slab: Slab) -> dict[int, LoadedConverter | None]:
@@ -77,7 +77,7 @@ class Candidates:
 
 
 def _head(slab: Slab, index: int) -> bytes:
-    """The entry up to where `accepts` may look: metadata and the first bytes of the payload."""
+    """The part of the entry that `accepts` may examine: metadata and the first bytes of the payload."""
     body = slab.body(index)
     start = speed.after_prefix(body)
     at = start + 6 if int.from_bytes(body[start : start + 2], "big") == CHECKSUM_MAGIC else start

@@ -1,7 +1,7 @@
 """The settings of conversion as plain values, and the policy for entries that cannot be converted.
 
-Namespaces and topics may have properties with the names of the settings of the policy; a topic's wins over its
-namespace's. A value that the setting does not allow counts as absent.
+Properties of namespaces and topics may override the settings of the policy, by the names of the settings. A property
+of a topic overrides the property of its namespace. A value that the setting does not allow counts as absent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MIB = 1 << 20
 _FRAME_BYTES = 10 * 1024
 _INLINE_GROWTH = 8
-"""Output of a conversion on the event loop, in multiples of messageConverterInlineMaxBytes."""
+"""Largest output of a conversion on the event loop, in multiples of messageConverterInlineMaxBytes."""
 FAILURE_POLICY: Final = "messageConverterFailurePolicy"
 PARK_ORDERED: Final = "messageConverterParkOrdered"
 DEAD_LETTER_ATTEMPTS: Final = "messageConverterDeadLetterAttempts"
@@ -35,7 +35,7 @@ class ConvertingSettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ConvertingConfig:
-    """Settings of the area "Message converters"."""
+    """The settings of the area "Message converters"."""
 
     specs: tuple[str, ...]
     values: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class ConvertingConfig:
 
     @classmethod
     def of(cls, settings: Settings) -> ConvertingConfig:
-        """Raises: ConvertingSettingsError."""
+        """The configuration of the settings. Raises: ConvertingSettingsError."""
         return cls(
             specs=settings.message_converters,
             values=_values(settings.message_converter_settings),
@@ -78,7 +78,7 @@ class ConvertingConfig:
 
     @property
     def inline_limits(self) -> ExpansionLimits:
-        """Limits of conversions on the event loop: a worker repeats a conversion that exceeds them."""
+        """Limits of conversions on the event loop; a worker process repeats a conversion that exceeds these limits."""
         most = min(self.inline_max_bytes * _INLINE_GROWTH, self.limits.max_entry_bytes)
         return ExpansionLimits(max_entry_bytes=most, max_ratio=self.limits.max_ratio, free_bytes=most)
 
@@ -104,8 +104,8 @@ class ConversionPolicy:
 
 
 def effective_policy(config: ConvertingConfig, *properties: Mapping[str, str]) -> ConversionPolicy:
-    """Return the policy of `properties`, which come from the least to the most particular: of the namespace, then of
-    the topic.
+    """Return the settings' policy with the overrides of `properties`; later mappings override earlier mappings (the
+    namespace's come first, the topic's last).
     """
     failure, ordered, attempts = config.failure_policy, config.park_ordered, config.dead_letter_attempts
     for each in properties:

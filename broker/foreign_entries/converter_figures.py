@@ -30,7 +30,7 @@ _COUNTERS: Final[tuple[tuple[str, Callable[[ConverterCounters], int]], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ConverterFigures:
-    """One converter on one topic. `parked` counts for the topic, regardless of the converter that failed."""
+    """The figures of one converter on one topic. Parked entries are counted per topic, not per converter."""
 
     topic: TopicName
     converter: str
@@ -39,7 +39,7 @@ class ConverterFigures:
 
 @dataclass(frozen=True, slots=True)
 class ConvertingFigures:
-    """Everything there is to tell."""
+    """The figures of all converters, topics, the cache and the worker processes."""
 
     converters: tuple[ConverterFigures, ...] = ()
     parked: dict[TopicName, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ def gather(topics: Mapping[TopicName, TopicConverting], tools: ConvertingTools) 
 def converter_metrics(
     figures: ConvertingFigures | None, cluster: str, labels_of: Callable[[TopicName], str]
 ) -> Iterator[tuple[str, str, Samples]]:
-    """(name, type, [(labels, value)]) of each metric; `labels_of` a topic, or of its namespace."""
+    """Yield (name, type, [(labels, value)]) of each metric; `labels_of` labels a topic, or its namespace."""
     if figures is None:
         return
     summed: dict[str, ConverterCounters] = {}
@@ -99,7 +99,7 @@ def converter_metrics(
 
 
 def _latency(rows: Sequence[tuple[str, ConverterCounters]]) -> Iterator[tuple[str, str, Samples]]:
-    """One histogram; the names of its parts are in front of the labels."""
+    """Yield the histogram of latencies; each label text begins with the suffix of its metric (`_bucket{`, `_sum{`)."""
     bounds = (*map(str, LATENCY_BOUNDS_S), "+Inf")
     samples: Samples = []
     for labels, c in rows:

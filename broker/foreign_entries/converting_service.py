@@ -1,4 +1,4 @@
-"""Everything about converting that the broker owns: its tools and a book per topic."""
+"""The service of conversion that the broker owns: the shared tools, and the books of each loaded topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SharedProperties = Callable[["TopicName"], tuple[Mapping[str, str], ...]]
 
 
 class Converting:
-    """`await start()`, give topics their `topic(...)`, `await close()`."""
+    """The order of calls: `await start()`, `use_topics(...)`, a `topic(...)` for each loaded topic, `await close()`."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class Converting:
         log.info("converters.loaded", converters=[each.tag for each in chain.converters])
 
     def use_topics(self, topics: Topics) -> None:
-        """Dead letters are stored there; called once, before anything is dispatched."""
+        """Store dead letters in `topics`. Call once, before the first dispatch."""
         self.tools.dead_letters = DeadLetters(topics, self._tasks, self.tools.now_ms)
 
     def topic(self, name: TopicName, own_properties: Callable[[], Mapping[str, str]]) -> TopicConverting:
-        """The book of a topic that was loaded; its `close` ends it."""
+        """Make the books of a loaded topic, which `figures` includes until their `close`."""
         shared = self._shared_properties
         converting = self.topics[name] = TopicConverting(
             self.tools, name, lambda: (*shared(name), own_properties()), self._closed
@@ -81,9 +81,10 @@ class Converting:
             del self.topics[converting.name]
 
     async def show(self, topic: str, body: bytes) -> tuple[bytes, str]:
-        """An entry (with or without broker entry metadata) as consumers get it, and the converter's name.
+        """Return an entry (with or without broker entry metadata) as consumers get it, and the converter's name.
 
-        As it is, and "", when none takes it; as it is, and "failed: reason", when it cannot be converted.
+        Returns the entry unchanged and "" when no converter takes the entry; the entry unchanged and
+        "failed: reason: message" when the conversion fails.
         """
         prefix, entry = body[: speed.after_prefix(body)], body[speed.after_prefix(body) :]
         chosen = self.tools.chain.select(entry)
@@ -101,7 +102,7 @@ class Converting:
         return gather(self.topics, self.tools)
 
     async def close(self) -> None:
-        """End all conversions; no worker process is left on return."""
+        """End all conversions. All worker processes have ended on return."""
         await self.tools.pool.close()
         await self._tasks.close()
         for name, error in self.tools.chain.close():
@@ -113,7 +114,7 @@ async def start_converting(
 ) -> Converting | None:
     """Start the service; return None when the settings load no converter. Raises: ConvertingSettingsError.
 
-    shared_properties: of a topic's namespace, and of the partitioned topic it is a part of.
+    shared_properties: returns the properties of a topic's namespace, and of its partitioned topic if it is a partition.
     """
     converting = Converting(ConvertingConfig.of(settings), now_ms, shared_properties)
     try:

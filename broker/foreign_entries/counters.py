@@ -29,7 +29,7 @@ class Latency:
         return sum(self.counts)
 
     def cumulative(self) -> list[int]:
-        """Return for each bound the number of values up to the bound, and at last the number of all values."""
+        """Return for each bound the number of values up to the bound, followed by the number of all values."""
         total, out = 0, []
         for count in self.counts:
             total += count
@@ -58,7 +58,7 @@ class ConverterCounters:
     latency: Latency = field(default_factory=Latency)
 
     def merge(self, other: ConverterCounters) -> None:
-        """Add another's figures to these."""
+        """Add the figures of `other` to these figures."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.failures.update(other.failures)

@@ -46,7 +46,7 @@ _NOT_OF_A_LETTER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """An entry that is given up for one subscription."""
+    """An entry that the broker no longer tries to convert for one subscription."""
 
     topic: str
     subscription: str
@@ -61,7 +61,7 @@ class Letter:
 
 
 class DeadLetters:
-    """Stores letters."""
+    """Stores dead letters in their topics."""
 
     def __init__(self, topics: Topics, tasks: TaskSet, now_ms: Callable[[], int]) -> None:
         self._topics = topics
@@ -70,13 +70,13 @@ class DeadLetters:
         self._now_ms = now_ms
 
     def send(self, letter: Letter) -> asyncio.Future[bool]:
-        """True when it is on the disk; False when it could not be stored."""
+        """Store the letter. The result is True once the letter is durable, False when the broker could not store it."""
         return self._tasks.spawn(self._send(letter), "converting.dead_letter")
 
     async def _send(self, letter: Letter) -> bool:
         address = letter.address
         try:
-            await self._topics.create(address)  # with any rules of auto creation
+            await self._topics.create(address)  # whatever the rules of auto creation
             await self._door.append(address, write(letter, self._now_ms()))
         except (BrokerError, StorageError) as error:
             log.error(  # noqa: TRY400 - an operator reads it, no traceback needed
@@ -87,7 +87,7 @@ class DeadLetters:
 
 
 def write(letter: Letter, now_ms: int) -> bytes:
-    """The entry to store."""
+    """The entry of the dead letter: the stored payload, with the metadata of a plain message."""
     metadata, payload = MessageMetadata(), b""
     try:
         entry = Entry(letter.entry)
@@ -118,6 +118,6 @@ def write(letter: Letter, now_ms: int) -> bytes:
     ):
         metadata.ClearField(field)
     metadata.producer_name = metadata.producer_name or "magnetar.converters"
-    metadata.sequence_id = metadata.sequence_id  # required, so it must be present
+    metadata.sequence_id = metadata.sequence_id  # a required field: the assignment makes it present
     metadata.publish_time = now_ms
     return build_entry(metadata.SerializeToString(), payload)

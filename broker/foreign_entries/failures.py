@@ -1,7 +1,8 @@
-"""Entries of a topic that could not be converted: how often it was tried, and when it is worth trying again.
+"""Entries of a topic that could not be converted: the number of attempts, and the time of the next attempt.
 
-One book for all subscriptions of a topic: the bytes are the same, so is the failure. Until its time is up the failure
-stands and no converter is called. Bounded: of too many, those untouched for longest are forgotten and begin anew.
+All subscriptions of a topic share one book: the same bytes fail in the same way. Until the time of the next attempt the
+failure stands, and the broker calls no converter for the entry. The book is bounded: beyond its limit it drops the
+failure whose last attempt is the oldest, and the attempts of that entry count from 1 again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_FAILURES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failure that stands. `retry_at_ms`: on the clock of the book."""
+    """A failure. `retry_at_ms`: the time of the next attempt, on the clock of the book."""
 
     failure: ConversionFailure
     attempts: int
@@ -46,12 +47,12 @@ class FailureBook:
         return position in self._failed
 
     def standing(self, position: Position) -> Failed | None:
-        """The failure that stands now; None when the entry may be tried (again)."""
+        """The failure of an entry whose next attempt is not due yet; None when the broker may try the entry."""
         found = self._failed.get(position)
         return None if found is None or found.retry_at_ms <= self._now_ms() else found
 
     def last(self, position: Position) -> Failed | None:
-        """The last failure, whether it is time to try again or not."""
+        """The last failure of the entry, whether the next attempt is due or not; None when the book has no failure."""
         return self._failed.get(position)
 
     def add(self, position: Position, failure: ConversionFailure) -> Failed:
@@ -65,5 +66,5 @@ class FailureBook:
         return failed
 
     def remove(self, position: Position) -> None:
-        """Forget the failure of an entry that was converted after all."""
+        """Drop the failure of an entry whose conversion succeeded."""
         self._failed.pop(position, None)

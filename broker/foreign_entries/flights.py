@@ -1,7 +1,8 @@
-"""Conversions under way in worker processes; subscriptions that want the same entry share a conversion.
+"""Conversions in worker processes ("flights"); subscriptions that need the same entry share a flight.
 
-A landed flight whose result no cache keeps (identities, declined entries, results too large for the cache) stays for a
-while. Otherwise a subscription that returns for the result would start the conversion again, for ever if it is slow.
+A finished flight whose result no cache keeps (identities, declined entries, results too large for the cache) stays for
+KEPT_S seconds. Otherwise a subscription that comes back for the result would start the conversion again, and a slow
+conversion would never reach it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from magnetar.broker.foreign_entries.frames import Answer
 
 Key = tuple[int, int, str]
-"""Ledger, entry, tag of the converter."""
+"""Ledger id, entry id, tag of the converter."""
 KEPT_S: Final = 10.0
 
 
 class Flight:
-    """One conversion; `answer` is None while it is under way."""
+    """One conversion; `answer` is None until the conversion ends."""
 
     __slots__ = ("answer", "future", "started_s")
 
@@ -31,7 +32,7 @@ class Flight:
 
     @property
     def is_under_way(self) -> bool:
-        """The answer is pending; a cancelled flight (the broker stops) never gets an answer."""
+        """Whether the answer is pending. A cancelled flight (the broker stops) never gets an answer."""
         return self.answer is None and not self.future.cancelled()
 
 
@@ -49,7 +50,7 @@ class Flights:
         return self._flights.get(key)
 
     def launch(self, key: Key, future: asyncio.Future[Answer], landed: Callable[[Answer, float], bool]) -> Flight:
-        """`landed(answer, seconds)` books the result and returns whether a cache keeps it."""
+        """Start a flight. `landed(answer, seconds)` records the result and returns whether it is kept elsewhere."""
         flight = self._flights[key] = Flight(future, self._clock())
 
         def done(_: asyncio.Future[Answer]) -> None:

@@ -7,7 +7,7 @@
 
     kind 0 declined   no converter takes the entry              no bytes
          1 converted                                            the new entry
-         2 identity   a converter leaves it as it is            no bytes
+         2 identity   a converter leaves the entry unchanged    no bytes
          3 failed                                               Failed as JSON
 
 All integers are big-endian. One request is under way at a time.
@@ -66,7 +66,7 @@ class Described(msgspec.Struct):
 
 
 class Welcome(msgspec.Struct):
-    """`refusal` is set when the chain cannot be loaded."""
+    """The first answer of a worker. `refusal` is the reason when the worker cannot load the chain, else None."""
 
     converters: list[Described] = []
     problems: list[str] = []
@@ -83,7 +83,7 @@ class Failed(msgspec.Struct):
 
 
 class Declined:
-    """No converter takes the entry after all: it is sent as it is stored."""
+    """No converter takes the entry after all: the broker sends the entry as it is stored."""
 
 
 DECLINED: Final = Declined()
@@ -92,11 +92,11 @@ _FAILED = msgspec.json.Decoder(Failed)
 
 
 class FrameError(Exception):
-    """A worker sent bytes that are no answer."""
+    """A worker sent bytes that are not an answer."""
 
 
 def encode_answer(answer: Answer) -> list[bytes]:
-    """Return the parts of an answer, which the caller writes one behind the other."""
+    """Return the parts of an answer, which the caller writes in order."""
     if isinstance(answer, Declined):
         return [ANSWER.pack(Kind.DECLINED, 0, 0, 0)]
     if isinstance(answer, ConversionFailure):
@@ -110,7 +110,7 @@ def encode_answer(answer: Answer) -> list[bytes]:
 
 
 def rest_of_answer(head: bytes, limit: int) -> int:
-    """How many bytes follow the head. Raises: FrameError when that is more than any answer has."""
+    """The number of bytes that follow the head. Raises: FrameError when the number exceeds the limit."""
     kind, _, holes, size = ANSWER.unpack(head)
     if kind > max(Kind) or holes * SIZE.size > limit or size > limit:
         raise FrameError(f"no answer: kind {kind}, {holes} holes, {size} bytes")
@@ -118,7 +118,7 @@ def rest_of_answer(head: bytes, limit: int) -> int:
 
 
 def decode_answer(head: bytes, rest: bytes, asked: bytes) -> Answer:
-    """The answer to the request `asked`. Raises: FrameError."""
+    """Decode the answer to the request `asked`. Raises: FrameError."""
     kind, messages, hole_count, _ = ANSWER.unpack(head)
     if kind == Kind.DECLINED:
         return DECLINED

@@ -1,8 +1,8 @@
-"""From the settings to a chain.
+"""Loads the chain of converters that the settings describe.
 
-Converters that come with the broker are loaded in its own process and in every worker. Foreign converters (dotted
-paths) are never loaded in the broker's process: a worker loads and describes them, and in the broker's chain each has a
-stand-in that accepts all entries of its format. The worker calls the real converter.
+The broker and every worker process load the converters that come with the broker. Only worker processes load foreign
+converters (dotted paths): a worker loads and describes them, and the broker's chain has a stand-in for each, which
+accepts all entries of the converter's formats. The worker calls the foreign converter itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_builtin(spec: str) -> bool:
 
 
 class ForeignConverter:
-    """The stand-in of a converter that lives in worker processes."""
+    """The stand-in, in the broker's chain, for a converter that only worker processes load."""
 
     def __init__(self, described: Described) -> None:
         self.name = described.name
@@ -37,10 +37,10 @@ class ForeignConverter:
         self.entry_formats = None if described.entry_formats is None else frozenset(described.entry_formats)
 
     def init(self, settings: ConverterSettings) -> None:
-        """The worker did it."""
+        """No effect: the worker process initializes the converter."""
 
     def close(self) -> None:
-        """The worker does it."""
+        """No effect: the worker process closes the converter."""
 
     def accepts(self, metadata: MessageMetadata, head: memoryview) -> bool:  # noqa: ARG002 - the worker asks
         return True
@@ -87,10 +87,11 @@ def describe(loaded: LoadedConverter) -> Described:
 
 
 def load_builtin(config: ConvertingConfig, welcome: Welcome | None) -> tuple[ConverterChain, tuple[str, ...]]:
-    """Load the chain in the broker; return the chain and the omitted converters. `welcome` comes from a worker and is
-    needed when there are foreign converters.
+    """Load the chain in the broker; return the chain and, as texts, the problems of omitted converters.
 
-    Its converters work within `config.inline_limits`.
+    welcome: the first answer of a worker; required for a chain with foreign converters.
+
+    Converters in the broker work within `config.inline_limits`.
     Raises: ConvertingSettingsError.
     """
     specs = [spec for spec in config.specs if is_builtin(spec)]

@@ -22,11 +22,11 @@ _HEADER = struct.Struct("<IIQQq")
 
 
 class ConvertedSlab(Slab):
-    """Entries `start ..` of `stored`, converted: records at the positions of the stored entries.
+    """The converted entries `start ..` of `stored`, as records at the positions of the stored entries.
 
     Broker entry metadata stays in front of each entry, so consumers that negotiated it see the unchanged index. The
-    records go to consumers only, so their checksum field is zero.
-    `bypassed` is called with the number of entries that are sent as stored all the same.
+    records go to consumers only, so their checksum field is zero. `stored_span` calls `bypassed` with the number of
+    entries that go to a consumer as stored.
     """
 
     __slots__ = ("_bypassed", "_start", "_stored")
@@ -40,7 +40,7 @@ class ConvertedSlab(Slab):
         *,
         same_id: bool = False,
     ) -> None:
-        """`same_id`: all records of `stored` have the id of its first, as those of non-persistent topics do."""
+        """same_id: all records of `stored` have the id of its first record, as in a non-persistent topic."""
         parts: list[bytes | memoryview] = []
         step = 0 if same_id else 1
         offsets = array("q", [0])
@@ -66,7 +66,7 @@ class ConvertedSlab(Slab):
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The converter's breaker is open; ask again in `wait_ms`."""
+    """The breaker of the converter is open; try the entry again in `wait_ms`."""
 
     wait_ms: int
 

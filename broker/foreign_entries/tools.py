@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ConvertingTools:
-    """The chain is empty until `use` sets it; `dead_letters` is set before any dispatch."""
+    """`chain` is empty until `use` sets it. Precondition of a dispatch: the service has set `dead_letters`."""
 
     dead_letters: DeadLetters
 
@@ -40,6 +40,6 @@ class ConvertingTools:
         return WorkerProcess(self._hello)
 
     def use(self, chain: ConverterChain) -> None:
-        """Convert by this chain from now on."""
+        """Convert with this chain from now on."""
         self.chain = chain
         self.candidates = Candidates(chain)

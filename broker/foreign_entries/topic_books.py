@@ -1,11 +1,11 @@
-"""The books of one topic: converted entries, failures with the time of the next attempt, suspended converters. All
-subscriptions share them, and every conversion.
+"""The books of one topic: its conversions, its failures with the time of the next attempt, its breakers. All
+subscriptions of the topic share the books, and each conversion.
 
-    begin(slab, index, chosen) -> Converted       now: from the cache, or converted here (small and built in)
-                                  Declined        no converter takes it after all
-                                  Failed          it failed, now or a little while ago
-                                  Unavailable     the converter is given a rest
-                                  Flight          a worker process is at it
+    begin(slab, index, chosen) -> Converted       from the cache, or converted here (small entry, built-in converter)
+                                  Declined        no converter takes the entry after all
+                                  Failed          the conversion failed, now or before its next attempt was due
+                                  Unavailable     the breaker of the converter is open
+                                  Flight          a worker process converts the entry
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ log = structlog.get_logger(__name__)
 Properties = Callable[[], tuple[Mapping[str, str], ...]]
 
 INLINE_MAX_MESSAGES: Final = 256
-"""A record costs some microseconds however small it is, so entries of more are nothing for the event loop."""
+"""Most messages of an entry that is converted on the event loop: each takes some microseconds, however small it is."""
 
 
 _PROBE_MS: Final = 1_000
-"""The delay of an entry while another entry probes whether the converter works again."""
+"""Shortest delay of an entry while the breaker is open and another entry tests the converter."""
 _REPORT_EVERY_MS: Final = 1_000
 
 
 class TopicBooks:
-    """Converts entries of one topic. `properties`: of the namespace and of the topic, as they are now."""
+    """Converts entries of one topic. `properties` returns the present properties of the namespace and of the topic."""
 
     def __init__(self, tools: ConvertingTools, name: TopicName, properties: Properties) -> None:
         self.tools = tools
@@ -57,13 +57,13 @@ class TopicBooks:
         self.failures = FailureBook(tools.now_ms)
         self.counters: dict[str, ConverterCounters] = {}
         self.raw_bypass = 0
-        """Entries sent as stored at a consumer's request."""
+        """The number of entries sent as stored because the consumer asked for stored entries."""
         self._properties = properties
         self._breakers: dict[str, Breaker] = {}
         self._reported_ms = 0
 
     def policy(self) -> ConversionPolicy:
-        """Decide about an entry that cannot be converted."""
+        """The policy in force for entries that cannot be converted."""
         return effective_policy(self.tools.config, *self._properties())
 
     def note_bypass(self, entries: int) -> None:
@@ -76,14 +76,14 @@ class TopicBooks:
         return found
 
     def open_breakers(self) -> set[str]:
-        """Converters that are given a rest now."""
+        """Names of the converters whose breakers are not closed now."""
         now_ms = self.tools.now_ms()
         return {name for name, each in self._breakers.items() if each.state(now_ms) is not BreakerState.CLOSED}
 
     # --- conversions ---------------------------------------------------------------------------------------------
 
     def begin(self, slab: Slab, index: int, chosen: LoadedConverter) -> Outcome:
-        """Convert an entry, here or in a worker process, unless the result is known already."""
+        """Return the known result of an entry, or start its conversion, here or in a worker process."""
         tools, counters = self.tools, self.counters_of(chosen.name)
         position = slab.position(index)
         key = (position.ledger_id, position.entry_id, chosen.tag)
@@ -114,7 +114,7 @@ class TopicBooks:
         )
 
     async def convert_unstored(self, slab: Slab, index: int, chosen: LoadedConverter) -> Answer | Unavailable:
-        """Convert an entry of a non-persistent topic: no other subscription needs it, one attempt."""
+        """Convert an entry of a non-persistent topic, in a single attempt and without the cache."""
         tools, counters = self.tools, self.counters_of(chosen.name)
         wait_ms = self._resting_ms(chosen.name)
         if wait_ms:
@@ -129,20 +129,20 @@ class TopicBooks:
         return answer
 
     def _try_here(self, entry: bytes, chosen: LoadedConverter) -> Answer | None:
-        """Convert on the event loop; None if the result grows so much that a worker should convert."""
+        """Convert on the event loop; None when the result exceeds the inline limits: a worker should convert."""
         answer = self.tools.chain.convert(entry, chosen)
         oversize = isinstance(answer, ConversionFailure) and answer.reason is FailureReason.OVERSIZE
         return None if oversize else answer
 
     def _resting_ms(self, converter: str) -> int:
-        """How long the converter is not to be called; 0: call it now, and tell `_book`."""
+        """Time in ms until the converter may be called; 0: the caller must call it now, and `_book` afterwards."""
         breaker, now_ms = self._breaker(converter), self.tools.now_ms()
         return 0 if breaker.allows(now_ms) else max(breaker.wait_ms(now_ms), _PROBE_MS)
 
     def landed_outcome(self, slab: Slab, index: int, answer: Answer) -> Outcome:
-        """The outcome that the answer to an entry has for the subscription that wants the entry now."""
+        """The outcome of an answer for a subscription. A declined or unchanged entry is no candidate any more."""
         if isinstance(answer, ConversionFailure):
-            # The entry was booked when it came; a bounded book may have dropped it since.
+            # The book recorded this failure when the answer came; being bounded, it may have dropped the failure since.
             return self.failures.last(slab.position(index)) or Failed(answer, 1, self.tools.now_ms() + 1000)
         if isinstance(answer, Declined) or answer.identity:
             self.tools.candidates.declined(slab, index)
@@ -162,7 +162,7 @@ class TopicBooks:
         return found
 
     def _landed(self, key: Key, converter: str, size: int, answer: Answer, seconds: float) -> bool:
-        """Book the result of a call; whether it is kept."""
+        """Record the result of a conversion; return whether the cache or the book of failures keeps it."""
         self._book(converter, size, answer, seconds)
         position = Position(key[0], key[1])
         if isinstance(answer, ConversionFailure):
@@ -173,7 +173,7 @@ class TopicBooks:
         return not isinstance(answer, Declined) and self.tools.cache.put(*key, answer)
 
     def _book(self, converter: str, size: int, answer: Answer, seconds: float) -> None:
-        """Figures and breaker."""
+        """Count the result of a conversion, and pass it to the breaker of the converter."""
         counters = self.counters_of(converter)
         counters.latency.add(seconds)
         breaker, now_ms = self._breaker(converter), self.tools.now_ms()
@@ -191,7 +191,7 @@ class TopicBooks:
             log.error("converter.resting", topic=self.topic, converter=converter)
 
     def _report(self, failure: ConversionFailure, **where: object) -> None:
-        """Log a failure; a topic full of bad entries does not fill the log."""
+        """Log a failure, at most one a second for the topic."""
         now_ms = self.tools.now_ms()
         if now_ms - self._reported_ms < _REPORT_EVERY_MS:
             return

@@ -1,4 +1,4 @@
-"""Converting for one topic: its books, and the entrance for its subscriptions."""
+"""Conversion for one topic: its books, and a transformer for each of its subscriptions."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ class TopicConverting(TopicBooks):
         return UnstoredConverting(self, publish)
 
     def close(self) -> None:
-        """The topic is closed."""
+        """Remove the books from the service: the topic closes."""
         self._on_close(self)

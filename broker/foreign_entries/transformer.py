@@ -1,13 +1,16 @@
 """The transformer of a subscription: its dispatcher calls it with each read (`dispatchers.ports.EntryTransformer`).
 
-A read without foreign entries comes back as it is. Otherwise each entry gets its outcome, in order: at once where that
-takes little time, else in steps that give way to the event loop. The topic's policy decides the treatment of
-unconvertible entries.
+The transformer returns a read without foreign entries unchanged. Otherwise it settles the entries in order: at once
+when the settling takes little time, else in steps between which it yields to the event loop. The topic's policy decides
+the treatment of unconvertible entries.
 
-    order of the subscription      while a worker is at an entry        an entry that failed, policy park
-    none      (Shared)             waits a little, then comes back      comes back later, others continue
-    by key    (Key_Shared)         waits, unless it failed before       holds back its key; with pass, no key
-    total     (Exclusive, ...)     waits                                holds back later entries; with pass, none
+    order of the subscription      while a worker converts an entry          an entry that failed, policy park
+    none      (Shared)             the read waits up to PATIENCE_S, then     the entry is parked, others continue
+                                   parks the entry
+    by key    (Key_Shared)         the read waits, unless the entry failed   the entry holds back its key; with pass,
+                                   before                                    no key
+    total     (Exclusive, ...)     the read waits                            the entry holds back later entries; with
+                                                                             pass, none
 """
 
 from __future__ import annotations
@@ -41,9 +44,9 @@ log = structlog.get_logger(__name__)
 SLICE_S: Final = 0.001
 """The time that a read may convert entries on the event loop before other work has its turn."""
 PATIENCE_S: Final = 0.05
-"""Longest wait of a read of a Shared subscription for worker processes; unfinished entries return later."""
+"""Longest wait of a read of a Shared subscription for worker processes; unfinished entries are parked."""
 MAX_PARKED: Final = 10_000
-"""A subscription that has parked so many entries reads on slowly."""
+"""A Shared subscription with so many parked entries waits _SLOW_DOWN_S after each read that parks more."""
 _SLOW_DOWN_S: Final = 0.25
 _PENDING_MS: Final = (20, 1_000)
 _HOLD_AFTER_ERROR_MS: Final = 1_000
@@ -59,7 +62,7 @@ class SubscriptionTransformer:
         self._subscription = subscription
         self._parked: dict[Position, int] = {}
         self._letters: dict[Position, asyncio.Future[bool] | None] = {}
-        """Dead letters on their way; None: it arrived."""
+        """The dead letters by position: a future while the broker stores the letter, None once the letter is stored."""
         self._closed = asyncio.Event()
         self.flags = self._tools.candidates.flags
 
@@ -74,27 +77,27 @@ class SubscriptionTransformer:
         try:
             if self._advance(batch):
                 return batch.result()
-        except Exception:  # a lost read would be worse than any error here
+        except Exception:  # an error must not lose the read: its entries are parked
             log.exception("converting.failed", topic=self._books.topic, subscription=self._subscription)
             return held_back(spans, order)
         return self._finish(batch)
 
     def bypass(self, spans: list[Span]) -> None:
-        """Note that all consumers want the stored bytes."""
+        """Count entries that go out as stored because all consumers ask for stored entries."""
         self._books.raw_bypass += sum(len(self._tools.candidates.of(span)) for span in spans)
 
     def close(self) -> None:
-        """The subscription closes: end every wait for a conversion."""
+        """End every wait for a conversion: the subscription closes."""
         self._closed.set()
 
     def parked(self) -> int:
-        """Entries that wait to be tried again."""
+        """The number of parked entries that wait for their next attempt."""
         self._prune()
         return len(self._parked)
 
     def _prune(self) -> None:
-        """Forget outcomes without a request long after their time: their entries were acknowledged or skipped
-        otherwise.
+        """Forget parked entries whose next attempt is 10 s overdue: the subscription no longer reads them, as after an
+        acknowledgement or a skip.
         """
         oldest = self._tools.now_ms() - 10_000
         for position in [p for p, retry_at_ms in self._parked.items() if retry_at_ms < oldest]:
@@ -122,8 +125,8 @@ class SubscriptionTransformer:
             return held_back(batch.spans, batch.order)
 
     def _advance(self, batch: Batch) -> bool:
-        """Settle entries. Ends when all are settled (True), when an entry has to wait, or when the slice of time is
-        over.
+        """Settle entries in order. Return True when all are settled, False when an entry has to wait or the slice of
+        time (SLICE_S) is over.
         """
         clock, begin = self._tools.clock, self._books.begin
         end = clock() + SLICE_S
@@ -146,7 +149,7 @@ class SubscriptionTransformer:
         return True
 
     def _under_way(self, batch: Batch, item: Item, flight: Flight) -> bool:
-        """A worker is at it: False to wait for that, True when the entry was parked instead."""
+        """Wait for the worker that converts the entry (return False), or park the entry (return True)."""
         suspect = batch.position(item) in self._books.failures
         holds = not suspect or self._books.policy().holds_order
         if batch.order is Order.NONE:
@@ -159,7 +162,7 @@ class SubscriptionTransformer:
             batch.waits_for = flight.future
             return False
         age_ms = int((self._tools.clock() - flight.started_s) * 1000)
-        shortest, longest = _PENDING_MS  # the pause grows with the time that the conversion takes
+        shortest, longest = _PENDING_MS  # the delay grows with the time of the conversion
         self._park(batch, item, min(max(age_ms, shortest), longest), holds=holds)
         return True
 
@@ -188,12 +191,14 @@ class SubscriptionTransformer:
             batch.converted(item, outcome)
         elif isinstance(outcome, Declined):
             batch.settle(item, STORED)
-        else:  # a flight that was cancelled: the broker stops
+        else:  # a cancelled flight: the broker stops
             self._park(batch, item, _HOLD_AFTER_ERROR_MS, holds=True)
         return True
 
     def _unavailable(self, batch: Batch, item: Item, outcome: Unavailable) -> None:
-        """The state of this entry is unknown: the broker keeps it, with any policy for failures."""
+        """Treat an entry whose converter is unavailable: send it as stored with policy raw, else park it. The broker
+        does not drop the entry, since a conversion may succeed later.
+        """
         policy = self._books.policy()
         if policy.failure is FailurePolicy.RAW:
             self._raw(batch, item)
@@ -217,7 +222,7 @@ class SubscriptionTransformer:
 
     @staticmethod
     def _may_pass(failed: Failed, policy: ConversionPolicy) -> bool:
-        """A timeout may be the fault of a busy machine: it is not given up at the first attempt."""
+        """Whether policy skip keeps the entry for a further attempt: a timeout may be the fault of a busy machine."""
         return failed.failure.reason is FailureReason.TIMEOUT and failed.attempts < policy.dead_letter_attempts
 
     def _raw(self, batch: Batch, item: Item) -> None:
@@ -232,10 +237,10 @@ class SubscriptionTransformer:
         batch.transformed.done.append(position)
 
     def _dead_letter(self, batch: Batch, item: Item, failed: Failed) -> bool:
-        """Acknowledge the entry once its dead letter is stored; False while that is under way."""
+        """Acknowledge the entry once its dead letter is stored; False while the read has to wait for the letter."""
         position, slab = batch.position(item), batch.spans[item.span].slab
         if position in self._letters and (sent := self._letters[position]) is None:
-            self._done(batch, item)  # the letter was sent before, without an acknowledgement
+            self._done(batch, item)  # the letter was stored before, and the entry not acknowledged
             return True
         sent = self._letters.get(position)
         if sent is None:
@@ -274,7 +279,7 @@ class SubscriptionTransformer:
 
 
 def held_back(spans: list[Span], order: Order) -> Transformed:
-    """Return the outcome that sends nothing of a read now."""
+    """Return the result that parks the read: the broker sends none of its entries now."""
     singles = [Span(slab, k, k + 1) for slab, start, end in spans for k in range(start, end)]
     if order is Order.TOTAL:
         return Transformed(parked=[Parked(singles[0], _HOLD_AFTER_ERROR_MS)], rest=spans)

@@ -1,7 +1,8 @@
-"""Entries of a non-persistent topic on their way through the converters.
+"""Conversion of the entries of a non-persistent topic.
 
-They keep their order: entries without conversion wait behind entries in conversion, in a bounded queue. An entry that
-cannot be converted is sent as it came (policy raw) or, with every other policy, dropped: such a topic promises no more.
+Entries keep their order: entries without conversion wait behind entries in conversion, in a bounded queue. The broker
+sends an entry that cannot be converted as the producer sent it (policy raw) or, with every other policy, drops the
+entry: a non-persistent topic does not guarantee delivery.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Slab
 
 MAX_WAITING_BYTES: Final = 16 << 20
-"""More is not kept waiting: the newest is dropped."""
+"""Bound of the queue; the broker drops a new burst that exceeds it."""
 
 
 class UnstoredConverting:
@@ -35,10 +36,10 @@ class UnstoredConverting:
         self._waiting_bytes = 0
         self._tasks = TaskSet()
         self.dropped = 0
-        """Entries."""
+        """The number of entries dropped because the queue was full."""
 
     def send(self, slab: Slab) -> None:
-        """Publish the entries of a burst, now or when they are converted."""
+        """Publish the entries of a burst, now or once they and earlier entries are converted."""
         if not self._waiting and not self._found(slab):
             self._publish(slab)
         elif self._waiting_bytes + slab.size_bytes > MAX_WAITING_BYTES:

@@ -1,7 +1,7 @@
 """The worker process: builds the chain of its first message, then converts one entry after the other.
 
-It ends when its input does (the broker closed it or is gone), dies with the broker, and never has more address space
-than allowed. Output of foreign code goes to standard error, which is the broker's.
+The process ends at the end of its input (the broker closed the pipe or ended), and on Linux the kernel kills the
+process when the broker ends. Its address space is limited. Output of foreign code goes to the broker's standard error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _PR_SET_PDEATHSIG = 1
 NICENESS: Final = 10
 SLICE_NS: Final = 50_000_000
-"""The default is about 3 ms and less; 100 ms are the most."""
+"""Time slice of a worker. The kernel's default is 3 ms or less, its maximum 100 ms."""
 _SET_ATTRIBUTES: Final = {"x86_64": 314, "aarch64": 274}
 """Number of the system call sched_setattr(2)."""
 _ATTRIBUTES: Final = struct.Struct("=IIQiIQQQ")
@@ -37,7 +37,7 @@ _ATTRIBUTES: Final = struct.Struct("=IIQiIQQQ")
 
 def main() -> None:
     """Entry point of `python -m magnetar.broker.foreign_entries.worker`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the broker, which ends the worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the broker, which then ends the worker
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # a terminal may stop background processes that print
     _die_with_parent()
     source, sink = _take_pipes()
@@ -70,8 +70,8 @@ def _die_with_parent() -> None:
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output belong to the worker alone; foreign code finds an empty input and standard error
-    instead.
+    """Return standard input and output for the worker alone. Foreign code gets an empty standard input, and its
+    standard output is standard error.
     """
     source, sink = os.fdopen(os.dup(0), "rb", 1 << 16), os.fdopen(os.dup(1), "wb", 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -88,7 +88,7 @@ def _limit(memory_bytes: int) -> None:
 
 
 def _frame(source: BinaryIO) -> bytes:
-    """The next frame; empty at the end of the input."""
+    """The next frame; empty at the end of the input or for an incomplete frame."""
     head = source.read(frames.SIZE.size)
     if len(head) < frames.SIZE.size:
         return b""

@@ -30,12 +30,12 @@ class _Job:
 
 
 class WorkerPool:
-    """`submit` entries, await answers. The pool starts a worker when an entry waits and no worker is idle."""
+    """Converts submitted entries. The pool starts a worker when an entry waits and no worker is idle, up to `size`."""
 
     def __init__(self, size: int, timeout_s: float, new_worker: Callable[[], WorkerProcess]) -> None:
         self.size = size
         self.share = max(1, size // 4)
-        """Workers one topic may have at a time."""
+        """The number of workers that a topic may use at a time."""
         self._timeout_s = timeout_s
         self._new_worker = new_worker
         self._tasks = TaskSet()
@@ -46,15 +46,17 @@ class WorkerPool:
 
     @property
     def busy(self) -> int:
-        """Workers that convert now."""
+        """The number of workers that convert an entry now."""
         return sum(self._running.values())
 
     def adopt(self, worker: WorkerProcess) -> None:
-        """Take over a worker that is already there."""
+        """Add an idle worker that the caller has started."""
         self._idle.append(worker)
 
     def submit(self, topic: str, converter: str, entry: bytes) -> asyncio.Future[Answer]:
-        """Convert `entry` when it is the topic's turn. The answer never is an exception."""
+        """Convert `entry` when it is the topic's turn. A failure is a ConversionFailure, not an exception of the
+        future; `close` cancels the future.
+        """
         job = _Job(topic, converter, entry, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(topic, deque()).append(job)
         self._pump()
@@ -66,7 +68,7 @@ class WorkerPool:
             self._tasks.spawn(self._run(job), "converting.worker")
 
     def _next(self) -> _Job | None:
-        """The first job of the topic whose turn it is; that topic then is the last in the row."""
+        """Take the first job of the next topic below its share, and move that topic behind the others."""
         for topic, jobs in self._waiting.items():
             if self._running.get(topic, 0) < self.share:
                 job = jobs.popleft()
@@ -99,7 +101,7 @@ class WorkerPool:
             self._pump()
 
     async def close(self) -> None:
-        """No more jobs; those under way are given up, and every process has ended on return."""
+        """Cancel all jobs, and end the worker processes. Every process has ended on return."""
         self._closed = True
         for jobs in self._waiting.values():
             for job in jobs:

@@ -1,7 +1,7 @@
-"""One worker process as the broker sees it: started when first needed, killed when it takes too long.
+"""One worker process, from the broker's side: started with its first entry, killed when a conversion takes too long.
 
-Its pipes are written and read by a thread of its own, which waits outside the interpreter lock: a megabyte to and from
-a worker takes the event loop no time.
+A thread of its own writes and reads the pipes, and waits outside the interpreter lock: a megabyte to and from a worker
+takes no time of the event loop.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 START_TIMEOUT_S = 30.0
-"""The time to start Python and load the converters; it counts for no conversion."""
+"""The time to start Python and load the converters; not part of the time limit of a conversion."""
 _END_TIMEOUT_S = 1.0
 _MODULE = "magnetar.broker.foreign_entries.worker"
 _SLACK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 20
-"""A whole entry of the usual size: fewer turns between broker and worker."""
+"""Size of the pipes: room for a whole entry of usual size, so that broker and worker switch less often."""
 
 
 class WorkerError(Exception):
-    """The worker is of no more use; `started` tells whether it had begun with an entry."""
+    """The worker cannot be used any more; `started`: whether it had begun to convert an entry."""
 
     def __init__(self, message: str, *, started: bool) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class WorkerProcess:
         self._limit = hello.max_entry_bytes + _SLACK_BYTES
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = ThreadPoolExecutor(1, "magnetar-converting")
-        """A thread that lives as long as this object: the worker dies with the thread that started it."""
+        """A thread that lives until `close`: the kernel kills the worker when the thread that started it ends."""
         self._closed = False
         self.welcome = frames.Welcome()
 
@@ -76,9 +76,9 @@ class WorkerProcess:
             raise
 
     async def convert(self, entry: bytes, timeout_s: float) -> frames.Answer:
-        """Convert one entry; starts the process when there is none.
+        """Convert one entry; start the process when none runs.
 
-        Raises: WorkerTimeoutError, WorkerError; the process is dead then.
+        Raises: WorkerTimeoutError, WorkerError; the process has ended then, and the next call starts another process.
         """
         if self._process is None:
             await self.start()
@@ -98,7 +98,7 @@ class WorkerProcess:
             raise
 
     async def _in_thread(self, work: Callable[[], T], timeout_s: float) -> T:
-        """The result of `work`. When it takes too long or is given up, the process is killed, which ends `work`."""
+        """Run `work` in the thread. A timeout or cancellation of the caller kills the process, which ends `work`."""
         done = asyncio.get_running_loop().run_in_executor(self._thread, work)
         try:
             async with asyncio.timeout(timeout_s):
@@ -120,7 +120,7 @@ class WorkerProcess:
         )
         for pipe in (self._process.stdin, self._process.stdout):
             if sys.platform == "linux" and pipe is not None:
-                with contextlib.suppress(OSError):  # the limit for one user may be reached
+                with contextlib.suppress(OSError):  # the user may have reached the limit of pipe memory
                     fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def _greet(self) -> frames.Welcome:
@@ -153,20 +153,20 @@ class WorkerProcess:
     # --- its end -------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Kill it and its children, which may hold its pipes."""
+        """Kill the process and its children, which may hold its pipes."""
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def kill(self) -> int | None:
-        """End it at once; the exit code."""
+        """Kill the process; return its exit code, None without a process."""
         if self._closed:
             return None
         self._end()
         return await self._in_turn(self._wait_killed)
 
     async def close(self) -> None:
-        """Let it end by itself, but not for long. Idempotent; nothing is converted any more."""
+        """Close the input of the process, wait up to _END_TIMEOUT_S, then kill it. Idempotent; ends the object."""
         if not self._closed:
             self._closed = True
             await self._in_turn(self._wait_closed)
@@ -192,7 +192,7 @@ class WorkerProcess:
         self._end()
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # entries that were not written
+            with contextlib.suppress(OSError):  # a buffer with the rest of an entry cannot be written
                 if pipe is not None:
                     pipe.close()
         self._process = None
@@ -200,6 +200,6 @@ class WorkerProcess:
 
 
 def _seen(done: asyncio.Future[T]) -> None:
-    """Note that the failure of the process, if any, is known."""
+    """Retrieve the exception of an abandoned job, if any, so that asyncio logs no warning."""
     if not done.cancelled():
         done.exception()
