@@ -1,4 +1,6 @@
-"""The room's one door for tasks: holds each task, logs unexpected errors, and ends tasks with their owner."""
+"""The only place of the room that starts tasks: holds each task, logs unexpected errors, ends tasks with their
+owner.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class Background:
-    """Tasks of one owner. After ``close`` nothing runs, and ``start`` refuses."""
+    """Tasks of one owner. After ``close`` no task runs, ``start`` returns None, and ``awaited`` cancels its task."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -28,7 +30,7 @@ class Background:
         self._closed = False
 
     def start(self, work: Coroutine[object, object, None], what: str) -> asyncio.Task[None] | None:
-        """Run the coroutine. A BookKeeperError at its end is logged without traceback: it is expected to happen."""
+        """Run the coroutine as a task. A BookKeeperError that ends the task is expected: logged without a traceback."""
         if self._closed:
             work.close()
             return None
@@ -58,7 +60,7 @@ class Background:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled():
-            task.exception()  # taken: the caller may have gone
+            task.exception()  # mark as retrieved: the caller may have been cancelled
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)

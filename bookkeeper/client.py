@@ -69,7 +69,7 @@ class BookKeeper:
         self._context = LedgerContext(store, registry, pool, options, background, chance, weight_of)
         self._writers: dict[int, LedgerWriter] = {}
         self.on_fenced: Callable[[int], None] = lambda _ledger_id: None
-        """Called with the ledger of a writer that another client fenced, with or without an add under way."""
+        """Called with the id of a ledger whose writer another client fenced, with or without an add under way."""
         self._closed = False
 
     @classmethod
@@ -95,7 +95,9 @@ class BookKeeper:
         *,
         own_session: bool = False,
     ) -> BookKeeper:
-        """A client over a session that others use too. With `own_session` it is closed with the client."""
+        """Return a client over a ZooKeeper session that other parts of the process use too. With `own_session`,
+        ``close`` also closes the session.
+        """
         from magnetar.bookkeeper.metadata.zookeeper_metadata import ZooKeeperLedgerMetadata  # noqa: PLC0415
         from magnetar.bookkeeper.metadata.zookeeper_registry import ZooKeeperRegistry  # noqa: PLC0415
 
@@ -125,7 +127,8 @@ class BookKeeper:
     async def create(
         self, options: LedgerOptions | None = None, custom_metadata: Mapping[str, bytes] | None = None
     ) -> LedgerWriter:
-        """A new, empty ledger: its existence is durable on return. The bookies know of it with the first entry.
+        """Create an empty ledger and return its writer. On return the metadata are durable; the bookies store nothing
+        of the ledger before its first entry.
 
         Raises NotEnoughBookiesError, MetadataError.
         """
@@ -160,9 +163,9 @@ class BookKeeper:
         recover_first: bool = True,
         digest_type: DigestType | None = None,
     ) -> LedgerReader:
-        """The ledger for reading. The client first recovers an open ledger: its writer, in any process, can add no more
-        entries, and every acknowledged entry stays. With ``recover_first=False`` it stays as it is, and is read as far
-        as its bookies know it to be confirmed.
+        """Return a reader of the ledger. The client first recovers a ledger that is not closed: then its writer, in any
+        process, can add no more entries, and every acknowledged entry stays. With ``recover_first=False`` the ledger
+        stays unchanged, and the reader ends at the last add confirmed that the bookies have stored.
 
         Raises NoSuchLedgerError, WrongPasswordError, RecoveryFailedError, MetadataError.
         """
@@ -183,14 +186,14 @@ class BookKeeper:
     async def recover(
         self, ledger_id: int, password: bytes = b"", *, digest_type: DigestType | None = None
     ) -> Versioned:
-        """Fence the ledger's writer, find its last entry, close it; the final metadata. Idempotent.
+        """Fence the ledger's writer, find the last entry, close the ledger, and return its final metadata. Idempotent.
 
         Raises as ``open``.
         """
         self._check_open()
         writer = self._writers.get(ledger_id)
         if writer is not None:
-            # both would listen for the same bookies' answers
+            # writer and recovery both need the answers to this ledger's adds; a connection has one sink per ledger
             writer.fail(LedgerFencedError(ledger_id, "this client recovers it"))
         return await recover(self._context, ledger_id, digest_type, password)
 
@@ -208,19 +211,19 @@ class BookKeeper:
         return (await self._context.store.read(ledger_id, latest=True)).metadata
 
     def ledger_ids(self) -> AsyncIterator[int]:
-        """Ids of all ledgers of the cluster, ascending."""
+        """Yield the ids of all ledgers of the cluster, ascending within each directory of the metadata."""
         self._check_open()
         return self._context.store.ledger_ids()
 
     def reader_of(self, writer: LedgerWriter) -> LedgerReader:
-        """A reader of the entries that a writer of this client has confirmed until now."""
+        """Return a reader of the entries that a writer of this client has confirmed until now."""
         metadata = writer.metadata
         digester = Digester(metadata.digest_type or DigestType.CRC32, metadata.password or b"")
         return LedgerReader(self._context, writer.ledger_id, metadata, digester, writer.last_add_confirmed)
 
     async def close(self) -> None:
-        """Drop the connections. Ledgers that are still open stay so, for a later recovery: close them before.
-        Idempotent.
+        """Drop the connections; waiting adds fail. Ledgers that are still open are not closed, and a later open has to
+        recover them: close the writers first. Idempotent.
         """
         if self._closed:
             return

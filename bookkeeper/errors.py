@@ -5,7 +5,7 @@
     BookKeeperError
      +- ClientClosedError                    used after close
      +- WireError                            an answer of a bookie, or a stored entry, with contradictory content
-     +- BookieError(bookie_id)               one bookie; other replicas may do
+     +- BookieError(bookie_id)               an error of one bookie; other replicas may answer
      |   +- BookieUnreachableError           no connection, connection lost, no answer in time
      |   +- BookieRefusedError               the bookie answered with an error code
      +- LedgerError(ledger_id)
@@ -96,7 +96,7 @@ class BookieUnreachableError(BookieError):
 
 
 class BookieRefusedError(BookieError):
-    """The bookie's own answer; ``code`` as in ``wire.frames.Code``."""
+    """The bookie answered with an error; ``code`` as in ``wire.frames.Code``."""
 
     def __init__(self, bookie_id: str, code: int, detail: str) -> None:
         super().__init__(bookie_id, detail)
@@ -129,7 +129,7 @@ class LedgerClosedError(LedgerError):
 
 
 class EntryTooLargeError(LedgerError):
-    """Refused before anything was sent."""
+    """The entry is too large; the client has sent nothing."""
 
     def __init__(self, ledger_id: int, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(ledger_id, f"{size_bytes} bytes, a bookie takes {limit_bytes}")
@@ -147,7 +147,7 @@ class NotEnoughBookiesError(LedgerError):
 
 
 class AddTimeoutError(LedgerError):
-    """The entries may or may not be found by a later recovery."""
+    """A later recovery may or may not find the entries."""
 
     what = "the ack quorum did not answer in time"
 
@@ -207,7 +207,7 @@ class NodeExistsError(MetadataError):
 
 
 class NodeVersionError(MetadataError):
-    """The node changed since the caller read it: read again, decide again."""
+    """The node changed after the caller read it; the caller has to read it again before another write."""
 
     what = "has another version"
 
@@ -225,7 +225,7 @@ class MetadataRequestError(MetadataError):
 
 
 class MetadataUnavailableError(MetadataError):
-    """No answer. A read may be tried again; a write may or may not have happened: read the node before deciding."""
+    """The service did not answer. A read may be repeated; a write may or may not have happened: read the node first."""
 
     what = "the metadata service did not answer"
 

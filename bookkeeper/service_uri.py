@@ -20,9 +20,9 @@ class ServiceUri(NamedTuple):
 
 
 def parse_service_uri(uri: str) -> ServiceUri:
-    """``zk+hierarchical://h1:2181;h2:2181/ledgers``, ``zk:h1:2181,h2:2181/ledgers`` or just ``h1:2181/ledgers``.
+    """Parse ``zk+hierarchical://h1:2181;h2:2181/ledgers``, ``zk:h1:2181,h2:2181/ledgers`` or just ``h1:2181/ledgers``.
 
-    The layout is read from the cluster itself, so the scheme only selects ZooKeeper.
+    The client reads the layout from the cluster itself, so the scheme only selects ZooKeeper.
     Raises MetadataRequestError.
     """
     scheme, separator, rest = uri.partition("://")

@@ -1,1 +1,1 @@
-"""Bookies: connections to them, and which of them a ledger gets."""
+"""Bookies: the connections to them, and the choice of bookies for a ledger."""

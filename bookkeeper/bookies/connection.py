@@ -1,8 +1,9 @@
-"""A connection to a bookie: requests of all ledgers share it, pipelined; each answer goes to its caller. Loop only.
+"""A connection to a bookie. All ledgers share the connection and pipeline their requests; the connection passes each
+answer to the caller of its request. Use it on the event loop only.
 
-Protocol V2 has no transaction ids. Answers to adds go to the ledger's only sink. Only one read of the same ledger and
-entry is under way at a time: a bookie answers reads of different priority in any order, and a fencing read must not
-take the answer of a plain read.
+Protocol V2 has no transaction ids. Each ledger has one sink, which receives the answers to the ledger's adds. Only one
+read of the same ledger and entry is under way at a time: a bookie answers reads of different priority in any order, and
+a fencing read must not take the answer of a plain read.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _Read:
 
 
 class BookieConnection(asyncio.Protocol):
-    """Made by ``BookiePool``. Once lost it stays lost; the pool makes another."""
+    """Made by ``BookiePool``. A lost connection is never opened again; the pool makes a new connection."""
 
     def __init__(self, bookie_id: str, options: ClientOptions, on_lost: Callable[[BookieConnection], None]) -> None:
         self.bookie_id = bookie_id
@@ -129,11 +130,13 @@ class BookieConnection(asyncio.Protocol):
     # adding
 
     def has_room(self) -> bool:
-        """Whether adds are taken now; else the sink's ``on_writable`` is called when they are."""
+        """Whether the write buffer has room for adds; if not, the connection calls ``on_writable`` of its sinks
+        later.
+        """
         return self._writable
 
     def register(self, ledger_id: int, sink: AddSink) -> None:
-        """Answers to adds of this ledger go to `sink` from now on, and to no other."""
+        """From now on pass the answers to this ledger's adds to `sink`, and to no other sink."""
         self._sinks[ledger_id] = sink
 
     def unregister(self, ledger_id: int, sink: AddSink) -> None:
@@ -141,14 +144,16 @@ class BookieConnection(asyncio.Protocol):
             del self._sinks[ledger_id]
 
     def add(self, frames: bytes | memoryview) -> None:
-        """Send add frames. `frames` must not change until they are sent."""
+        """Send add frames; without effect once the connection is lost. `frames` must not change until they are sent."""
         if self.is_open:
             self._transport.write(frames)
 
     # reading
 
     async def read(self, ledger_id: int, entry_id: int, flags: int = 0, key: bytes = b"") -> ReadAnswer:
-        """The bookie's answer, unverified. Raises BookieUnreachableError."""
+        """Return the bookie's answer, unverified. Raises BookieUnreachableError (also beyond
+        ``max_reads_per_bookie``).
+        """
         answer: asyncio.Future[ReadAnswer] = self._loop.create_future()
         self._check_room()
         read = _Read(flags, key if flags & DO_FENCING else b"", answer)
@@ -183,11 +188,13 @@ class BookieConnection(asyncio.Protocol):
     # ending
 
     def silent_since(self, time_s: float) -> bool:
-        """No byte came from the bookie since `time_s`."""
+        """Whether the bookie has sent no byte since `time_s`."""
         return self._received_s <= time_s
 
     def abort(self, reason: str) -> None:
-        """Drop the connection and fail all that waits for it, in a later turn of the loop."""
+        """Drop the connection; waiting reads fail and the sinks get ``on_connection_lost`` in a later turn of the
+        loop.
+        """
         if self.is_open:
             self._reason = reason
             self.is_open = self._writable = False
@@ -236,7 +243,7 @@ class BookieConnection(asyncio.Protocol):
         read = waiting.popleft()
         self._outstanding -= 1
         _resolve(read.answer, answer)
-        while waiting and waiting[0].answer.done():  # given up before their turn
+        while waiting and waiting[0].answer.done():  # reads whose callers gave up before the read was sent
             waiting.popleft()
             self._outstanding -= 1
         if waiting:

@@ -1,7 +1,7 @@
-"""Chances of bookies by the free space of their disks, as in Apache BookKeeper's weighted placement.
+"""Weights of bookies by the free space of their disks, as in Apache BookKeeper's weighted placement.
 
-The client reads the free space of every writable bookie at long intervals, of a new bookie at once, and repeats the
-request sooner where a bookie did not answer.
+The client reads the free space of every writable bookie at long intervals, and of a new bookie at once. When a bookie
+did not answer, the next interval is shorter.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ __all__ = ["DiskWeights", "weights"]
 log = structlog.get_logger(__name__)
 
 _MOST = 3.0
-"""No bookie has more than so many times the median weight."""
+"""Upper bound of a bookie's weight; the median weight is 1.0."""
 
 
 def weights(free: Mapping[str, int]) -> dict[str, float]:
-    """The weight of each bookie, 1.0 in the middle; a full bookie counts like the fullest of the others. Pure."""
+    """Return each bookie's weight: its free bytes relative to the median. A bookie without free bytes gets the weight
+    of the bookie with the fewest free bytes above 0. Pure.
+    """
     least = min((each for each in free.values() if each > 0), default=0)
     if not least:
         return dict.fromkeys(free, 1.0)
@@ -39,7 +41,10 @@ def weights(free: Mapping[str, int]) -> dict[str, float]:
 
 
 class DiskWeights:
-    """``weight`` of a bookie; ``run`` keeps the figures fresh until it is cancelled. `ask` raises OSError."""
+    """``weight`` gives the weight of a bookie; ``run`` keeps the weights up to date until its task is cancelled.
+
+    ask: reads the free bytes of a bookie; may raise OSError.
+    """
 
     def __init__(
         self, registry: BookieRegistry, options: ClientOptions, ask: Callable[[BookieAddress], Awaitable[int]]
@@ -50,11 +55,11 @@ class DiskWeights:
         self._changed = asyncio.Event()
 
     def weight(self, bookie: str) -> float:
-        """1.0 for a bookie that has not answered yet."""
+        """Return the bookie's weight; 1.0 for a bookie that has not answered yet."""
         return self._weights.get(bookie, 1.0)
 
     async def run(self) -> None:
-        """Read the figures again after each interval and when bookies come or go."""
+        """Read the free space of all writable bookies after each interval, and that of a new bookie at once."""
         loop = asyncio.get_running_loop()
         stop = self._registry.on_change(self._changed.set)
         try:
@@ -79,7 +84,7 @@ class DiskWeights:
         return True
 
     async def _refresh(self, bookies: list[str]) -> bool:
-        """Whether every bookie answered."""
+        """Read the free space of these bookies and compute all weights; return whether every bookie answered."""
         answers = await asyncio.gather(*map(self._read, bookies))
         writable = self._registry.writable
         known = self._free | {bookie: free for bookie, free in zip(bookies, answers, strict=True) if free is not None}

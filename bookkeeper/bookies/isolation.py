@@ -1,4 +1,4 @@
-"""Groups of bookies that a ledger is kept on, and how a ledger remembers them. Pure.
+"""The groups of bookies that may hold a ledger, and their form in the ledger's custom metadata. Pure.
 
 Apache Pulsar's rules (``IsolatedBookieEnsemblePlacementPolicy``): bookies of other groups are excluded, bookies without
 a group are not; the secondary groups are taken as well when the primary groups have fewer bookies than the ensemble. A
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["POLICY_KEY", "IsolationGroups", "allowed_bookies", "groups_of_ledger", "isolation_groups", "policy_of"]
 
 POLICY_KEY = "EnsemblePlacementPolicyConfig"
-"""Key of the custom metadata."""
+"""The key of the groups in a ledger's custom metadata."""
 _CLASS = "org.apache.pulsar.bookie.rackawareness.IsolatedBookieEnsemblePlacementPolicy"
 _PRIMARY, _SECONDARY = "isolationBookieGroups", "secondaryIsolationBookieGroups"
 
 
 @dataclass(frozen=True, slots=True)
 class IsolationGroups:
-    """Names of groups. Without any, bookies of all groups are left out."""
+    """Names of groups. Without names, an ensemble has only bookies that belong to no group."""
 
     primary: frozenset[str] = frozenset()
     secondary: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ def isolation_groups(primary: str | None, secondary: str | None) -> IsolationGro
 def allowed_bookies(
     candidates: Iterable[str], isolation: IsolationGroups | None, groups: Mapping[str, frozenset[str]], size: int
 ) -> list[str]:
-    """The candidates that an ensemble of `size` may have."""
+    """Return the candidates that the isolation groups allow for an ensemble of `size` bookies."""
     present = list(candidates)
     if isolation is None:
         return present
@@ -56,7 +56,7 @@ def policy_of(isolation: IsolationGroups) -> bytes:
 
 
 def groups_of_ledger(custom: Mapping[str, bytes], otherwise: IsolationGroups | None) -> IsolationGroups | None:
-    """The groups in the ledger's custom metadata; `otherwise` when it carries none that can be read."""
+    """Return the groups in the ledger's custom metadata; `otherwise` when the metadata have no readable groups."""
     stored = custom.get(POLICY_KEY)
     if stored is None:
         return otherwise

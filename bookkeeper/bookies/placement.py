@@ -1,4 +1,4 @@
-"""Which bookies a ledger gets: at random by weight, spread over regions and racks. Pure but for the chance given.
+"""Chooses the bookies of a ledger: at random by weight, spread over regions and racks. Pure, except for `chance`.
 
 A rack is a path: ``/rack``, or ``/region/rack`` for the rules that know regions. Each place of an ensemble takes the
 candidate whose region and rack occur least among the places that share a write set with it, so that with as many racks
@@ -27,24 +27,24 @@ _ATTEMPTS = 20
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """How ensembles are spread. Names as in Apache Pulsar's ``bookkeeperClient*``."""
+    """How ensembles are spread. The fields have the names of Apache Pulsar's settings ``bookkeeperClient*``."""
 
     rack_aware: bool = True
     region_aware: bool = False
     min_racks_per_write_quorum: int = 2
     enforce_min_racks: bool = False
-    """Fail the selection if a write quorum would have fewer racks; bookies without a rack are left out then."""
+    """Refuse an ensemble if a write quorum would have fewer racks, and choose no bookies of the default rack."""
     isolation: IsolationGroups | None = None
     """The isolation groups of a ledger that names no groups."""
 
     def racks_required(self, write_quorum: int) -> int:
-        """Racks without which an ensemble is refused; 1 where none is."""
+        """Return how many racks each write quorum must have; 1 where the rules enforce no minimum."""
         knows_racks = self.rack_aware or self.region_aware
         return min(self.min_racks_per_write_quorum, write_quorum) if knows_racks and self.enforce_min_racks else 1
 
 
 def region_of(rack: str) -> str:
-    """Return the first part of the path; a rack outside all regions counts as a region by itself."""
+    """Return the first part of the path ``/region/rack``; the empty text for a path without a region."""
     parts = rack.split("/")
     return parts[1] if len(parts) > 2 else ""
 
@@ -62,9 +62,10 @@ def choose_ensemble(
     chance: Random,
     weight_of: Callable[[str], float] = equal_weight,
 ) -> tuple[str, ...] | None:
-    """`size` different bookies; None when there are too few, or too few racks for enforced rules.
+    """Return `size` different bookies; None when there are too few bookies, or too few racks under enforced rules.
 
-    weight_of: above 0; a bookie of twice the weight has twice the chance where racks and regions are equal.
+    weight_of: greater than 0; among bookies that spread the ensemble equally well, a bookie of twice the weight has
+    twice the chance.
     """
     required = rules.racks_required(write_quorum)
     usable = sorted(b for b in candidates if required < 2 or rack_of(b) != DEFAULT_RACK)
@@ -93,7 +94,7 @@ def choose_replacement(
     chance: Random,
     weight_of: Callable[[str], float] = equal_weight,
 ) -> str | None:
-    """A bookie for place `index` that is not in the ensemble yet; None when there is none that the rules allow."""
+    """Return a bookie outside the ensemble for place `index`; None when the rules allow no candidate."""
     left = sorted(set(candidates).difference(ensemble))
     required = rules.racks_required(write_quorum)
     if required > 1:
@@ -131,7 +132,7 @@ def _best(
 
 
 def _racks_suffice(ensemble: Sequence[str], write_quorum: int, required: int, rack_of: Callable[[str], str]) -> bool:
-    """Whether each write set has `required` racks."""
+    """Whether each write set has at least `required` racks."""
     size = len(ensemble)
     if required < 2:
         return True

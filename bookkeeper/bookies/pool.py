@@ -1,4 +1,4 @@
-"""Connections to bookies, one each, made when first needed and again after a loss; and the bookies in quarantine."""
+"""One connection per bookie, opened at the first use and again after a loss; and the bookies in quarantine."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ log = structlog.get_logger(__name__)
 
 
 async def connect_tcp(make: Callable[[], BookieConnection], address: BookieAddress) -> BookieConnection:
-    """A TCP connection with the protocol object that `make` gives."""
+    """Open a TCP connection; `make` creates its protocol object. Raises OSError."""
     loop = asyncio.get_running_loop()
     return (await loop.create_connection(make, address.host, address.port))[1]
 
 
 class BookiePool:
-    """``get`` gives the bookie's connection. `connect` is TCP, or a test's network."""
+    """``get`` returns the connection to a bookie. `connect` opens a connection: by TCP, or in a test's network."""
 
     def __init__(
         self,
@@ -54,12 +54,13 @@ class BookiePool:
         self._closed = False
 
     def connected(self, bookie_id: str) -> BookieConnection | None:
-        """The open connection; None without an open connection. Never waits."""
+        """Return the open connection to the bookie; None when there is no open connection. Never waits."""
         return self._connections.get(bookie_id)
 
     async def get(self, bookie_id: str, *, at_once: bool = False) -> BookieConnection:
-        """The bookie's connection. After a failed attempt further calls fail without an attempt for a while, a little
-        longer each time; `at_once` tries in any case.
+        """Return the connection to the bookie; open it if necessary. After a failed attempt, calls without `at_once`
+        fail without an attempt until a pause has passed; the pause doubles with each failure, up to
+        ``longest_reconnect_delay_s``.
 
         Raises BookieUnreachableError, ClientClosedError.
         """
@@ -78,7 +79,9 @@ class BookiePool:
         return await asyncio.shield(attempt)
 
     def quarantine(self, bookie_id: str) -> None:
-        """Leave the bookie out of new ensembles for a while, if there are others."""
+        """With the probability ``quarantine_ratio``, leave the bookie out of new ensembles for ``quarantine_s``, as
+        long as other bookies suffice.
+        """
         if random.random() >= self._options.quarantine_ratio:  # noqa: S311 - spreads load, keeps no secret
             return
         if bookie_id not in self._quarantined:
@@ -95,7 +98,7 @@ class BookiePool:
         return True
 
     def close(self) -> None:
-        """Drop all connections; waiting calls fail. Idempotent."""
+        """Drop all connections; reads that wait for an answer fail. Idempotent."""
         self._closed = True
         for connection in list(self._connections.values()):
             connection.abort("the client is closed")

@@ -1,8 +1,8 @@
-"""Connections to bookies with TLS, with credentials, or with both; they end up as plain ``BookieConnection``s.
+"""Opens connections to bookies with TLS, with credentials, or with both, and returns plain ``BookieConnection``s.
 
-TCP, then AUTH, then START_TLS and TLS's own handshake: a bookie that wants credentials gives TLS to authenticated
-connections alone. DIGEST-MD5 sends no password. The connection gets its protocol object at the end, so that no request
-can overtake the handshake.
+The order is TCP, AUTH, START_TLS, the TLS handshake: a bookie that demands credentials grants TLS only to an
+authenticated connection. DIGEST-MD5 does not send the password. The transport gets the ``BookieConnection`` as its
+protocol object after the handshake, so that no request can overtake the handshake.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 __all__ = ["SecureConnect"]
 
 _SERVICE = b"bookkeeper/bookkeeper"
-"""Protocol and host in DIGEST-MD5: bookies have this name for all of them."""
+"""Protocol and host in DIGEST-MD5: every bookie uses this same name."""
 _ANSWER_S = 5.0
 _U32 = struct.Struct(">I")
 
 
 class SecureConnect:
-    """A ``Connect`` of ``BookiePool``. Raises TlsFilesError when it is made."""
+    """The ``connect`` argument of ``BookiePool`` for secured bookies. The constructor raises TlsFilesError."""
 
     def __init__(self, security: BookieSecurity) -> None:
         self._contexts = None if security.tls is None else TlsContexts(security.tls)
         self._credentials = security.credentials
 
     async def __call__(self, make: Callable[[], BookieConnection], address: BookieAddress) -> BookieConnection:
-        """Raises OSError, with the reason when the bookie refuses or proves to be another bookie."""
+        """Open a connection. Raises OSError, with the reason when the bookie refuses or does not prove its identity."""
         async with self._opened(address) as (transport, handshake):
             connection = make()
             handshake.hand_over(transport, connection)
         return connection
 
     async def free_space(self, address: BookieAddress) -> int:
-        """The free bytes of the bookie's ledger disks, by a connection for this request alone: a bookie that has read
-        a request of V2 understands no other. Raises OSError.
+        """Return the free bytes of the bookie's ledger disks. The request gets a connection of its own, because it is
+        of protocol V3 and a bookie reads only V2 after the first V2 request of a connection. Raises OSError.
         """
         async with self._opened(address) as (transport, handshake):
             transport.write(FREE_SPACE_REQUEST)
@@ -68,7 +68,7 @@ class SecureConnect:
 
     @contextlib.asynccontextmanager
     async def _opened(self, address: BookieAddress) -> AsyncIterator[tuple[asyncio.Transport, _Handshake]]:
-        """A connection after its handshake; a failure of its user aborts it. Raises OSError."""
+        """Yield a connection after its handshake; an error in the ``async with`` block aborts it. Raises OSError."""
         loop = asyncio.get_running_loop()
         transport, handshake = await loop.create_connection(_Handshake, address.host, address.port)
         try:
@@ -101,7 +101,7 @@ class SecureConnect:
 
 
 class _Handshake(asyncio.Protocol):
-    """Reads frames one after the other, until the connection gets its protocol object."""
+    """Protocol object during the handshake: reads one frame after the other until ``hand_over``."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -117,13 +117,15 @@ class _Handshake(asyncio.Protocol):
         self._give()
 
     async def frame(self) -> bytes:
-        """The next frame without its length. Raises OSError, WireError."""
+        """Return the next frame without its length field. Raises OSError, WireError."""
         self._waiting = asyncio.get_running_loop().create_future()
         self._give()
         return await self._waiting
 
     def hand_over(self, transport: asyncio.Transport, connection: BookieConnection) -> None:
-        """Pass all further bytes of the bookie to the connection."""
+        """Make `connection` the protocol object of the transport: it gets all further bytes. Raises OSError,
+        WireError.
+        """
         if self._lost is not None:
             raise self._lost
         if self._buffer:

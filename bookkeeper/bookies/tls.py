@@ -44,9 +44,9 @@ class BookieTls:
     key_password_file: str = ""
     certificate: str = ""
     verify_names: bool = False
-    """Whether a bookie's certificate has to name its address; BookKeeper's client does not ask for that by default."""
+    """Whether a bookie's certificate has to name its address; BookKeeper's client by default does not check that."""
     refresh_s: float = 300.0
-    """How often files are looked at for changes; later connections use the new files. 0: never."""
+    """Interval of the checks for changed files; later connections use the new files. 0: no checks."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -79,8 +79,8 @@ def tls_context(tls: BookieTls) -> ssl.SSLContext:
 
 
 class TlsContexts:
-    """The context of the files as they are, read again after a change. A changed file that cannot be used leaves the
-    context before in force.
+    """Keeps a TLS context of the present files, and reads them again after a change. If a changed file cannot be used,
+    the previous context stays in force.
     """
 
     def __init__(self, tls: BookieTls, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -19,7 +19,7 @@ __all__ = ["AddQueue", "PendingAdd"]
 
 
 class PendingAdd(NamedTuple):
-    """A run whose caller waits."""
+    """A run of entries whose caller waits for the confirmation."""
 
     first: int
     last: int
@@ -31,7 +31,9 @@ class PendingAdd(NamedTuple):
 
 
 class AddQueue:
-    """Runs in the order of their entries: kept while they are unconfirmed, or a connected replica was not sent them."""
+    """Runs in the order of their entries. A run stays in the queue until it is confirmed and the writer has sent it to
+    every connected replica.
+    """
 
     def __init__(self, ensemble_size: int, write_quorum: int) -> None:
         self._ensemble_size, self._write_quorum = ensemble_size, write_quorum
@@ -51,9 +53,9 @@ class AddQueue:
         self.pending_bytes += len(run.frames)
 
     def frames(self, place: int, after: int) -> Iterator[tuple[int, bytes | memoryview]]:
-        """(last entry, frames) of the adds behind entry `after` for this place, run by run."""
+        """Yield (last entry, frames for this place) of each run, with the entries after entry `after`."""
         runs = []
-        for run in reversed(self._runs):  # new adds stand at the end
+        for run in reversed(self._runs):  # backwards, because the wanted runs are the newest
             if run.last <= after:
                 break
             runs.append(run)
@@ -61,7 +63,7 @@ class AddQueue:
             yield run.last, self._part(run, max(run.first, after + 1), place)
 
     def resolve(self, confirmed: int) -> list[PendingAdd]:
-        """The adds whose entries are confirmed now, in order."""
+        """Remove and return the adds whose entries are all confirmed, in order."""
         found = []
         while self._pending and self._pending[0].last <= confirmed:
             found.append(self._pending.popleft())
@@ -69,7 +71,7 @@ class AddQueue:
         return found
 
     def fail(self) -> list[PendingAdd]:
-        """Return all waiting adds in order, and forget them."""
+        """Return all waiting adds in order, and empty the queue."""
         found = list(self._pending)
         self._pending.clear()
         self._runs.clear()
@@ -77,7 +79,7 @@ class AddQueue:
         return found
 
     def release(self, confirmed: int, sent: int) -> None:
-        """Forget runs up to entry `sent` (by the slowest connected replica) that are confirmed."""
+        """Drop the runs that are confirmed and do not go beyond `sent`, the last entry sent to the slowest replica."""
         limit = min(confirmed, sent)
         while self._runs and self._runs[0].last <= limit:
             self.kept_bytes -= len(self._runs.popleft().frames)

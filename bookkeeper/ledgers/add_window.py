@@ -1,8 +1,8 @@
-"""Which entries have their ack quorum: the decider of the writer. Pure.
+"""Determines for the writer which entries have their ack quorum. Pure.
 
-Acknowledgements are kept by replica (a bookie over one connection, at one place of the ensemble), never by place alone:
-a bookie that takes a place begins without acknowledgements; those of its predecessor do not count. A replica
-acknowledges in the order of entries, nearly always, so it is one number and a rarely used set.
+The window keeps acknowledgements by replica (a bookie over one connection, at one place of the ensemble), never by
+place alone: a new replica at a place begins without acknowledgements; those of the replica before it do not count. A
+replica nearly always acknowledges in the order of entries, so its state is one number and a rarely used set.
 
 A replica is *trusted* once the ledger's metadata were confirmed after one of its acknowledgements (``confirmation``).
 """
@@ -20,7 +20,7 @@ __all__ = ["AddWindow", "ReplicaAcks"]
 
 
 class ReplicaAcks:
-    """The entries that a bookie has acknowledged over one connection, above its first entry."""
+    """The entries after entry `begin` that a bookie has acknowledged over one connection."""
 
     __slots__ = ("ahead", "delivered", "place", "through", "trusted")
 
@@ -29,7 +29,7 @@ class ReplicaAcks:
         self.through = begin
         """Every entry of this place from ``begin + 1`` to ``through`` is acknowledged."""
         self.ahead: set[int] = set()
-        """Acknowledged out of order."""
+        """Entries above ``through`` that the bookie has acknowledged out of order."""
         self.delivered = False
         """Whether at least one acknowledgement of this ledger arrived over this connection."""
         self.trusted = False
@@ -39,18 +39,20 @@ class ReplicaAcks:
 
 
 class AddWindow:
-    """Entries ``confirmed + 1 .. pushed`` of one ledger wait for their quorum."""
+    """The entries of one ledger that wait for their ack quorum: ``confirmed + 1 .. pushed``."""
 
     def __init__(self, ensemble_size: int, write_quorum: int, ack_quorum: int) -> None:
         self.ensemble_size, self.write_quorum, self.ack_quorum = ensemble_size, write_quorum, ack_quorum
         self.confirmed = -1
-        """Last add confirmed: it and all before it have their quorum and were resolved in order."""
+        """Last add confirmed: this entry and all entries before it have their quorum, and their adds are resolved."""
         self.pushed = -1
         self.replicas: list[ReplicaAcks | None] = [None] * ensemble_size
         self._striped = ensemble_size > write_quorum
 
     def join(self, place: int) -> ReplicaAcks:
-        """A new replica at this place. It counts no unconfirmed entry, even if its bookie has them."""
+        """Return a new replica for this place, without acknowledgements of unconfirmed entries, even if its bookie
+        holds such entries.
+        """
         replica = self.replicas[place] = ReplicaAcks(place, self.confirmed)
         return replica
 
@@ -58,7 +60,7 @@ class AddWindow:
         self.replicas[place] = None
 
     def added(self, replica: ReplicaAcks, first: int, last: int) -> None:
-        """The replica acknowledges ``first .. last``. Entries that it was not sent do not count."""
+        """The replica acknowledges ``first .. last``. Entries not appended yet, or of other places, do not count."""
         replica.delivered = True
         last = min(last, self.pushed)
         if self._striped:
@@ -72,7 +74,10 @@ class AddWindow:
                 self._added_one(replica, entry_id)
 
     def complete(self, *, trusted_only: bool) -> int:
-        """The last entry that has, with all before it, its quorum."""
+        """Return the last entry that has its ack quorum together with all entries before it.
+
+        trusted_only: count the acknowledgements of trusted replicas only.
+        """
         replicas = [r for r in self.replicas if r is not None and (r.trusted or not trusted_only)]
         if len(replicas) < self.ack_quorum:
             return self.confirmed
@@ -96,7 +101,7 @@ class AddWindow:
             following = self._next_of(replica, following)
 
     def _next_of(self, replica: ReplicaAcks, entry_id: int) -> int:
-        """The next entry of the replica's place."""
+        """Return the first entry after `entry_id` that goes to the replica's place."""
         entry_id += 1
         while not holds(replica.place, entry_id, self.ensemble_size, self.write_quorum):
             entry_id += 1

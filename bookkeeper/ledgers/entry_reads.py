@@ -1,5 +1,6 @@
-"""Read entries of a ledger from its replicas: many by one request where the ensemble allows, the next replica when one
-fails, is slow or holds damaged bytes. Every entry given was verified.
+"""Reads entries of a ledger from its replicas: many entries by one request where every bookie of the ensemble holds
+every entry, and from the next replica when a replica fails, is slow or holds damaged bytes. Every returned entry is
+verified.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ _SINGLE_READS = 16
 
 
 class EntryReads:
-    """Reads of one ledger. `metadata` are given with each call: they may change while it is open."""
+    """Reads of one ledger. Each call takes `metadata`, because the metadata may change while the ledger is open."""
 
     def __init__(self, context: LedgerContext, ledger_id: int, digester: Digester) -> None:
         self._context, self._ledger_id, self._digester = context, ledger_id, digester
 
     async def read(self, metadata: LedgerMetadata, first: int, last: int, max_bytes: int) -> list[Entry]:
-        """Return entries from `first` on, at least one; fewer than requested at the end of a segment, behind
-        `max_bytes` or before an entry that no replica gives.
+        """Return the entries from `first` on, at least one entry. The list ends early at the end of a segment, at
+        `max_bytes`, and before an entry that no replica returns.
 
         Raises NoSuchEntryError, DamagedEntryError, ReadFailedError, each about entry `first`.
         """
@@ -61,7 +62,7 @@ class EntryReads:
         return await self._singles(metadata, first, last, max_bytes)
 
     async def read_records(self, metadata: LedgerMetadata, first: int, last: int, max_bytes: int) -> Records:
-        """The same as records, without a Python object per entry where they come in one batch. Raises as ``read``."""
+        """Like ``read``, but as log records; a batch makes no Python object per entry. Raises as ``read``."""
         last = min(last, self._end_of_segment(metadata, first))
         options = self._context.options
         if options.batch_reads and metadata.ensemble_size == metadata.write_quorum and last > first:
@@ -70,7 +71,7 @@ class EntryReads:
         return records_of_entries(await self._singles(metadata, first, last, max_bytes))
 
     async def read_one(self, metadata: LedgerMetadata, entry_id: int) -> Entry:
-        """One entry. Raises as ``read``."""
+        """Return one entry. Raises as ``read``."""
         return (await self._one_of(metadata, entry_id, partial(self._single, entry_id)))[0]
 
     async def _singles(self, metadata: LedgerMetadata, first: int, last: int, max_bytes: int) -> list[Entry]:
@@ -99,8 +100,9 @@ class EntryReads:
             raise self._verdict(entry_id, failed) from failed
 
     def _order(self, metadata: LedgerMetadata, entry_id: int) -> list[str]:
-        """The entry's replicas, the best first: always the same replica of a ledger, whose read-ahead then serves,
-        unless its bookie has no connection or failed adds lately. With ``local_host`` near replicas come before others.
+        """Return the entry's replicas in the order of the attempts. Where every bookie holds every entry, the first is
+        always the same bookie of the ledger, so that the bookie's read-ahead helps. Bookies in quarantine come last,
+        near bookies before others (with ``local_host``), and bookies with a connection before others.
         """
         replicas = list(metadata.write_set(entry_id))
         if metadata.ensemble_size == metadata.write_quorum:

@@ -1,5 +1,5 @@
-"""Ask the bookies of a ledger's last segment for the last entry they hold, fencing them or not, until the answers cover
-every quorum that could have acknowledged an entry.
+"""Reads the last entry that each bookie of a ledger's last segment holds, with or without fencing the ledger there,
+until bookies of every possible ack quorum have answered.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["read_last_confirmed"]
 async def read_last_confirmed(
     context: LedgerContext, ledger_id: int, metadata: LedgerMetadata, digester: Digester, key: bytes, *, fence: bool
 ) -> int:
-    """The greatest last-add-confirmed that the bookies' last entries name; never below the end of the earlier segments,
-    which do not change any more. With `fence`: on return no writer can reach an ack quorum (but see
-    ``owned_metadata``: a bookie that holds no entry may forget the fence).
+    """Return the greatest last-add-confirmed in the bookies' last entries, but at least the last entry of the earlier
+    segments, which no longer change. With `fence`, on return no writer can reach an ack quorum (exception: a bookie
+    that holds no entry of the ledger may lose the fence in a crash, see ``owned_metadata``).
 
     Raises RecoveryFailedError when too few bookies answered, WrongPasswordError.
     """
@@ -69,7 +69,7 @@ async def read_last_confirmed(
 
 
 async def _ask(context: LedgerContext, bookie: str, ledger_id: int, digester: Digester, key: bytes) -> int:
-    """The last-add-confirmed in the bookie's last entry of the ledger; -1 when it holds none."""
+    """Return the last-add-confirmed in the bookie's last entry of the ledger; -1 when the bookie holds no entry."""
     connection = await context.pool.get(bookie, at_once=True)
     flags = DO_FENCING | HIGH_PRIORITY if key else 0
     answer = await connection.read(ledger_id, LAST_ENTRY, flags, key)

@@ -1,4 +1,4 @@
-"""Ask one replica, then the next when it fails or takes long, and take the first good answer."""
+"""Requests to one replica after another: the next when a replica fails or takes long. The first good answer counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class AllFailedError(BookKeeperError):
-    """No replica gave a good answer; ``errors`` in the order of the failures."""
+    """All attempts failed; ``errors`` has their errors in the order of the failures."""
 
     def __init__(self, errors: Sequence[BookKeeperError]) -> None:
         super().__init__(*errors)
@@ -31,10 +31,12 @@ class AllFailedError(BookKeeperError):
 async def first_good(
     attempts: Sequence[Callable[[], Coroutine[object, object, T]]], delay_s: float, background: Background
 ) -> T:
-    """Start the first attempt, and a further attempt after each failure and after each `delay_s` (doubling) without an
-    answer; with 0 only after failures.
+    """Return the result of the first attempt that succeeds, and cancel the attempts that still run.
 
-    An attempt fails by BookKeeperError; those still running when one succeeds are cancelled. Raises AllFailedError.
+    A further attempt starts after each failure, and after `delay_s` without a result; the delay doubles each time. With
+    `delay_s` 0 a further attempt starts only after a failure. An attempt fails with a BookKeeperError.
+
+    Raises AllFailedError when all attempts failed.
     """
     errors: list[BookKeeperError] = []
     running: set[asyncio.Task[T]] = set()

@@ -1,4 +1,4 @@
-"""The context of every part of a ledger's work: the services of the client, handed down as one value."""
+"""The services of the client that writers, readers and recoveries of ledgers use, as one value."""
 
 from __future__ import annotations
 
@@ -28,10 +28,12 @@ class LedgerContext(NamedTuple):
     background: Background
     chance: Random
     weight_of: Callable[[str], float] = equal_weight
-    """The chance of a bookie to be chosen."""
+    """The relative chance that the placement chooses a bookie; greater than 0."""
 
     def new_ensemble(self, wanted: LedgerOptions, custom: Mapping[str, bytes]) -> tuple[str, ...] | None:
-        """Bookies for a new ledger, by the rules of the placement; None when there are too few."""
+        """Return bookies for a new ledger, by the rules of the placement; None when too few bookies fit. Bookies in
+        quarantine serve only where the others do not suffice.
+        """
         rules, rack_of = self.options.placement, self.registry.rack
         for quarantined in (False, True):
             bookies = self._bookies(custom, wanted.ensemble_size, quarantined=quarantined)
@@ -50,7 +52,9 @@ class LedgerContext(NamedTuple):
         write_quorum: int,
         custom: Mapping[str, bytes],
     ) -> str | None:
-        """A bookie for a place of the ensemble, not in `without`; a bookie in quarantine when there are no others."""
+        """Return a bookie for a place of the ensemble, not in `without`; None when no bookie fits. A bookie in
+        quarantine serves only where no other bookie fits.
+        """
         rules, rack_of = self.options.placement, self.registry.rack
         for quarantined in (False, True):
             bookies = set(self._bookies(custom, len(ensemble), quarantined=quarantined)).difference(without)
@@ -62,8 +66,8 @@ class LedgerContext(NamedTuple):
         return None
 
     def distances(self) -> Callable[[str], int]:
-        """How far a bookie is from this process: 0 the same rack, 1 the same region, 2 another region; always 0 if the
-        rack of this process is not known.
+        """Return a function from a bookie to its distance: 0 in the rack of this process, 1 in another rack of the same
+        region, 2 elsewhere; always 0 if the rack of this process is unknown.
         """
         host, rack_of = self.options.local_host, self.registry.rack
         near = next((b for b, address in self.registry.writable.items() if host and address.host == host), None)
@@ -77,7 +81,9 @@ class LedgerContext(NamedTuple):
         return distance
 
     def _bookies(self, custom: Mapping[str, bytes], size: int, *, quarantined: bool) -> list[str]:
-        """Writable bookies that a ledger with this metadata may have."""
+        """Return the writable bookies that a ledger with this custom metadata may use, with or without those in
+        quarantine.
+        """
         groups = groups_of_ledger(custom, self.options.placement.isolation)
         allowed = allowed_bookies(self.registry.writable, groups, self.registry.groups, size)
         return [b for b in allowed if quarantined or not self.pool.is_quarantined(b)]

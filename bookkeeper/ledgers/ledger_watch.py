@@ -1,7 +1,8 @@
-"""A watch on the metadata of a ledger that is written: its writer learns at once that another client recovered it.
+"""A watch on the metadata of a ledger with a writer: when another client recovers the ledger, the writer fails at once.
 
-The watch proves nothing (``owned_metadata`` does): it saves a fenced writer that has nothing to add the time until its
-next add. A watch fires once; then a short task reads the metadata and sets the next watch.
+The watch is no proof of ownership (``owned_metadata`` has the proof): without the watch an idle writer would fail only
+at its next add. A watch fires once; then a short task sets the next watch and, if the version has changed, checks that
+the writer still owns the ledger.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LONGEST_RETRY_S = 10.0
 
 
 class WatchedLedger(Protocol):
-    """The writer, as far as the watch knows it."""
+    """The part of the writer that the watch uses."""
 
     ledger_id: int
     owned: OwnedMetadata
@@ -35,7 +36,7 @@ class WatchedLedger(Protocol):
 
 
 class LedgerWatch:
-    """Watches the ledger from ``start`` until the writer ends."""
+    """Watches the ledger from ``start`` until the writer is closed or fails."""
 
     def __init__(self, writer: WatchedLedger, context: LedgerContext) -> None:
         self._writer, self._context = writer, context

@@ -1,8 +1,9 @@
-"""Keep every place of an ensemble on a bookie that answers: connect, reconnect, or change the ensemble.
+"""Keeps every place of an ensemble on a bookie that answers: connects, reconnects, or changes the ensemble.
 
-Order of preference for a place that is down: its own bookie over a new connection, when only the connection was lost (a
-bookie resets connections while it starts); another bookie, by a change of the ensemble; without another bookie, its own
-bookie again, after growing pauses. Meanwhile the ledger continues with the remaining places, if they are enough.
+The mender tries for a place that is down, in this order: the same bookie over a new connection, when only the
+connection was lost (a bookie resets connections while it starts); another bookie, by a change of the ensemble; if no
+other bookie fits, the same bookie again, after growing pauses. Meanwhile the ledger continues with the remaining
+places, if they suffice for the ack quorum.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _LONGEST_PAUSE_S = 1.0
 
 
 class MendedLedger(Protocol):
-    """The writer, as far as its mender knows it."""
+    """The part of the writer that its mender uses."""
 
     ledger_id: int
     owned: OwnedMetadata
@@ -51,7 +52,7 @@ class MendedLedger(Protocol):
 
 
 class Mender:
-    """One task per writer while a place is down, none otherwise."""
+    """Runs one task per writer while a place is down, and no task otherwise."""
 
     def __init__(self, writer: MendedLedger, context: LedgerContext) -> None:
         self._writer, self._context = writer, context
@@ -59,13 +60,13 @@ class Mender:
         self._stopped = False
 
     def wake(self) -> None:
-        """A place is down."""
+        """Start the task unless it runs; the writer calls this when a place is down."""
         if self._task is None and not self._stopped:
             self._task = self._context.background.start(self._run(), f"ensemble of ledger {self._writer.ledger_id}")
 
     def stop(self) -> None:
         self._stopped = True
-        # a change under way comes to its end: a written change without a record of it looks like another client's
+        # Let a change under way end: a written change that this writer has not recorded looks like another client's.
         if self._task is not None and self._task is not asyncio.current_task() and not self._writer.changing:
             self._task.cancel()
 
@@ -101,7 +102,7 @@ class Mender:
         return [replica for replica in self._writer.replicas if replica.connection is None]
 
     async def _pause(self, seconds: float) -> None:
-        """Wait until bookies come or go, or until the time is over."""
+        """Wait until the registered bookies change, or until the time has passed."""
         changed = asyncio.Event()
         cancel = self._context.registry.on_change(changed.set)
         try:
@@ -119,7 +120,7 @@ class Mender:
                 self._writer.join(replica, connection)
 
     async def _replace(self, down: list[Replica]) -> None:
-        """Give as many of these places as possible to other bookies, by one change of the metadata."""
+        """Move as many of these places as possible to other bookies, by one change of the metadata."""
         writer = self._writer
         replaced: dict[int, tuple[str, BookieConnection]] = {}
         ensemble = [replica.bookie_id for replica in writer.replicas]
@@ -135,7 +136,7 @@ class Mender:
                 self._context.pool.quarantine(bookie)
         if not replaced or self._stopped:
             return
-        writer.changing = True  # from here on nothing is confirmed until the metadata are written
+        writer.changing = True  # from here on the writer confirms no entry until the metadata are written
         first = writer.window.confirmed + 1
         try:
             delivered = writer.delivered()
@@ -162,7 +163,7 @@ class Mender:
         return self._context.replacement(ensemble, place, refused | members, metadata.write_quorum, metadata.custom)
 
     async def _connections(self, bookies: list[str]) -> list[BookieConnection | None]:
-        """Connections to these bookies, made at the same time; None for an unreachable bookie."""
+        """Open connections to these bookies concurrently; None stands for an unreachable bookie."""
         found = await asyncio.gather(*(self._context.pool.get(bookie) for bookie in bookies), return_exceptions=True)
         for error in found:
             if isinstance(error, BaseException) and not isinstance(error, BookieUnreachableError):

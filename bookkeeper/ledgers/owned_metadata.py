@@ -1,10 +1,11 @@
-"""The metadata of a ledger under its own writer: its changes, and the proof that no other client has changed them.
+"""The metadata of a ledger as its writer keeps them: the writer's changes, and the proof that no other client has
+taken over the ledger.
 
 A *confirmation* is a read of the newest metadata, or a successful compare-and-set, that shows the ledger still open
-with the segment this writer wrote. The proof makes acknowledgements count: a bookie may forget in a crash that a ledger
-is fenced (as long as it holds no entry of it), a recovery on the other hand changes the metadata before it fences. So
-when the metadata are unchanged after the acknowledgements came in, the entries were on their bookies before any fence
-was sent, and that recovery will find them.
+with the segment that this writer wrote. Without a confirmation an acknowledgement proves nothing: a bookie that holds
+no entry of a ledger may lose the ledger's fence in a crash, and then acknowledge entries of a fenced writer. But a
+recovery changes the metadata before it fences. So if the metadata are unchanged after the acknowledgements arrived, the
+entries were on their bookies before any recovery sent a fence, and every later recovery finds them.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _LONGEST_RETRY_S = 1.0
 
 
 class OwnedMetadata:
-    """One operation at a time. Every call waits while the metadata service cannot be reached: cancel it to stop."""
+    """Executes one operation at a time. A call waits while the metadata service is unreachable; cancel the call to end
+    the wait.
+    """
 
     def __init__(self, store: LedgerMetadataStore, ledger_id: int, metadata: LedgerMetadata, version: int) -> None:
         self.current = metadata
@@ -47,13 +50,14 @@ class OwnedMetadata:
         return self._version
 
     async def confirm(self) -> None:
-        """Raises LedgerFencedError unless this writer still owns the ledger."""
+        """Read the newest metadata. Raises LedgerFencedError unless this writer still owns the ledger."""
         async with self._turn:
             self._check_owned()
             await self._reread()
 
     async def change(self, make: Callable[[LedgerMetadata], LedgerMetadata]) -> None:
-        """Compare-and-set; on success ``current`` is the written value, which is a confirmation too.
+        """Write ``make(current)`` by compare-and-set. On return ``current`` is the written value; a successful write is
+        a confirmation too.
 
         Raises LedgerFencedError.
         """
@@ -65,7 +69,9 @@ class OwnedMetadata:
                     return
 
     async def close(self, last_entry_id: int, length: int) -> None:
-        """Write the end of the ledger. Raises LedgerFencedError when another client closed it elsewhere."""
+        """Close the ledger with this last entry and length. Raises LedgerFencedError when another client recovers the
+        ledger or closed it with another end.
+        """
         async with self._turn:
             written = self._ends_at(last_entry_id, length)
             while not written:
@@ -74,12 +80,14 @@ class OwnedMetadata:
                 try:
                     written = await self._try_write(wanted)
                 except LedgerFencedError:
-                    written = self._ends_at(last_entry_id, length)  # a recovery may have come to the same end
+                    written = self._ends_at(last_entry_id, length)  # a recovery may have found the same end
                     if not written:
                         raise
 
     async def _try_write(self, wanted: LedgerMetadata) -> bool:
-        """Write the metadata. False when another client changed an unrelated field: decide again."""
+        """Write the metadata. Return False when nothing was written, although this writer owns the ledger: try again
+        with the newest metadata.
+        """
         try:
             self._version = await self._store.write(self._ledger_id, wanted, self._version)
         except NodeVersionError:
@@ -91,15 +99,15 @@ class OwnedMetadata:
             found = await self._read()
             if found.version == self._version + 1 and found.metadata == wanted:
                 self._version, self.current = found.version, found.metadata
-                return True  # written, only the answer was lost
+                return True  # the write succeeded, only its answer was lost
             await self._reread()
             return False
         self.current = wanted
         return True
 
     def _check_owned(self) -> None:
-        """Refuse an operation that waited while another operation met a recovery: the metadata then belongs to that
-        recovery.
+        """Refuse an operation that waited while an operation before it found the ledger in recovery or closed. Raises
+        LedgerFencedError.
         """
         if self.current.state is not LedgerState.OPEN:
             raise LedgerFencedError(self._ledger_id, f"its metadata say {self.current.state.name}")
@@ -117,7 +125,7 @@ class OwnedMetadata:
             raise LedgerFencedError(self._ledger_id, f"its metadata say {found.metadata.state.name}")
         if found.metadata.last_segment != self.current.last_segment:
             raise LedgerFencedError(self._ledger_id, "another client changed its ensemble")
-        self._version, self.current = found.version, found.metadata  # replicas of earlier segments were moved
+        self._version, self.current = found.version, found.metadata  # earlier segments changed: auto-recovery
 
     async def _read(self) -> Versioned:
         delay_s = _RETRY_S

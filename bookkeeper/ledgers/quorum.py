@@ -1,7 +1,7 @@
-"""The bookies of an entry, and the numbers of answers that are proofs. Pure arithmetic on places 0 .. E-1 of an
-ensemble.
+"""The places of an entry in the ensemble, and the numbers of answers that prove an acknowledgement or its absence. Pure
+arithmetic on the places 0 .. E-1 of an ensemble.
 
-Entry e is on the W places ``(e + i) mod E``. It is acknowledged once A of them have it.
+Entry e goes to the W places ``(e + i) mod E``, i = 0 .. W-1. It is acknowledged once A of these places have it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["can_reach_quorum", "covers", "holds", "last_held", "write_set"]
 
 
 def write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:
-    """The places of the entry, in the order in which readers ask them."""
+    """Return the places of the entry, in the order in which readers send their requests."""
     return tuple((entry_id + step) % ensemble_size for step in range(write_quorum))
 
 
@@ -25,14 +25,14 @@ def holds(place: int, entry_id: int, ensemble_size: int, write_quorum: int) -> b
 
 
 def last_held(place: int, entry_id: int, ensemble_size: int, write_quorum: int) -> int:
-    """The last entry up to `entry_id` that goes to this place; negative when there is none."""
+    """Return the last entry up to `entry_id` that goes to this place; a negative number when there is no such entry."""
     distance = (place - entry_id) % ensemble_size
     return entry_id if distance < write_quorum else entry_id - (ensemble_size - distance)
 
 
 def covers(answered: Collection[int], ensemble_size: int, write_quorum: int, ack_quorum: int) -> bool:
-    """Whether these places (for example the fenced places) meet every set of A places that could acknowledge an entry:
-    in no write set do A or more places lack an answer.
+    """Whether every set of A places that could acknowledge an entry has at least one of these places (for example, of
+    the fenced places): every write set has fewer than A places outside `answered`.
     """
     for first in range(ensemble_size):
         silent = sum((first + step) % ensemble_size not in answered for step in range(write_quorum))
@@ -42,7 +42,7 @@ def covers(answered: Collection[int], ensemble_size: int, write_quorum: int, ack
 
 
 def can_reach_quorum(alive: Collection[int], ensemble_size: int, write_quorum: int, ack_quorum: int) -> bool:
-    """Whether each entry finds A living places in its write set."""
+    """Whether every write set has at least A of these places."""
     return all(
         sum((first + step) % ensemble_size in alive for step in range(write_quorum)) >= ack_quorum
         for first in range(ensemble_size)

@@ -23,8 +23,8 @@ _CHUNK_BYTES = 1 << 20
 
 
 class LedgerReader:
-    """Made by ``BookKeeper.open``. Of a ledger that is not closed the entries up to ``last_add_confirmed`` at that
-    moment are read.
+    """Made by ``BookKeeper.open`` and ``BookKeeper.reader_of``. Reads the entries up to ``last_add_confirmed``; of a
+    ledger that is not closed, that is the last add confirmed when the reader was made.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class LedgerReader:
     ) -> None:
         self.ledger_id, self.metadata = ledger_id, metadata
         self.last_add_confirmed = last_add_confirmed
-        """Last entry that can be read; -1 when there is none."""
+        """The last entry that the reader can read; -1 when there is none."""
         self._context = context
         self._reads = EntryReads(context, ledger_id, digester)
 
@@ -47,7 +47,7 @@ class LedgerReader:
 
     @property
     def length(self) -> int:
-        """Payload bytes of a closed ledger; 0 while it is open."""
+        """Payload bytes of a closed ledger; 0 for a ledger that was not closed when the reader was made."""
         return self.metadata.length
 
     @property
@@ -55,15 +55,15 @@ class LedgerReader:
         return self.metadata.custom
 
     async def read(self, first: int, last: int, max_bytes: int = _CHUNK_BYTES) -> list[Entry]:
-        """Return verified entries from `first` on: at least one, perhaps fewer than to `last`.
+        """Return verified entries from `first` on: at least one entry, but possibly not all up to `last`.
 
-        Raises NoSuchEntryError (beyond the end, or lost), DamagedEntryError, ReadFailedError (try again): each of them
-        about entry `first` itself.
+        Raises NoSuchEntryError (beyond the end, or lost), DamagedEntryError, ReadFailedError (try again); each error
+        concerns entry `first`.
         """
         return await self._read(self._reads.read, first, last, max_bytes)
 
     async def read_records(self, first: int, last: int, max_bytes: int = _CHUNK_BYTES) -> Records:
-        """The same as log records in one buffer (see ``packed_batches``). Raises as ``read``."""
+        """Like ``read``, but as log records in one buffer (see ``packed_batches``). Raises as ``read``."""
         return await self._read(self._reads.read_records, first, last, max_bytes)
 
     async def entries(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
@@ -92,7 +92,9 @@ class LedgerReader:
         return await read(self.metadata, first, last, max_bytes)
 
     async def _was_moved(self) -> bool:
-        """Whether the replicas of the ledger are elsewhere by now (BookKeeper's auto-recovery)."""
+        """Whether BookKeeper's auto-recovery has moved replicas of the closed ledger; if so, take over the new
+        metadata.
+        """
         found = (await self._context.store.read(self.ledger_id)).metadata
         if found.segments == self.metadata.segments or not self.metadata.is_closed:
             return False

@@ -1,14 +1,15 @@
-"""Recovery: takes a ledger from its writer and finds its end. Many clients may do so at once; all come to the same end,
-that of the first whose compare-and-set wins.
+"""Recovery: fences the writer of a ledger, finds the last entry and closes the ledger. Several clients may recover the
+same ledger at once; the first successful compare-and-set decides the end, and the others return that end.
 
 1. The metadata become IN_RECOVERY (compare-and-set). From here on no writer changes them.
 2. The bookies of the last segment are fenced: no writer reaches an ack quorum any more.
-3. Behind the last entry known to be confirmed, entries are read one after the other, fencing again. One found anywhere
-   is written to its whole write set; where so many replicas lack it that it cannot have been acknowledged, the ledger
-   ends.
-4. The metadata become CLOSED with that end. A lost compare-and-set reads the metadata again and restarts unless CLOSED.
+3. The recovery reads the entries after the last confirmed entry, in order, and fences with each read. It writes an
+   entry found on any replica to the entry's whole write set. The ledger ends before the first entry that so many
+   replicas lack that the entry cannot have been acknowledged.
+4. The metadata become CLOSED with that end. After a lost compare-and-set the recovery reads the metadata again, and
+   restarts unless the ledger is CLOSED.
 
-Errors, silence and damage are never taken for "no such entry".
+An error, a missing answer or a damaged entry never counts as "no such entry".
 """
 
 from __future__ import annotations
@@ -48,13 +49,16 @@ log = structlog.get_logger(__name__)
 _RETRY_S = 0.1
 _LONGEST_RETRY_S = 2.0
 _FIRST_READ_AHEAD = 2
-"""Most ledgers end where their last entry says: reads of entries that do not exist cost as much as others."""
+"""The first reads ask for few entries: most ledgers end at the last add confirmed, and a read of an entry that does not
+exist costs as much as any other read.
+"""
 
 
 async def recover(context: LedgerContext, ledger_id: int, digest_type: DigestType | None, password: bytes) -> Versioned:
-    """The closed ledger's metadata. On return no writer can add entries, and every acknowledged entry exists.
+    """Recover the ledger and return its metadata, closed. On return no writer can add entries, and the ledger has every
+    acknowledged entry.
 
-    Raises NoSuchLedgerError, WrongPasswordError, RecoveryFailedError (within ``recovery_timeout_s``; try again).
+    Raises NoSuchLedgerError, WrongPasswordError, RecoveryFailedError (after ``recovery_timeout_s``; try again).
     """
     delay_s = _RETRY_S
     failure: BookKeeperError | None = None
@@ -78,7 +82,7 @@ async def recover(context: LedgerContext, ledger_id: int, digest_type: DigestTyp
 async def _try_once(
     context: LedgerContext, ledger_id: int, digest_type: DigestType | None, password: bytes
 ) -> Versioned | None:
-    """Return None when another client changed the metadata meanwhile: the caller reads them again."""
+    """Return None when another client changed the metadata meanwhile: the caller has to try again."""
     metadata, version = await context.store.read(ledger_id, latest=True)
     if metadata.is_closed:
         return Versioned(metadata, version)
@@ -111,7 +115,7 @@ class _Recovery:
         self._adds = RecoveryAdds(context, ledger_id, metadata, self._digester, self._key)
 
     async def run(self) -> LedgerMetadata:
-        """The metadata to close the ledger with."""
+        """Find the end of the ledger and return the metadata that close the ledger."""
         last = await read_last_confirmed(
             self._context, self._ledger_id, self._metadata, self._digester, self._key, fence=True
         )
@@ -131,7 +135,7 @@ class _Recovery:
         return self._adds.metadata.closed(last, length)
 
     async def _read_ahead(self, first: int, count: int) -> tuple[list[Entry], bool]:
-        """(consecutive entries from `first` on, at most so many; whether the ledger ends behind them)."""
+        """Return (consecutive entries from `first` on, at most `count`; whether the ledger ends after them)."""
         tasks = [
             self._context.background.awaited(self._find(entry_id), f"recover ledger {self._ledger_id}")
             for entry_id in range(first, first + count)
@@ -149,9 +153,9 @@ class _Recovery:
         return found, False
 
     async def _find(self, entry_id: int) -> Entry | None:
-        """The entry from any of its replicas; None when it cannot have been acknowledged.
+        """Return the entry from any of its replicas; None when the entry cannot have been acknowledged.
 
-        Raises RecoveryFailedError when too few replicas answered to know.
+        Raises RecoveryFailedError when too few replicas answered to decide that.
         """
         metadata = self._metadata
         enough = metadata.write_quorum - metadata.ack_quorum + 1

@@ -1,4 +1,4 @@
-"""Write recovered entries to their whole write sets, replacing bookies that fail. A recovery's own small writer."""
+"""The small writer of a recovery: sends recovered entries to their whole write sets, and replaces bookies that fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ __all__ = ["RecoveryAdds"]
 
 
 class RecoveryAdds:
-    """``metadata`` are those to close the ledger with: replaced bookies stand in them, in memory only until then."""
+    """Adds the recovered entries of one ledger. ``metadata`` has the ensembles after replacements; until the recovery
+    closes the ledger with it, this copy exists in memory only.
+    """
 
     def __init__(
         self, context: LedgerContext, ledger_id: int, metadata: LedgerMetadata, digester: Digester, key: bytes
@@ -48,7 +50,7 @@ class RecoveryAdds:
                 raise RecoveryFailedError(self._ledger_id, detail)
 
     async def _run(self, attempt: _Attempt, bookies: Sequence[str]) -> dict[str, str]:
-        """Send, wait for the quorum; the bookies that failed, with the reason."""
+        """Send the frames and wait for the ack quorums; return the bookies that failed, with their reasons."""
         connecting = (self._context.pool.get(bookie, at_once=True) for bookie in bookies)
         for place, found in enumerate(await asyncio.gather(*connecting, return_exceptions=True)):
             if isinstance(found, BookieUnreachableError):
@@ -67,7 +69,7 @@ class RecoveryAdds:
         return {bookies[place]: reason for place, reason in attempt.failures.items()}
 
     def _replace(self, first: int) -> bool:
-        """Replace the failed bookies from entry `first` on; False when there are not enough bookies."""
+        """Replace failed bookies from entry `first` on; return False when no bookie could be replaced."""
         metadata, context = self.metadata, self._context
         ensemble = list(metadata.last_segment.bookies)
         changed = False
@@ -118,7 +120,7 @@ class _Attempt:
         return all(len(acks) >= self._metadata.ack_quorum for acks in self._acks.values())
 
     async def settled(self) -> None:
-        """Wait until every entry has its quorum, or until some entry can no longer reach its quorum."""
+        """Wait until every entry has its ack quorum, or until some entry can no longer reach its ack quorum."""
         self._look()
         await self._settled
 
@@ -127,7 +129,7 @@ class _Attempt:
         self._look()
 
     def fail_silent(self, reason: str) -> None:
-        """Time is up for those that owe an answer."""
+        """Mark the places failed that have not acknowledged all of their entries."""
         for place in self._places.values():
             if any(place in self._write_set(e) and place not in acks for e, acks in self._acks.items()):
                 self.failures.setdefault(place, reason)

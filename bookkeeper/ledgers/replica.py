@@ -1,4 +1,4 @@
-"""A place of a ledger's ensemble in its writer: the bookie, the connection, the sent entries and their times."""
+"""One place of the ensemble, as the writer sees it: the bookie, the connection, the sent entries and their times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Replica"]
 
 
 class Replica:
-    """Down (without a connection) until ``join``; down again after ``leave``."""
+    """A replica is down (has no connection) until ``join``, and again after ``leave``."""
 
     __slots__ = ("acks", "bookie_id", "connection", "place", "reconnects", "retry_s", "sent", "sent_at")
 
@@ -22,13 +22,15 @@ class Replica:
         self.connection: BookieConnection | None = None
         self.acks: ReplicaAcks | None = None
         self.sent = -1
-        """Last entry of the ledger given to the connection."""
+        """The connection has got the entries of this place up to this entry id of the ledger."""
         self.sent_at: deque[tuple[int, float]] = deque()
         """(last entry, time) of each write that may be unanswered."""
         self.reconnects = True
-        """The bookie itself may take its place again at once: it was lost, it has not refused."""
+        """Whether the mender may reconnect to the same bookie at once: only the connection was lost, the bookie refused
+        no add.
+        """
         self.retry_s = 0.0
-        """No earlier than this the bookie is tried again after a refusal."""
+        """After a refusal, the loop time before which the mender does not reconnect to the same bookie."""
 
     def join(self, connection: BookieConnection, acks: ReplicaAcks) -> None:
         self.connection, self.acks = connection, acks
@@ -40,7 +42,7 @@ class Replica:
         self.sent_at.clear()
 
     def note_sent(self, last: int, last_of_place: int, now_s: float) -> None:
-        """Note that the connection got entries up to `last`; entries up to `last_of_place` belong to this place."""
+        """Note that the connection got all entries up to `last`; `last_of_place` is the last of them at this place."""
         self.sent = last
         self.sent_at.append((last_of_place, now_s))
 

@@ -1,16 +1,16 @@
 """The writer of one ledger: pipelined adds, acknowledged strictly in order.
 
-``append_nowait`` makes add frames of a run of entries once and gives the same bytes to every bookie of their write
-sets. Answers go to the ``AddWindow``, which determines the entries with a quorum; ``_drain`` moves the last add
-confirmed and calls back.
+``append_nowait`` encodes a run of entries as add frames once and gives the same bytes to every bookie of their write
+sets. Answers go to the ``AddWindow``, which determines the entries with an ack quorum; ``_drain`` advances the last add
+confirmed and calls the callers' callbacks.
 
 Invariants (the histories in the tests check them):
 
 - Entries are confirmed in order, after their ack quorum answered over trusted connections (``owned_metadata``).
 - While the ensemble changes no entry is confirmed: the new segment begins right behind the last confirmed entry, and
   the writer sends all unconfirmed entries to its new bookies.
-- A place without a connection does not count. With enough other bookies adds continue; else they wait, up to a
-  deadline.
+- A place without a connection does not count. Adds continue as long as enough other bookies answer; otherwise they
+  wait, up to a deadline.
 - After a fatal error every waiting add fails, in order, and the writer refuses later adds.
 """
 
@@ -60,11 +60,11 @@ log = structlog.get_logger(__name__)
 _REFUSAL_PAUSE_S = 1.0
 _TRUST_LATER_S = 0.5
 _WRITE_BYTES = 256 << 10
-"""Frames joined into one write; larger runs are written as they are."""
+"""The writer joins frames up to about this size into one write, and writes a larger run without a copy."""
 
 
 class LedgerWriter:
-    """Made by ``BookKeeper.create``. Everything happens on one event loop."""
+    """Made by ``BookKeeper.create``. Use it on the event loop of its client only."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class LedgerWriter:
         self.queue = AddQueue(metadata.ensemble_size, metadata.write_quorum)
         self.replicas = [Replica(place, bookie) for place, bookie in enumerate(metadata.last_segment.bookies)]
         self.changing = False
-        """The ensemble changes: nothing may be confirmed."""
+        """Whether a change of the ensemble is under way: no entry may be confirmed until its end."""
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._on_end = on_end
@@ -98,7 +98,7 @@ class LedgerWriter:
         self._room: list[asyncio.Future[None]] = []
         self._idle: list[asyncio.Future[None]] = []
         self._mender = Mender(self, context)
-        self._mender.wake()  # connect while the first entry is still being made
+        self._mender.wake()  # connect before the caller adds the first entry
 
     # visible to callers
 
@@ -114,7 +114,7 @@ class LedgerWriter:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last entry that has, with all before it, its ack quorum; -1 at first."""
+        """The last entry that has its ack quorum together with all entries before it; -1 at first."""
         return self.window.confirmed
 
     @property
@@ -124,7 +124,7 @@ class LedgerWriter:
 
     @property
     def failure(self) -> BookKeeperError | None:
-        """Why this writer takes no more entries; None while it does."""
+        """The error for which this writer takes no more entries; None while the writer takes entries."""
         return self._failure
 
     @property
@@ -133,19 +133,19 @@ class LedgerWriter:
 
     @property
     def max_payload_bytes(self) -> int:
-        """Largest entry a bookie takes."""
+        """The largest payload of an entry that the bookies accept, in bytes."""
         return self._context.options.max_frame_bytes - self._overhead
 
     async def append(self, payload: bytes | memoryview) -> int:
-        """Add one entry; its id, once the ack quorum has it on disk. Many may wait at the same time; with more than
-        ``max_in_flight_bytes`` unacknowledged this waits before it sends.
+        """Add one entry and return its id once the ack quorum has the entry on disk. Many calls may wait at the same
+        time. With more than ``max_in_flight_bytes`` unacknowledged, the call waits before it sends.
 
         Raises LedgerFencedError, LedgerClosedError, AddTimeoutError, NotEnoughBookiesError, EntryTooLargeError.
         """
         return (await self.append_many((payload,))).start
 
     async def append_many(self, payloads: Sequence[bytes | memoryview]) -> range:
-        """Add entries in this order, none between them; their ids, once all are acknowledged."""
+        """Like ``append``, for several entries: they get consecutive ids. Returns once all are acknowledged."""
         while self.queue.pending_bytes > self._context.options.max_in_flight_bytes and self._failure is None:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._room.append(waiter)
@@ -165,12 +165,12 @@ class LedgerWriter:
         return range(first, first + len(payloads))
 
     def append_nowait(self, payloads: Sequence[bytes | memoryview], done: AddDone) -> int:
-        """Add a run of entries and return the id of the first. Never waits; keeps the payloads until their
-        acknowledgement: the caller bounds that.
+        """Add a run of at least one entry and return the id of the first entry. Never waits. The writer keeps the
+        payloads until their acknowledgement, so the caller has to bound the unacknowledged bytes.
 
-        ``done(None)`` is called once all of them are acknowledged, ``done(error)`` when that will not be known any
-        more; in the order of the runs, on the loop, never from within this call.
-        Raises EntryTooLargeError, or why the writer takes no more; then nothing was sent and `done` is not called.
+        The writer calls ``done(None)`` once all entries are acknowledged, or ``done(error)`` when the writer fails (the
+        outcome is unknown): in the order of the runs, on the loop, never from within this call. Raises
+        EntryTooLargeError or ``failure``; then the writer has sent nothing and does not call `done`.
         """
         assert payloads
         self._check(max(map(len, payloads)))
@@ -187,8 +187,8 @@ class LedgerWriter:
         return self._push(run, done)
 
     def append_packed_nowait(self, data: bytes | memoryview, offsets: bytes, skip: int, done: AddDone) -> int:
-        """Append the entries of one buffer: entry k is ``data[offsets[k] + skip : offsets[k + 1]]``, `offsets` are
-        native int64, one more than entries. The compiled helper makes no Python object for an entry.
+        """Like ``append_nowait``; entry k is ``data[offsets[k] + skip : offsets[k + 1]]``. `offsets` are native int64,
+        one more than there are entries. The compiled helper makes no Python object per entry.
         """
         at = memoryview(offsets).cast("q")
         size = at[-1] - at[0]
@@ -224,10 +224,10 @@ class LedgerWriter:
         return run.first
 
     async def close(self) -> LedgerMetadata:
-        """Wait for all adds, then seal the ledger behind the last confirmed entry; its final metadata. Idempotent.
+        """Wait for all adds, close the ledger after the last confirmed entry, and return its metadata. Idempotent.
 
-        After a failure that was no fencing, the entries confirmed until then are sealed. Raises LedgerFencedError;
-        MetadataUnavailableError past the deadline: the ledger stays open, or is closed there; recover it.
+        After a failure of the writer other than LedgerFencedError this closes the ledger too. Raises LedgerFencedError;
+        MetadataUnavailableError past the deadline: then the ledger is open, or closed with this end; recover it.
         """
         if self._closed is None:
             self._closed = self._loop.create_future()
@@ -236,7 +236,7 @@ class LedgerWriter:
         return await asyncio.shield(self._closed)
 
     def fail(self, error: BookKeeperError) -> None:
-        """Take no more entries; fail those that wait, in order, in a later turn of the loop. The first error counts."""
+        """Take no more entries; fail waiting adds in order, in a later turn of the loop. The first error counts."""
         if self._failure is not None:
             return
         self._failure = error
@@ -256,7 +256,7 @@ class LedgerWriter:
             self._on_end(self)
 
     def abandon(self) -> None:
-        """The process gives up (a client that closes): seal nothing; waiting adds fail."""
+        """Stop without closing the ledger, because the client closes; waiting adds fail."""
         self.fail(LedgerClosedError(self.ledger_id, "the client is closed"))
 
     # answers of bookies (AddSink)
@@ -267,7 +267,7 @@ class LedgerWriter:
                 self.window.added(replica.acks, first, last)
                 self._drain()
                 if replica.acks is not None and not replica.acks.trusted and self._trust_timer is None:
-                    # not needed now, but when a trusted bookie goes and the metadata service does not answer
+                    # Later adds need this trust if a trusted bookie fails while the metadata service does not answer.
                     self._trust_timer = self._loop.call_later(_TRUST_LATER_S, self._start_confirming)
                 return
 
@@ -295,15 +295,15 @@ class LedgerWriter:
     # replicas (used by the mender too)
 
     def join(self, replica: Replica, connection: BookieConnection) -> None:
-        """The replica's bookie takes its place over this connection, without acknowledgements; the writer sends it all
-        unconfirmed entries.
+        """Use this connection to the replica's bookie. The replica begins without acknowledgements, and the writer
+        sends it all unconfirmed entries.
         """
         replica.join(connection, self.window.join(replica.place))
         connection.register(self.ledger_id, self)
         self.pump(replica)
 
     def lose(self, replica: Replica, reason: str, *, refused: bool) -> None:
-        """The replica does not count any more; the mender finds a bookie for its place."""
+        """Stop counting the replica; the mender reconnects its bookie or (at once if `refused`) replaces it."""
         if replica.connection is None or self._failure is not None:
             return
         self._part(replica)
@@ -316,7 +316,7 @@ class LedgerWriter:
         self._mender.wake()
 
     def pump(self, replica: Replica) -> None:
-        """Send the entries that the replica lacks, as long as its connection has room."""
+        """Send the replica the entries that it has not got yet, as long as its connection has room."""
         connection = replica.connection
         if connection is None or not connection.has_room() or replica.sent >= self.window.pushed:
             return
@@ -339,14 +339,14 @@ class LedgerWriter:
         self._watch_time()
 
     def _flush(self) -> None:
-        """Send the entries appended in this turn of the loop: a single write per bookie for any number of appends."""
+        """Send the entries of all appends of this turn of the loop together, in few writes per bookie."""
         self._flushing = False
         for replica in self.replicas:
             self.pump(replica)
         self._watch_time()
 
     def end_change(self) -> None:
-        """A change of the ensemble has succeeded or failed: confirm the entries with a quorum."""
+        """After a change of the ensemble, successful or not: confirm the entries that have their ack quorum."""
         self.changing = False
         self._drain()
 
@@ -369,8 +369,8 @@ class LedgerWriter:
         self.window.leave(replica.place)
 
     def _drain(self) -> None:
-        """Confirm entries with a quorum over trusted connections; request a confirmation for entries with another
-        quorum.
+        """Confirm the entries with an ack quorum of trusted replicas. If further entries have an ack quorum only with
+        untrusted replicas, start a confirmation of the metadata.
         """
         if self.changing or self._failure is not None:
             return
@@ -397,7 +397,7 @@ class LedgerWriter:
             self._context.background.start(self._confirm(), f"confirm ledger {self.ledger_id}")
 
     async def _confirm(self) -> None:
-        """Trust the connections that have delivered until now, if this writer still owns the ledger."""
+        """If this writer still owns the ledger, trust the replicas that had acknowledged an entry before; else fail."""
         try:
             delivered = self.delivered()
             await self.owned.confirm()
@@ -412,7 +412,7 @@ class LedgerWriter:
         self._drain()
 
     def delivered(self) -> list[ReplicaAcks]:
-        """Replicas that a confirmation begun now makes trusted."""
+        """Return the replicas with at least one acknowledgement: a confirmation that begins now makes them trusted."""
         return [acks for acks in self.window.replicas if acks is not None and acks.delivered]
 
     def _release(self) -> None:
@@ -469,7 +469,7 @@ class LedgerWriter:
                 await self._seal()
         except BookKeeperError as error:
             closed.set_exception(error)
-            closed.exception()  # taken: the caller may have gone
+            closed.exception()  # mark as retrieved: the caller may have been cancelled
         except BaseException:
             closed.cancel()
             raise

@@ -19,7 +19,9 @@ class BookieAddress(NamedTuple):
 
 
 def bookie_address(bookie_id: str, registered: bytes = b"") -> BookieAddress | None:
-    """Address of the endpoint for the bookie protocol; without one the id itself as ``host:port``; else None."""
+    """Return the address of the endpoint for the bookie protocol in the registration; without such an endpoint the
+    address in a bookie id of the form ``host:port``; else None.
+    """
     try:
         info = BookieServiceInfoFormat.FromString(registered)
     except DecodeError:

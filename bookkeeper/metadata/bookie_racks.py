@@ -4,7 +4,7 @@
 
     {"group": {"host:3181": {"rack": "/region/rack", "hostname": "host"}, ...}, ...}
 
-A member or a group that has another form counts for nothing, and takes nothing from the others.
+A member or a group of another form is ignored; the other members and groups stay valid.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class BookieRacks:
     racks: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     groups: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     malformed: tuple[str, ...] = ()
-    """Groups with a member that counts for nothing; the empty name stands for the node as a whole."""
+    """Names of groups that are malformed or have a malformed member; the empty name stands for the whole node."""
 
 
 def bookie_racks(data: bytes) -> BookieRacks:
-    """The content of the node. Malformed parts are left out and named."""
+    """Parse the content of the node. The result leaves malformed parts out, and names them in ``malformed``."""
     try:
         stored = json.loads(data or b"{}")
     except (ValueError, RecursionError):
@@ -62,6 +62,6 @@ def bookie_racks(data: bytes) -> BookieRacks:
 
 
 def _rack(name: str) -> str:
-    """A path: the slash at its begin may be left out."""
+    """Return the rack as a path; `name` may lack the leading slash, and an empty name is the default rack."""
     stripped = name.strip().strip("/")
     return f"/{stripped}" if stripped else DEFAULT_RACK

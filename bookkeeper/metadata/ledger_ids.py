@@ -24,7 +24,7 @@ _HIGH_PREFIX = "HOB-"
 
 
 class LedgerIds:
-    """``root`` is the ledgers' root; `later` runs work without a waiting caller."""
+    """`root` is the root of the ledgers' metadata; `later` runs a coroutine in the background."""
 
     def __init__(
         self,
@@ -36,7 +36,10 @@ class LedgerIds:
         self._long = False
 
     async def next(self) -> int:
-        """Two round trips, the deletion of the node beside them. Raises MetadataError."""
+        """Return a new id, usually after two round trips; the deletion of the sequential node runs in the background.
+
+        Raises MetadataError.
+        """
         if not self._long:
             if await self._session.exists(f"{self._root}/idgen-long") is None:
                 number = await self._draw(f"{self._root}/idgen")
@@ -70,5 +73,5 @@ class LedgerIds:
         return int(path.rpartition("ID-")[2])
 
     async def _forget(self, path: str) -> None:
-        with contextlib.suppress(MetadataError):  # ephemeral: it goes with the session at the latest
+        with contextlib.suppress(MetadataError):  # the node is ephemeral: it vanishes with the session at the latest
             await self._session.delete(path)

@@ -16,7 +16,7 @@ __all__ = ["LedgerMetadata", "LedgerState", "Segment", "Versioned"]
 
 
 class LedgerState(enum.IntEnum):
-    """OPEN -> CLOSED by its writer, OPEN -> IN_RECOVERY -> CLOSED by another client."""
+    """The ledger's writer changes OPEN -> CLOSED; a recovering client changes OPEN -> IN_RECOVERY -> CLOSED."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -49,9 +49,9 @@ class LedgerMetadata:
     custom: Mapping[str, bytes] = field(default_factory=dict)
     created_ms: int | None = None
     token: int | None = None
-    """Random mark of the creator; tells whether a create without an answer succeeded."""
+    """A random mark of the creator, by which a create whose answer was lost finds out whether it succeeded."""
     format_version: int = 3
-    """The version of the stored text; an update keeps this version."""
+    """The version of the stored format; an update keeps this version."""
 
     @property
     def is_closed(self) -> bool:
@@ -66,13 +66,13 @@ class LedgerMetadata:
         return self.segments[bisect_right(self.segments, entry_id, key=lambda segment: segment.first) - 1]
 
     def write_set(self, entry_id: int) -> tuple[str, ...]:
-        """The bookies that hold the entry, in the order in which BookKeeper asks them."""
+        """Return the bookies of the entry's write set, in the order in which BookKeeper's client reads from them."""
         bookies = self.segment_of(entry_id).bookies
         return tuple(bookies[(entry_id + index) % self.ensemble_size] for index in range(self.write_quorum))
 
     def with_segment(self, first: int, bookies: tuple[str, ...]) -> LedgerMetadata:
-        """Entries from `first` on go to `bookies`: a new segment, or the last segment with new bookies if it begins
-        there.
+        """Return the metadata in which the entries from `first` on go to `bookies`: with a new segment, or, if the last
+        segment begins with `first`, with that segment changed.
         """
         assert len(bookies) == self.ensemble_size
         assert len(set(bookies)) == len(bookies)
@@ -90,7 +90,7 @@ class LedgerMetadata:
 
 
 class Versioned(NamedTuple):
-    """Metadata and the version that a compare-and-set must name."""
+    """Metadata of a ledger, and the node version that the next compare-and-set must name."""
 
     metadata: LedgerMetadata
     version: int

@@ -4,7 +4,7 @@
 layout        path                                                   manager class in ``LAYOUT``
 ============  =====================================================  ================================
 flat          ``L`` ten digits                                       FlatLedgerManagerFactory
-hierarchical  ten digits as 2/4/``L``4; from 2^31-1 on as the long    HierarchicalLedgerManagerFactory
+hierarchical  ten digits as 2/4/``L``4; from 2^31-1 on like long      HierarchicalLedgerManagerFactory
 long          nineteen digits as 3/4/4/4/``L``4                      LongHierarchicalLedgerManagerFactory
 ============  =====================================================  ================================
 """
@@ -31,7 +31,9 @@ class Layout(enum.Enum):
 
 
 def parse_layout(path: str, data: bytes) -> Layout:
-    """The node ``LAYOUT``: version, then class and version of the manager. Raises MetadataRequestError."""
+    """Parse the node ``LAYOUT``: its version, then the class and version of the manager. Raises
+    MetadataRequestError.
+    """
     version, _, manager = data.decode(errors="replace").strip().partition("\n")
     name = manager.partition(":")[0]
     if version.strip() != str(LAYOUT_VERSION):

@@ -1,8 +1,8 @@
 """Ledger metadata as BookKeeper stores them (``LedgerMetadataSerDe``): versions 1, 2 and 3. Pure.
 
-All begin with the line ``BookieMetadataFormatVersion TAB version``. Version 3 continues with a varint length and the
-message ``LedgerMetadataFormat``, version 2 with the same message as protobuf text, version 1 with lines of its own.
-New ledgers get version 3; an update keeps the version found.
+All versions begin with the line ``BookieMetadataFormatVersion TAB version``. Version 3 continues with a varint length
+and the message ``LedgerMetadataFormat``, version 2 with the same message as protobuf text, version 1 with its own text
+lines. New ledgers get version 3; an update keeps the stored version.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _V1_CLOSED = "CLOSED"
 
 
 def encode_metadata(metadata: LedgerMetadata) -> bytes:
-    """The stored bytes, in ``metadata.format_version``."""
+    """Return the bytes to store, in the version ``metadata.format_version``."""
     head = _MAGIC + b"%d\n" % metadata.format_version
     if metadata.format_version == 1:
         return head + _version_1(metadata).encode()
@@ -40,7 +40,7 @@ def encode_metadata(metadata: LedgerMetadata) -> bytes:
 
 
 def decode_metadata(ledger_id: int, data: bytes) -> LedgerMetadata:
-    """The stored bytes as metadata. Raises LedgerMetadataError, for any bytes."""
+    """Parse stored bytes. Raises LedgerMetadataError, and no other error, for bytes that are no metadata."""
     head, _, body = data.partition(b"\n")
     if not head.startswith(_MAGIC):
         raise LedgerMetadataError(ledger_id, "it does not begin like ledger metadata")

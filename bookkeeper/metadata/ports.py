@@ -1,4 +1,4 @@
-"""The ports of the client to a metadata service. Implemented on ZooKeeper, and by a twin in tests."""
+"""The interfaces of the client to a metadata service. ZooKeeper implements them, and a twin in tests."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ __all__ = ["BookieRegistry", "LedgerMetadataStore"]
 
 
 class LedgerMetadataStore(Protocol):
-    """Versioned ledger metadata. Any call may raise MetadataUnavailableError: then a write may have happened."""
+    """Versioned ledger metadata. Any call may raise MetadataUnavailableError: then a write may or may not have
+    happened.
+    """
 
     async def new_ledger_id(self) -> int:
-        """An id greater than all before it, never given again."""
+        """Return an id that is greater than all ids drawn before, and that no later call returns again."""
         ...
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> int:
-        """Returns the version. Raises NodeExistsError."""
+        """Store the metadata of a new ledger and return their version. Raises NodeExistsError."""
         ...
 
     async def read(self, ledger_id: int, *, latest: bool = False) -> Versioned:
-        """`latest`: not older than the newest write completed anywhere when this was called.
+        """Return the metadata and their version. With `latest` they include every write that any client completed
+        before the call.
 
         Raises NoSuchLedgerError, LedgerMetadataError.
         """
         ...
 
     async def watch(self, ledger_id: int, changed: Callable[[], None]) -> int | None:
-        """The present version, None of a ledger that does not exist. `changed` is called once on the loop, when the
-        metadata change after that, or when the service was lost and may have missed a change.
+        """Return the present version, or None for a ledger that does not exist, and set a watch. The store calls
+        `changed` once, on the loop: at the next change of the metadata, or when the lost connection may have hidden a
+        change.
         """
         ...
 
@@ -42,16 +46,16 @@ class LedgerMetadataStore(Protocol):
         ...
 
     async def delete(self, ledger_id: int) -> None:
-        """Raises NoSuchLedgerError."""
+        """Delete the metadata of the ledger. Raises NoSuchLedgerError."""
         ...
 
     def ledger_ids(self) -> AsyncIterator[int]:
-        """Ids of all ledgers, ascending within each directory."""
+        """Yield the ids of all ledgers, ascending within each directory of the metadata."""
         ...
 
 
 class BookieRegistry(Protocol):
-    """Which bookies there are now."""
+    """The bookies that are registered now, their addresses, racks and groups."""
 
     @property
     def writable(self) -> Mapping[str, BookieAddress]: ...
@@ -60,18 +64,20 @@ class BookieRegistry(Protocol):
     def read_only(self) -> Mapping[str, BookieAddress]: ...
 
     def address(self, bookie_id: str) -> BookieAddress | None:
-        """The address of a bookie that is or was registered; else the address in its id."""
+        """Return the address that the bookie has or had in its registration; without a known registration the address
+        in its id, or None.
+        """
         ...
 
     def rack(self, bookie_id: str) -> str:
-        """The rack of the bookie; bookies without a known rack share a rack."""
+        """Return the rack of the bookie; bookies without a known rack are all in ``DEFAULT_RACK``."""
         ...
 
     @property
     def groups(self) -> Mapping[str, frozenset[str]]:
-        """Members of each group of bookies, registered now or not."""
+        """The members of each group of bookies, including members that are not registered now."""
         ...
 
     def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back after bookies came or went; returns the cancel function."""
+        """Call `callback` after each change of the registered bookies; return a function that cancels this."""
         ...

@@ -58,7 +58,7 @@ async def initialize_cluster(session: ZooKeeperSession, root: str = "/ledgers") 
 
 
 class ZooKeeperLedgerMetadata:
-    """A LedgerMetadataStore. Open with ``await ZooKeeperLedgerMetadata.open(...)``."""
+    """A LedgerMetadataStore on ZooKeeper. Open it with ``await ZooKeeperLedgerMetadata.open(...)``."""
 
     def __init__(self, session: ZooKeeperSession, root: str, layout: Layout, background: Background) -> None:
         self._session, self._root, self._layout = session, root, layout
@@ -109,7 +109,7 @@ class ZooKeeperLedgerMetadata:
         except NoSuchNodeError:
             raise NoSuchLedgerError(ledger_id) from None
         parent = path.rpartition("/")[0]
-        with contextlib.suppress(MetadataError):  # not empty, or already deleted by another client
+        with contextlib.suppress(MetadataError):  # a parent is not empty, or another client has deleted it
             while len(parent) > len(self._root):
                 await self._session.delete(parent)
                 parent = parent.rpartition("/")[0]
@@ -121,7 +121,7 @@ class ZooKeeperLedgerMetadata:
                 yield ledger_id
 
     def path(self, ledger_id: int) -> str:
-        """The ledger's node."""
+        """Return the path of the ledger's node."""
         return f"{self._root}/{ledger_path(self._layout, ledger_id)}"
 
     async def _walk(self, below: str) -> AsyncIterator[str]:

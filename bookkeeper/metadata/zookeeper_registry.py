@@ -30,7 +30,9 @@ _READ_ONLY = "readonly"
 
 
 class ZooKeeperRegistry:
-    """A BookieRegistry. Addresses of bookies that went are kept: their ledgers still name them."""
+    """A BookieRegistry on ZooKeeper. It keeps the addresses of bookies that are no longer registered, because ledgers
+    still name these bookies.
+    """
 
     def __init__(self, session: ZooKeeperSession, root: str, background: Background) -> None:
         self._session, self._background = session, background
@@ -42,11 +44,13 @@ class ZooKeeperRegistry:
         self._listeners: list[Callable[[], None]] = []
         self._stale = asyncio.Event()
         self._watched: set[str] = set()
-        """Nodes with a watch that has not fired: a second watch on the same node would stay for ever."""
+        """Nodes with a watch that has not fired. The registry sets no second watch on such a node: it would stay for
+        ever.
+        """
 
     @classmethod
     async def open(cls, session: ZooKeeperSession, root: str, background: Background) -> ZooKeeperRegistry:
-        """Return a registry with the bookies of this moment. Raises MetadataError."""
+        """Return a registry that has read the bookies registered now. Raises MetadataError."""
         registry = cls(session, root, background)
         await registry._read()
         background.start(registry._follow(), "bookies")
@@ -64,7 +68,9 @@ class ZooKeeperRegistry:
         return self._known.get(bookie_id) or bookie_address(bookie_id)
 
     def rack(self, bookie_id: str) -> str:
-        """Return the rack by the id of the bookie, else by its registered address: tools know bookies by either."""
+        """Return the rack stored for the bookie's id, else for its registered address: tools store racks under
+        either.
+        """
         found = self._racks.racks.get(bookie_id)
         if found is None and (address := self._known.get(bookie_id)) is not None:
             found = self._racks.racks.get(f"{address.host}:{address.port}")
@@ -93,7 +99,7 @@ class ZooKeeperRegistry:
                 delay_s = _RETRY_S
             except MetadataError as error:
                 log.warning(events.BOOKIES_NOT_READ, error=str(error))
-                self._watched.clear()  # which of them were set is not known
+                self._watched.clear()  # after the failure it is unknown which watches are set
                 self._stale.set()
                 await asyncio.sleep(delay_s)
                 delay_s = min(delay_s * 2, _LONGEST_RETRY_S)
@@ -102,7 +108,7 @@ class ZooKeeperRegistry:
         writable, read_only, self._racks = await asyncio.gather(
             self._read_directory(self._path), self._read_directory(f"{self._path}/{_READ_ONLY}"), self._read_racks()
         )
-        # right after a restart a bookie may stand in both lists until its old session ends: writable decides
+        # Right after a restart a bookie may be in both lists until its old session ends: then it counts as writable.
         read_only = {name: address for name, address in read_only.items() if name not in writable}
         changed = (writable, read_only) != (self._writable, self._read_only)
         self._writable, self._read_only = writable, read_only

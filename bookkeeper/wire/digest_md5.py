@@ -1,7 +1,7 @@
 """DIGEST-MD5 (RFC 2831) as a client, without a security layer: the authentication of BookKeeper's bookies. Pure.
 
-The bookie sends a challenge, the client proves that it knows the password, the bookie proves the same, so the client
-detects an impostor without the password. MD5 alone gives no protection; use it over TLS.
+The bookie sends a challenge, the client proves that it has the password, and then the bookie proves the same, so that
+the client detects an impostor without the password. MD5 alone gives no protection; use it over TLS.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _COUNT = b"00000001"
 
 @dataclass(frozen=True, slots=True)
 class DigestCredentials:
-    """A user of the service."""
+    """Name and password of a user of the bookies."""
 
     username: str
     password: str = field(repr=False)
 
 
 class DigestMd5:
-    """One authentication. `service` is the protocol and the host that both sides agreed on, ``bookkeeper/bookkeeper``.
-    `nonce` is random text of the client's.
+    """One authentication. `service` is protocol and host, the same on both sides: ``bookkeeper/bookkeeper``. `nonce` is
+    a random text from the client.
     """
 
     def __init__(self, credentials: DigestCredentials, service: bytes, nonce: bytes) -> None:
@@ -37,7 +37,7 @@ class DigestMd5:
         self._expected = b""
 
     def respond(self, challenge: bytes) -> bytes:
-        """The answer to the challenge. Raises WireError for a challenge that this client cannot answer."""
+        """Return the answer to the challenge. Raises WireError for a challenge that this client cannot answer."""
         given = _pairs(challenge)
         nonce, realm = given.get(b"nonce", b""), given.get(b"realm", b"")
         offered = [each.strip() for each in given.get(b"qop", b"auth").split(b",")]
@@ -62,7 +62,7 @@ class DigestMd5:
         )
 
     def check(self, answer: bytes) -> None:
-        """Raises WireError unless the other side proved that it knows the password too."""
+        """Check the bookie's proof. Raises WireError unless it proves that the bookie has the password too."""
         proof = _pairs(answer).get(b"rspauth", b"")
         if not self._expected or not hmac.compare_digest(proof, self._expected):
             raise WireError("the other side does not know the password")
@@ -81,7 +81,7 @@ def _quoted(value: bytes) -> bytes:
 
 
 def _pairs(text: bytes) -> dict[bytes, bytes]:
-    """``name=value, name="value"``; of a repeated name the first value. Raises WireError."""
+    """Parse ``name=value, name="value"``; of a repeated name the first value counts. Raises WireError."""
     found: dict[bytes, bytes] = {}
     at = 0
     while at < len(text):

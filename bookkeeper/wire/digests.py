@@ -31,20 +31,24 @@ class DigestType(enum.IntEnum):
 
     CRC32 = 1
     HMAC = 2
-    """HMAC-SHA1 with a key made of the password: the only digest that a client without the password cannot forge."""
+    """HMAC-SHA1 with a key derived from the password: the only digest that a client without the password cannot
+    forge.
+    """
     CRC32C = 3
     """Pulsar's default."""
     DUMMY = 4
-    """No digest: damage is not noticed."""
+    """No digest: readers do not detect damage."""
 
 
 def master_key(password: bytes) -> bytes:
-    """Sent with every add and every fencing read; the bookie remembers the key of the first add. 20 bytes."""
+    """Return the master key, 20 bytes. The client sends it with every add and every fencing read; the bookie stores the
+    key of the ledger's first add.
+    """
     return hashlib.sha1(b"ledger" + password).digest()  # noqa: S324 - BookKeeper's protocol
 
 
 class Digester:
-    """``digest(header, payload)`` for one ledger; ``size`` bytes long."""
+    """Computes the digests of one ledger's entries by ``digest(header, payload)``; a digest has ``size`` bytes."""
 
     __slots__ = ("digest", "size", "type")
 

@@ -5,7 +5,7 @@ offset  size  content of an entry
 ======  ====  ============================================================================
 0       8     ledger id
 8       8     entry id
-16      8     last add confirmed, as the writer knew it when it sent the entry (-1: none)
+16      8     last add confirmed of the writer when it made the entry (-1: none)
 24      8     payload bytes of the ledger up to and with this entry
 32      m     digest (see ``digests``)
 32+m    n     payload
@@ -37,7 +37,7 @@ _LENGTH_AT = 8 + MASTER_KEY_BYTES + 24
 
 
 class Entry(NamedTuple):
-    """A verified entry. ``payload`` is a view of the frame it came in."""
+    """A verified entry. ``payload`` is a view of the received frame."""
 
     ledger_id: int
     entry_id: int
@@ -48,7 +48,9 @@ class Entry(NamedTuple):
 
 
 class EntryRun(NamedTuple):
-    """Consecutive entries as add frames, back to back in ``frames``; frame k is ``offsets[k] .. offsets[k + 1]``."""
+    """Consecutive entries as add frames, back to back in ``frames``; frame k is ``frames[offsets[k] : offsets[k +
+    1]]``.
+    """
 
     first: int
     last: int
@@ -58,7 +60,7 @@ class EntryRun(NamedTuple):
     """Payload bytes of the ledger up to and with the last of these entries."""
 
     def part(self, first: int, last: int) -> memoryview:
-        """The frames of entries ``first .. last``."""
+        """Return the frames of the entries ``first .. last``."""
         start = self.offsets[first - self.first]
         return memoryview(self.frames)[start : self.offsets[last - self.first + 1]]
 
@@ -69,7 +71,7 @@ class EntryRun(NamedTuple):
 
 
 def frame_overhead(digester: Digester) -> int:
-    """Bytes of one add frame beside the payload, its length field included."""
+    """Return the bytes of one add frame without the payload, its length field included."""
     return 8 + MASTER_KEY_BYTES + ENTRY_HEADER_BYTES + digester.size
 
 
@@ -83,9 +85,10 @@ def encode_run(
     key: bytes,
     flags: int = 0,
 ) -> EntryRun:
-    """Add frames of consecutive entries. `length`: payload bytes of the ledger before the first of them.
+    """Return the add frames of consecutive entries. `length`: payload bytes of the ledger before the first entry.
 
-    A negative id is a bug of the caller that would damage the bookie for good: its next flush throws.
+    A negative ledger id or entry id is a bug of the caller. Such an entry would damage the bookie permanently: the
+    bookie's next flush throws.
     """
     assert ledger_id >= 0
     assert first >= 0
@@ -107,7 +110,9 @@ def encode_run(
 
 
 def decode_entry(data: bytes | memoryview, ledger_id: int, entry_id: int | None, digester: Digester) -> Entry:
-    """The entry in these bytes, verified: digest, ledger id and (unless None) entry id. Raises WireError."""
+    """Return the entry in these bytes after checking its digest, ledger id and (unless None) entry id. Raises
+    WireError.
+    """
     view = memoryview(data)
     start = ENTRY_HEADER_BYTES + digester.size
     if len(view) < start:

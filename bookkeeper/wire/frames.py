@@ -66,7 +66,7 @@ class Code(enum.IntEnum):
     READ_ONLY = 105
     TOO_MANY_REQUESTS = 106
     UNKNOWN_LEDGER_STATE = 107
-    """The bookie does not know whether it has the entry: never "no such entry"."""
+    """The bookie cannot tell whether it has the entry; never treat this code as "no such entry"."""
 
 
 ABSENT = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})
@@ -74,7 +74,7 @@ ABSENT = frozenset({Code.NO_LEDGER, Code.NO_ENTRY})
 
 
 def code_name(code: int) -> str:
-    """Text for errors and logs, also of a code that is not known."""
+    """Return the text of a code for errors and logs; unknown codes have a text too."""
     try:
         return Code(code).name
     except ValueError:
@@ -85,7 +85,7 @@ VERSION = 2
 ADD, READ, AUTH, BATCH_READ = 1, 2, 3, 7
 DO_FENCING, RECOVERY_ADD, HIGH_PRIORITY = 1, 2, 4
 LAST_ENTRY = -1
-"""Entry id of a read: the entry with the greatest id of this bookie."""
+"""Entry id in a read request: the bookie answers with its entry of the greatest id in the ledger."""
 DEFAULT_MAX_FRAME_BYTES = 5 * 1024 * 1024 + 10 * 1024
 """Pulsar's ``nettyMaxFrameSizeBytes``, compared with the frame and its length field."""
 
@@ -97,7 +97,7 @@ _REQUEST_ID = struct.Struct(">q")
 
 
 class Added(NamedTuple):
-    """Entries ``first .. last`` are on this bookie's disk: one answer or several of consecutive entries."""
+    """Entries ``first .. last`` are on this bookie's disk; joined from the answers to consecutive entries."""
 
     ledger_id: int
     first: int
@@ -113,7 +113,7 @@ class AddFailed(NamedTuple):
 class ReadAnswer(NamedTuple):
     ledger_id: int
     entry_id: int
-    """The requested entry id: an answer to LAST_ENTRY has LAST_ENTRY here."""
+    """The entry id of the request: LAST_ENTRY in an answer to LAST_ENTRY."""
     code: int
     entry: bytes
 
@@ -124,11 +124,11 @@ class BatchAnswer(NamedTuple):
     code: int
     request_id: int
     packed: bytes
-    """``{u32 length, entry}`` repeated, as it came (see ``packed_batches``)."""
+    """``{u32 length, entry}`` repeated, as the bookie sent it (see ``packed_batches``)."""
 
     @property
     def entries(self) -> list[bytes]:
-        """The entries, unverified. Raises WireError for bytes that are no such list."""
+        """The entries, unverified. Raises WireError when the bytes do not have this form."""
         return _entries(self.packed, 0)
 
 
@@ -140,13 +140,15 @@ Answer = Added | AddFailed | ReadAnswer | BatchAnswer | AuthAnswer
 
 
 def read_request(ledger_id: int, entry_id: int, flags: int = 0, key: bytes = b"") -> bytes:
-    """`key` belongs to DO_FENCING alone."""
+    """Return a read request. `key`: the master key with DO_FENCING, else empty."""
     assert bool(flags & DO_FENCING) == bool(key)
     return _READ.pack(20 + len(key), VERSION << 24 | READ << 16 | flags, ledger_id, entry_id) + key
 
 
 def batch_read_request(ledger_id: int, first: int, request_id: int, most_entries: int, most_bytes: int) -> bytes:
-    """Entries ``first`` and following; `most_bytes` bounds the whole answer but for its first entry."""
+    """Return a request for the entries from ``first`` on. `most_bytes` bounds the whole answer, except that the first
+    entry comes in any case.
+    """
     assert first >= 0, "a bookie answers -1 with nonsense"
     return _BATCH.pack(
         40, VERSION << 24 | BATCH_READ << 16, ledger_id, first, request_id, most_entries, max(most_bytes, 1)
@@ -154,9 +156,10 @@ def batch_read_request(ledger_id: int, first: int, request_id: int, most_entries
 
 
 class AnswerDecoder:
-    """Cut the byte stream of one bookie into answers.
+    """Cuts the byte stream of one bookie into answers.
 
-    Any bytes give answers, "need more", or WireError. An answer larger than the limit is refused before it is buffered.
+    For any bytes, ``feed`` returns the complete answers or raises WireError. It refuses an answer larger than the limit
+    before it buffers the answer.
     """
 
     def __init__(self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES) -> None:
@@ -169,7 +172,9 @@ class AnswerDecoder:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Answer]:
-        """The answers complete with these bytes; consecutive acknowledgements of adds are joined."""
+        """Return the answers that these bytes complete; acknowledgements of consecutive adds are joined. Raises
+        WireError.
+        """
         if not self._buffer:
             answers, used, self._need = self._cut(data)
             if used < len(data):
@@ -183,7 +188,7 @@ class AnswerDecoder:
         return answers
 
     def _cut(self, data: bytes) -> tuple[list[Answer], int, int]:
-        """(answers, bytes used, bytes needed for the next answer)."""
+        """Return (answers, bytes used, bytes needed for the next answer)."""
         answers: list[Answer] = []
         at, end = 0, len(data)
         need = 4

@@ -1,8 +1,8 @@
 """Messages of protocol V3 (protobuf): AUTH and START_TLS before the first request of a connection, and GET_BOOKIE_INFO
 on a connection of its own. Pure.
 
-A bookie takes V2 on the same connection afterwards. Every message has a header {1: version, 2: operation,
-3: transaction}; an answer has a status (2) and its content under the number of the request.
+After AUTH and START_TLS a bookie accepts V2 requests on the same connection. Every message has a header {1: version,
+2: operation, 3: transaction}; an answer has a status (2), and its content in the field of the request's number.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ __all__ = [
 ]
 
 MAX_HANDSHAKE_BYTES = 1 << 16
-"""Largest frame that a bookie may send before it knows its client, and the other way round."""
+"""Largest frame that the client accepts from a bookie during the handshake."""
 SASL_PLUGIN = b"sasl"
 _U32 = struct.Struct(">I")
 _HEADER, _STATUS, _AUTH, _BOOKIE_INFO, _START_TLS = 1, 2, 102, 105, 106
-"""Fields of requests and answers."""
+"""Numbers of the fields of requests and answers."""
 _OPERATIONS = {_AUTH: 5, _BOOKIE_INFO: 8, _START_TLS: 9}
 _FREE_DISK_SPACE = 2
 """A flag of the request for the bookie's information."""
 _UNAUTHORIZED = 502
 _DISABLED = b"AuthDisabledPlugin"
-"""Plugin of a bookie that needs no credentials."""
+"""The authentication plugin in the answer of a bookie that demands no credentials."""
 
 
 def start_tls_status(frame: bytes) -> int:
-    """The status in the answer to START_TLS; 0 is good. Raises WireError."""
+    """Return the status in the answer to START_TLS; 0 means success. Raises WireError."""
     return _status(dict(_fields(frame)))
 
 
 def auth_request(payload: bytes) -> bytes:
-    """An AUTH frame of the SASL plugin, its length included."""
+    """Return an AUTH frame of the SASL plugin, its length field included."""
     return _request(_AUTH, _bytes_field(1, SASL_PLUGIN) + _bytes_field(2, payload))
 
 
 def auth_answer(frame: bytes) -> bytes | None:
-    """The payload of the bookie's AUTH frame (without its length); None from a bookie that wants no credentials.
+    """Return the payload of the bookie's AUTH frame (without its length); None if the bookie demands no credentials.
 
     Raises WireError.
     """
@@ -73,7 +73,7 @@ def auth_answer(frame: bytes) -> bytes | None:
 
 
 def free_space(frame: bytes) -> int:
-    """The free bytes of the bookie's ledger disks in its answer. Raises WireError."""
+    """Return the free bytes of the bookie's ledger disks from its answer. Raises WireError."""
     found = dict(_fields(frame))
     status, message = _status(found), found.get(_BOOKIE_INFO)
     if status or not isinstance(message, bytes):
@@ -102,7 +102,7 @@ def _bytes_field(number: int, value: bytes) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a protobuf message: ints and bytes; other kinds are refused."""
+    """Yield the field numbers and values of a protobuf message: ints and bytes. Raises WireError for other types."""
     at = 0
     while at < len(data):
         key, at = _read_varint(data, at)

@@ -1,8 +1,9 @@
-"""Acknowledgements of adds that follow each other, as one: no Python object per entry with the compiled helper.
+"""Joins the acknowledgements of consecutive adds: the compiled helper makes no Python object per entry.
 
 join_added(data, at)
-    (ledger id, first entry, last entry, offset behind them) of the acknowledgements that begin at `at`: whole answers
-    to adds with code OK, of one ledger, of consecutive entries. None: another frame, or a part of one, stands there.
+    Returns (ledger id, first entry, last entry, offset after the last) for the acknowledgements that begin at `at`:
+    whole answers to adds with code OK, of one ledger, of consecutive entries. Returns None when another frame, or only
+    a part of a frame, begins at `at`.
 
 An answer is ``u32 length = 24 | u32 version << 24 | opcode << 16 | flags | u32 code | ledger id | entry id``, as in
 ``frames``. `MAGNETAR_PURE=1` in the environment takes the Python twin in any case.
@@ -26,7 +27,7 @@ _ADD, _OK = 1, 0
 
 
 def join_added_pure(data: bytes, at: int) -> tuple[int, int, int, int] | None:
-    """The twin."""
+    """The Python twin of the compiled helper."""
     ledger_id, first, last = -1, -1, -1
     while len(data) - at >= _ANSWER.size:
         size, header, code, ledger, entry = _ANSWER.unpack_from(data, at)

@@ -1,9 +1,9 @@
 """Answers to batch reads as log records in one buffer: no Python object per entry where the compiled helper is there.
 
 records_of_batch(packed, ledger_id, first, most, digester)
-    `packed` is ``{u32 length, entry}`` repeated, as a bookie sends it. Gives the records of the entries ``first`` and
-    following, `most` at most, and the native int64 offsets of each record and of the end. Every entry is verified; a
-    wrong entry ends the batch, and raises WireError when it is the first entry.
+    `packed` is ``{u32 length, entry}`` repeated, as a bookie sends it. Returns the records of the entries from `first`
+    on, at most `most`, and the native int64 offsets of each record and of the end. Every entry is verified; an invalid
+    entry ends the batch. Raises WireError when the first entry is invalid.
 
 A record is ``u32 size | u32 crc32c | u64 ledger | u64 entry | i64 last add confirmed | payload``, little-endian; its
 checksum covers everything but itself. `MAGNETAR_PURE=1` in the environment takes the Python twin in any case, and so do
@@ -38,7 +38,7 @@ RECORD_HEADER_BYTES = 32
 
 
 class Records(NamedTuple):
-    """Consecutive entries of a ledger, at least one entry."""
+    """Log records of consecutive entries of a ledger, at least one entry."""
 
     first: int
     data: bytes
@@ -46,7 +46,7 @@ class Records(NamedTuple):
 
 
 def records_of_entries(entries: Iterable[Entry]) -> Records:
-    """The records of verified entries."""
+    """Return the log records of verified entries."""
     parts: list[bytes | memoryview] = []
     offsets = array("q", [0])
     first = -1
@@ -60,7 +60,7 @@ def records_of_entries(entries: Iterable[Entry]) -> Records:
 
 
 def records_of_batch_pure(packed: bytes, ledger_id: int, first: int, most: int, digester: Digester) -> Records:
-    """The twin."""
+    """The Python twin of the compiled helper."""
     found: list[Entry] = []
     view, at = memoryview(packed), 0
     while at < len(view) and len(found) < most:
@@ -89,7 +89,7 @@ COMPILED = _compiled is not None
 
 
 def records_of_batch(packed: bytes, ledger_id: int, first: int, most: int, digester: Digester) -> Records:
-    """See the head of this file. Empty for an empty batch."""
+    """See the head of this file. The result is empty for an empty batch."""
     if _compiled is None or digester.type is not DigestType.CRC32C:
         return records_of_batch_pure(packed, ledger_id, first, most, digester)
     data, offsets = _compiled(packed, ledger_id, first, most)

@@ -1,8 +1,8 @@
 """Add frames of a run of entries that lie in one buffer: no Python object per entry where the compiled helper is there.
 
 encode_packed(data, offsets, skip, ledger_id, first, confirmed, length, digester, key)
-    Entry k is ``data[offsets[k] + skip : offsets[k + 1]]``; `offsets` are native int64 as bytes, one more than entries.
-    The frames are those of ``entries.encode_run``.
+    Entry k is ``data[offsets[k] + skip : offsets[k + 1]]``; `offsets` are native int64 as bytes, one more than there
+    are entries. Returns the same frames as ``entries.encode_run``.
 
 `MAGNETAR_PURE=1` in the environment takes the Python twin in any case, and so do digests other than CRC-32C.
 """
@@ -36,7 +36,7 @@ def encode_packed_pure(
     digester: Digester,
     key: bytes,
 ) -> EntryRun:
-    """The twin."""
+    """The Python twin of the compiled helper."""
     view, at = memoryview(data), memoryview(offsets).cast("q")
     payloads = [view[at[k] + skip : at[k + 1]] for k in range(len(at) - 1)]
     return encode_run(ledger_id, first, confirmed, length, payloads, digester, key)

@@ -1,12 +1,13 @@
 """A ZooKeeper session on the event loop, over kazoo.
 
-kazoo has threads of its own: one for the connection, one for completions, one for watches. Of this room only three
-small functions run on them, which post to the loop (``_post``); all effects that a caller sees happen on the loop, in
-the order of the server's answers. Operations are pipelined: issue many, await them together.
+kazoo has its own threads: one for the connection, one for completions, one for watches. Of this room only small
+callbacks run on these threads, which post to the loop (``_post``); all effects that a caller sees happen on the loop,
+in the order of the server's answers. Operations are pipelined: issue many, await them together.
 
-Outages. While the connection is lost the session is SUSPENDED: operations wait for it (up to their deadline), those in
-flight fail. A read that failed so is tried again here; a write is not, since its outcome is unknown.
-Watches are one-shot; each fires exactly once, with kind UNKNOWN when the connection is lost before anything changed.
+Outages. While the connection is lost the session is SUSPENDED: new operations wait for the connection (up to their
+deadline), and operations in flight fail. The session repeats a read that failed for this reason, but not a write, since
+the outcome of the write is unknown.
+Watches are one-shot; each fires exactly once, with kind UNKNOWN when the connection is lost before the node changed.
 """
 
 from __future__ import annotations
@@ -77,13 +78,13 @@ MetadataRequestError.
 """
 
 _REFUSALS = (kazoo_errors.AuthFailedError, kazoo_errors.SessionClosedRequireSaslError, kazoo_errors.SASLException)
-"""The service does not take the credentials, or wants some."""
+"""The service rejects the credentials, or demands credentials from a client without them."""
 
 _CONSEQUENCES = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
 """Errors of the other operations of a failed transaction: consequences, not the cause."""
 
 _PART_BYTES = 128
-"""The bytes of headers, access list, flags and version around one value."""
+"""An upper bound of the bytes of headers, access list, flags and version around one value."""
 
 _WATCH_KINDS = {
     "CREATED": WatchKind.CREATED,
@@ -99,7 +100,7 @@ _STATES = {
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's threads; errors that they raise are reported instead of printed."""
+    """kazoo's threads; an error that ends a thread goes to ``on_failure`` instead of standard error."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,7 +117,9 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no
 
 
 class ZooKeeperSession:
-    """Use ``await ZooKeeperSession.connect(options)``; ``close`` ends the session and its ephemeral nodes."""
+    """Open with ``await ZooKeeperSession.connect(options)``; ``close`` ends the session and deletes its ephemeral
+    nodes.
+    """
 
     def __init__(self, client: KazooClient, options: ZooKeeperOptions) -> None:
         self._client = client
@@ -132,15 +135,15 @@ class ZooKeeperSession:
 
     @classmethod
     async def connect(cls, options: ZooKeeperOptions) -> ZooKeeperSession:
-        """A connected session. Raises MetadataUnavailableError when no server answers within ``connect_timeout_s``,
-        MetadataAccessError when authentication fails.
+        """Return a connected session. Raises MetadataUnavailableError when no server answers within
+        ``connect_timeout_s``, MetadataAccessError when authentication fails.
         """
         handler = _Handler()
         client = KazooClient(
             handler=handler,
             hosts=options.servers,
             timeout=options.session_timeout_ms / 1000,
-            # kazoo's own default backs off so far that it sleeps through the end of the session
+            # kazoo's default backoff grows so long that the session would expire before the next attempt
             connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": options.max_reconnect_delay_s},
             auth_data=set(options.auth),
             sasl_options=dict(options.sasl) or None,
@@ -193,7 +196,7 @@ class ZooKeeperSession:
     # reading
 
     async def get(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Node:
-        """The node. With `watch`: called once, when the node changes or is deleted.
+        """Return the node. The session calls `watch` once, when the node changes or is deleted.
 
         Raises NoSuchNodeError (then no watch is set: use ``exists``), MetadataUnavailableError.
         """
@@ -201,13 +204,15 @@ class ZooKeeperSession:
         return Node(value, _stat(stat))
 
     async def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> NodeStat | None:
-        """The node's stat, or None. With `watch`: called once, when the node is created, changed or deleted."""
+        """Return the node's stat, or None. The session calls `watch` once, when the node is created, changed or
+        deleted.
+        """
         stat = await self._read(path, lambda: self._client.exists_async(path, watch=self._watcher(path, watch)))
         return None if stat is None else _stat(stat)
 
     async def children(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> list[str]:
-        """Names of the node's children, in no order. With `watch`: called once, when a child comes or goes, or the node
-        is deleted. Raises NoSuchNodeError.
+        """Return the names of the node's children, in no order. The session calls `watch` once, when a child is created
+        or deleted, or the node is deleted. Raises NoSuchNodeError.
         """
         names: list[str] = await self._read(
             path, lambda: self._client.get_children_async(path, watch=self._watcher(path, watch))
@@ -215,7 +220,9 @@ class ZooKeeperSession:
         return names
 
     async def sync(self, path: str = "/") -> None:
-        """Bring the server in use up to date with the leader: a read after it sees every write completed before."""
+        """Bring the connected server up to date with the leader: later reads see every write completed before the
+        call.
+        """
         await self._read(path, lambda: self._client.sync_async(path))
 
     # writing
@@ -248,14 +255,14 @@ class ZooKeeperSession:
         return _stat(await self._call(path, lambda: self._client.set_async(path, value, version)))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Raises NoSuchNodeError, NodeVersionError, NodeNotEmptyError."""
+        """Delete the node if it has this version. Raises NoSuchNodeError, NodeVersionError, NodeNotEmptyError."""
         await self._call(path, lambda: self._client.delete_async(path, version))
 
     async def commit(self, operations: Sequence[Operation]) -> list[str | NodeStat | None]:
-        """Carry out all operations or none. Return for each operation: the path created, the stat after a set, None for
-        delete and check.
+        """Carry out all operations or none. Return for each operation: the path of a create, the stat after a set, None
+        for delete and check.
 
-        Raises the error of the first operation that failed; nothing was changed then.
+        Raises the error of the first operation that failed; then no node has changed.
         """
         if not operations:
             return []
@@ -291,7 +298,7 @@ class ZooKeeperSession:
             raise MetadataRequestError(path, f"{size} bytes are more than one request of ZooKeeper may hold")
 
     def _stop(self) -> None:
-        with contextlib.suppress(Exception):  # kazoo may fail to close a broken connection; the threads end
+        with contextlib.suppress(Exception):  # kazoo may fail to close a broken connection; its threads end
             self._client.stop()
         with contextlib.suppress(Exception):
             self._client.close()
@@ -312,7 +319,7 @@ class ZooKeeperSession:
         await done
 
     async def _read(self, path: str, start: Callable[[], Any]) -> Any:
-        """An operation that may be repeated: again after a lost connection, until the deadline."""
+        """Execute an operation without side effects; repeat it after a lost connection, until the deadline."""
         end = self._loop.time() + self._options.request_timeout_s
         while True:
             try:
@@ -354,7 +361,7 @@ class ZooKeeperSession:
             self._post(_resolve, answer, result.value)
 
     def _on_kazoo_failure(self, error: Exception) -> None:
-        """Kazoo's thread of the connection ended: for good."""
+        """A thread of kazoo ended with an error; the session will not connect again."""
         self._post(self._ended, error)
 
     def _ended(self, error: Exception) -> None:

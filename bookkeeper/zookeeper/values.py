@@ -29,10 +29,10 @@ ANY_VERSION = -1
 
 
 class SessionState(enum.Enum):
-    """State of the session, as far as this process can know.
+    """State of the session, as this process sees it.
 
-    CONNECTED -> SUSPENDED (connection lost: the session may live on) -> CONNECTED (same session) or LOST (expired: the
-    ephemeral nodes are gone) -> CONNECTED (a new session, by itself). CLOSED is final.
+    CONNECTED -> SUSPENDED (connection lost; the session may still exist on the server) -> CONNECTED (same session) or
+    LOST (expired: the ephemeral nodes are gone) -> CONNECTED (a new session, opened automatically). CLOSED is final.
     """
 
     CONNECTED = "connected"
@@ -42,7 +42,7 @@ class SessionState(enum.Enum):
 
 
 class NodeStat(NamedTuple):
-    """ZooKeeper's ``Stat``, the fields in use."""
+    """The fields of ZooKeeper's ``Stat`` that the callers use."""
 
     version: int
     """Data version: 0 at creation, incremented with each set."""
@@ -72,7 +72,7 @@ class WatchKind(enum.Enum):
     CHANGED = "changed"
     CHILDREN = "children"
     UNKNOWN = "unknown"
-    """The connection was lost and the watch with it: read again once the session is connected."""
+    """The connection was lost, and the watch with it: read the node again once the session is connected."""
 
 
 class WatchEvent(NamedTuple):
@@ -84,7 +84,7 @@ class WatchEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Part of a transaction. The parent must exist (or be created by an earlier operation)."""
+    """Part of a transaction: create a node. Its parent must exist, or an earlier operation must create it."""
 
     path: str
     value: bytes = b""
@@ -118,7 +118,7 @@ Operation = Create | Set | Delete | Check
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperOptions:
-    """How to reach and trust the service.
+    """Addresses, deadlines and security of a ZooKeeper session.
 
     ``servers`` is ``host:port,host:port`` with an optional chroot (``.../pulsar``).
     """
@@ -128,13 +128,15 @@ class ZooKeeperOptions:
     """The requested value; the server decides."""
     connect_timeout_s: float = 30.0
     request_timeout_s: float = 30.0
-    """Deadline of each operation, time in the queue while suspended included."""
+    """Deadline of each operation, including its time in the queue and while the session is suspended."""
     max_outstanding: int = 10_000
-    """Operations without an answer; more wait for their turn (in order)."""
+    """Limit of operations without an answer; further operations wait in order."""
     max_request_bytes: int = 1_048_575
-    """The server's ``jute.maxbuffer``: it drops the connection of a client that sends more, so more is refused here."""
+    """The server's ``jute.maxbuffer``: the server drops the connection of a client that sends a larger request, so the
+    session refuses larger requests.
+    """
     max_reconnect_delay_s: float = 0.5
-    """Longest pause between two attempts to reconnect. The session dies when it is near the session timeout."""
+    """Longest pause between two attempts to reconnect. Keep it far below the session timeout, else sessions expire."""
     auth: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """(scheme, credential) pairs, for example ("digest", "user:password")."""
     sasl: Mapping[str, str] = field(default_factory=dict, repr=False)
