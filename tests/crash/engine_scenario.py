@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Promise:
-    """The calls and their answers."""
+    """The appends, seals and deletions of a run, and which of them the engine has acknowledged."""
 
     def __init__(self) -> None:
         self.pushed: dict[int, list[bytes]] = {}
@@ -102,7 +102,7 @@ class Scenario:
 
 
 async def check(world: World, promise: Promise, *, go_on: bool = True) -> None:
-    """Open the store and hold it to its promise; then use it on, and open it once more."""
+    """Open the store and compare it with the promise; with ``go_on`` also append to a new ledger, reopen and compare."""
     storage = await world.open()
     await _check_open(storage, promise)
     if go_on:

@@ -61,7 +61,9 @@ class Work:
         self.may_fail = False
         self.times_full = 0
         self.refused: list[tuple[World, Promise]] = []
-        """The disk after a power loss right after each start refused for want of room, and the promises of that time."""
+        """For each start refused because the disk was full: the disk after a power loss at that moment, and the
+        promises.
+        """
         self.storage: EmbeddedStorage
         self.is_open = False
         self.factory: ManagedLedgerFactory
@@ -86,20 +88,20 @@ class Work:
         await self.close()
 
     async def resume(self) -> None:
-        """The steps of a topic after a failed append."""
+        """Resume the managed ledger after a failed append, as a topic does."""
         if self.ledger.state is AppendState.WRITE_FAILED:
             await settle()
             assert not self.ledger.pending_appends
             self.ledger.ready_to_create_new_ledger()
 
     async def start(self) -> None:
-        """Open; a start that is refused because the disk is full is tried again, there is room by then."""
+        """Open the store; where a full disk refuses the start, open again: the disk has room by then."""
         try:
             await self.open()
         except StorageFullError:
             assert self.may_fail
             self.refused.append((self.world.after_crash("nothing"), copy.deepcopy(self.promise)))
-            if self.is_open:  # the store, but not the managed ledger
+            if self.is_open:  # the store is open, the managed ledger is not
                 await self.storage.close()
             await self.open()
 
@@ -117,7 +119,7 @@ class Work:
         savers = {name: self.ledger.cursors[name]._saver for name in acked}
         await self.factory.close()
         for name, positions in acked.items():
-            if not savers[name].is_dirty:  # else the disk was full
+            if not savers[name].is_dirty:  # a full disk leaves acknowledgements unsaved
                 self.promise.cursors[name].at_least = positions
         await self.storage.close()
 
@@ -140,7 +142,7 @@ class Work:
             self.world.scheduler.advance(1.5)
             await settle()
         elif kind == "checkpoint":
-            if not self.may_fail:  # on a full disk it waits for its next try
+            if not self.may_fail:  # on a full disk a checkpoint waits for its next try
                 await self.storage.checkpoint()
         else:
             await self.close()

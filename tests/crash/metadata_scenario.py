@@ -54,11 +54,11 @@ def _no_database(path: str) -> NodeTree:
 
 
 class Told:
-    """The answered operations, and those under way."""
+    """The states of the store after answered operations and after operations under way."""
 
     def __init__(self) -> None:
         self.states: list[dict[str, bytes]] = [{}]
-        """After each group of changes, in order."""
+        """The nodes after each group of changes, in order."""
         self.durable = 0
         """Index of the last state that was answered."""
         self.given: dict[str, int] = {}
@@ -66,7 +66,7 @@ class Told:
 
     @property
     def allowed(self) -> list[dict[str, bytes]]:
-        """States a start may find: the last answered state, or a state that was under way."""
+        """The states that a start may find: the last answered state and every later state."""
         return self.states[self.durable :]
 
 
@@ -79,7 +79,9 @@ class MetadataRun:
         self.store: LoggedMetadataStore | None = None
         self.full = 0
         self.atomic = True
-        """A thread takes the requests that have arrived: the requests of one turn of the loop may become two groups."""
+        """Whether the requests of one turn of the loop form one group. A thread takes the requests that have arrived,
+        which may be a part of them.
+        """
 
     async def run(self) -> None:
         self.store = self.world.open()
@@ -91,7 +93,7 @@ class MetadataRun:
         await self.store.close()
 
     async def group(self, number: int) -> None:
-        """Some puts and deletes at once: together or not at all."""
+        """Send some puts and deletes at once; with ``atomic`` the store makes all of them durable or none."""
         assert self.store is not None
         state = dict(self.told.states[-1])
         changes = []
@@ -122,7 +124,7 @@ class MetadataRun:
 
 
 async def state_of(store: LoggedMetadataStore) -> dict[str, bytes]:
-    """Every node."""
+    """Path -> value of every node below ``/n``."""
     found = {}
     for name in await store.children("/n"):
         node = await store.get(f"/n/{name}")
@@ -132,7 +134,7 @@ async def state_of(store: LoggedMetadataStore) -> dict[str, bytes]:
 
 
 async def check(world: MetadataWorld, told: Told) -> None:
-    """Open, compare, use it on, open again."""
+    """Open the store, compare it with the answered operations, change it, and open it again."""
     store = world.open()
     assert not store.found_damage
     assert await state_of(store) in told.allowed

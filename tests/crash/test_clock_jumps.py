@@ -33,7 +33,7 @@ def quiet() -> Iterator[None]:
 
 
 class Jumping(Work):
-    """Every fifth step or so the clock is set. Time decides about rollover and retention here."""
+    """Work during which about every fifth step sets the wall clock; rollover and retention depend on time."""
 
     config = replace(CONFIG, retention_time_ms=60_000, max_rollover_ms=3_600_000, entry_timestamp=True)
 
@@ -80,7 +80,9 @@ async def test_no_ledger_is_rolled_for_it(seconds: int) -> None:
 
 
 async def test_seek_by_time_ends_at_a_place_where_the_stamps_pass_the_time() -> None:
-    """Stamps in disorder have no single answer; the entry before the result is older, the entry at the result is not."""
+    """With unordered stamps several results are right: the entry before the result is older than the wanted time, the
+    entry at the result is not.
+    """
     chance = random.Random(5)
     for _ in range(60):
         ground = Ground()
@@ -130,7 +132,9 @@ async def test_no_subscription_expires_for_it(seconds: int) -> None:
 
 
 async def test_message_ttl_goes_by_the_stamps_and_never_beyond_the_end() -> None:
-    """A clock set back makes new messages look old for a while; set ahead it ages all: as documented. No more."""
+    """A clock set back gives new messages stamps that look old for a while; a clock set ahead makes all messages look
+    old. Both effects are documented; expiry has no others.
+    """
     bench = TopicBench(ttl_duration_default_in_seconds=3600)
     topic = await bench.open()
     subscription = await bench.subscribe()

@@ -35,12 +35,12 @@ CONFIG = replace(
     retention_time_ms=0,
     retention_size_bytes=0,
 )
-"""Nothing is kept that the compaction's cursor has passed."""
+"""No retention: a closed ledger is trimmed once the compaction's cursor has passed it."""
 
 
 @pytest.fixture(autouse=True)
 def quiet():
-    """The dying process's tracebacks are of no interest."""
+    """Capture the log: tracebacks of the dying process are expected."""
     with capture_logs():
         yield
 
@@ -52,7 +52,7 @@ class Promise:
         self.unsure = set()
         """Keys of the publish that had no receipt when the process died."""
         self.horizon = EARLIEST
-        """Of the last compaction that was reported as a success."""
+        """The horizon of the last compaction that reported success."""
 
 
 class Work:
@@ -160,7 +160,7 @@ def check_values(promise, values, horizon):
 
 
 async def check_ledgers(world, current):
-    """Nothing an interrupted compaction created is left."""
+    """Check that no ledger of an interrupted compaction is left."""
     storage = await world.open()
     for ledger_id in await storage.ledgers.list_ledgers():
         known = current is not None and ledger_id == current.ledger.ledger_id
@@ -169,7 +169,7 @@ async def check_ledgers(world, current):
 
 
 async def sweep(work):
-    """The sweep of the broker after its start, once with the topic loaded and once without."""
+    """Sweep orphaned ledgers as the broker does after its start, once with the topic loaded and once without."""
     metadata, newest = work.world.metadata, work.storage.recovery.newest_ledger_id
     for compaction in (None, work.compaction):
         references = [ManagedLedgerReferences(metadata), CompactionReferences(metadata, lambda _, c=compaction: c)]

@@ -1,4 +1,4 @@
-"""The last frame of the journal gets a frame behind it, also where the disk is full: damage is no torn write then."""
+"""The journal confirms its last frame by another frame, on a full disk too: a later flaw counts as damage, not as torn."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ async def full_beside_its_journal(world: World, source: str) -> tuple[EmbeddedSt
 
 
 async def pause(world: World) -> None:
-    """Longer than the journal waits before it confirms its last frame."""
+    """Let more time pass than the journal waits before it confirms its last frame."""
     for _ in range(3):
         world.scheduler.advance(1.5)
         await settle()
 
 
 def flip(world: World, body: bytes) -> None:
-    """A bit of the record in the journal."""
+    """Flip a bit of the entry's record in the journal."""
     for path in world.disk.paths():
         at = world.disk.content(path).rfind(body) if "/journal/" in path else -1
         if at >= 0:
@@ -55,7 +55,9 @@ def flip(world: World, body: bytes) -> None:
 
 
 async def losses(world: World, body: bytes) -> list[Position]:
-    """Entries that the next start reports, when a bit of the entry is damaged and no ledger file was synced."""
+    """The entries that the next start reports as damaged after a bit of this entry was flipped in the journal; bytes of
+    ledger files that were never synced are lost.
+    """
     after = world.after_crash("nothing")
     flip(after, body)
     storage = await after.open()
@@ -66,7 +68,7 @@ async def losses(world: World, body: bytes) -> list[Position]:
 
 
 async def fill(storage: EmbeddedStorage, writer: LedgerWriter) -> bytes:
-    """Append entries of a page each until the journal has no room; the last acknowledged entry."""
+    """Append entries of a page each until the journal has no room; return the last acknowledged entry."""
     last = b"kept"
     for number in range(40):
         body = b"entry-%02d" % number
@@ -103,7 +105,7 @@ async def test_a_journal_with_room_confirms_its_last_frame_while_the_disk_is_ful
 
 
 async def test_a_stop_while_the_disk_is_full_confirms_the_last_frame():
-    """No checkpoint empties the journal."""
+    """While the disk is full, no checkpoint empties the journal."""
     world = World()
     storage, writer = await full_beside_its_journal(world, "write-behind")
     await storage.close()
@@ -111,7 +113,7 @@ async def test_a_stop_while_the_disk_is_full_confirms_the_last_frame():
 
 
 async def test_a_stop_confirms_the_last_frame_before_its_checkpoint():
-    """The process may end before the checkpoint does."""
+    """The process may end before the checkpoint of the stop is complete."""
     world = World()
     storage, writer = await written(world)
     await storage._parts.appends.close()

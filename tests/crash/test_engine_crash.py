@@ -38,7 +38,7 @@ def crashed_at(operation: int, has_frame_writer: bool) -> tuple[World, Promise]:
 
 
 def points(has_frame_writer: bool, sample: int) -> list[tuple[int, bool]]:
-    """Where the power fails."""
+    """(operation at which the power fails, whether the disk has a frame writer)."""
     everywhere = range(count_operations(has_frame_writer))
     chosen = everywhere if LONG else sorted(random.Random(3).sample(everywhere, min(len(everywhere), sample)))
     return [(operation, has_frame_writer) for operation in chosen]

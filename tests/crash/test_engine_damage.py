@@ -1,4 +1,6 @@
-"""Damage: every single bit of every file, tails cut at every byte. Detected, and it costs at most the entry it hit."""
+"""Damage of every single bit of every file, and tails cut at every byte: detected, and only the entries that it hit are
+lost.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,7 @@ def outcome(world: World) -> tuple[dict[int, list[bytes | None]], bool]:
 
 
 def bits_of(world: World, path: str) -> list[int]:
-    """Bits to flip: all of written bytes, and the zeros near them."""
+    """Bits to flip: those of written bytes and of zeros within 16 bytes of them; without ``LONG`` a sample of 120."""
     data = world.disk.content(path)
     used = [byte for byte in range(len(data)) if any(data[max(0, byte - 16) : byte + 16])]
     bits = [byte * 8 + bit for byte in used for bit in range(8)]
@@ -107,7 +109,7 @@ def test_every_flipped_bit_costs_at_most_the_entry_it_hit(name: str, settings: E
     pristine = small_store(checkpoint=checkpoint, settings=settings)
     path = f"{ROOT}/{name}"
     if path not in pristine.disk.paths():
-        # Without a checkpoint no ledger file is durable yet; one segment is all that some runs need.
+        # Without a checkpoint no ledger file is durable yet; some runs need a single journal segment.
         assert (not checkpoint and "ledgers" in name) or "journal" in name
         return
     harmed = 0
@@ -132,7 +134,9 @@ def test_every_flipped_bit_costs_at_most_the_entry_it_hit(name: str, settings: E
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_tail_of_the_journal_cut_at_every_byte(checkpoint: bool):
-    """A torn end: all entries acknowledged before the last frame exist; the torn frame counts as far as it is whole."""
+    """A torn end: all entries acknowledged before the last frame exist, and of the torn frame the entries before the
+    cut.
+    """
     world = World()
 
     async def run() -> None:
@@ -175,7 +179,9 @@ def test_ledger_file_cut_at_every_byte_after_its_checkpoint():
 
 
 def test_an_entry_damaged_in_the_journal_is_taken_from_its_ledger_file():
-    """Write-behind had already brought it there: nothing is lost, the damage is reported all the same."""
+    """Write-behind has already written the entry to the ledger file: no entry is lost, and the start reports the
+    damage.
+    """
     world = World()
     run_until_crash(world.disk, _fill(world, ONE_SEGMENT, checkpoint=False))
     after = world.after_crash("everything")
@@ -188,7 +194,9 @@ def test_an_entry_damaged_in_the_journal_is_taken_from_its_ledger_file():
 
 
 def test_a_lost_checkpoint_costs_nothing():
-    """Both copies damaged, or the file gone: the journal is replayed as far as it goes, the files tell the rest."""
+    """Both copies are damaged, or the file is missing: recovery replays every frame of the journal and finds all other
+    entries in the ledger files.
+    """
     for checkpoint in (False, True):
         for data in (None, b"", b"garbage" * 50):
             world = small_store(checkpoint=checkpoint)

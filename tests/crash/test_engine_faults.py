@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Persistent(Scenario):
-    """A client that tries again until there is space."""
+    """A client that repeats each failed call until the disk has space."""
 
     async def append(self, writer: LedgerWriter, bodies: list[bytes]) -> None:
         self.promise.pushed[writer.ledger_id] += bodies
@@ -63,7 +63,7 @@ class Persistent(Scenario):
         await waiting
 
     def append_nowait(self, writer: LedgerWriter, bodies: list[bytes]) -> None:
-        """Bursts are not tried again here: the next awaited append would overtake them."""
+        """Send no burst: this client repeats no append of a burst, and the next awaited append would overtake it."""
 
 
 def operations_of_kind(kind: str, scenario: type[Scenario]) -> list[int]:
@@ -87,7 +87,7 @@ def test_disk_full_at_every_write_and_back(operation: int):
         try:
             await scenario.run()
         except StorageFullError:
-            assert scenario.storage is None  # refused to start; a second try is due
+            assert scenario.storage is None  # the start was refused; ``check`` starts again
 
     run_until_crash(world.disk, main())
     after = world.after_crash("everything")
@@ -160,14 +160,14 @@ async def test_a_disk_without_space_fails_appends_and_serves_reads():
 
 
 async def test_without_descriptors_appends_fail_until_there_are_some_again():
-    """A process that may open no file has lost nothing: no reason to end it."""
+    """A process without free descriptors has lost no entry, so the engine reports no failure that ends the process."""
     world = World()
     storage = await world.open(TINY)
     writer = await storage.ledgers.create()
     await append(writer, [b"kept"])
     world.disk.no_descriptors = True
     accepted = 0
-    while storage.health.full is None:  # segments and ledger files that are open are used up
+    while storage.health.full is None:  # until the open segments have no room
         accepted += 1
         assert accepted < 200
         with contextlib.suppress(StorageFullError):
@@ -223,7 +223,7 @@ async def test_a_folder_that_cannot_be_opened_for_its_sync_ends_nothing(folder, 
 
 
 async def test_a_full_disk_lets_ledgers_be_deleted_and_so_recovers():
-    """Write-behind is stuck for space: deleting must not wait behind it."""
+    """Write-behind waits for space; a deletion, which frees space, must not wait for write-behind."""
     world = World()
     storage = await world.open(replace(TINY, journal_first_segment_bytes=64 << 10, journal_segment_bytes=64 << 10))
     old, new = await storage.ledgers.create(), await storage.ledgers.create()

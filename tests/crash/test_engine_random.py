@@ -20,7 +20,7 @@ SEEDS = range(1000 if os.environ.get("MAGNETAR_CRASH_LONG") else 40)
 
 
 class History:
-    """One process's life on a world; the promise outlives it."""
+    """The life of one process on a world; the promise continues with the next process."""
 
     def __init__(self, world: World, promise: Promise, chance: random.Random) -> None:
         self.world, self.promise, self.chance = world, promise, chance
@@ -79,7 +79,7 @@ class History:
             await self.give_up(writer)
 
     async def burst(self) -> None:
-        """Several appends at once, to several ledgers, some not waited for."""
+        """Start several appends to several ledgers at once; return perhaps before all of them are answered."""
         for _ in range(self.chance.randint(1, 6)):
             if (writer := self.writer()) is None:
                 return
@@ -171,7 +171,7 @@ def test_random_history(seed: int):
 
 
 def fix_ends(world: World, promise: Promise) -> None:
-    """Unanswered appends that recovery kept are from now on the content of those ledgers, all of them closed."""
+    """Recover and close every ledger, and take the unanswered appends that recovery kept into the promise."""
 
     async def look() -> None:
         storage = await world.open()

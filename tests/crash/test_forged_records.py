@@ -1,6 +1,6 @@
 """A client puts bytes into its message that form records, of any entry and any ledger; then the device damages exactly
-that entry. Recovery, readers and ``verify`` lose the entry and find no other where it was: every record has the proof
-of its ledger, which no client knows.
+that entry. Recovery, readers and ``verify`` lose the entry and accept none of the forged records in its place: every
+record has the proof of its ledger, which no client knows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FORGED = b"forged"
 
 
 def _forged_records() -> bytes:
-    """Records of the damaged entry, of those behind it, of another ledger, and of the begin of a ledger. A client can guess
+    """Records that name the damaged entry, later entries, another ledger, and the begin of a ledger. A client can guess
     the third field of records of an earlier version.
     """
     ids = [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (1, 2), (2, 0), (0, BIRTH_ENTRY_ID), (1, BIRTH_ENTRY_ID)]
@@ -47,7 +47,7 @@ EVIL = b"message " + _forged_records() + b" end"
 FIRST = [b"before", EVIL, b"behind", b"last"]
 SECOND = [b"other"]
 BITS = [*range(0, 8 * RECORD_HEADER_BYTES, 11), 8 * RECORD_HEADER_BYTES + 3]
-"""Of the entry's record: its header, and one of the body."""
+"""Bits of the entry's record: some of its header, and one of its body."""
 
 
 def _run(world: World, work: Coroutine[Any, Any, Any]) -> None:
@@ -66,7 +66,7 @@ def _store(*, checkpoint: bool) -> World:
         if checkpoint:
             await first.close()
             await storage.checkpoint()
-        for _ in range(2):  # a frame behind it, so that the damaged one counts as written
+        for _ in range(2):  # a later frame confirms the frame of the entry
             world.scheduler.advance(1.5)
             await settle()
 

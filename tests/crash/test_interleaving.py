@@ -75,7 +75,9 @@ def test_metadata_snapshots_and_log_meet(seed: int):
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_names_are_durable_whichever_thread_asks(seed: int):
-    """Two threads ask at once: neither may go on before the folder is synced, or journal frames are released early."""
+    """Two threads call ``sync_names`` at once: neither call may return before the folder is synced, else journal frames
+    would be released early.
+    """
     disk, layout = SimDisk(), Layout(ROOT)
     disk.make_dir(layout.ledgers)
     files = LedgerFiles(disk, layout, b"s" * 16, ManualClock(), max_open=8)

@@ -30,7 +30,7 @@ Found = dict[int, list[bytes | None]]
 
 
 def filled(fill: Callable[[World], Coroutine[Any, Any, Any]], files: str = "nothing") -> SimDisk:
-    """The disk after the process died right behind ``fill``; ``files``: which unsynced writes are there."""
+    """The disk after the process died at the end of ``fill``; ``files``: which unsynced writes survive."""
     world = World()
     assert run_until_crash(world.disk, fill(world)) is None
     return world.after_crash(files).disk
@@ -47,8 +47,8 @@ def flip(disk: SimDisk, path: str, body: bytes) -> None:
 
 
 def start(disk: SimDisk) -> tuple[RecoveryReport, Found]:
-    """The report of the start, and the entries of each ledger, None for a damaged entry. ``verify`` calls the same
-    frames torn and damaged.
+    """The report of the start, and the entries of each ledger, None for a damaged entry. Checks that ``verify`` finds
+    the same torn and damaged frames.
     """
     results: list[RecoveryReport] = []
     checked = verify_store(ROOT, files=disk.copy()).findings
@@ -94,7 +94,7 @@ def lost(report: RecoveryReport) -> list[tuple[int, int]]:
 
 
 def test_records_of_a_torn_frame_in_a_ledger_file_raise_no_alarm():
-    """The start before was interrupted while it wrote them: a gap between them is no lost entry."""
+    """An earlier start was interrupted while it wrote these records: a gap between them is no lost entry."""
     report, found = start(half_written(torn(filled(two_ledgers)), LARGE[0], LARGE[0]))
     assert report.torn_frame is not None
     assert not report.damaged_files
@@ -103,8 +103,8 @@ def test_records_of_a_torn_frame_in_a_ledger_file_raise_no_alarm():
 
 
 def test_a_power_loss_in_the_start_after_a_kill_raises_no_alarm():
-    """The kill came between write and sync of the last frame: the start saw all of it, the start after the power loss
-    finds parts of it in the journal and in a ledger file.
+    """A kill came between write and sync of the last frame: the first start saw the whole frame, the start after the
+    power loss finds parts of the frame in the journal and in a ledger file.
     """
 
     async def fill(world: World) -> None:
@@ -135,7 +135,9 @@ def test_a_power_loss_in_the_start_after_a_kill_raises_no_alarm():
 
 
 def test_a_lost_frame_before_a_torn_frame_is_reported_beside_its_records_in_a_ledger_file():
-    """The device loses the first frame of a ledger, and of the file that an interrupted start wrote all but the end."""
+    """The device loses the first frame of a ledger; of the ledger file that an interrupted start wrote, only the end is
+    left.
+    """
     disk = half_written(torn(filled(two_ledgers)), BEFORE[0], LARGE[0])
     disk.overwrite(JOURNAL, disk.content(JOURNAL).index(BEFORE[0]) // PAGE * PAGE, bytes(PAGE))
     report, _ = start(disk)
@@ -145,7 +147,7 @@ def test_a_lost_frame_before_a_torn_frame_is_reported_beside_its_records_in_a_le
 
 @pytest.mark.parametrize("number", range(4))
 def test_a_torn_frame_shows_that_the_frame_before_was_acknowledged(number: int):
-    """A bit of that frame is damaged: it costs an entry, and no entry behind it."""
+    """One flipped bit of that frame costs the entry that it hits, and no later entry."""
 
     async def fill(world: World) -> None:
         storage = await world.open(ONE_SEGMENT)
@@ -168,7 +170,7 @@ def test_a_torn_frame_shows_that_the_frame_before_was_acknowledged(number: int):
 
 @pytest.mark.parametrize("number", range(4))
 def test_an_entry_in_a_ledger_file_shows_that_the_last_frame_was_acknowledged(number: int):
-    """The same entry is damaged in the frame and in the ledger file, which has the entries behind."""
+    """The same entry is damaged in the frame and in the ledger file, which also has the later entries."""
     disk = filled(two_ledgers, "everything")
     for path in (JOURNAL, FIRST):
         flip(disk, path, LARGE[number])
@@ -181,7 +183,9 @@ def test_an_entry_in_a_ledger_file_shows_that_the_last_frame_was_acknowledged(nu
 
 
 def test_an_entry_in_a_ledger_file_saves_other_ledgers_of_the_last_frame():
-    """The damaged entry is in its ledger file; the entry of another ledger behind it is in the frame alone."""
+    """The ledger file has an intact copy of the damaged entry; the next entry, of another ledger, is in the frame
+    alone.
+    """
 
     async def fill(world: World) -> None:
         storage = await world.open(ONE_SEGMENT)

@@ -40,7 +40,7 @@ BEHIND = [b"behind"]
 
 
 async def _fill(world: World, settings: EngineSettings) -> None:
-    """Ledger 0 sealed; ledger 1 checkpointed after its first entry, then three frames of it."""
+    """Ledger 0 sealed; ledger 1 checkpointed after its first entry, then two frames of ledger 1 and a confirming frame."""
     storage = await world.open(settings)
     first, second = await storage.ledgers.create(), await storage.ledgers.create()
     await append(first, SEALED)
@@ -119,7 +119,7 @@ def test_records_of_an_earlier_use_cut_no_ledger_file(page: int, files: str):
 
 @pytest.mark.parametrize("page", range(4))
 def test_a_record_that_was_never_confirmed_is_not_added_to_a_closed_ledger(page: int):
-    """The record was torn in an earlier use of the segment; the ledger was closed before."""
+    """The page has records of a frame that was torn in an earlier use of the segment; their ledger was closed before."""
     world = stopped()
     before = world.disk.content(f"{ROOT}/ledgers/000000000000.ledger")
     torn = [proven(world.disk, 0, len(SEALED) + number, body) for number, body in enumerate((b"torn", b"torn too"))]
@@ -151,8 +151,8 @@ def test_entries_of_a_ledger_of_which_no_whole_frame_tells_are_taken_from_its_fi
 
 
 def test_records_of_an_earlier_use_do_not_excuse_a_short_file():
-    """``verify`` regards entries in the journal as safe; these records are of the former use, their frames were
-    checkpointed.
+    """``verify`` regards entries in the journal as safe, but not records of an earlier use of the segment, whose frames
+    were checkpointed.
     """
     world = stopped()
     path = f"{ROOT}/ledgers/000000000000.ledger"
@@ -165,14 +165,14 @@ def test_records_of_an_earlier_use_do_not_excuse_a_short_file():
 
 
 def test_a_record_with_a_fantastic_number_fills_no_file():
-    """Bytes of a client that look like a record, in a damaged frame."""
+    """A damaged frame has bytes of a client that look like a record with a huge entry id."""
     world = stopped()
     overwrite(world, 3, record(1, 1 << 40, b"of a client"))
     assert len(outcome(world)[1]) == len([*BEFORE, *LARGE, *BEHIND])
 
 
 def test_a_lost_page_of_a_ledger_that_was_closed_since_the_checkpoint():
-    """All of its entries are there or reported, up to the end that the metadata tell."""
+    """Each entry up to the end of the ledger in the metadata is read or reported as damaged."""
     world = World()
 
     async def fill() -> None:

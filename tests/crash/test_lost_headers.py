@@ -31,7 +31,7 @@ USES = 6
 
 
 class LosesHeader:
-    """Loses ``lost_bytes`` of the write that takes a segment into use, the ``number``-th of them (from 0)."""
+    """Loses the first ``lost_bytes`` of the ``number``-th write (from 0) that takes a segment into use."""
 
     def __init__(self, number: int, lost_bytes: int) -> None:
         self.number, self.lost_bytes = number, lost_bytes
@@ -50,7 +50,7 @@ class LosesHeader:
 
 
 class Run:
-    """A life that recycles its segments, and its acknowledged entries."""
+    """The life of a process that recycles its journal segments, with the acknowledged entries."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -114,7 +114,7 @@ def test_a_lost_header_hides_no_acknowledged_frame(number: int, frames: int, fil
 
 @pytest.mark.parametrize("number", range(USES))
 def test_a_lost_header_and_first_frame_cost_no_other_frame(number: int):
-    """One write takes both: the next frame tells that the segment is in use."""
+    """One lost write had both header and first frame: the next frame shows that the segment is in use."""
     run, _ = played(number, 1 << 20, 26)
     found, told = started(run.world.after_crash("everything"))
     assert found == run.acked, told
@@ -141,7 +141,9 @@ class NotesFirstWrite:
 def test_a_torn_header_of_a_frame_that_was_never_acknowledged_raises_no_alarm(
     frames: int, torn: int, keeps_begin: bool
 ):
-    """Power is lost while a segment is taken into use: of its first write the first bytes arrive, or all others."""
+    """Power is lost while a segment is taken into use: of the first write either only the first bytes arrive, or only
+    the others.
+    """
     run = Run()
     device = NotesFirstWrite(run.acked)
     run.world.disk.bad_writes = device

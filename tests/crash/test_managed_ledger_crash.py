@@ -21,7 +21,7 @@ MODES = ("nothing", "some", "everything")
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """The dying process's tracebacks are of no interest."""
+    """Capture the log: tracebacks of the dying process are expected."""
     with capture_logs():
         yield
 
@@ -89,7 +89,7 @@ def test_disk_full_at_any_write_then_a_crash(seed: int) -> None:
 
 
 def full_then_crash(seed: int, full_at: int, crash_at: int, mode: str) -> None:
-    """No space at one operation, work goes on (restarts included), a power loss later."""
+    """Run the work with no space at one operation and a power loss at a later operation; then check the promises."""
     world, promise = World(), Promise()
     world.disk.full_at, world.disk.crash_at = full_at, crash_at
     work = Work(world, promise, seed)
@@ -101,7 +101,7 @@ def full_then_crash(seed: int, full_at: int, crash_at: int, mode: str) -> None:
 
 
 def check_refused(work: Work) -> None:
-    """A start that was refused has promised nothing and lost nothing."""
+    """Check that no refused start lost anything that was promised before."""
     for world, promise in work.refused:
         assert run_until_crash(world.disk, check(world, promise)) is None
 
@@ -130,12 +130,14 @@ def test_a_start_without_room_is_refused_and_loses_nothing(seed: int) -> None:
 def test_a_name_left_unsynced_by_the_process_before_is_made_durable(
     seed: int, full_at: int, crash_at: int, mode: str
 ) -> None:
-    """A store closed while full leaves ledger files whose names were never synced; the next start relies on them."""
+    """A store closed while the disk is full leaves ledger files whose names were never synced; the next start relies on
+    them.
+    """
     full_then_crash(seed, full_at, crash_at, mode)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_confirmed_after_a_full_disk_and_a_crash(mode: str) -> None:
-    """580896: full at 221, a crash anywhere behind."""
+    """The history of seed 580896 with a full disk at operation 221 and a crash at any later operation."""
     for crash_at in range(222, 420, 1 if LONG else 9):
         full_then_crash(580896, 221, crash_at, mode)

@@ -93,7 +93,7 @@ def test_no_space_at_one_write(operation: int):
         try:
             await run.run()
         except OSError:
-            assert run.store is None  # refused to start: a second try is due
+            assert run.store is None  # the start was refused; ``check`` starts again
 
     run_until_crash(world.disk, main())
     for mode in ("everything", "nothing"):
@@ -102,7 +102,7 @@ def test_no_space_at_one_write(operation: int):
 
 
 def test_a_full_disk_leaves_room_for_deletions():
-    """Space reserved ahead, log and spare, takes the changes that give space back."""
+    """Deletions, which give space back, fit into the space that the log and the spare file have reserved."""
     world, told = MetadataWorld(), Told()
 
     async def main() -> None:
@@ -146,7 +146,7 @@ def test_reads_are_answered_beside_writes_that_find_no_space():
 
 @pytest.mark.parametrize("operation", SYNCS if LONG else SYNCS[::3])
 def test_a_failing_sync_ends_all_writing(operation: int):
-    """Answers before the failure hold; no operation gets one after it."""
+    """Changes answered before the failure are durable; no operation succeeds after it."""
     world, told = MetadataWorld(), Told()
     world.disk.fail_sync_at = operation
     run = MetadataRun(world, told)

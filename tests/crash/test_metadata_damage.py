@@ -28,7 +28,7 @@ PAGE = 4096
 
 
 def stored(*, clean: bool) -> tuple[MetadataWorld, dict[str, bytes]]:
-    """After a run: closed, or killed in the middle, right after a group was answered."""
+    """The disk and the nodes after a run: ``clean`` for a closed store, else killed right after a group was answered."""
     world, told = MetadataWorld(), Told()
     if not clean:
         run = MetadataRun(world, told, rounds=20)
@@ -48,7 +48,7 @@ def stored(*, clean: bool) -> tuple[MetadataWorld, dict[str, bytes]]:
 
 
 def outcome(world: MetadataWorld) -> tuple[dict[str, bytes] | None, bool]:
-    """(nodes, whether anything was reported); None: refused."""
+    """(nodes, whether the start reported damage); (None, True) for a refused start."""
     found: list[tuple[dict[str, bytes], bool]] = []
 
     async def main() -> None:
@@ -66,7 +66,7 @@ def outcome(world: MetadataWorld) -> tuple[dict[str, bytes] | None, bool]:
 
 
 def used(world: MetadataWorld, path: str) -> int:
-    """Bytes before the zeros at the end."""
+    """The size of the file without the zeros at its end."""
     return len(world.disk.content(path).rstrip(b"\0"))
 
 
@@ -77,7 +77,7 @@ def sample(numbers: range, count: int, seed: int) -> Iterator[int]:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_a_flipped_bit_costs_nothing(clean: bool):
-    """One bit, anywhere: the second copy or the other snapshot has it all."""
+    """One flipped bit, anywhere: the second copy or the other snapshot has the same data intact."""
     pristine, expected = stored(clean=clean)
     noticed = 0
     for path in pristine.files():
@@ -164,7 +164,7 @@ def test_a_misdirected_sector_of_another_log_is_never_taken():
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
 def test_both_copies_of_a_change_lost_is_refused(clean: bool):
-    """A write that the device acknowledged and never made, or made elsewhere: a later change tells that it is
+    """The device acknowledged a write and never made it, or made it elsewhere: a later change shows that the write is
     missing.
     """
     pristine, _ = stored(clean=clean)

@@ -1,4 +1,4 @@
-"""A store of format 1 is opened, and the power fails at every operation of that: nothing is lost, it is done again."""
+"""The power fails at every operation of a start that converts a store of format 1: the next start converts it again."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CLOSED = [("nothing", 0), ("everything", 0), ("some", 1), ("some", 2)]
 
 
 def old_store() -> tuple[World, Promise]:
-    """A store of format 1. Its metadata are those that a reader of the database would find; the database itself is only
-    a name.
+    """A store of format 1. A fake reader returns the metadata in place of a reader of SQLite; the database file has no
+    real content.
     """
     before, promise = World(given=MemoryMetadataStore()), Promise()
     assert run_until_crash(before.disk, Scenario(before, promise).run()) is None

@@ -1,4 +1,4 @@
-"""Every sync takes a second: receipts wait for it and for nothing else, order and promises stay."""
+"""Every sync takes a second: a receipt waits for its sync and for nothing else; order and promises hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG = bool(os.environ.get("MAGNETAR_CRASH_LONG"))
 
 
 class SlowLane:
-    """A lane whose batches take a second of the manual clock each: the work is done at its end."""
+    """A lane whose batches take a second of the manual clock each: the work of a batch runs at the end of that second."""
 
     def __init__(self, world: SlowWorld, work: Callable[..., Any], done: Callable[..., None], most: int) -> None:
         self._world, self._work, self._done, self._most = world, work, done, most
@@ -81,7 +81,7 @@ class SlowThreads(InlineThreads):
 
 
 class SlowWorld(World):
-    """A world with such a disk."""
+    """A world whose store opens on ``SlowThreads``, unless ``slow`` is false."""
 
     slow = True
 
@@ -162,7 +162,7 @@ async def test_a_stop_waits_for_work_under_way():
 
 
 async def meanwhile(world: SlowWorld, work: Coroutine[Any, Any, None]) -> None:
-    """Time passes until the work is done."""
+    """Move time until the work is done."""
     waiting = asyncio.ensure_future(work)
     while not waiting.done():
         await settle(3)

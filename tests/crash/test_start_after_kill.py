@@ -1,7 +1,7 @@
 """A process is killed between the write and the sync of its last change; later a power loss follows.
 
-The system still shows these bytes to the next start, but they are not on stable storage: nothing durable may rest on
-them before they are.
+The system still shows these bytes to the next start, but they are not on stable storage: the start must sync them
+before it makes anything durable that depends on them.
 """
 
 from __future__ import annotations

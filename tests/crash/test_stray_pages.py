@@ -72,7 +72,7 @@ def stopped(checkpoints: tuple[str, ...], files: str) -> tuple[World, Entries]:
 
 
 def journal_pages(world: World) -> list[tuple[str, int]]:
-    """Places of pages with frames."""
+    """(path, offset) of each journal page with frames."""
     found = []
     for path in world.disk.paths():
         if "/journal/0" in path:
@@ -101,7 +101,7 @@ def under(content: bytes, body: bytes, at: int, size: int) -> bool:
 
 
 def check(before: World, entries: Entries, source: tuple[str, int], target: tuple[str, int], *, moved: bool) -> str:
-    """Play one stray page; why its outcome is wrong, "" when it is right."""
+    """Write one stray page and start the store; return why the outcome is wrong, "" when it is right."""
     after = before.after_crash("everything")
     disk = after.disk
     page = disk.content(source[0])[source[1] : source[1] + PAGE]
@@ -118,7 +118,8 @@ def check(before: World, entries: Entries, source: tuple[str, int], target: tupl
         got = found.get(ledger_id, [])
         name = f"{ROOT}/ledgers/{ledger_id:012d}.ledger"
         file = before.disk.content(name) if name in before.disk.paths() else b""
-        # Of an entry at the end of its ledger nothing tells when its journal page is lost, and its place in the file.
+        # An entry at the end of its ledger leaves no trace when its journal page and its place in the file are both
+        # lost.
         is_lost_at_end = moved and all(
             under(journal, body, source[1], PAGE)
             and (body not in file or (name == path and under(held, body, at, PAGE)))

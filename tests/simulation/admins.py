@@ -34,10 +34,10 @@ UNAVAILABLE = frozenset({500, 503})
 
 
 class Admin(Protocol):
-    """One administrator for one act."""
+    """An administrator that performs one act."""
 
     def spawn(self, act: Coroutine[Any, Any, Any]) -> None:
-        """Begin with it."""
+        """Start the act as a task."""
         ...
 
     async def look(self, known: TopicHistory, kind: str, subscription: str = "") -> None:
@@ -45,7 +45,7 @@ class Admin(Protocol):
         ...
 
     async def change(self, known: TopicHistory, kind: str, subscription: str, place: Position | None = None) -> bool:
-        """Whether it is done for sure."""
+        """Change a subscription; return whether the change was certainly made."""
         ...
 
 
@@ -89,8 +89,8 @@ async def _try(act: Any) -> bool:
 
 
 class HttpAdmin:
-    """Requests of a connection of their own. A request that gets no answer, or an answer that no fault explains, breaks
-    the history; so do stats that miss a subscription.
+    """Requests over HTTP, each on its own connection. A request without an answer, an answer that no fault explains,
+    and stats that lack an existing subscription raise ViolationError.
     """
 
     def __init__(self, world: World, chance: Random) -> None:
@@ -133,7 +133,7 @@ class HttpAdmin:
                 raise ViolationError(f"{known.name}: stats tell nothing of the durable subscription {name}")
 
     async def _request(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
-        """(status, body); (0, b"") when the connection ended before."""
+        """(status, body); (0, b"") when the connection ended before the answer was complete."""
         what = f"{method} {path}"
         answer = _Answer()
         link = self._world.open_web_link(answer.on_bytes, answer.on_end)
@@ -193,7 +193,7 @@ class _Answer:
 
 
 def _existing(known: TopicHistory) -> set[tuple[str, int]]:
-    """Subscriptions that exist for sure, each with a number that changes when it is deleted."""
+    """(name, epoch) of the subscriptions that certainly exist; the epoch changes when a subscription is deleted."""
     return {(s.name, s.epoch) for s in known.subscriptions.values() if s.exists}
 
 

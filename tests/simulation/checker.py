@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_running(broker: Broker, history: dict[str, TopicHistory], damage: Damage) -> None:
-    """The invariants between any two callbacks of the loop. Reads memory only."""
+    """Check the invariants that hold between any two callbacks of the loop. Reads memory only."""
     _check_memory(broker)
     for name, known in history.items():
         topic = broker.topics.loaded.get(name)
@@ -41,7 +41,7 @@ def _check_memory(broker: Broker) -> None:
 
 
 def _check_durability(topic: Topic, known: TopicHistory) -> None:
-    """A durable subscription never becomes non-durable, and none is lost."""
+    """Check that every durable subscription still exists and is durable."""
     for subscription in known.subscriptions.values():
         if not subscription.exists:
             continue
@@ -53,7 +53,7 @@ def _check_durability(topic: Topic, known: TopicHistory) -> None:
 
 
 def _check_trimmed(topic: Topic, known: TopicHistory, damage: Damage) -> None:
-    """No entry is acknowledged or dropped that a subscription still owes to its consumers."""
+    """Check that no entry that a subscription still owes to its consumers is acknowledged or dropped."""
     ledger = topic.ledger
     for subscription in known.subscriptions.values():
         found = topic.subscriptions.by_name.get(subscription.name)
@@ -82,7 +82,7 @@ def _check_backlog(topic: Topic, subscription: Subscription) -> None:
     cursor = subscription.cursor
     here = {slot.ledger_id for slot in topic.ledger.ledgers}
     if not subscription.durable and any(ledger_id not in here for ledger_id in cursor._acks.deleted):
-        return  # ledgers are being dropped that such a cursor does not hold; the cursor follows when the list is saved
+        return  # a non-durable cursor holds no ledgers: it follows a drop of ledgers when their list is saved
     up_to = cursor.mark_delete
     left = sum(
         not cursor.is_deleted(Position(slot.ledger_id, entry_id))
@@ -97,7 +97,7 @@ def _check_backlog(topic: Topic, subscription: Subscription) -> None:
 
 
 def _check_holders(subscription: Subscription) -> None:
-    """No message is held by two consumers, nor held and acknowledged."""
+    """Check that no two consumers hold a message, and that no consumer holds an acknowledged message."""
     held: dict[tuple[int, int], object] = {}
     for consumer in subscription.consumers:
         for pending in consumer.pending_acks or ():
@@ -125,8 +125,8 @@ def check_readable(known: TopicHistory, reader: SimReader, damage: Damage) -> No
 
 
 def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, int | None]], damage: Damage) -> None:
-    """Dense, and none comes twice: also in the part that was dropped. A damaged entry at the end of its ledger may
-    leave its numbers to the next.
+    """Check that indexes have no gaps, and that none occurs twice, dropped entries included. A damaged entry at the end
+    of its ledger may leave its indexes to the next entry.
     """
     lost = set()
     if damage.costs():
@@ -137,7 +137,7 @@ def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, i
     before = (-1, -1)
     for place, entry, index in found:
         if not known.keeps_all and place != (before[0], before[1] + 1):
-            last = None  # entries between them were acknowledged and dropped while the reader read
+            last = None  # entries before this position were acknowledged and dropped while the reader read
         if damage.costs() and place != (before[0], before[1] + 1):
             last = None  # an entry without receipt may be among the damaged entries
         before = place
@@ -189,7 +189,7 @@ def check_drained(
 
 
 def check_stopped(loop: asyncio.AbstractEventLoop, broker: Broker, stuck: set[Connection]) -> None:
-    """After an orderly end nothing is left behind, but for connections whose clients do not read."""
+    """Check that an orderly stop left nothing behind, except connections in ``stuck``, whose clients do not read."""
     current = asyncio.current_task(loop)
     left = [task.get_name() for task in asyncio.all_tasks(loop) if task is not current]
     if left:

@@ -33,7 +33,7 @@ _NONE = (1 << 64) - 1
 
 
 class Client:
-    """One connection that comes back after every end."""
+    """A client with one connection at a time; it reconnects after every end of the connection."""
 
     def __init__(self, world: World, name: str, topic: TopicHistory) -> None:
         self.world, self.name, self.topic = world, name, topic
@@ -46,7 +46,7 @@ class Client:
         self._heard_s = 0.0
         self._consumed = 0
         self.written_s = 0.0
-        """When the broker wrote the frame that is being looked at."""
+        """When the broker wrote the frame that the client is handling."""
         self._connecting = False
 
     def note(self, what: str) -> None:
@@ -56,7 +56,7 @@ class Client:
         self.later(self.chance.uniform(0, 0.5), self.connect)
 
     def later(self, seconds: float, call: Any) -> None:
-        """Call unless the connection of now is over by then."""
+        """Run ``call`` after so many seconds, unless the present connection has ended by then."""
         life = self._life
         self.world.timers.after(seconds, lambda: call() if life == self._life else None)
 
@@ -80,7 +80,7 @@ class Client:
         self.later(6, self._watch)
 
     def _watch(self) -> None:
-        """A connection that says nothing is given up, as keep-alive does; so is a request without an answer."""
+        """Close a silent connection, as keep-alive does, and a connection whose first request gets no answer."""
         if self.world.now_s - self._heard_s > 12:
             self.note("gives-up")
             self.drop()
@@ -92,7 +92,7 @@ class Client:
         self.later(6, self._watch)
 
     def drop(self) -> None:
-        """Close the connection without a word and come again."""
+        """Close the connection without a command and reconnect."""
         if self.link is not None:
             link = self.link
             link.hang_up()
@@ -152,7 +152,7 @@ class Client:
         raise NotImplementedError
 
     def ended(self) -> None:
-        """The connection is over."""
+        """Called when the connection has ended."""
 
     def on(self, command: pb.BaseCommand, payload: bytes) -> None:
         raise NotImplementedError
@@ -251,7 +251,7 @@ class SimProducer(Client):
 
 
 class SimConsumer(Client):
-    """Takes messages, acknowledges most of them, sometimes gives them back or does nothing."""
+    """Takes messages, acknowledges most of them, sometimes asks for redelivery or does nothing."""
 
     def __init__(
         self, world: World, name: str, topic: TopicHistory, subscription: SubscriptionHistory, sub_type: int
@@ -262,7 +262,7 @@ class SimConsumer(Client):
         self.gives_back = True
         self.permits = self.chance.choice([1, 5, 50])
         self.taken: dict[tuple[int, int], bytes] = {}
-        """All entries it ever got; the final check compares them with the owed entries."""
+        """All entries that the consumer has received; the final check compares them with the owed entries."""
         self._last = (-1, -1)
         self._owed = 0
         self._requests = 0
@@ -390,8 +390,8 @@ class SimConsumer(Client):
 
 
 class WanderingReader(Client):
-    """A non-durable subscription that reads a little, seeks, stays away, and perhaps has the name of a durable
-    subscription.
+    """A reader of a non-durable subscription, which perhaps has the name of a durable subscription: it reads a little,
+    seeks, and reconnects after a while.
     """
 
     def connected(self) -> None:

@@ -28,16 +28,18 @@ if TYPE_CHECKING:
 ENTRY_METADATA = b"\x0e\x02"
 KINDS = ("flipped_bit", "lost_write", "misdirected_write")
 OF_JOURNAL = ("lost_header", "stray_page")
-"""The header page alone of a segment taken into use is lost; a page of a frame is also written into a ledger file."""
+"""``lost_header``: the device loses the header page of a segment that is taken into use; ``stray_page``: it writes a
+page of a frame into a ledger file, too.
+"""
 FLIPPED_HEADER = "flipped_header"
-"""A bit of the record header of an entry whose message contains records."""
+"""A flipped bit in the record header of an entry whose message contains records."""
 FLIPS = ("flipped_bit", FLIPPED_HEADER)
 QUIET_S = 5.0
 CONFIRMED_S = 1.7
-"""Until a damaged last frame has a frame behind it."""
+"""Seconds until another frame follows a damaged last frame."""
 UNCONFIRMED_S = 2.5
-"""A process that ends earlier behind its last frame, or behind the end of a slow disk's wait, may leave that frame
-unconfirmed; docs/durability.md.
+"""Seconds. A process that ends sooner after its last frame, or sooner after a slow disk has continued, may leave that
+frame unconfirmed; docs/durability.md.
 """
 _AROUND_BYTES = 20_000
 """More than the largest entry."""
@@ -69,7 +71,7 @@ class DamagedFrame:
     written_ms: int
     payload: bytes
     begin: int
-    """Of the damage, in the payload; negative in the frame's header."""
+    """Offset of the damage in the payload; negative when the damage begins in the frame's header."""
 
     def entries(self, topic: TopicHistory) -> set[int]:
         """Identities of the entries from the damaged record on."""
@@ -98,7 +100,7 @@ class Damage:
     chance: Random
     kind: str
     folder: str
-    """Where: part of a path."""
+    """The damage hits paths that contain this text."""
     done: bool = False
     reported: bool = False
     where: str = ""
@@ -107,9 +109,9 @@ class Damage:
     spots: list[tuple[bytes, int, int]] = field(default_factory=list)
     """(bytes as they should be, begin and end of the damage within them)."""
     set_back: set[str] = field(default_factory=set)
-    """Subscriptions (with their topic) whose saved acknowledgements it hit."""
+    """Subscriptions (with their topic) whose saved acknowledgements the damage has set back."""
     frames: list[DamagedFrame] = field(default_factory=list)
-    """Damaged, and not yet seen by a start."""
+    """Damaged frames that no start has read yet."""
     unconfirmed: list[DamagedFrame] = field(default_factory=list)
     """Damaged last frames of a process that ended before it confirmed them."""
 
@@ -126,7 +128,7 @@ class Damage:
             return
         paths = [path for path in disk.paths() if self.folder in path] or disk.paths()
         used = [(path, len(disk.content(path).rstrip(b"\0"))) for path in paths if not path.endswith("/LOCK")]
-        if not (filled := [(path, size) for path, size in used if size]):  # files of preallocated zeros alone
+        if not (filled := [(path, size) for path, size in used if size]):  # all files have only preallocated zeros
             disk.bad_writes = self
             return
         path, size = self.chance.choice(filled)
@@ -178,7 +180,7 @@ class Damage:
         return lose
 
     def _on_frame(self, disk: SimDisk, path: str, data: bytes, offset: int) -> Callable[[], None]:
-        """Of a lost header no entry is excused."""
+        """Lose a header or write a stray page. A lost header excuses no missing entry."""
         if self.kind == "lost_header":
             if offset or not any(data[PAGE_BYTES:]):
                 return lambda: None
@@ -198,7 +200,9 @@ class Damage:
         return stray
 
     def _elsewhere(self, disk: SimDisk, path: str, begin: int, page: bytes, folder: str = "") -> str:
-        """Not beside its own place in the metadata: there its second copy is, which would be damaged a second time."""
+        """Write the page at another place, at least four pages from its own: the second copy of a metadata page is near
+        it.
+        """
         places = [
             (other, at)
             for other in disk.paths()
@@ -223,7 +227,7 @@ class Damage:
             self.frames.append(frame)
 
     def process_begins(self) -> None:
-        """A start recovers the journal of the process before."""
+        """Note the damaged frames that the previous process left unconfirmed: a start recovers its journal now."""
         frames, self.frames = self.frames, []
         contents = [self.world.disk.content(path) for path in self.world.disk.paths() if path.endswith(".journal")]
         newest = max((frame.sequence for content in contents for frame in frames_of(content)), default=-1)
@@ -249,7 +253,7 @@ class Damage:
         self.reported = self.reported or (self.done and any(entry["event"] in REPORTS for entry in logs))
 
     def told(self) -> bool:
-        """Whether the damage was reported until now."""
+        """Whether the broker has reported the damage."""
         self.look_for_reports(self.world.logs)
         return self.reported
 
@@ -269,7 +273,7 @@ class Damage:
         return len(self._lost) == 1 or self.kind not in FLIPS
 
     def lies_on(self, topic: TopicHistory, entry: Sent) -> bool:
-        """The same, of an entry that may be missing for another reason."""
+        """Like ``hit``, for an entry that may be missing for another reason: the entry does not count as lost."""
         return self._is_unconfirmed(topic, entry) or (self.told() and id(entry) in self._hits(topic))
 
     def _is_unconfirmed(self, topic: TopicHistory, entry: Sent) -> bool:
@@ -287,8 +291,8 @@ class Damage:
     _lost: set[int] = field(default_factory=set)
 
     def may_set_back(self, topic: TopicHistory, subscription: SubscriptionHistory) -> bool:
-        """Whether saved acknowledgements of this subscription may be gone: of one subscription for each damaged place,
-        of several when a frame of the journal was lost.
+        """Whether saved acknowledgements of this subscription may be lost: one subscription for each damaged place,
+        several when a frame of the journal was lost.
         """
         if not self.costs():
             return False
@@ -307,7 +311,7 @@ def frames_of(content: bytes) -> Iterator[FrameHeader]:
 
 
 def damaged_frame(content: bytes, begin: int, end: int) -> DamagedFrame | None:
-    """The frame on which these bytes of a segment lie; None: they carry no frame."""
+    """The frame that contains these bytes of a segment; None: no frame contains them."""
     for at in range((end - 1) // PAGE_BYTES * PAGE_BYTES, 0, -PAGE_BYTES):
         header = parse_frame(content, at)
         if header is not None:

@@ -19,7 +19,7 @@ OF_DISK_OR_PROCESS = frozenset({"crash", "crash_in_write", "restart", "slow_disk
 
 
 class Faults:
-    """``stop`` heals everything."""
+    """Faults and acts of administrators at random times, until ``stop`` ends all faults."""
 
     excused = frozenset({"broker.storage_failed", "store.failed"})
     """Errors in the log that a fault of the disk explains."""
@@ -48,7 +48,7 @@ class Faults:
             self._again()
 
     def keep_quiet(self, seconds: float) -> None:
-        """The disk and the process go on undisturbed for a while."""
+        """Cause no fault of the disk and the process for so many seconds, and end present faults of the disk."""
         self._quiet_until_s = self.world.now_s + seconds
         disk = self.world.disk
         disk.capacity_bytes, disk.crash_at, disk.fail_sync_at = None, -1, -1
@@ -156,7 +156,9 @@ class Faults:
             await self._move(kind, admin, known, subscription)
 
     async def _delete(self, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
-        """Refused while consumers are connected. With any outcome, the subscription counts as new from now on."""
+        """Request a deletion, which the broker refuses while consumers are connected. With any outcome, the
+        subscription counts as new from now on.
+        """
         self.world.note(f"delete {subscription.name}")
         subscription.deleted(surely=False)
         done, requested = False, subscription.requested
@@ -166,7 +168,9 @@ class Faults:
             subscription.deleted(surely=done and subscription.requested == requested)
 
     async def _move(self, kind: str, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
-        """While it is under way, and for good when its outcome is unknown, earlier acks have an unknown state."""
+        """Move the cursor. Earlier acknowledgements have an unknown state while the command is under way, and for good
+        when its outcome is unknown.
+        """
         self.world.note(f"{kind} {subscription.name}")
         subscription.moves += 1
         done = False

@@ -1,7 +1,7 @@
 """The history of the simulated clients: their messages, receipts, deliveries and acknowledgements.
 
-It is written by clients as things happen and read by the checker; it survives the broker's crashes. Nothing in it
-comes from the broker's own books, except where an administrator's command moved a cursor.
+Clients write the history while they act, and the checker reads it; it survives crashes of the broker. No part of it
+comes from the state of the broker, except where an administrator's command moved a cursor.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sent:
     sent_s: float
     deliver_at_ms: int = 0
     position: Position | None = None
-    """Of the receipt."""
+    """The position in the receipt; None without a receipt."""
 
 
 @dataclass(eq=False)
@@ -38,23 +38,23 @@ class SubscriptionHistory:
 
     name: str
     since_s: float = float("inf")
-    """When its creation was answered: entries sent later are owed to it."""
+    """When the broker confirmed the subscription: it must deliver entries sent later."""
     begins_at_start: bool = False
-    """Created at the earliest position of a topic that drops nothing: everything is owed to it."""
+    """Whether it was created at the earliest position of a topic that drops nothing: it must deliver every entry."""
     acked: set[Position] = field(default_factory=set)
-    """A consumer sent an acknowledgement of it, answered or not."""
+    """Positions for which a consumer has sent an individual acknowledgement, answered or not."""
     acked_up_to: Position = (-1, -1)
-    """The same, cumulatively; or an administrator moved the cursor there."""
+    """The highest position of a cumulative acknowledgement, or of an administrator's move of the cursor."""
     sure: dict[Position, float] = field(default_factory=dict)
-    """When its acknowledgement was answered: it survives every crash from then on."""
+    """Position -> when the broker answered its acknowledgement, which survives every crash from then on."""
     sure_up_to: list[tuple[Position, float]] = field(default_factory=list)
-    """The same, cumulatively; ascending."""
+    """(position, time) of answered cumulative acknowledgements, ascending."""
     moves: int = 0
     """Commands under way that may move the cursor anywhere."""
     moved: bool = False
-    """Such a command's outcome is unknown, and so is the state of earlier acknowledgements."""
+    """Whether the outcome of such a command is unknown, and so is the state of earlier acknowledgements."""
     epoch: int = 0
-    """How often its deletion was requested or ended: an answer to an earlier SUBSCRIBE has no meaning."""
+    """How often its deletion was requested or ended; the answer to a SUBSCRIBE of an earlier epoch has no meaning."""
 
     requested: int = 0
     """SUBSCRIBE commands that consumers sent."""

@@ -68,7 +68,7 @@ class Link(asyncio.Transport):
         self._after(self._end)
 
     def written_at_s(self, offset: int) -> float:
-        """When the broker wrote the byte before this offset of its output; calls ask for offsets in order."""
+        """When the broker wrote the byte before this offset of its output. Calls must pass ascending offsets."""
         while self._marks[0][0] < offset:
             self._marks.popleft()
         return self._marks[0][1]
@@ -184,7 +184,7 @@ class Link(asyncio.Transport):
         self._move_out()
 
     def _end(self) -> None:
-        """Both ends learn that it is over; an end on a half-open link is the broker's alone."""
+        """Report the end of the connection to both ends; on a half-open link only to the broker."""
         if self.is_over:
             return
         self.is_over = True
@@ -195,14 +195,14 @@ class Link(asyncio.Transport):
             self._after(self.on_end)
 
     def process_gone(self) -> None:
-        """The broker's process has ended: the client's system learns it from the first answer."""
+        """The broker's process has ended; the first answer of its machine reports that to the client's system."""
         self.is_over = True
         if not self.half_open:
             self._after(self.on_end)
 
 
 class StreamLink(Link):
-    """The same to a connection that takes bytes as they come."""
+    """A link to a connection that accepts bytes at any time."""
 
     def _give(self, piece: int) -> int:
         data = bytes(self._in[:piece])

@@ -25,13 +25,13 @@ FAULTS = (
 )
 
 FIRST_WITH_MORE = 100_000
-"""Seeds from here on know faults that came later; those before keep the histories they always had."""
+"""Seeds from here on also have the newer faults; earlier seeds keep their histories."""
 FIRST_WITH_FORGERY = 200_000
 """From here on half of the seeds have producers whose messages contain records, and a flipped bit in such a message."""
 FIRST_WITH_KILLS = 240_000
-"""From here on a process also ends alone, and the machine goes on; the power may fail in the next start."""
+"""From here on a process may end while its machine goes on; the power may fail in the next start."""
 FIRST_WITH_PACE = 300_000
-"""From here on small frames keep a pace, as those of the compiled writer do."""
+"""From here on small frames follow each other at a limited pace, as frames of the compiled writer do."""
 PACES_S = (0.0005, 0.1, 1.0)
 """The pace of the compiled writer, and paces as slow as the producers of a simulation."""
 
@@ -52,7 +52,7 @@ SMALL = EngineSettings(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All of it follows from the seed."""
+    """The plan of a history; every value follows from the seed."""
 
     seed: int
     seconds: float
@@ -67,16 +67,16 @@ class Plan:
     faults: tuple[str, ...]
     fault_every_s: float
     damage: str = ""
-    """A kind of ``damage.py``; once, at ``damage_s``."""
+    """A kind of ``damage.py``; the damage happens once, at ``damage_s``."""
     damage_s: float = 0.0
     damage_in: str = ""
-    """The folder it hits."""
+    """The folder that the damage hits."""
     forges: bool = False
     """Messages contain bytes that form records of entries to come."""
     kills: bool = False
     """A process may end while its machine goes on."""
     frame_pace_s: float = 0.0
-    """Small frames of producers that do not wait for receipts begin no sooner after each other."""
+    """The least seconds between the begins of small frames, for producers that do not wait for receipts."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @classmethod

@@ -39,13 +39,13 @@ OF_DAMAGE = {
     "a_lost_write_that_hides_its_segment": ("lost_write", "/journal/"),
     "records_without_a_proof": ("flipped_header", "/ledgers/"),
 }
-"""The kind of damage, and its folder, that a bug needs: other seeds do not come near it."""
+"""Bug -> the kind of damage and its folder that show the bug: the search skips other seeds."""
 LAST_SHOWN_BY = {
     "frames_that_are_not_checked": (655,),
     "a_lost_write_that_hides_its_segment": (921,),
     "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 19,),
 }
-"""Seeds to play first for the bugs with the longest search; the search follows where the histories have changed."""
+"""Seeds to play first for the bugs with the longest search; where they no longer show the bug, the search follows."""
 
 
 class Patch:
@@ -200,7 +200,7 @@ def _damage(seed: int) -> tuple[str, str]:
 def main() -> int:
     globals()[sys.argv[1]](Patch)
     of_damage = OF_DAMAGE.get(sys.argv[1], ())
-    seeds = (seed for seed in SEEDS if not of_damage or _damage(seed) == of_damage)  # a plan a seed: only as needed
+    seeds = (seed for seed in SEEDS if not of_damage or _damage(seed) == of_damage)  # a plan for each seed
     if sys.argv[1] in OF_KILLS:
         seeds = iter(range(FIRST_WITH_KILLS, FIRST_WITH_KILLS + MOST_SEEDS))
     for seed in islice(chain(LAST_SHOWN_BY.get(sys.argv[1], ()), seeds), MOST_SEEDS):

@@ -50,7 +50,7 @@ class Bench:
             self.topic.by_body[body] = Sent("p", number, 1, body, 0.0)
 
     def damaged_at(self, what: bytes) -> set[bytes]:
-        """The entries that may be missing when this byte is damaged, and no report tells."""
+        """The entries that may be missing without a report when this byte is damaged."""
         content = self.world.disk.content(PATH)
         at = content.find(what)
         self.damage.done = True

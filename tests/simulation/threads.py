@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class SimThreads:
-    """``pace_s`` is how long work takes on average; ``stalled_until_s``: nothing begins before (a slow disk);
-    ``held_until_s``: when the last work begins that a slow disk holds back.
+    """``pace_s``: the average seconds of work; ``stalled_until_s``: no work begins earlier (a slow disk);
+    ``held_until_s``: the latest time until which a slow disk has held work back.
     """
 
     def __init__(self, chance: Random, pace_s: float, on_crash: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class SimThreads:
         loop.call_later(wait_s + stalled_s, call)
 
     def run(self, work: Callable[[], Any]) -> tuple[Any, BaseException | None] | None:
-        """The result or error of the work; None when the process is gone."""
+        """Do the work and return (result, error); None when the process has ended."""
         if self.dead:
             return None
         try:

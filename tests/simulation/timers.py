@@ -16,7 +16,7 @@ MOST_TURNS = 200_000
 
 
 class Timers:
-    """Callbacks at times of the world, in order; equal times in the order of their making."""
+    """Callbacks at times of the world, in order; callbacks of the same time in the order of the calls of ``after``."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -31,7 +31,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def run_due(self, now_s: float) -> None:
-        """Call everything due until then; callbacks may plan more."""
+        """Call all callbacks that are due at ``now_s``; a callback may add others."""
         while self._heap and self._heap[0][0] <= now_s:
             due_s, _, call = heapq.heappop(self._heap)
             self.now_s = max(self.now_s, due_s)
@@ -75,12 +75,12 @@ class WallClock:
         self.loop: SimLoop | None = None
         self._ahead_s = 0
         self.most_ahead_s = 0
-        """So far ahead it ever was."""
+        """The most seconds that the wall clock was ever ahead."""
         self._settings: list[tuple[float, int]] = [(0.0, 0)]
         """(since when, seconds ahead), ascending."""
 
     def set_by(self, seconds: int) -> None:
-        """Set the wall clock to so many seconds beside the right time."""
+        """Set the wall clock so many seconds ahead of the right time; a negative number sets it back."""
         self._ahead_s = seconds
         self._settings.append((0.0 if self.loop is None else self.loop.now_s, seconds))
         self.most_ahead_s = max(self.most_ahead_s, seconds)
@@ -90,7 +90,7 @@ class WallClock:
         return self._epoch_ms + round((self.loop.now_s + self._ahead_s) * 1000)
 
     def when(self, stamp_ms: int) -> float:
-        """The elapsed time at which ``now_ms`` was the stamp."""
+        """The elapsed time at which ``now_ms`` returned the stamp."""
         seconds = (stamp_ms - self._epoch_ms) / 1000
         now_s = float("inf") if self.loop is None else self.loop.now_s
         ends = [since_s for since_s, _ in self._settings[1:]] + [now_s]

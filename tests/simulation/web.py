@@ -47,7 +47,7 @@ def _application(settings: Settings) -> Any:
 
 
 class WebPort:
-    """Of one life of the broker."""
+    """The web port of one life of the broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._config = _application(broker.settings)
@@ -81,7 +81,7 @@ class WebPort:
             self.failed = self.failed or task.exception()
 
     async def close(self) -> None:
-        """As uvicorn's server ends: requests in progress are given up."""
+        """Stop as uvicorn's server does: cancel requests in progress."""
         self.closed = True
         for connection in list(self._state.connections):
             connection.transport.abort()
@@ -91,7 +91,7 @@ class WebPort:
         self._state.tasks.clear()
 
     async def give_up(self) -> None:
-        """The broker is gone: administrators on links that tell nothing wait no longer."""
+        """The broker's process has ended: end the waits of administrators whose links report no end."""
         for act in self._acts:
             act.cancel()
         await asyncio.gather(*self._acts, return_exceptions=True)

@@ -46,18 +46,18 @@ if TYPE_CHECKING:
 
 CHECK_EVERY_S = 0.5
 PATIENCE_S = 400.0
-"""Virtual seconds after the last fault in which everything must have come to its end."""
+"""Virtual seconds after the last fault in which all receipts and deliveries must arrive."""
 
 
 def _with_error(_logger: Any, _method: str, entry: Any) -> Any:
-    """An exception that is being handled, itself."""
+    """Keep the exception that is being handled in the log entry."""
     if entry.get("exc_info") is True:
         entry["exc_info"] = sys.exc_info()[1]
     return entry
 
 
 class World:
-    """``run`` plays the seed's history; it raises ViolationError."""
+    """``run`` plays the seed's history; raises ViolationError when a promise is broken."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -69,7 +69,7 @@ class World:
         self.threads: SimThreads
         self.web: WebPort | None = None
         self.logs: list[Any] = []
-        """Of this life, not yet looked at."""
+        """Log entries of this life that no check has read yet."""
         self.links: list[Link] = []
         self.faults = Faults(self, self.chance_for("faults"))
         self.damage = Damage(self, self.chance_for("damage"), plan.damage, plan.damage_in)
@@ -77,7 +77,7 @@ class World:
         self.ended_s = 0.0
         """When the last process ended, or its journal failed."""
         self.held_until_s = 0.0
-        """When the disk went on with the work of that process that it held back."""
+        """When a slow disk continued with the work of that process."""
         self._over: asyncio.Event
         self._journal_failed = False
         self._next_life = ""
@@ -112,7 +112,7 @@ class World:
         return self._linked(Link, Connection(self.broker.resources, self.broker.services), on_bytes, on_end)
 
     def open_web_link(self, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> Link | None:
-        """The same to its web port."""
+        """A connection to the broker's web port; None while there is no port."""
         if self.broker is None or self.web is None or self.web.closed or self._over.is_set():
             return None
         return self._linked(StreamLink, self.web.connection(), on_bytes, on_end)
@@ -245,12 +245,12 @@ class World:
                 link.process_gone()
 
     def _storage_failed(self, error: StorageError) -> None:
-        """A journal that failed writes no more frames, however long the process takes to end."""
+        """Note the time when the journal failed: it writes no more frames, however long the process takes to end."""
         if str(error).startswith("journal"):
             self._journal_failed, self.ended_s = True, self.now_s
 
     def _bury(self, loop: SimLoop, logs: list[Any]) -> None:
-        """The process ends at any point: the next process finds the surviving bytes of the disk."""
+        """End the process at its present point; the next process finds the surviving bytes of the disk."""
         count = len(logs)
         self.broker = None
         self.threads.dead = True
@@ -276,7 +276,9 @@ class World:
         del logs[count:]
 
     def _kill(self, chance: Random) -> None:
-        """The machine goes on: its system still has the unsynced bytes, which a power loss in the next start may take."""
+        """End the process alone: the machine still has the unsynced bytes, which a power loss in the next start may
+        take.
+        """
         self.disk = self.disk.after_kill()
         if not self.faults.stopped and chance.random() < 0.7:
             self.disk.crash_at = self._crash_of_start = chance.randrange(40)
@@ -290,7 +292,7 @@ class World:
 
     @property
     def explains_failures(self) -> bool:
-        """Whether a request may fail without being wrong: the disk has had faults, or the broker is on its way out."""
+        """Whether a failed request is no violation: the disk may have had faults, or the broker is stopping."""
         return (
             self.damage.done
             or self._over.is_set()
@@ -298,7 +300,7 @@ class World:
         )
 
     def _no_problems(self, loop: SimLoop, logs: list[Any]) -> None:
-        """No failure has another cause than the disk: an unexpected exception is a bug."""
+        """Check that every failure has a storage error as its cause: any other exception is a bug."""
         if self.web is not None and self.web.failed is not None:
             raise self.web.failed
         problems = [p for p in loop.problems if not isinstance(p.get("exception"), SimulatedCrash)]
@@ -319,7 +321,7 @@ class World:
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def _begin_end(self) -> None:
-        """No more faults; everything must come to its end now."""
+        """End all faults and new messages, and set the time until which all receipts must arrive."""
         self.note("calm")
         self.faults.stop()
         self.disk.bad_writes = None

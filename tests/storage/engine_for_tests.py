@@ -41,14 +41,14 @@ TINY = EngineSettings(
 
 
 class ManualClock:
-    """Time stands still until moved; the wall clock may be set (``jump``) beside it."""
+    """A clock that only the test moves; ``jump`` sets the wall clock and leaves the elapsed time."""
 
     def __init__(self) -> None:
         self.time_s = 1_000_000.0
         self.set_by_s = 0.0
 
     def jump(self, seconds: float) -> None:
-        """An operator sets the wall clock."""
+        """Set the wall clock ahead or back, as an operator may."""
         self.set_by_s += seconds
 
     def now_ms(self) -> int:
@@ -91,22 +91,23 @@ class ManualScheduler:
 
 
 class World:
-    """A disk, and the means to open the engine there. ``given``: metadata kept beside it instead of on it."""
+    """A disk, and the means to open the engine on it. ``given``: a metadata store in place of the metadata on the disk."""
 
     def __init__(self, disk: SimDisk | None = None, given: MemoryMetadataStore | None = None) -> None:
         self.disk = disk or SimDisk()
         self.given = given
         self.metadata: MetadataStore
-        """Of the store opened last."""
+        """The metadata of the store that was opened last."""
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.entropy = random.Random(7).randbytes
         self.threads: Callable[[], Threads] = InlineThreads
         self.read_format_1: Callable[[str], NodeTree] = _no_format_1
         self.has_frame_writer = True
-        """Frames are planned on the loop, as with the compiled writer; else the journal's thread does everything."""
+        """Whether the loop plans frames, as with the compiled writer; else the journal's thread does all of the work.
+        """
         self.frame_writer: Callable[[], FrameWriter] | None = None
-        """Another than that over the world's threads."""
+        """Makes a frame writer in place of ``LaneFrameWriter`` over the world's threads."""
 
     async def open(self, settings: EngineSettings = TINY) -> EmbeddedStorage:
         if self.given is not None:
@@ -121,7 +122,7 @@ class World:
         return storage
 
     def after_crash(self, mode: str = "nothing", seed: int = 0) -> World:
-        """The world the next process wakes up in."""
+        """The world that the next process finds."""
         after = World(self.disk.after_crash(mode, seed), None if self.given is None else self.given.snapshot())
         after.read_format_1 = self.read_format_1
         return after
@@ -191,7 +192,7 @@ def run_until_crash(disk: SimDisk, main: Coroutine[Any, Any, Any]) -> BaseExcept
         if error is not None and not isinstance(error, SimulatedCrash):
             problems.append(error)
             if not isinstance(error, Exception):
-                loop.stop()  # the time of the test is up, thrown wherever it was: nothing holds any more
+                loop.stop()  # the test's time limit, raised at any place: end the run
 
     loop.set_exception_handler(on_problem)
     disk.on_crash = loop.stop
@@ -213,7 +214,7 @@ def run_until_crash(disk: SimDisk, main: Coroutine[Any, Any, Any]) -> BaseExcept
         disk.on_crash = lambda: None
         while asyncio.all_tasks(loop):
             for left in asyncio.all_tasks(loop):
-                left.cancel()  # also those that others began when they were cancelled
+                left.cancel()  # tasks started by cancelled tasks, too
             loop.run_until_complete(asyncio.gather(*asyncio.all_tasks(loop), return_exceptions=True))
     except SimulatedCrash as crash:
         outcome = crash

@@ -113,7 +113,7 @@ class Ground:
 
 
 async def append(ledger: ManagedLedger, bodies: Sequence[bytes], counts: Sequence[int] | None = None) -> list[Position]:
-    """Append one run and wait; positions of its entries. Raises its error."""
+    """Append one run and wait; return the positions of its entries. Raises the error of the append."""
     from magnetar.storage.position import Position
 
     future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
@@ -151,7 +151,7 @@ def entries_of(spans: Sequence[Span]) -> list[tuple[Position, bytes, int]]:
 async def read_all(
     cursor: ManagedCursor, max_entries: int = 100, max_bytes: int = 1 << 20
 ) -> list[tuple[Position, bytes, int]]:
-    """Everything from the read position on."""
+    """(position, bytes, broker index) of every entry from the read position on."""
     found: list[tuple[Position, bytes, int]] = []
     while True:
         spans = await given(cursor.read(max_entries, max_bytes))
@@ -176,7 +176,7 @@ __all__ = [
 
 
 async def opened(config: ManagedLedgerConfig = KEEP, **store: Any) -> tuple[Ground, ManagedLedger]:
-    """An empty managed ledger over stores in memory, and the ground it stands on."""
+    """The stores in memory, and an empty managed ledger on them."""
     ground = Ground(MemoryLedgerStore(**store))
     return ground, await ground.open(config)
 

@@ -170,7 +170,7 @@ def test_one_entry_is_found_without_a_check_of_the_others(monkeypatch, ledger_id
 
 
 def test_a_page_of_later_records_of_the_same_ledger_costs_only_the_records_under_it():
-    """As a device puts it there that writes at a wrong place: its records are intact, too."""
+    """The page, written at a wrong place by the device, has intact records as well."""
     whole = b"".join(record(3, number, b"%d" % number * 40) for number in range(300))
     starts = [whole.index(record(3, number, b"%d" % number * 40)) for number in range(300)]
     later = b"".join(record(3, number, b"%d" % number * 40) for number in range(80, 140))[:4096]
@@ -186,7 +186,7 @@ def test_a_page_of_later_records_of_the_same_ledger_costs_only_the_records_under
 
 
 def test_a_later_record_inside_a_long_entry_costs_that_entry_alone():
-    """Behind the record follow bytes of the long body, which claim a length beyond the end of the file."""
+    """The record is followed by bytes of the long body, which read as a length beyond the end of the file."""
     sizes = [40] * 87 + [10_000] + [40] * 140
     found = [record(3, number, b"\xff" * size) for number, size in enumerate(sizes)]
     moved = found[164]

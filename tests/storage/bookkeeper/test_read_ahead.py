@@ -17,7 +17,7 @@ CHUNK = CHUNK_BYTES // SIZE
 
 
 class Reader:
-    """A ledger of entries of 1,000 bytes; a read takes a second of virtual time."""
+    """A ledger of entries of 1,000 bytes, which records its reads; a read takes one turn of the loop."""
 
     def __init__(self, entries=10_000, ledger_id=7):
         self.ledger_id, self.last_add_confirmed = ledger_id, entries - 1
@@ -43,7 +43,9 @@ class World:
         self.ahead = ReadAhead(self.cache)
 
     async def read(self, first, count=100):
-        """As the store does: from the cache, else by a read; how many entries there are from `first` on."""
+        """Read as the store does, from the cache, else from the ledger; return how many entries from `first` on were
+        found, at most `count`.
+        """
         slab = self.cache.get(self.reader.ledger_id, first)
         if slab is None:
             last = min(first + count - 1, self.reader.last_add_confirmed)

@@ -80,7 +80,7 @@ def test_a_file_system_that_refuses_gets_ordinary_writes(path, monkeypatch, take
 
 @pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOENT, errno.EACCES])
 def test_without_a_second_descriptor_writes_are_ordinary(path, monkeypatch, code):
-    """Rules about /proc are no reason to stop."""
+    """Where the system refuses to open a file under /proc, the broker goes on with ordinary writes."""
     file = RealFiles().open(path, create=True)
 
     def refuse(_path, _flags):

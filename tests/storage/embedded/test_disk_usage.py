@@ -11,7 +11,7 @@ from tests.storage.engine_for_tests import ManualClock, ManualScheduler, settle
 
 
 class Disk:
-    """A file system as full as the test says."""
+    """A file system of which the test sets the used part."""
 
     used = 0.0
 

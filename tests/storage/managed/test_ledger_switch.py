@@ -38,7 +38,7 @@ async def test_the_next_ledger_is_there_before_it_is_needed_and_listed_before_it
     again = await after.open()
     assert await after.ledgers.list_ledgers() == [slot.ledger_id for slot in again.ledgers] == [0]
     create = ground.ledgers.create
-    ground.ledgers.create = None  # a switch that had to create would fail
+    ground.ledgers.create = None  # the switch must not create a ledger
     await append(ledger, [b"x"] * 3)
     assert ledger.last_confirmed == Position(1, 0)
     ground.ledgers.create = create

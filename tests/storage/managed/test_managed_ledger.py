@@ -178,7 +178,7 @@ async def test_a_repeated_termination_deletes_the_ledger_made_ahead(failing):
 
 @pytest.mark.parametrize("held", [1, 2])
 async def test_terminations_follow_each_other(held, monkeypatch):
-    """The end that a termination is about to store is no answer for another, and the ledger is closed once."""
+    """A termination waits until the termination before it has stored the end, and the ledger is closed once."""
     ground, ledger = await opened()
     await append(ledger, [b"x"])
     put, gate, writes, recovered = ground.metadata.put, asyncio.Event(), [], []

@@ -1,4 +1,4 @@
-"""Orphaned ledgers: ledgers without an owner go, doubtful ledgers stay."""
+"""Orphaned ledgers: the sweep deletes ledgers without an owner and keeps doubtful ledgers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ledgers go: Pulsar's rule, case by case, and against its own words."""
+"""Which ledgers a trim deletes: Pulsar's rule, case by case, and its properties on random input."""
 
 from __future__ import annotations
 

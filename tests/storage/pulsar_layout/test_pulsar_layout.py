@@ -36,7 +36,7 @@ def test_recorded_lists_are_written_back_byte_for_byte(value):
 @pytest.mark.parametrize("value", CURSORS)
 def test_recorded_cursors_are_written_back_byte_for_byte(value):
     record = LAYOUT.decode_cursor(value)
-    if b"Compact" in value:  # with the horizon, which is this project's
+    if b"Compact" in value:  # the stored horizon is an addition of this project
         assert LAYOUT.decode_cursor(LAYOUT.encode_cursor(record, record.created_ms)) == record
     else:
         assert LAYOUT.encode_cursor(record, record.created_ms) == value

@@ -151,7 +151,7 @@ def test_entries_read_before_a_crash_are_a_prefix_of_the_ledger_after_it(crash_a
     world.disk.crash_at = crash_at
     run_until_crash(world.disk, _work(world, confirmed))
     seen = {}
-    before = world.disk.copy()  # as other processes see it: written, synced or not
+    before = world.disk.copy()  # the files as other processes see them, with unsynced writes
     for ledger_id in _ids(before):
         with DataDirectory(ROOT, before).open_ledger(ledger_id) as segment:
             seen[ledger_id] = read_everything(segment)

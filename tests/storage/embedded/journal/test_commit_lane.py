@@ -25,7 +25,7 @@ PACE_S = 600.0
 
 
 class HeldWriter:
-    """Writes a frame and reports on it when the test calls."""
+    """A frame writer that keeps frames, and completes a write when the test calls."""
 
     def __init__(self, pace_s: float = 0.0) -> None:
         self.pace_s = pace_s
@@ -183,7 +183,7 @@ async def test_a_callback_that_raises_costs_no_other_its_answer():
 
 @dataclass
 class Paced:
-    """A store whose frames keep a pace. ``ledger`` has one frame under way, and an unanswered append behind it."""
+    """A store whose frames keep a pace. ``ledger`` has one frame under way, and an unanswered append after that frame."""
 
     storage: EmbeddedStorage
     writer: HeldWriter
@@ -194,7 +194,7 @@ class Paced:
 
     @classmethod
     async def began(cls, frames: int = 20, behind: bytes = b"x") -> Paced:
-        """After so many frames that followed each other at once."""
+        """Open the store and write ``frames`` frames, each right after the previous frame."""
         storage, writer, world = await opened(PACE_S)
         paced = cls(storage, writer, world, await storage.ledgers.create(), await storage.ledgers.create())
         await first_segment(paced.ledger)

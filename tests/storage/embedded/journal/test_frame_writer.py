@@ -40,7 +40,7 @@ PAYLOADS = [
 
 @pytest.fixture
 def folder() -> Iterator[pathlib.Path]:
-    """Beside the sources, where the file system is a disk's: a temporary folder in memory takes no direct writes."""
+    """A folder beside the sources, on a disk: a temporary folder may lie in memory and refuse direct writes."""
     with tempfile.TemporaryDirectory(dir=pathlib.Path(__file__).parent) as name:
         yield pathlib.Path(name)
 
@@ -140,7 +140,7 @@ async def test_errors_of_the_system_are_reported_and_the_writer_goes_on(folder: 
 
 
 async def test_a_file_system_that_refuses_direct_writes_gets_ordinary_writes(folder: pathlib.Path):
-    """An offset between blocks is refused as a whole file system refuses it."""
+    """The test uses an offset between blocks: the refusal is that of a file system without direct writes."""
     writer = CompiledFrameWriter(1 << 20)
     file = RealFiles().open(str(folder / "segment"), create=True)
     file.allocate(1 << 20)

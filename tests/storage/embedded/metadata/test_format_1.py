@@ -87,7 +87,7 @@ async def test_properties_and_sequences_come_over(kind, tmp_path):
 
 
 def test_a_flipped_bit_in_the_write_ahead_log_is_refused_or_harmless(tmp_path):
-    """SQLite would open the store without a word, and without topics."""
+    """SQLite would open the store without an error, and without topics."""
     pristine = tmp_path / "pristine"
     unpack("killed", pristine)
     log = (pristine / "metadata.sqlite-wal").read_bytes()

@@ -68,7 +68,7 @@ async def found_again(world: MetadataWorld, expected: dict[str, bytes]) -> None:
 
 @pytest.mark.parametrize("mode", ["nothing", "everything"])
 def test_no_descriptor_to_sync_the_name_of_the_next_log(mode: str):
-    """The next log names the frame that it follows: only the end frame may go into its predecessor."""
+    """The next log names its preceding frame: after that only the end frame may go into the log before."""
     world, expected = MetadataWorld(), dict[str, bytes]()
     crashed: list[tuple[MetadataWorld, dict[str, bytes]]] = []
 

@@ -20,13 +20,13 @@ from tests.storage.managed_for_tests import append, given, payload
 
 NAMES = [f"t/n/persistent/topic-{k}" for k in range(3)] + ["t/n/persistent/many-partition-4"]
 CONFIG = ManagedLedgerConfig(max_entries_per_ledger=3, min_rollover_ms=0)
-"""Without retention: ledgers that no subscription keeps are trimmed."""
+"""Without retention: the topic trims ledgers that no subscription needs."""
 
 BODIES = [b"entry %d" % k for k in range(8)]
 
 
 async def fill(world: World, *, close: bool, checkpoint: bool) -> None:
-    """Topics of several ledgers; the last ledger of each is in the journal only unless there was a checkpoint."""
+    """Fill topics of several ledgers; without a checkpoint the last ledger of each topic is in the journal alone."""
     storage = await world.open()
     factory = ManagedLedgerFactory(storage.ledgers, storage.metadata, world.clock, world.scheduler)
     for name in NAMES:
@@ -152,7 +152,7 @@ async def test_metadata_of_yesterday_are_refused_and_completed():
 
 
 async def test_ledger_ids_are_not_given_again():
-    """Also when everything that knew them is gone but a file that was put aside."""
+    """No new ledger gets the id of an old ledger, even when a file set aside is the only trace of that id."""
     world = World()
     await fill(world, close=True, checkpoint=True)
     remove_metadata(world)

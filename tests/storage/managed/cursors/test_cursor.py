@@ -66,7 +66,7 @@ async def test_limits(cached):
     _, ledger, every = await filled(cached=cached)
     cursor = ledger.new_read_cursor(EARLIEST)
     assert positions(await given(cursor.read(3, 1 << 20))) == every[:3]
-    assert positions(await given(cursor.read(100, 1))) == every[3:4]  # one entry in any case
+    assert positions(await given(cursor.read(100, 1))) == every[3:4]  # at least one entry, whatever the limit
     size = cursor._ledgers.slots[0].size_bytes // 10
     assert positions(await given(cursor.read(100, 2 * size))) == every[4:6]
     assert positions(await given(cursor.read(100, 1 << 20, upto=every[6]))) == every[6:7]
