@@ -5,10 +5,9 @@ A protocol handler (such as a Kafka listener) stores the received bytes unchange
     door = AppendDoor(broker.topics, now_ms)
     position = await door.append_foreign(name, Foreign("kafka", record_batch, messages=span))
 
-The entry passes every stage that a client's publish passes behind its producer: state of the topic, maxMessageSize,
+The entry passes every stage that a client's publish passes after its producer: state of the topic, maxMessageSize,
 order, broker entry metadata and index, cursors, delay. Deduplication only records the entry and refuses no duplicate (a
-handler's protocol has its own deduplication). No rate limit holds the entry back: the handler has to keep rate limits
-itself.
+handler's protocol has its own deduplication). No rate limit delays the entry: the handler enforces rate limits itself.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ if TYPE_CHECKING:
 class Foreign:
     """An entry in a foreign format.
 
-    messages: its number of messages (num_messages_in_batch), for permits, indexes and acknowledgements. None: a single
-        message that is no batch.
+    messages: its number of messages (num_messages_in_batch), for permits, indexes and acknowledgements. None: the entry
+        is a single message and no batch.
     publish_time: ms since 1970; None: now.
     """
 
@@ -76,14 +75,14 @@ class AppendDoor:
         self._now_ms = now_ms
 
     async def append_foreign(self, name: TopicName, foreign: Foreign) -> Position:
-        """Store an entry in a foreign format; converters give it to Pulsar clients in theirs.
+        """Store an entry in a foreign format; converters translate it for Pulsar clients.
 
         Raises: as `append`.
         """
         return await self.append(name, foreign.encode(self._now_ms()))
 
     async def append(self, name: TopicName, entry: bytes) -> Position:
-        """Store headers and payload as they are; on the disk on return. Entries are stored in the order of the calls.
+        """Store headers and payload unchanged; durable on return. Entries are stored in the order of the calls.
 
         Returns the position; (0, 0) for a non-persistent topic.
         Raises: TopicNotFoundError and others of `Topics.get`, ServiceNotReadyError, TopicTerminatedError,
@@ -116,7 +115,7 @@ class AppendDoor:
 
 
 class InternalProducer:
-    """The producer, as a topic needs it, of entries that arrive without a producer connection."""
+    """The part of a producer that a topic needs, for entries that arrive without a producer connection."""
 
     producer_id = 0
 

@@ -25,7 +25,7 @@ EXCEPTION = "producer_exception"
 
 
 class TrimmedLog(ReadableLog, Protocol):
-    """A log with the ledgers that remain of it, oldest first."""
+    """A log that lists its remaining ledgers, oldest first."""
 
     @property
     def ledgers(self) -> Sequence[LedgerSlot]: ...
@@ -33,7 +33,7 @@ class TrimmedLog(ReadableLog, Protocol):
 
 
 class TopicBacklog:
-    """The backlog of the slowest durable subscription. evictions_*: how often a quota had entries dropped."""
+    """The backlog of the slowest durable subscription. evictions_*: how often a quota dropped entries."""
 
     def __init__(
         self,
@@ -51,13 +51,15 @@ class TopicBacklog:
         self._oldest_ms = 0
 
     def size_bytes(self) -> int:
-        """Estimated bytes the slowest durable subscription has still to acknowledge; 0 without subscriptions."""
+        """Estimated bytes that the slowest durable subscription has not acknowledged; 0 without subscriptions."""
         slowest = self._subscriptions.slowest()
         return 0 if slowest is None else slowest.cursor.backlog_bytes
 
     def age_s(self) -> int:
-        """Age of the backlog as the quota by age takes it: precise, or (the default) that of its oldest closed
-        ledger.
+        """Age of the backlog in seconds, for the quota by age.
+
+        With preciseTimeBasedBacklogQuotaCheck the age of the oldest entry; else (the default) the time since the ledger
+        of the oldest entry was closed, 0 while that ledger is open.
         """
         if self._settings.precise_time_based_backlog_quota_check:
             return self.oldest_age_s()
@@ -69,7 +71,10 @@ class TopicBacklog:
         return max(0, self._now_ms() - closed_ms) // 1000 if closed_ms else 0
 
     def oldest_age_s(self) -> int:
-        """Age of the oldest entry not yet acknowledged by all, as of the last check; 0 when there is none."""
+        """Age in seconds of the oldest entry that the slowest durable subscription has not acknowledged.
+
+        The entry is that of the last `refresh_oldest`; 0 without such an entry.
+        """
         return max(0, self._now_ms() - self._oldest_ms) // 1000 if self._oldest_ms else 0
 
     async def refresh_oldest(self) -> None:

@@ -36,7 +36,7 @@ class PartitionedTopic(msgspec.Struct, omit_defaults=True):
 
 
 class TopicCatalog:
-    """All topics of the broker's metadata store; loaded once, kept true by its own writes."""
+    """All topics of the metadata store: read once by `load`, then updated with each change that the broker reports."""
 
     def __init__(self, metadata: MetadataStore, ledgers: ManagedLedgerFactory) -> None:
         self._metadata = metadata
@@ -76,7 +76,7 @@ class TopicCatalog:
             self._partitioned[name] = msgspec.json.decode(found[0], type=PartitionedTopic)
 
     async def reload_partitioned(self, tenant: str, namespace: str, domain: str, encoded: str) -> None:
-        """The record of a partitioned topic was changed by another broker: read it again."""
+        """Read the record of a partitioned topic again after another broker changed it."""
         path, prefix = f"{ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}"
         await self._read_partitioned(path, prefix, encoded)
 
@@ -87,7 +87,7 @@ class TopicCatalog:
         return str(name) in self._topics.get(name.namespace, ())
 
     def partitioned(self, name: TopicName) -> PartitionedTopic | None:
-        """Metadata of the partitioned topic of that base name."""
+        """Metadata of the partitioned topic with that base name; None without such a topic."""
         return self._partitioned.get(str(name))
 
     def names(self, namespace: str) -> list[str]:
@@ -112,7 +112,7 @@ class TopicCatalog:
     # --- changes -------------------------------------------------------------------------------------------------
 
     def created(self, name: TopicName) -> None:
-        """A persistent topic's ledger has been created."""
+        """Add a persistent topic whose ledger has been created."""
         topics = self._topics.setdefault(name.namespace, {})
         if str(name) not in topics:
             topics[str(name)] = name
@@ -121,7 +121,7 @@ class TopicCatalog:
                 self._tell(name.namespace, [str(name)], [])
 
     def deleted(self, name: TopicName) -> None:
-        """A persistent topic's ledger has been deleted."""
+        """Remove a persistent topic whose ledger has been deleted."""
         known = self._topics.get(name.namespace, {}).pop(str(name), None)
         if known is not None and not name.is_system:
             listed = self._listed[name.namespace]
@@ -151,7 +151,7 @@ class TopicCatalog:
     # --- listeners -----------------------------------------------------------------------------------------------
 
     def listen(self, listener: Callable[[str, list[str], list[str]], None]) -> Callable[[], None]:
-        """`listener(namespace, new, deleted)` at each change of `listed_names`; the returned function ends it."""
+        """Call `listener(namespace, new, deleted)` at each change of `listed_names`; returns a function to end it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 

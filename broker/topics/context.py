@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Hashable")
 _MOST_SHARED = 256
 COMPACTIONS_AT_ONCE = 2
-"""The compactions that run at once in a broker; others wait, so that their memory is bounded too."""
+"""The most compactions that run at the same time in a broker; further compactions wait, which bounds their memory."""
 
 
 class UnstoredConverter(Protocol):
-    """Converts for a non-persistent topic."""
+    """Converts the entries of a non-persistent topic."""
 
     def send(self, slab: Slab) -> None:
         """Publish the entries of a burst, now or when they are converted."""
@@ -45,7 +45,7 @@ class UnstoredConverter(Protocol):
 
 
 class TopicConverter(Protocol):
-    """Converts for one topic."""
+    """Makes the converters of one topic."""
 
     def transformer(self, subscription: str) -> EntryTransformer:
         """Make the transformer for the dispatcher of a new subscription."""
@@ -56,12 +56,12 @@ class TopicConverter(Protocol):
         ...
 
     def close(self) -> None:
-        """The topic is closed."""
+        """End the conversions of the topic, which is closed."""
         ...
 
 
 class ConvertingService(Protocol):
-    """Converts for all topics."""
+    """Makes the converters of all topics."""
 
     def topic(self, name: TopicName, own_properties: Callable[[], Mapping[str, str]]) -> TopicConverter:
         """Make the converter of a loaded topic."""
@@ -90,7 +90,7 @@ class TopicContext:
     ServiceNotReadyError.
     """
     taken_over: Callable[[TopicName], None] = lambda _: None
-    """Called when another broker was found to write to the topic."""
+    """The broker calls this function when it finds that another broker writes to the topic."""
     make_producer: Callable[[ProducerConnection, ProducedTopic, ProducerRequest, int], Producer] = Producer
     """A producer of a topic, not yet attached; the last argument is the time, ms since 1970."""
     delay_thread: IndexThread = field(default_factory=IndexThread)
@@ -104,7 +104,10 @@ class TopicContext:
         self.rates = BrokerRates(self.monotonic, self.call_later)
 
     def shared(self, value: T) -> T:
-        """The equal value of other topics, or this value: each object of an idle topic makes collections longer."""
+        """Return the equal value that other topics already use, else `value`.
+
+        Idle topics then share objects: every object of an idle topic makes garbage collections longer.
+        """
         if len(self._shared) >= _MOST_SHARED:
             self._shared.clear()
         found: T = self._shared.setdefault(value, value)

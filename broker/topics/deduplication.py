@@ -1,10 +1,11 @@
 """Broker side deduplication of a topic (Apache Pulsar MessageDeduplication).
 
-Two maps per producer name: the highest sequence id *pushed* (accepted for appending) and *persisted* (on the disk). A
-SEND at or below `pushed` is a duplicate when it is at or below `persisted` too; between the two its fate is unknown,
-and the client has to send it again. The lowest id of a batch is compared, the highest is kept. Only the last chunk of a
-message decides. The maps are saved with the durable cursor `pulsar.dedup`: its mark-delete position and the map in one
-write, so that loading the map and replaying the entries behind the position restores the state at the crash.
+Two maps by producer name hold the highest sequence id *pushed* (accepted for appending) and *persisted* (on the disk).
+A SEND whose id is at or below `persisted` is a duplicate. Of a SEND between `persisted` and `pushed` the broker does
+not know yet whether it will be stored: the client has to send it again. Of a batch the lowest id is compared and the
+highest id is kept. Of a chunked message only the last chunk is compared. The durable cursor `pulsar.dedup` saves its
+mark-delete position and the map of persisted ids in one write; after a crash the broker loads the map and replays the
+entries behind the position, which restores the state at the crash.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HAS_HIGHEST = int(EntryFlag.HAS_HIGHEST)
 
 
 def _is_judged(flags: int) -> bool:
-    """No marker, and not the chunk of a message that has more (CommandSend and metadata mark chunks)."""
+    """Whether the entry is neither a marker nor a chunk before the last (CommandSend and metadata mark chunks)."""
     chunk = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK
     return not flags & EntryFlag.MARKER and flags & chunk != chunk
 
@@ -78,7 +79,7 @@ class SequenceTable:
         return Verdict.DUPLICATE if persisted is not None and sequence <= persisted else Verdict.UNKNOWN
 
     def stored(self, name: str, run: EntryRun, count: int) -> None:
-        """The first `count` entries of the run are on the disk."""
+        """Record that the first `count` entries of the run are on the disk."""
         if run.any_flags & _PERHAPS_NOT_JUDGED:
             flags = run.flag_view()
             highs = [run.high(i) for i in range(count) if _is_judged(flags[i])]
@@ -91,18 +92,21 @@ class SequenceTable:
             self.persisted[name] = high
 
     def replayed(self, name: str, high: int) -> None:
-        """An entry found behind the snapshot on recovery; the last writer wins."""
+        """Record an entry that recovery found behind the snapshot; of several entries of a producer the last counts."""
         self.pushed[name] = self.persisted[name] = high
 
     def reset_pushed(self) -> None:
-        """Reset after a failed append has drained: clients send pushed but unstored entries again."""
+        """Set `pushed` back to `persisted` after a failed append: clients send again the entries that were not stored.
+
+        Precondition: no append is under way.
+        """
         self.pushed = dict(self.persisted)
 
     def last_sequence_id(self, name: str) -> int:
         return self.pushed.get(name, -1)
 
     def purge_inactive(self, before_s: float) -> int:
-        """Forget producers that left before `before_s`; returns how many."""
+        """Forget producers that left before `before_s`; return the number of these producers."""
         gone = [name for name, since in self.inactive_since_s.items() if since < before_s]
         for name in gone:
             del self.inactive_since_s[name]

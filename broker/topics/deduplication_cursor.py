@@ -1,8 +1,8 @@
 """The durable half of deduplication: snapshots in the cursor `pulsar.dedup`, recovery by replay.
 
-A snapshot is the map of persisted sequence ids and the cursor's mark-delete position in one write. Recovery loads it
-and reads the metadata of every entry behind it; the topic takes no publish before that is done, so `last_sequence_id`
-is right in the first PRODUCER_SUCCESS after a restart.
+A snapshot is the map of persisted sequence ids and the cursor's mark-delete position in one write. Recovery loads the
+snapshot and reads the metadata of every entry behind its position. The topic takes no publish before recovery is done,
+so `last_sequence_id` is right in the first PRODUCER_SUCCESS after a restart.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class DeduplicationSettings:
 
 
 class LogWithCursors(Protocol):
-    """A log on which the producers' sequence ids have their cursor."""
+    """A log with the cursor that stores the producers' sequence ids."""
 
     @property
     def name(self) -> str: ...
@@ -126,7 +126,7 @@ class TopicDeduplication:
             await self.snapshot()
 
     async def _replayable(self, cursor: ManagedCursor) -> list[Span]:
-        """The next entries; [] behind an unreadable entry.
+        """Read the next entries; [] at the end, and when the cursor has just skipped an unreadable entry or ledger.
 
         The sequence id of an unreadable entry is lost unless a later entry of its producer has a higher id. When the
         producer then sends the message again, the broker stores it anew, and readers get the lost message.
@@ -147,7 +147,7 @@ class TopicDeduplication:
         return self.table.judge(name, run)
 
     def stored(self, name: str, run: EntryRun, count: int, last: Position) -> None:
-        """Entries of a run are on the disk, the last of them at `last`."""
+        """Record that the first `count` entries of a run are on the disk, the last of them at position `last`."""
         self.table.stored(name, run, count)
         self._last_position = last
         self._since_snapshot += count
@@ -171,12 +171,12 @@ class TopicDeduplication:
             self._snapshot_running = False
 
     async def snapshot_if_older(self, interval_s: int) -> None:
-        """The timed snapshot (brokerDeduplicationSnapshotIntervalSeconds)."""
+        """Take the timed snapshot when the last is `interval_s` old (brokerDeduplicationSnapshotIntervalSeconds)."""
         if self.enabled and interval_s > 0 and self._monotonic() - self.last_snapshot_s >= interval_s:
             await self.snapshot()
 
     async def purge_inactive(self) -> None:
-        """Forget producers that have been away for longer than the timeout, in spite of jumps of the wall clock."""
+        """Forget producers that have been away for longer than the timeout, by the monotonic clock."""
         if self.enabled and self.table.purge_inactive(self._monotonic() - self._settings.inactivity_timeout_s):
             await self.snapshot()
 
@@ -189,10 +189,10 @@ class TopicDeduplication:
 
 
 def _is_judged(metadata: pb.MessageMetadata) -> bool:
-    """Whether deduplication counts the entry, by the rules of the publish path: no markers, and of a chunked message
-    only the last chunk.
+    """Whether deduplication counts the entry: the rules of the publish path leave out markers and, of a chunked
+    message, all chunks but the last.
 
-    If an earlier chunk counted, the last chunk, sent again after a crash, would be dropped as a duplicate.
+    If an earlier chunk counted, deduplication would drop the last chunk when the client sends it again after a crash.
     """
     if metadata.HasField("marker_type"):
         return False

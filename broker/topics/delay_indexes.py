@@ -37,7 +37,7 @@ class DelayedLog(Log, Protocol):
 async def open_delay_index(
     ledger: DelayedLog, policy: DelayPolicy, context: TopicContext, tasks: TaskSet
 ) -> DelayIndex:
-    """The index of a topic, ready to take entries; it reads stored buckets in the background."""
+    """Return the index of a topic, ready to take entries; the index reads stored buckets in the background."""
     if context.settings.delayed_delivery_tracker_factory_class_name.endswith(_IN_MEMORY):
         return MemoryDelayIndex(
             policy,

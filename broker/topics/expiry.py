@@ -57,8 +57,8 @@ async def _expire_before(topic: Topic, subscription: Subscription, position: Pos
 async def delete_unused_subscriptions(topic: Topic) -> None:
     """Delete durable subscriptions without a consumer for longer than subscriptionExpirationTimeMinutes.
 
-    Time is counted from the check that first found it unused, and monotonically: setting the wall clock must not
-    delete a subscription in use.
+    The time runs from the first check that finds the subscription unused, by the monotonic clock: a change of the wall
+    clock must not delete a subscription in use.
     """
     minutes = topic.config.subscription_expiration_minutes
     if minutes <= 0:
@@ -73,7 +73,8 @@ def is_deletable(topic: ServedTopic) -> bool:
     """Whether the policy of the topic requires its deletion now. A non-persistent topic has no subscriptions without
     consumers.
 
-    In a cluster the owner decides: clients of a topic whose bundle is handed over may be with the next owner already.
+    In a cluster only the owner of the topic decides: after the broker hands over a bundle, clients of its topics may
+    already be connected to the next owner.
     """
     policy = topic.config.inactive_topic
     if not policy.delete_while_inactive or topic.name.is_system or not topic.is_idle:
@@ -96,7 +97,7 @@ def is_deletable(topic: ServedTopic) -> bool:
 
 
 async def delete_if_inactive(topic: ServedTopic, delete: Callable[[TopicName], Awaitable[None]]) -> None:
-    """The periodic check of one topic; `delete` is that of `TopicLifecycle`: schema and policies go with the topic."""
+    """Run the periodic check of one topic. `delete`: `TopicLifecycle.delete`, which deletes schema and policies too."""
     if is_deletable(topic):
         log.info("topic.inactive", topic=str(topic.name))
         await delete(topic.name)

@@ -1,11 +1,11 @@
 """Loaded topics follow changes of settings, policies and grants.
 
 A role with the right to a namespace chooses when its policies change, and the namespace may have a hundred thousand
-loaded topics. So the topics of the change follow in slices: those of the first slice at once, the others one slice a
-turn of the event loop, in two rounds. The first round closes clients that lost their right, in all topics; the second
-round has topics follow their settings, for which a topic may wait for the disk. A topic reads the settings and grants
-of the moment at which it follows. So changes need no order, and changes of the same subject that meet share a round: a
-change during a round marks the subject for one more round.
+loaded topics. The topics of a change therefore follow in slices: the topics of the first slice at once, the others in
+two rounds with one slice a turn of the event loop. The first round closes the clients that lost their right, in all
+topics; in the second round the topics apply their settings, for which a topic may wait for the disk. A topic reads the
+settings and grants that are in force when it follows. Changes therefore need no order, and changes of the same subject
+share a round: a change during a round marks the subject for one more round.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = ["AT_ONCE", "TopicFollowers"]
 
 log = structlog.get_logger(__name__)
 AT_ONCE = 256
-"""Topics of a change that follow in one turn."""
+"""The most topics of a change that follow in one turn of the event loop."""
 _SLICE_S = 1.0
-"""Most time for the topics of a slice before those of the next slice begin: a topic may wait for the disk."""
+"""The next slice begins after this time at the latest: a topic of the current slice may wait for the disk."""
 
 
 class TopicFollowers:
@@ -46,11 +46,11 @@ class TopicFollowers:
         self._settings = _Rounds(self._follow_all, self._subjects, tasks)
 
     def follow_settings(self) -> None:
-        """A setting of the broker changed."""
+        """Have all loaded topics follow a changed setting of the broker."""
         self._changed(None)
 
     def follow_policies(self, change: PolicyChange) -> None:
-        """Policies or grants changed: topics follow, clients that lost their right are closed."""
+        """Have the topics follow changed policies or grants, and close the clients that lost their right."""
         if change.namespace is not None:  # a tenant has no policies
             self._changed(change)
 
@@ -66,8 +66,9 @@ class TopicFollowers:
             self._rights.begin(subject, topics[AT_ONCE:])
 
     def _subjects(self, subject: Subject) -> list[ServedTopic]:
-        """The topics of a change: comparing the names of 100,000 topics takes some 10 ms. Those of a setting begin with
-        the topic loaded last.
+        """Return the loaded topics of a change; for a setting of the broker the topic loaded last comes first.
+
+        Comparing the names of 100,000 topics takes some 10 ms.
         """
         loaded = self._topics.loaded
         if subject is None:
@@ -98,12 +99,12 @@ class TopicFollowers:
         return self._tasks.spawn(topic.config_changed(), "topic.config_changed")
 
     def _is_loaded(self, topic: ServedTopic) -> bool:
-        """A topic that was closed meanwhile follows no change."""
+        """Whether the topic is still loaded: a topic that was closed meanwhile follows no change."""
         return self._topics.loaded.get(str(topic.name)) is topic
 
 
 class _Rounds:
-    """Rounds through the topics of changes, at most one of each subject at a time."""
+    """Rounds through the topics of changes, at most one round of each subject at a time."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class _Rounds:
         """Subjects with a round under way: whether one more round follows."""
 
     def again(self, subject: Subject) -> bool:
-        """Mark the subject for one more round; False when no round is under way."""
+        """Mark the subject for one more round; return False when no round of it is under way."""
         if subject not in self._marked:
             return False
         self._marked[subject] = True
@@ -146,5 +147,5 @@ def _recheck_rights(topic: ServedTopic, change: Subject) -> None:
     if change is None or change.topic is None or topic.persistent:
         try:
             topic.recheck_rights()
-        except Exception:  # the bug of a topic must not cost the other topics a revocation
+        except Exception:  # a bug in one topic must not keep the others from a revocation
             log.exception("topic.recheck_failed", topic=str(topic.name))

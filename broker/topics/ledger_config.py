@@ -42,7 +42,7 @@ def ledger_config(settings: Settings, config: TopicConfig, interceptors: LoadedI
 
 
 def _save_interval_ms(rate: float, default_rate: float) -> int:
-    """Return the interval of a rate of saves: a negative rate sets none, 0 means as often as makes sense."""
+    """Return the interval of a rate of saves. A negative rate sets no interval, 0 the shortest sensible interval."""
     rate = default_rate if rate < 0 else rate
     return max(_SHORTEST_SAVE_MS, round(1000 / rate)) if rate > 0 else _SHORTEST_SAVE_MS
 
@@ -52,7 +52,7 @@ def _scaled(value: int, unit: int) -> int:
 
 
 def engine_settings(settings: Settings, ledger_files: int) -> EngineSettings:
-    """The settings of the storage engine, with at most so many ledger files open."""
+    """Return the settings of the storage engine, with the given number of open ledger files at most."""
     cache_bytes = settings.managed_ledger_cache_size_mb << 20
     return EngineSettings(
         max_open_files=ledger_files,
@@ -66,9 +66,9 @@ def engine_settings(settings: Settings, ledger_files: int) -> EngineSettings:
 
 
 def _unwritten_bytes(cache_bytes: int) -> int:
-    """Bytes that may await write-behind: those of the engine by default, less beside a smaller entry cache.
+    """Return the bytes that may await write-behind: the engine's default, or less with a smaller entry cache.
 
-    A small cache asks for a small process, and entries that await their ledger file take the same memory.
+    A small cache means that the process is to stay small, and entries that await write-behind use memory as well.
     """
     if cache_bytes >= _ENGINE_DEFAULTS.cache_bytes:
         return _ENGINE_DEFAULTS.max_unwritten_bytes

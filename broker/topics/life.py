@@ -25,7 +25,7 @@ class TopicState(enum.Enum):
 
 
 class TopicLife:
-    """The state of one topic and when it was last used; the topic and its parts share it."""
+    """The state of one topic and the time of its last use; the topic and its parts share this object."""
 
     def __init__(self, name: TopicName, monotonic: Callable[[], float]) -> None:
         self.state = TopicState.OPEN
@@ -44,10 +44,10 @@ class TopicLife:
         return self.state in (TopicState.CLOSING, TopicState.CLOSED)
 
     def used(self) -> None:
-        """A client came or went."""
+        """Note that a client connected to the topic or left it."""
         self.last_used_s = self._monotonic()
 
     def check_usable(self) -> None:
-        """Raise ServiceNotReadyError unless the topic is open; the client looks it up again."""
+        """Raise ServiceNotReadyError unless the topic is open; the client then looks the topic up again."""
         if self.state is not TopicState.OPEN:
             raise wire_refusals.TOPIC_UNAVAILABLE.error(topic=self.name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ConflictError(Exception):
-    """The request contradicts the present state: the topic exists already, no messages are to expire. HTTP 409."""
+    """The request contradicts the present state: the topic exists already, or no message can expire. HTTP 409."""
 
 
 class TopicsElsewhere(Protocol):
@@ -46,7 +46,7 @@ class TopicsElsewhere(Protocol):
 
 
 class TopicLifecycle:
-    """Creates, grows, unloads and deletes topics. `elsewhere`: None for a broker that serves all of them."""
+    """Creates, grows, unloads and deletes topics. `elsewhere`: None for a broker that serves all topics itself."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class TopicLifecycle:
         return created
 
     async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
-        """Create the missing partitions among the first ``count`` (None: all); none for a topic without partitions."""
+        """Create the missing partitions among the first ``count`` (None: all). No-op for a topic without partitions."""
         known = self._catalog.partitioned(name)
         for index in range(0 if known is None else known.partitions if count is None else count):
             if not self._topics.known(name.partition_name(index)):
@@ -138,7 +138,7 @@ class TopicLifecycle:
             await self._catalog.update_partitioned(name, PartitionedTopic(partitions, now.properties))
 
     def _partitioned(self, name: TopicName) -> PartitionedTopic:
-        """Raises TopicNotFoundError."""
+        """Require that the topic exists. Raises TopicNotFoundError."""
         found = self._catalog.partitioned(name)
         if found is None:
             raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
@@ -197,7 +197,8 @@ class TopicLifecycle:
     async def delete_partitioned(self, name: TopicName, *, force: bool = True) -> None:
         """Delete all partitions, the record of the partitioned topic, its schemas and policies.
 
-        Without `force` a partition elsewhere that has clients is refused; those before it are gone then.
+        Without `force` another broker refuses to delete a partition that has clients; the partitions before it are then
+        already deleted.
         """
         for part in self.parts(name):
             if not self._topics.known(part) and part.persistent:

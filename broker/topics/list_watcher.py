@@ -1,8 +1,8 @@
-"""A watcher of a namespace's topics: tells one client which matching topics come and go (PIP-145).
+"""A watcher of a namespace's topics: reports to one client the matching topics that are created or deleted (PIP-145).
 
 Watchers of the same pattern share a `WatchedNames`: the matching names, kept sorted while topics come and go, and their
-hash. An update is held back while the client does not read, and while its role may not list the namespace; later
-the watcher sends the net change of that time.
+hash. The watcher holds an update back while the client does not read or its role may not list the namespace; later the
+watcher sends the net change of that time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WatchedNames:
         return self._digest
 
     async def load(self, sorted_names: Sequence[str]) -> None:
-        """Take the matching names of all names of the namespace, then the changes made meanwhile."""
+        """Take the names of the namespace that match, then apply the changes that arrived while matching."""
         found = await self.pattern.filter_in_slices(sorted_names)
         if not self.loaded:
             self.names, self.loaded = found, True
@@ -60,7 +60,7 @@ class WatchedNames:
             self.apply(missed)
 
     def apply(self, changes: Sequence[tuple[str, bool]]) -> tuple[list[str], list[str]]:
-        """Follow changes (name, whether it exists now); returns the matching names that are new and those gone."""
+        """Apply changes (name, whether the topic exists now); return the matching names that are new and those gone."""
         if not self.loaded:
             self._missed += changes
             return [], []
@@ -78,7 +78,7 @@ class WatchedNames:
         return at < len(self.names) and self.names[at] == name
 
     def _set(self, name: str, *, exists: bool) -> bool:
-        """Add or remove a name; returns whether it was there."""
+        """Add or remove a name; return whether the list had the name before."""
         at = bisect.bisect_left(self.names, name)
         had = at < len(self.names) and self.names[at] == name
         if exists and not had:
@@ -91,7 +91,7 @@ class WatchedNames:
 
 
 class TopicListWatcher:
-    """Lives from WATCH_TOPIC_LIST to WATCH_TOPIC_LIST_CLOSE or the end of the connection."""
+    """A watcher of one client, from WATCH_TOPIC_LIST to WATCH_TOPIC_LIST_CLOSE or the end of the connection."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class TopicListWatcher:
         """look_again: schedules a call of `tell` in a separate turn."""
         self.watched = watched
         self.started = False
-        """Whether the client has its first list; before, it needs no updates of it."""
+        """Whether the client has its first list; the watcher sends no updates before."""
         self._client = client
         self._watcher_id = watcher_id
         self._namespace = namespace
@@ -117,21 +117,21 @@ class TopicListWatcher:
         self._on_stop = callback
 
     def stop(self) -> None:
-        """Tell nothing any more; safe to call twice."""
+        """End the watcher, which sends no further update; idempotent."""
         callback, self._on_stop = self._on_stop, None
         self._held = {}
         if callback is not None:
             callback(self)
 
     def tell(self, new: Sequence[str], gone: Sequence[str]) -> None:
-        """Send an update now, or hold it back; without news, check the held-back update again."""
+        """Send an update now, or hold it back; with no names, try to send the held-back update."""
         if not self.started or self._on_stop is None:
             return
         for name, exists in (*((n, True) for n in new), *((n, False) for n in gone)):
             if self._held.get(name, exists) is exists:
                 self._held[name] = exists
             else:
-                del self._held[name]  # came and went, or went and came back: as the client knows it
+                del self._held[name]  # the two changes cancel out: the client's list is right
         if not self._held or not self._may_send():
             return
         held = list(itertools.islice(self._held.items(), MAX_UPDATE_NAMES))

@@ -1,8 +1,8 @@
 """All topic list watchers of a broker: changes of the catalogue reach them in slices.
 
-A change is a note in its namespace; one task per namespace takes the notes of a turn together, matches them once per
-pattern, and gives way between patterns and between many watchers. The cost of creating a topic does not depend on the
-number of watchers.
+A change of the catalogue only appends to the list of its namespace. One task per namespace takes all changes of a turn,
+matches them once per pattern, and yields to the event loop between patterns and between slices of watchers. The cost
+of creating a topic does not depend on the number of watchers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.patterns import TopicPattern
 
 MAX_WATCHED_NAMES: Final = 4_000_000
-"""Names held for all watchers together, a reference each; names of equal patterns count once."""
+"""The most names held for all watchers together, each a reference; watchers of equal patterns share their names."""
 
 
 class _Namespace:
@@ -38,7 +38,7 @@ class _Namespace:
 
 
 class TopicListWatchers:
-    """Opened by WATCH_TOPIC_LIST; a watcher ends with `stop`."""
+    """The watchers of all clients; WATCH_TOPIC_LIST opens a watcher, `TopicListWatcher.stop` ends it."""
 
     def __init__(self, catalog: TopicCatalog, tasks: TaskSet) -> None:
         self._catalog = catalog
@@ -47,7 +47,7 @@ class TopicListWatchers:
         catalog.listen(self._changed)
 
     def open(self, client: WatchingClient, watcher_id: int, namespace: str, pattern: TopicPattern) -> TopicListWatcher:
-        """A watcher that tells nothing until `first_list`."""
+        """Open a watcher, which sends no update before `first_list`."""
         found = self._namespaces.setdefault(namespace, _Namespace())
         watched = found.watched.get(pattern.text)
         if watched is None:
@@ -75,7 +75,7 @@ class TopicListWatchers:
         return watched.names, watched.digest
 
     def recheck(self, tenant: str, namespace: str | None) -> None:
-        """Rights have changed: held-back updates may be sent."""
+        """Try to send held-back updates again after rights have changed."""
         for name in self._namespaces:
             if name.partition("/")[0] == tenant and namespace in (None, name):
                 self._look_again(name)

@@ -66,7 +66,7 @@ async def last_publish_ms(ledger: ReadableLog) -> int:
 async def last_message_id(ledger: ReadableLog, compaction: TopicCompaction | None = None) -> tuple[Position, int]:
     """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty, 0 after compaction of all.
 
-    compaction: for a reader of the compacted topic, where that covers the whole log.
+    compaction: set for a reader of the compacted topic; it counts when compaction covers the whole log.
     """
     if compaction is not None and compaction.covers_all:
         compacted = await compaction.last_entry()
@@ -98,7 +98,7 @@ class TopicProperties:
         }
 
     async def replace(self, properties: dict[str, str]) -> None:
-        """Replace those of users in one transaction, durable on return."""
+        """Replace the properties that users keep with the topic, in one transaction; durable on return."""
         gone: dict[str, str | None] = dict.fromkeys(self.of_users().keys() - properties.keys())
         await self._ledger.set_properties({USER_PROPERTY + key: value for key, value in (gone | properties).items()})
         self.index_as_kept = self._ledger.confirmed_index

@@ -1,8 +1,8 @@
 """A non-persistent topic: producers and subscriptions, no log. A message is sent at once or dropped.
 
-Receipts name the message (0, 0). Publishes are handed on within the call, so none is ever in flight and the limit
-maxConcurrentNonPersistentMessagePerConnection cannot be reached; a consumer that does not read loses messages, as
-promised.
+Receipts carry the message id (0, 0). The topic passes each publish on within the call, so no publish is ever in flight
+and a connection never reaches the limit maxConcurrentNonPersistentMessagePerConnection. A consumer that does not read
+loses messages, as Apache Pulsar documents for non-persistent topics.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ log = structlog.get_logger(__name__)
 
 
 class NoDeduplication:
-    """The face of `TopicDeduplication` where there is nothing to compare with."""
+    """The interface of `TopicDeduplication` without deduplication: a non-persistent topic stores no sequence ids."""
 
     enabled = False
     status = "Disabled"
     table = SequenceTable()
 
     def judge(self, _name: str, run: EntryRun) -> Iterable[tuple[int, int, Verdict]]:
-        """Everything is new."""
+        """Return the whole run as new."""
         return ((0, run.count, Verdict.NEW),)
 
 
@@ -76,10 +76,10 @@ class NonPersistentSubscriptions:
             raise wire_refusals.TOO_MANY_CONSUMERS.error()
 
     def require_creatable(self, name: str, *, durable: bool) -> None:
-        """Subscriptions without storage are always created on demand."""
+        """Raise nothing: a consumer may always create a subscription without storage."""
 
     async def create(self, request: SubscribeRequest) -> NonPersistentSubscription:
-        """Find or create a subscription by the rules of names and limits (the admin API's door)."""
+        """Find or create a subscription by the rules of names and limits, for the admin API."""
         if request.subscription not in self.by_name:
             check_name(request.subscription)
             limit = self._config.max_subscriptions
@@ -139,7 +139,7 @@ class NonPersistentSubscriptions:
         self.by_name.clear()
 
     def config_changed(self, config: TopicConfig) -> None:
-        """The topic's configuration is another: all subscriptions follow."""
+        """Apply a changed configuration of the topic to all subscriptions."""
         self._config = config
         settings = SubscriptionSettings.of(self._context.settings, config)
         for subscription in self.by_name.values():
@@ -161,10 +161,10 @@ class NonPersistentSubscriptions:
 
 
 class UnstoredPublishing:
-    """The way of runs to the subscriptions: sent or dropped within the call, or converted first."""
+    """Passes runs to the subscriptions: entries are sent or dropped within the call, or converted first."""
 
     receipt_step = 0
-    """Return 0: all entries have the id (0, 0)."""
+    """0: all entries have the id (0, 0)."""
 
     def __init__(
         self, subscriptions: NonPersistentSubscriptions, life: TopicLife, policy: PublishPolicy, context: TopicContext
@@ -180,7 +180,7 @@ class UnstoredPublishing:
         self._converter: UnstoredConverter | None = None
 
     def convert(self, converting: TopicConverter) -> None:
-        """Convert entries before the topic hands them on."""
+        """From now on convert entries before they go to the subscriptions."""
         self._converter = converting.unstored(self._publish)
 
     def takes(self, _producer: AnsweredProducer, _run: EntryRun) -> bool:
@@ -321,7 +321,7 @@ class NonPersistentTopic:
             self.converting.close()
 
     async def delete(self) -> None:
-        """The same: nothing is stored."""
+        """Close the topic as `close` does: a non-persistent topic stores nothing."""
         await self.close()
 
 

@@ -1,6 +1,6 @@
-"""The sweep of orphaned ledgers, once after the start: every kind of ledger owner names its ledgers.
+"""The sweep of orphaned ledgers, once after the start: each kind of ledger owner lists the ledgers that it uses.
 
-A kind of owner that is missing here costs only space: ledgers of unknown owners stay.
+The sweep keeps the ledgers of kinds of owners that it does not know; such ledgers cost only space.
 """
 
 from __future__ import annotations

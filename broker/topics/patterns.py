@@ -3,10 +3,10 @@ r"""Patterns over topic names as clients send them: a regular expression over "t
 The scheme in a pattern is dropped and does not filter, the text before it stays (`^persistent://...`). The whole name
 must match, and names are compared without scheme and without partition suffix.
 
-RE2 evaluates them: the time of a match grows with the length of the name, for every pattern, where a backtracking
-engine may need longer than the broker lives. Apache Pulsar uses RE2/J, whose syntax is the same, and falls back to the
-engine of its platform for syntax that RE2 does not support (`(?!x)`, `a++`): for these the caller gets
-`BeyondRe2Error` and leaves the filtering to the client.
+RE2 evaluates the patterns: for every pattern the time of a match is linear in the length of the name, where a
+backtracking engine may need exponential time. Apache Pulsar uses RE2/J, whose syntax is the same, and falls back to the
+engine of its platform for syntax that RE2 does not support (`(?!x)`, `a++`). Here the compilation of such a pattern
+raises `BeyondRe2Error`, and the caller leaves the filtering to the client.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class TopicPattern:
         return [name for name in names if self.matches(name)]
 
     async def filter_in_slices(self, names: Sequence[str]) -> list[str]:
-        """The same for any number of names; the loop serves others meanwhile."""
+        """Return the matching names of any number of names, in slices; other tasks run between the slices."""
         found: list[str] = []
         async for part in sliced(names, self.slice_names):
             found += self.filter(part)
@@ -89,6 +89,6 @@ def compiled(pattern: str) -> Any:
 
 
 def reason_of(error: re2.error) -> str:
-    """RE2's refusal in words."""
+    """Return RE2's reason for refusing the pattern."""
     reason = error.args[0]
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)

@@ -1,8 +1,8 @@
 """A producer in the broker: checks its SENDs, passes runs to its topic, answers in order.
 
-Receipts leave in the order of the SENDs, also those that need no append (a duplicate, a refused entry): such an answer
-waits behind the appends that were under way when its SEND came. A client matches receipts against the head of its
-queue, and loses an overtaking receipt.
+Answers leave in the order of the SENDs. An answer without an append (to a duplicate or a refused entry) waits for the
+appends that were under way when its SEND came: a client compares each receipt with the head of its queue and ignores a
+receipt that comes too early.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Producer:
     # --- publishing ----------------------------------------------------------------------------------------------
 
     def publish(self, run: EntryRun) -> None:
-        """Take one run of SENDs; receipts follow when it is on the disk."""
+        """Take one run of SENDs; the producer writes the receipts when the run is on the disk."""
         if self.closed:
             return  # closed by the broker: the client got CLOSE_PRODUCER and sends again elsewhere
         if self.closing:
@@ -141,14 +141,14 @@ class Producer:
         self.publishing.append(run, self._appended)
 
     def answer(self, data: bytes) -> None:
-        """Write an answer behind the receipts of everything sent before it."""
+        """Write an answer after the receipts of all earlier SENDs."""
         if self._submitted_runs == self._completed_runs:
             self.connection.write(data)
         else:
             self._parked.append((self._submitted_runs, data))
 
     def _appended(self, result: AppendResult) -> None:
-        """The run is on the disk, or failed; called in the order of the appends."""
+        """Write the receipts or the error of a run whose append has ended; called in the order of the appends."""
         run = result.run
         self._completed_runs += 1
         self.connection.gate.finished(run.count, run.size_bytes)
@@ -185,13 +185,13 @@ class Producer:
     # --- its end -------------------------------------------------------------------------------------------------
 
     def connection_lost(self) -> None:
-        """The socket is gone: leave the topic at once."""
+        """Leave the topic at once, because the connection is lost."""
         if not self.closed:
             self.closed = True
             self.topic.remove_producer(self)
 
     async def close(self) -> None:
-        """The client closes it: after the receipts of all it sent."""
+        """Close on the client's request, after the receipts of all its SENDs."""
         self.closing = True
         await self.wait_drained()
         if not self.closed:
@@ -227,7 +227,7 @@ class Producer:
     # --- facts ---------------------------------------------------------------------------------------------------
 
     def is_successor_of(self, old: Producer) -> bool:
-        """The same client producer again, after a reconnect the broker has not noticed yet."""
+        """Whether this is the client producer of `old`, opened again on the same connection with a higher epoch."""
         return old.connection is self.connection and old.producer_id == self.producer_id and self.epoch > old.epoch
 
     def stats(self) -> ProducerStats:

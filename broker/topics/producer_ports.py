@@ -1,4 +1,4 @@
-"""The ports of producers: their connection, the topic, and the way into it."""
+"""The ports of producers: their connection, their topic, and publishing to the topic."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class ProducerConnection(Protocol):
         ...
 
     async def check_alive(self) -> bool:
-        """PING the peer; whether it answered in time."""
+        """Send PING to the peer; return whether the peer answered in time."""
         ...
 
     def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
-        """Whether a right that was used still stands."""
+        """Whether the connection's role still has the right to a command that the broker has accepted before."""
         ...
 
     def hold_reading(self, reason: str) -> None: ...
@@ -65,7 +65,7 @@ class ProducerConnection(Protocol):
 
 
 class AnsweredProducer(Protocol):
-    """A producer that gets answers of a topic: a client's producer, or the broker's own."""
+    """A producer that gets answers from a topic: a client's producer, or the broker's own producer."""
 
     @property
     def name(self) -> str: ...
@@ -75,7 +75,7 @@ class AnsweredProducer(Protocol):
 
 
 class Deduplication(Protocol):
-    """Which entries of a run are new."""
+    """Decides which entries of a run are new."""
 
     enabled: bool
     table: SequenceTable
@@ -91,19 +91,19 @@ class Deduplication(Protocol):
 
 
 class Publishing(Protocol):
-    """The way into a topic, stored or not."""
+    """Publishes runs to a topic, persistent or not."""
 
     receipt_step: int
     """The difference between the ids of consecutive entries of a run."""
     policy: PublishPolicy
     rate_in: RateMeter
     last_publish_ms: int
-    """0: none since the topic was loaded."""
+    """Time of the last publish, ms since 1970; 0: no publish since the topic was loaded."""
 
     @property
     def deduplication(self) -> Deduplication: ...
     def takes(self, producer: AnsweredProducer, run: EntryRun) -> bool:
-        """Whether publishes are taken now; if not, the producer has been answered."""
+        """Whether the topic takes publishes now; if not, `takes` has answered the producer where an answer is due."""
         ...
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:

@@ -1,8 +1,9 @@
 """Admits producers to a topic: names, access modes, topic epochs, the queue for exclusive access.
 
 The rules are those of Apache Pulsar's AbstractTopic: a Shared producer is refused while an exclusive producer is
-connected or queued; Exclusive wants an empty topic; WaitForExclusive queues and gets a notice; ExclusiveWithFencing
-removes all others. An exclusive grant carries a topic epoch that only grows and is durable before the client gets it.
+connected or queued; Exclusive requires that no other producer is connected or queued; WaitForExclusive waits in a queue
+and gets a notice; ExclusiveWithFencing removes all other producers. An exclusive grant carries a topic epoch, which
+only grows and is durable before the client gets it.
 """
 
 from __future__ import annotations
@@ -45,21 +46,21 @@ class TopicProducers:
         return len(self._waiting)
 
     def check_same_address(self, producer: Producer, limit: int) -> None:
-        """Raise ProducerBusyError when so many producers come from the producer's address already (0: no limit)."""
+        """Raise ProducerBusyError when the limit of producers from the producer's address is reached (0: no limit)."""
         host = producer.connection.address.rpartition(":")[0]
         if limit > 0 and sum(p.connection.address.rpartition(":")[0] == host for p in self) >= limit:
             raise wire_refusals.TOO_MANY_PRODUCERS_OF_ADDRESS.error()
 
     def check_limit(self, max_producers: int) -> None:
-        """Raise ProducerBusyError when so many are attached (0: no limit); those that wait do not count."""
+        """Raise ProducerBusyError at the limit of attached producers (0: no limit); waiting producers do not count."""
         if 0 < max_producers <= len(self.by_name):
             raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
 
     async def admit(self, producer: Producer, on_queued: Callable[[], None], check: Callable[[], None]) -> None:
         """Attach the producer or raise.
 
-        Returns when the producer is attached; for WaitForExclusive that may take for ever: `on_queued` tells that it
-        waits. `check` runs once access is granted and raises further objections to the producer.
+        Returns when the producer is attached. A WaitForExclusive producer may wait without limit; `on_queued` is called
+        when its wait begins. `check` is called when access is granted and raises any further refusal.
         Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError when the topic ends meanwhile.
         """
         mode = producer.access_mode
@@ -74,7 +75,7 @@ class TopicProducers:
                 # a claim for exclusive access may have come while the old holder of the name was probed
                 self._check_shared()
         except TopicTerminatedError:
-            raise  # Apache Pulsar 4.2.4 lets a claim stand that only the end of the topic refuses
+            raise  # Apache Pulsar 4.2.4 keeps the claim when only the end of the topic refuses it
         except BaseException:
             if self.exclusive is producer:
                 self._release_exclusive(producer)
@@ -108,7 +109,7 @@ class TopicProducers:
         if epoch != self.epoch:
             try:
                 await uninterrupted(self._save_epoch(epoch))
-            except asyncio.CancelledError:  # without a connection the epoch is taken all the same, as in Pulsar
+            except asyncio.CancelledError:  # the connection is lost: the epoch counts as used, as in Pulsar
                 self.epoch = epoch
                 self._release_exclusive(producer)
                 raise
@@ -120,7 +121,7 @@ class TopicProducers:
             raise ProducerFencedError("Fenced while exclusive access was granted")
 
     async def _fence_others(self, producer: Producer) -> None:
-        """Disconnect all producers, before the check of the epoch: also a producer that the check refuses does so."""
+        """Disconnect all other producers, even for a producer that the later check of its epoch refuses."""
         self._displace_all()
         self.exclusive = producer
         try:
@@ -144,7 +145,7 @@ class TopicProducers:
         except BaseException:
             if self.exclusive is producer:
                 self._release_exclusive(producer)
-            raise  # a producer that gives up keeps its place in the queue and takes an epoch in its turn, as in Pulsar
+            raise  # a producer that gives up keeps its place in the queue; its turn uses up an epoch, as in Pulsar
 
     def _displace_all(self) -> None:
         self.fail_waiting(ProducerFencedError("Fenced by a producer with exclusive access"))
@@ -168,7 +169,7 @@ class TopicProducers:
                 old.connection_lost()
 
     def remove(self, producer: Producer) -> None:
-        """Detach; the first of those that wait for exclusive access gets it when its holder leaves."""
+        """Detach a producer; when access becomes free, the first producer that waits for exclusive access gets it."""
         if self.by_name.get(producer.name) is producer:
             del self.by_name[producer.name]
         if self.exclusive is producer:
@@ -199,13 +200,13 @@ class TopicProducers:
                 turn.set_exception(error)
 
     def terminated(self) -> None:
-        """The topic ended: notify the connected producers. The first waiting producer gets its turn and the error; its
-        claim stands and the others keep waiting, as in Apache Pulsar 4.2.4.
+        """Close the connected producers, because the topic ended. The first waiting producer gets its turn and then
+        TopicTerminatedError; it keeps its claim and the other producers keep waiting, as in Apache Pulsar 4.2.4.
         """
         self.disconnect_all()
 
     def close_unencrypted(self) -> None:
-        """Messages must be encrypted from now on: producers that do not encrypt are closed."""
+        """Close the producers that do not encrypt, because the topic requires encryption from now on."""
         for producer in self:
             if not producer.encrypted:
                 producer.close_from_broker()

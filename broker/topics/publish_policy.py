@@ -1,8 +1,8 @@
 """Decides which entries a topic accepts: the same rules for producers, REST and the broker's own entries.
 
-A run that needs no look costs a comparison of its flags and its size. Of any other run each entry is checked: damaged,
-of a transaction or for a shadow topic, not encrypted where that is required, larger than the topic allows, delayed for
-longer than the topic allows.
+For most runs a comparison of the run's flags and size is enough. Of any other run each entry is checked. Reasons for a
+refusal: the entry is damaged, of a transaction, for a shadow topic, not encrypted where the topic requires encryption,
+larger than the topic allows, or delayed for longer than the topic allows.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class PublishPolicy:
     def apply(self, config: TopicConfig) -> None:
         """Follow the topic's configuration.
 
-        Without its own maxMessageSize a topic accepts every entry that fits a frame: clients add headers to a full
-        payload.
+        A topic without its own maxMessageSize accepts every entry that fits a frame, because clients add headers to a
+        payload of full size.
         """
         self.throttle = self.rate.throttle(config)
         self.encryption_required = config.encryption_required

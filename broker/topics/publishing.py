@@ -1,4 +1,4 @@
-"""The way of runs into the log of a persistent topic, and the effect of a failed append."""
+"""Appends runs to the log of a persistent topic, and handles failed appends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class AppendedLog(Protocol):
-    """The writing end of a log."""
+    """A log to which a topic appends runs."""
 
     @property
     def terminated(self) -> bool: ...
@@ -42,7 +42,7 @@ class AppendedLog(Protocol):
 
 
 class TopicPublishing:
-    """Appends of one topic: every run that began ends here, in order.
+    """The appends of one topic; they end in the order in which they began.
 
     delay_index: gets the delayed entries that are on the disk; None until the topic is open.
     """
@@ -69,19 +69,20 @@ class TopicPublishing:
         self._now_ms, self._monotonic = context.now_ms, context.monotonic
         self._taken_over = context.taken_over
         self._begun: deque[float] = deque()
-        """The begin of each append under way, by the monotonic clock; appends end in this order."""
+        """The time when each append under way began, by the monotonic clock; appends end in this order."""
         self._drained: list[asyncio.Future[None]] = []
         self._on_failure: Callable[[], object] = lambda: None
 
     def on_failure(self, callback: Callable[[], object]) -> None:
-        """`callback` is called when an append failed and the topic is fenced for that."""
+        """Set the function to call when a failed append has fenced the topic."""
         self._on_failure = callback
 
     def takes(self, producer: AnsweredProducer, run: EntryRun) -> bool:
-        """Whether publishes are taken now; if not, the producer has been answered.
+        """Whether the topic takes publishes now; if the topic is fenced, each SEND of the run gets a SEND_ERROR.
 
-        CLOSE_PRODUCER, maybe sent later, reports an end or a close; the answer to the next PRODUCER has the reason. A
-        SEND_ERROR before it would make the Go client forget the producer and leave pending messages to time out.
+        A terminated or closing topic sends no SEND_ERROR here: CLOSE_PRODUCER, perhaps sent later, reports the end or
+        the close, and the answer to the next PRODUCER has the reason. A SEND_ERROR before CLOSE_PRODUCER would make the
+        Go client forget the producer and leave its pending messages to time out.
         """
         state = self._life.state
         if state is TopicState.OPEN and not self._ledger.terminated:
@@ -97,7 +98,7 @@ class TopicPublishing:
         self._ledger.append(run, done)
 
     def stored(self, producer: AnsweredProducer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
-        """`count` entries of a run are on the disk and will be seen by the subscriptions."""
+        """Update figures, deduplication and the delay index after `count` entries of a run reached the disk."""
         seconds = self._monotonic() - self._begun.popleft()
         if self._drained:
             self._tell_drained()
@@ -111,15 +112,15 @@ class TopicPublishing:
             self.delay_index.published(run, pieces)
 
     def append_failed(self, producer: AnsweredProducer, run: EntryRun, stored: int, error: StorageError) -> None:
-        """An append failed: its producer gets an error for the first entry, and the topic is fenced.
+        """Fence the topic after a failed append, and answer the first entry that was not stored with an error.
 
-        Clients send all messages without receipt again, in order.
+        Clients then send all messages without receipt again, in order. A terminated or closing topic answers nothing.
         """
         if not stored:
             self._begun.popleft()
             self._tell_drained()
         if self._ledger.terminated or self._life.state is TopicState.CLOSING:
-            return  # CLOSE_PRODUCER is its answer
+            return  # the producer gets CLOSE_PRODUCER as the answer
         producer.answer(replies.send_error(producer.producer_id, run.high(stored), pb.PersistenceError, str(error)))
         if self._life.state is TopicState.OPEN:
             self._life.state = TopicState.FENCED

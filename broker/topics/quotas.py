@@ -1,7 +1,8 @@
 """Enforcement of backlog quotas: the largest backlog of a topic's slowest subscription, in bytes and in age.
 
-A breach is found by a periodic check. Producers are then closed and refused when they come back (hold, exception), or
-entries of the slowest subscription are dropped (eviction).
+A periodic check finds a breach. By the quota's policy the broker then closes the producers and refuses them when they
+come back (hold, exception), or skips entries (eviction): those of the slowest subscription for the quota by size, those
+that are too old of all durable subscriptions for the quota by age.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _EVICT_TO = 0.9
 
 
 async def enforce(topic: Topic) -> None:
-    """The periodic check of one topic."""
+    """Run the periodic check of one topic."""
     await topic.backlog.refresh_oldest()
     policy = topic.backlog.exceeded_policy(topic.config)
     if policy is None:
@@ -47,7 +48,10 @@ async def _evict(topic: Topic) -> None:
 
 
 async def _evict_by_size(topic: Topic, target_bytes: int) -> None:
-    """Skip entries of the slowest subscription until the backlog fits; stop when skipping it changes nothing more."""
+    """Skip entries of the slowest subscription until the backlog fits.
+
+    Stop when the subscription that was skipped last is still the slowest, or when the slowest has no backlog.
+    """
     previous: Subscription | None = None
     while (backlog := topic.backlog.size_bytes()) > target_bytes:
         slowest = topic.subscriptions.slowest()

@@ -1,7 +1,7 @@
 """Rate limits of policies and settings: publish, dispatch, subscribe (Apache Pulsar's token buckets).
 
-A bucket holds the allowance of a period and refills steadily. A caller may overdraw it, so that a batch or a burst
-passes whole; the next caller waits until the debt is paid. Pure: the clock is an argument.
+A bucket holds the tokens of a period and refills steadily. A caller may overdraw the bucket, so that a batch or a burst
+passes whole; the next caller waits until the refill has paid the debt. Pure: the clock is an argument.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ UNLIMITED = 1 << 62
 
 
 class TokenBucket:
-    """`limit` tokens per `period_s`; 0 and less is unlimited."""
+    """A bucket of `limit` tokens per `period_s`; a limit of 0 or less is unlimited."""
 
     __slots__ = ("_at_s", "_limit", "_rate", "_tokens")
 
@@ -38,13 +38,13 @@ class TokenBucket:
         self._rate = limit / period_s if period_s > 0 else float(limit)
 
     def take(self, count: int, now_s: float) -> None:
-        """Use so many; the bucket may be in debt afterwards."""
+        """Take `count` tokens; the bucket may be in debt afterwards."""
         if self._limit > 0:
             self._refill(now_s)
             self._tokens -= count
 
     def room(self, now_s: float) -> int:
-        """How many may be taken now; 0 when the bucket is empty or in debt."""
+        """Tokens that are available now; 0 when the bucket is empty or in debt."""
         if self._limit <= 0:
             return UNLIMITED
         self._refill(now_s)
@@ -81,7 +81,7 @@ class Throttle:
         self._bytes = TokenBucket(limits.size_bytes, limits.period_s, now_s)
 
     def allow_more(self, messages: float, size: float) -> None:
-        """Allow so many messages a second beyond the limits, if any, until the next call."""
+        """Until the next call allow `messages` and `size` (bytes) a second beyond the limits that are set."""
         limits, now_s = self.limits, self._monotonic()
         for bucket, limit, more in (
             (self._messages, limits.messages, messages),
@@ -107,10 +107,10 @@ class Throttle:
 
 
 class Throttles:
-    """Several throttles that all have to be kept: dispatch rates of the broker, the topic and the subscription.
+    """Several throttles that apply together: the dispatch rates of the broker, the topic and the subscription.
 
-    counts_entries: an entry counts as one message, for any batch; is_spared: returns whether the rates neither apply
-    nor count at the moment.
+    counts_entries: an entry counts as one message, whatever the size of its batch. is_spared: returns whether the rates
+    are suspended at the moment: dispatch has no limit and takes no tokens.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ _numbers = itertools.count()
 
 
 class PublishThrottle:
-    """A publish rate, of a topic or of the broker: connections over it are read again when the debt is paid."""
+    """A publish rate of a topic or of the broker: it stops reading connections over the rate until the debt is paid."""
 
     def __init__(
         self, limits: Limits, monotonic: Callable[[], float], call_later: Callable[[float, Callable[[], None]], object]
@@ -155,7 +155,7 @@ class PublishThrottle:
         self._throttle = Throttle(limits, monotonic)
         self._call_later = call_later
         self._held: dict[Holdable, None] = {}
-        # A reason per topic: a connection with producers of several topics waits for each of them.
+        # A reason per throttle: a connection with producers of several topics waits for the throttle of each topic.
         self._reason = f"publish-rate-{next(_numbers)}"
 
     def published(self, connection: Holdable, messages: int, size: int) -> None:
@@ -179,7 +179,7 @@ class PublishThrottle:
 
 
 class PublishThrottles:
-    """The rates of the topic and of the broker: both are kept."""
+    """The publish rates of the topic and of the broker; both apply."""
 
     def __init__(self, topic: PublishThrottle, broker: PublishThrottle) -> None:
         self._topic = topic
@@ -191,7 +191,7 @@ class PublishThrottles:
 
 
 class SubscribeThrottle:
-    """How often a consumer, by address, name and id, may subscribe."""
+    """Limits how often a consumer may subscribe; address, name and id identify the consumer."""
 
     def __init__(self, limit: int, period_s: float, monotonic: Callable[[], float]) -> None:
         self._limit = limit

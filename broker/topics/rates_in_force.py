@@ -50,7 +50,7 @@ class BrokerRates:
         return self._publish
 
     def kept_publish(self, before: PublishThrottle | None, limits: Limits) -> PublishThrottle | None:
-        """The throttle of those limits: the previous throttle when the limits are the same."""
+        """Return the throttle with `limits`: `before` when its limits are the same, None without limits."""
         if not limits.is_set:
             return None
         if before is not None and before.limits == limits:
@@ -59,7 +59,7 @@ class BrokerRates:
 
 
 def kept_dispatch(before: Throttle | None, limits: Limits, monotonic: Callable[[], float]) -> Throttle | None:
-    """The throttle of those limits: the previous throttle when the limits are the same, None without limits."""
+    """Return the throttle with `limits`: `before` when its limits are the same, None without limits."""
     if not limits.is_set:
         return None
     return before if before is not None and before.limits == limits else Throttle(limits, monotonic)
@@ -77,7 +77,7 @@ class TopicPublishRate:
         return 0 if self._own is None else self._own.times_limited
 
     def throttle(self, config: TopicConfig) -> AnyPublishThrottle | None:
-        """The throttle from now on; None while neither the topic nor the broker has a publish rate."""
+        """Return the throttle for later publishes; None while neither the topic nor the broker has a publish rate."""
         self._own = self._rates.kept_publish(self._own, publish_limits(config.publish_rate))
         shared = self._rates.publish(config)
         if self._own is None or shared is None:

@@ -1,4 +1,4 @@
-"""A topic as everything above sees it, whether it stores its messages or not (`Topic`, `NonPersistentTopic`)."""
+"""The interface that persistent and non-persistent topics share (`Topic`, `NonPersistentTopic`)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class ServedTopic(Protocol):
         ...
 
     async def close(self) -> None:
-        """Unload: clients are closed, everything is on the disk on return."""
+        """Unload: close the clients; on return everything is on the disk."""
         ...
 
     async def delete(self) -> None:

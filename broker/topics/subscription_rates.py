@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class SubscriptionRates:
-    """The dispatch rate of the topic, those of its subscriptions by name, and the subscribe rate.
+    """The dispatch rate of the topic, the dispatch rates of its subscriptions by name, and the subscribe rate.
 
-    A rate that a change of policies leaves as it was keeps its bucket, and with it the debt of earlier reads.
+    A rate that a change of policies does not change keeps its bucket, and with the bucket the debt of earlier reads.
     """
 
     def __init__(self, context: TopicContext, config: TopicConfig) -> None:
@@ -32,7 +32,7 @@ class SubscriptionRates:
         self.config_changed(config)
 
     def config_changed(self, config: TopicConfig) -> None:
-        """Take the rates from the topic's policies. Throttles of subscriptions are made again by `throttle`."""
+        """Take the rates from the topic's policies. The caller then calls `throttle` again for each subscription."""
         self._config = config
         limits = dispatch_limits(config.dispatch_rate_in_force)
         self._dispatch = kept_dispatch(self._dispatch, limits, self._context.monotonic)
@@ -44,7 +44,7 @@ class SubscriptionRates:
             )
 
     def throttle(self, subscription: Subscription) -> Throttles | None:
-        """The rates that the dispatch of the subscription keeps: of the broker, of the topic and its own."""
+        """The dispatch rates that apply to the subscription: of the broker, of the topic, and its own."""
         context, config = self._context, self._config
         limits = dispatch_limits(self._own_rate(subscription.name))
         own = kept_dispatch(self._own.pop(subscription.name, None), limits, context.monotonic)
@@ -62,7 +62,7 @@ class SubscriptionRates:
         return config.subscription_rates.get(name, config.subscription_dispatch_rate_in_force)
 
     def published(self, rate: Rate) -> None:
-        """Raise the dispatch rates that are relative to the publish rate by that of the last period."""
+        """Raise the dispatch rates that are relative to the publish rate by the publish rate of the last period."""
         config = self._config
         if self._dispatch is not None and config.dispatch_rate_in_force.relative_to_publish_rate:
             self._dispatch.allow_more(rate.messages_per_second, rate.bytes_per_second)

@@ -99,7 +99,7 @@ class TopicSubscriptions:
         self._delay_index: DelayIndex | None = None
         self.by_name: dict[str, Subscription] = {}
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
-        """The last observed state of a subscription and the begin of that state, by name."""
+        """By name: the last observed state of a subscription, and the time when it was first observed."""
         self._sought = SoughtPlaces()
         self._opening: Counter[str] = Counter()
         """Names whose durable cursor is being created: no reader may take them meanwhile."""
@@ -147,16 +147,16 @@ class TopicSubscriptions:
         return subscription
 
     def adopt(self, cursor: ManagedCursor) -> None:
-        """A cursor that the broker made for itself and that is seen as a subscription (that of compaction)."""
+        """Show a cursor that the broker made for itself (the cursor of compaction) as a subscription."""
         found = self.by_name.get(cursor.name) or self._attach(cursor.name, cursor)
         found.read_by_broker = True
 
     def settings(self) -> SubscriptionSettings:
-        """The plain values the dispatchers work with, from the topic's policies and the broker's settings."""
+        """The settings of the dispatchers, from the topic's policies and the broker's settings."""
         return SubscriptionSettings.of(self._context.settings, self._config)
 
     def config_changed(self, config: TopicConfig) -> None:
-        """The topic's configuration is another: all subscriptions follow."""
+        """Apply a changed configuration of the topic to all subscriptions."""
         self._config = config
         settings = self.settings()
         self._rates.config_changed(config)
@@ -165,7 +165,7 @@ class TopicSubscriptions:
             subscription.context.throttle = self._rates.throttle(subscription)
 
     def published(self, rate: Rate) -> None:
-        """The publish rate of the last period: dispatch rates that are relative to it follow."""
+        """Adjust the dispatch rates that are relative to the publish rate; `rate`: that of the last period."""
         self._rates.published(rate)
 
     # --- a consumer comes ----------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class TopicSubscriptions:
         return subscription
 
     def check_room(self) -> None:
-        """Raise ConsumerBusyError when the topic has all the consumers it may have. The first check of a SUBSCRIBE."""
+        """Raise ConsumerBusyError when the topic has as many consumers as it may have."""
         most = self._config.max_consumers
         if 0 < most <= self.consumer_count:
             raise wire_refusals.TOO_MANY_CONSUMERS.error()
@@ -225,7 +225,7 @@ class TopicSubscriptions:
             raise wire_refusals.TOO_MANY_CONSUMERS_OF_ADDRESS.error()
 
     def _choose_reader(self, subscription: Subscription, request: SubscribeRequest) -> None:
-        """The first consumer of a subscription without consumers decides whether it reads the compacted topic."""
+        """Choose the source of entries as the first consumer requests: the compacted topic or the log."""
         cursor = subscription.cursor
         reads_compacted = isinstance(subscription.context.reader, CompactedReader)
         if request.read_compacted and not reads_compacted:
@@ -234,7 +234,7 @@ class TopicSubscriptions:
             subscription.context.reader, cursor.earlier = cursor, None
 
     async def _begin_compacted(self, subscription: Subscription, request: SubscribeRequest) -> None:
-        """A new subscription that reads the compacted topic may begin before the first entry of the log."""
+        """Set the start of a new subscription to the compacted topic; it may lie before the first entry of the log."""
         if request.read_compacted and (request.start is not None or request.from_earliest):
             self._choose_reader(subscription, request)
             reader = subscription.context.reader
@@ -270,8 +270,8 @@ class TopicSubscriptions:
                 del self._opening[name]
         existing = self.by_name.get(name)
         if existing is not None:
-            return existing  # another consumer's request was first
-        if name in self._deleting:  # the cursor that is being deleted: this request waited before the deletion did
+            return existing  # another request created the subscription meanwhile
+        if name in self._deleting:  # `open_cursor` returned the cursor that is being deleted
             raise wire_refusals.SUBSCRIPTION_FENCED.error()
         self._life.check_usable()
         subscription = self._attach(name, cursor)
@@ -294,7 +294,7 @@ class TopicSubscriptions:
         return subscription
 
     async def _roll_back(self, subscription: Subscription, request: SubscribeRequest) -> None:
-        """start_message_rollback_duration_sec: a SEEK by time, whether the subscription is new or has consumers."""
+        """Apply start_message_rollback_duration_sec: SEEK by time, even when the subscription has consumers."""
         if request.rollback_s > 0:
             ledger = self._ledger
             position = await ledger.position_for_time(self._context.now_ms() - request.rollback_s * 1000)
@@ -302,14 +302,17 @@ class TopicSubscriptions:
                 await subscription.seek(position, rolls_back=True)
 
     def require_creatable(self, name: str, *, durable: bool) -> None:
-        """Whether SUBSCRIBE may create `name` here: auto creation of subscriptions must be on."""
+        """Raise SubscriptionNotFoundError when SUBSCRIBE may not create the durable subscription `name`.
+
+        The auto creation of subscriptions must be on, unless the subscription exists.
+        """
         if durable and name not in self.by_name and not self._config.allow_auto_subscription_creation:
             raise wire_refusals.SUBSCRIPTION_MISSING.error(subscription=name)
 
     # --- and goes ------------------------------------------------------------------------------------------------
 
     def _on_empty(self, subscription: Subscription) -> None:
-        """The last consumer of a non-durable subscription left."""
+        """Remove a non-durable subscription that its last consumer left."""
         if not subscription.durable and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
             self._rates.forget(subscription.name)
@@ -322,7 +325,8 @@ class TopicSubscriptions:
     async def delete(self, name: str) -> None:
         """Delete a subscription that has no consumers any more; durable on return.
 
-        Nothing takes the name before its cursor is gone. When the store fails the subscription is there as before.
+        No request can create the name again before its cursor is deleted. When the store fails, the subscription exists
+        as before; its consumers are closed.
         """
         subscription = self.by_name.pop(name, None)
         if subscription is None:
@@ -349,15 +353,15 @@ class TopicSubscriptions:
     # --- moving ahead --------------------------------------------------------------------------------------------
 
     def durable(self) -> list[Subscription]:
-        """The durable subscriptions of users: expiry and quotas leave out that of compaction."""
+        """The durable subscriptions of users, without that of compaction, which expiry and quotas leave alone."""
         return [s for s in self.by_name.values() if s.durable and not s.pinned]
 
     def slowest(self) -> Subscription | None:
-        """The durable subscription that has acknowledged least."""
+        """The durable subscription with the smallest mark-delete position; None without durable subscriptions."""
         return min(self.durable(), key=lambda s: s.cursor.mark_delete, default=None)
 
     async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> None:
-        """Acknowledge every entry before `position` for the subscription, durable on return; it never moves
+        """Acknowledge every entry before `position` for the subscription, durable on return; the cursor never moves
         back.
         """
         subscription.check_movable()
@@ -378,11 +382,11 @@ class TopicSubscriptions:
         subscription.backlog_dropped(cursor.mark_delete)
         delay = subscription.context.delay
         if delay is not None and not cursor.backlog_entries and delay.pending_count:
-            delay.clear()  # the tracker in memory does not look at the cursor
+            delay.clear()  # the in-memory tracker does not check the cursor
         await cursor.flush()
 
     def unused_s(self, subscription: Subscription) -> float:
-        """The time without a consumer, as far as earlier calls saw."""
+        """Seconds that the subscription has had no consumer, as far as earlier calls observed."""
         now_s, seen = self._context.monotonic(), (subscription.last_flow_ms, len(subscription.consumers))
         last_seen, since_s = self._unused.get(subscription.name, (seen, now_s))
         if subscription.consumers or seen != last_seen:
@@ -407,11 +411,11 @@ class TopicSubscriptions:
         return all(c.spec.auto_consume for s in self.by_name.values() for c in s.consumers)
 
     def entries_available(self) -> None:
-        """New entries became readable: once per burst of appends."""
+        """Notify the subscriptions that new entries are readable; called once per burst of appends."""
         for subscription in tuple(self.by_name.values()):
             try:
                 subscription.entries_available()
-            except Exception:  # the bug of a turn must not cost other subscriptions theirs
+            except Exception:  # a bug in one turn must not cost the other subscriptions their turns
                 log.exception("dispatch.failed", topic=str(self._life.name), subscription=subscription.name)
 
     def terminated(self) -> None:
@@ -423,8 +427,9 @@ class TopicSubscriptions:
         return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
 
     async def close(self, *, save: bool = True) -> None:
-        """Disconnect all consumers; their acks are durable on return, except where the store failed: consumers get
-        these entries again. Every subscription is closed, also when the store fails.
+        """Disconnect all consumers and close every subscription, even when the store fails.
+
+        On return the acks are durable; where the store failed, consumers get the entries of lost acks again.
         """
         for subscription in self._in_order():
             await subscription.close(disconnect=True)

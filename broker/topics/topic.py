@@ -85,7 +85,7 @@ class Topic:
         await self.compaction.open(keeps_all=self.name.is_of_policies)
         await self.subscriptions.open_existing(self.delay_index)
         if self.ledger.cursors:
-            await self.ledger.trim(self.context.now_ms())  # a load does not show earlier consumption
+            await self.ledger.trim(self.context.now_ms())  # no later ack reports entries consumed before the load
         self.ledger.add_listener(self.subscriptions.entries_available)
 
     async def _unfence(self) -> None:
@@ -100,7 +100,7 @@ class Topic:
         return self.context.make_producer(connection, self, request, self.context.now_ms())
 
     def check_new_producer(self, request: ProducerRequest) -> None:
-        """Refuse a request whose fault shows before its schema and subscription are checked."""
+        """Raise the refusals that do not depend on schema and subscription of the request."""
         self.life.check_usable()
         self.producers.check_limit(self.config.max_producers)
         self.backlog.check_quota(self.name, self.config)
@@ -162,13 +162,13 @@ class Topic:
     # --- end of its life -----------------------------------------------------------------------------------------
 
     async def terminate(self) -> Position:
-        """No message may follow; producers are closed, and consumers get the end of the topic when they have read all
-        messages.
+        """Terminate the topic: accept no further message and close the producers. Consumers get the end of the topic
+        when they have read all messages.
         """
         try:
             last = await self.ledger.terminate()
         finally:
-            self.producers.terminated()  # also when the end could not be stored: SENDs wait for this answer
+            self.producers.terminated()  # even when the end is not stored: SENDs wait for CLOSE_PRODUCER
         self.subscriptions.terminated()
         log.info("topic.terminated", topic=str(self.name))
         return last
@@ -192,7 +192,7 @@ class Topic:
             self._closed()
 
     async def abandon(self) -> None:
-        """``open`` failed: end its started work."""
+        """End the work that a failed ``open`` started."""
         self.state = TopicState.CLOSED
         try:
             if self.delay_index is not None:
@@ -228,7 +228,7 @@ class Topic:
 
     @property
     def is_unused(self) -> bool:
-        """Whether the topic has no entry and no client that fixed a schema: a consumer's schema may be the first."""
+        """Whether a consumer's schema may be the topic's first: no entry is stored and no client has fixed a schema."""
         return not len(self.producers) and not self.ledger.entries and self.subscriptions.only_auto_consume
 
     @property
@@ -241,8 +241,8 @@ class Topic:
         return await last_message_id(self.ledger, self.compaction if read_compacted else None)
 
     async def recall_last_publish(self) -> None:
-        """Learn the time of the last publish from the last entry of a loaded topic; the time stays unknown while that
-        entry is unreadable.
+        """Set the time of the last publish from the last entry of a loaded topic; the time stays 0 while that entry is
+        unreadable.
         """
         if self.publishing.last_publish_ms == 0:
             self.publishing.last_publish_ms = await last_publish_ms(self.ledger)
@@ -262,7 +262,7 @@ class Topic:
 
 
 def delay_policy(settings: Settings, config: TopicConfig) -> DelayPolicy:
-    """The policies of delayed delivery as the trackers take them."""
+    """Return the policies of delayed delivery for the trackers."""
     return DelayPolicy(
         active=config.delayed_delivery.active,
         tick_ms=max(config.delayed_delivery.tick_time, 1),

@@ -1,6 +1,6 @@
-"""The registry of loaded topics: found, created by the rules of auto creation, loaded once, closed and deleted.
+"""The registry of loaded topics: finds topics, creates them by the rules of auto creation, loads, closes, deletes them.
 
-Loading and closing are single flights per name: a caller that arrives while a topic loads or closes waits for its end.
+At most one load or close of a name is under way: a caller that arrives meanwhile waits until it ends.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Topics:
         self.settings_changed()
 
     def settings_changed(self) -> None:
-        """How many topics may be loaded at the same time; those under way are not counted again."""
+        """Set how many topics may load at the same time; loads under way do not count against the new limit."""
         limit = self.context.settings.max_concurrent_topic_load_request
         if limit != self._load_limit:
             self._load_limit = limit
@@ -105,7 +105,7 @@ class Topics:
         return name.is_partition and not name.persistent
 
     def is_partition_of_nothing(self, name: TopicName) -> bool:
-        """Whether it is a partition that its topic does not have."""
+        """Whether the name is a partition, but its partitioned topic does not exist or has fewer partitions."""
         base = self.catalog.partitioned(name.base) if name.is_partition else None
         return name.is_partition and (base is None or name.partition >= base.partitions)
 
@@ -124,7 +124,7 @@ class Topics:
                 if not self._namespaces.exists(name.namespace):
                     raise ServiceNotReadyError(f"Namespace {name.namespace} is not served here")
                 if (reading := self.context.policies_ready(name)) is not None:
-                    await reading  # outside of a load: the awaited topic may have to be loaded here as well
+                    await reading  # before the load begins: the topic with the policies may have to load here too
                     continue
                 if not self.known(name):
                     await self._check_creatable(name, create=create)
@@ -132,7 +132,10 @@ class Topics:
             await self._wait(busy)
 
     async def _wait(self, busy: asyncio.Task[None]) -> None:
-        """Wait for a topic that loads or closes, no longer than topicLoadTimeoutSeconds; it goes on by itself."""
+        """Wait for a load or close; it continues after the timeout.
+
+        Raises ServiceNotReadyError after topicLoadTimeoutSeconds.
+        """
         timeout_s = self.context.settings.topic_load_timeout_seconds
         try:
             async with asyncio.timeout(timeout_s if timeout_s > 0 else None):
@@ -141,7 +144,7 @@ class Topics:
             raise ServiceNotReadyError(f"Topic was not loaded in {timeout_s} seconds") from e
 
     async def create(self, name: TopicName) -> ServedTopic:
-        """Create the topic without regard to the rules of auto creation (the admin API's door), or find it; loaded on
+        """Find the topic, or create it without regard to the rules of auto creation, for the admin API; loaded on
         return.
         """
         while True:
@@ -159,7 +162,7 @@ class Topics:
             await asyncio.shield(busy)
 
     async def make_known(self, name: TopicName) -> None:
-        """Record that a persistent topic exists, which another broker may serve, unless it exists."""
+        """Record that a persistent topic exists, unless it is recorded; another broker may serve the topic."""
         await self._ledgers.make_known(name.persistence_name)
         self.catalog.created(name)
 
@@ -231,7 +234,7 @@ class Topics:
         topic = Topic(name, ledger, self.context, self._tasks)
         try:
             await topic.open()
-            self._require_served(name)  # another broker may have it by now
+            self._require_served(name)  # another broker may own the topic by now
         except BaseException:
             await topic.abandon()
             raise
@@ -281,7 +284,7 @@ class Topics:
     async def delete(self, name: TopicName) -> None:
         """Delete the topic, loaded or not; close its clients by CLOSE_*."""
         if name.persistent and str(name) not in self.loaded and self.catalog.exists(name):
-            await self.get(name, create=False)  # deletion knows cursors and ledgers only of a loaded topic
+            await self.get(name, create=False)  # only a loaded topic has the cursors and ledgers to delete
         await self._end(name, delete=True)
 
     async def _end(self, name: TopicName, *, delete: bool) -> None:
@@ -304,8 +307,8 @@ class Topics:
         await asyncio.shield(self._start(name, end()))
 
     async def close(self) -> None:
-        """Shutdown: close every topic; on return all clients have a notice and all entries are on the disk. No topic is
-        loaded afterwards.
+        """Shut down: close every topic. On return all clients have a notice and all entries are on the disk; later
+        calls load no topic.
         """
         self._closed = True
         while self._busy:
