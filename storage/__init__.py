@@ -1,5 +1,5 @@
-"""Entries, ledgers, cursors, metadata; survives crashes.
+"""Stores entries, ledgers, cursors and metadata so that they survive crashes.
 
-The values and interfaces of the room stand in this folder, engines and the managed layer in packages beside each other:
-``embedded`` implements ``interfaces``, ``managed`` uses ``interfaces``, and neither knows the other.
+This folder holds the values and the interfaces. The engines and the managed layer are packages in it: ``embedded``
+implements ``interfaces``, ``managed`` uses ``interfaces``, and neither imports the other.
 """

@@ -1,4 +1,4 @@
-"""Questions about sets of entry ids (pyroaring bitmaps) that pyroaring does not answer in one call. Pure."""
+"""Queries on sets of entry ids (pyroaring bitmaps) that need more than one call of pyroaring. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["MAX_ENTRIES_PER_LEDGER", "first_absent", "runs_absent"]
 MAX_ENTRIES_PER_LEDGER = 1 << 32
 """Bitmaps hold u32: no ledger may have more entries than this."""
 
-_WINDOW = 1 << 16  # one container of the bitmap: a window costs a microsecond or two for any set
+_WINDOW = 1 << 16  # The size of one container of the bitmap: a window costs one or two microseconds for any set.
 
 
 def first_absent(sets: Sequence[BitMap], start: int, stop: int) -> int:

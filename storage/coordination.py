@@ -18,9 +18,9 @@ class Session(enum.Enum):
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
-    """No connection; the session may live on, and its nodes with it."""
+    """There is no connection. The session and its nodes may still exist."""
     LOST = "lost"
-    """The session ended and its ephemeral nodes are gone. A new session follows by itself (CONNECTED)."""
+    """The session ended and its ephemeral nodes are gone. The client opens a new session without a call (CONNECTED)."""
 
 
 class Coordination(MetadataStore, Protocol):
@@ -36,7 +36,9 @@ class Coordination(MetadataStore, Protocol):
         ...
 
     async def create_numbered(self, prefix: str, value: bytes = b"") -> int:
-        """An ephemeral node ``prefix`` + ten digits; returns the number, never given before for this parent."""
+        """Create the ephemeral node ``prefix`` + ten digits; return the number, which this parent has never given
+        before.
+        """
         ...
 
     async def is_mine(self, path: str) -> bool:
@@ -44,17 +46,19 @@ class Coordination(MetadataStore, Protocol):
         ...
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Callable[[], None]:
-        """Call ``callback(names)`` on the loop with the names directly below ``path``: at first and after each change
-        of which there are; returns the cancel function.
+        """Call ``callback(names)`` on the loop with the names of the nodes directly below ``path``: once at first, then
+        after each change of the set of names. Returns the cancel function.
         """
         ...
 
     async def watching(self) -> None:
-        """Wait until every requested watch is in place: the store reports all changes of values that
-        are read after it.
+        """Wait until every requested watch is in place: the store reports every change of a value that is read after
+        this call has returned.
         """
         ...
 
     def on_session(self, callback: Callable[[Session], None]) -> Callable[[], None]:
-        """Call ``callback(state)`` on the loop after each change; returns the cancel function."""
+        """Call ``callback(state)`` on the loop after each change of the session's state; returns the cancel
+        function.
+        """
         ...

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["CacheStats", "EntryCache"]
 
 _OVERHEAD_BYTES = 600
-"""Python objects around a slab of one entry, roughly."""
+"""Approximate bytes of the Python objects around a slab of one entry."""
 _PAGE_BITS = 6
 _FREED_AT_ONCE = 64
 _SPARE_PLACES = 64
@@ -37,21 +37,20 @@ class CacheStats:
 
 
 class _Shelf:
-    """Slabs of one ledger: by the pages of entry ids they have entries in, and in the order in which they came."""
+    """The slabs of one ledger, found by page of entry ids (``pages``) and by order of arrival (``queue``)."""
 
     __slots__ = ("dropped", "held_bytes", "pages", "queue")
 
     def __init__(self) -> None:
         self.pages: dict[int, list[Slab]] = {}
-        """The slabs of each page, ascending by first entry; a slab stands on every page that has some of its entries.
-        """
+        """Page -> slabs, ascending by first entry. A slab is on every page that contains one of its entries."""
         self.queue: deque[tuple[int, Slab]] = deque()
-        """The slabs with the number of their arrival among those of all ledgers."""
+        """(number, slab) in order of arrival; the number counts the arrivals of all ledgers."""
         self.held_bytes = 0
         self.dropped = False
 
     def add(self, slab: Slab, number: int) -> bool:
-        """False when its first entry is held already."""
+        """Add the slab; return False, and add nothing, when the shelf already has a slab with its first entry."""
         first = slab.first_entry_id
         page = self.pages.get(first >> _PAGE_BITS)
         if page is not None and page[-1].last_entry_id >= first:
@@ -96,25 +95,26 @@ class _Shelf:
 
 
 class EntryCache:
-    """Keyed by (ledger, entry). First in, first out: a tail is read soon after it was written or never, and
-    a read-ahead chunk once.
+    """Slabs keyed by (ledger, entry), evicted first in, first out: readers read the tail of a ledger soon after it was
+    written or never, and a read-ahead chunk once.
 
-    Costs do not grow with the number of slabs: a page holds at most 64, the oldest slab of all is found among the
-    oldest of each ledger, and later calls free the slabs of a deleted ledger a few at a time.
+    The cost of a call does not grow with the number of slabs: a page has at most 64 slabs, the cache finds the oldest
+    slab among the oldest slabs of the ledgers, and later calls of ``put`` and ``drop_ledger`` free the slabs of a
+    deleted ledger a few at a time.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self._shelves: dict[int, _Shelf] = {}
         self._oldest: list[tuple[int, _Shelf]] = []
-        """A heap: for each shelf the number of its oldest slab, or of an older slab that is gone."""
+        """A heap of (number, shelf): the number of the shelf's oldest slab, or of an older slab that was evicted."""
         self._graves: list[_Shelf] = []
         self._arrivals = 0
         self._held_bytes = self._held_slabs = self._buried_bytes = 0
         self._hits = self._hit_bytes = self._misses = self._evictions = 0
 
     def put(self, slab: Slab) -> None:
-        """Keep the slab, unless its first entry is in the cache already; the oldest slabs go when it gets too much."""
+        """Add the slab unless its first entry is in the cache; evict the oldest slabs while the cache is too large."""
         self._arrivals = number = self._arrivals + 1
         shelf = self._shelves.get(slab.ledger_id)
         if shelf is None:
@@ -130,7 +130,7 @@ class EntryCache:
             self._evict()
 
     def get(self, ledger_id: int, entry_id: int) -> Slab | None:
-        """The slab with this entry."""
+        """Return the slab that contains this entry, or None; count the hit or miss."""
         slab = self.peek(ledger_id, entry_id)
         if slab is None:
             self._misses += 1
@@ -145,7 +145,7 @@ class EntryCache:
         return None if shelf is None else shelf.find(entry_id)
 
     def drop_ledger(self, ledger_id: int) -> None:
-        """Forget the ledger (deleted)."""
+        """Remove all slabs of a deleted ledger."""
         shelf = self._shelves.pop(ledger_id, None)
         if shelf is None:
             return
@@ -189,7 +189,7 @@ class EntryCache:
         self._evictions += 1
 
     def _free_some(self) -> None:
-        """Free a few slabs of deleted ledgers: so many at once would hold the event loop."""
+        """Free a few slabs of deleted ledgers: freeing all of them at once would block the event loop."""
         for _ in range(_FREED_AT_ONCE):
             while self._graves and not self._graves[-1].queue:
                 self._graves.pop()

@@ -11,13 +11,13 @@
      |   +- EntryTooLargeError         larger than the store takes
      |   +- CorruptEntryError          the entry's bytes are damaged; its neighbours are not
      +- DamagedFileError               a file whose header, index or footer is damaged
-     +- UnsupportedFormatError         a file written by a newer version
+     +- UnsupportedFormatError         a file that a newer version wrote
      +- StoreLockedError               another process uses the data directory
      +- StoreMismatchError             the parts of the data directory do not belong together
      +- MetadataDamagedError           the metadata are damaged, missing or too old: a start would forget topics
      +- StorageFullError               no space left; retry later, the engine resumes by itself
-     +- StorageFailedError             write or fsync failed; nothing is acknowledged any more
-     +- StorageUnavailableError        a service the store lives on does not answer; try again later
+     +- StorageFailedError             write or fsync failed; the engine acknowledges no further write
+     +- StorageUnavailableError        a service that the store needs does not answer; try again later
      +- StorageClosedError             used after close
      +- ManagedLedgerError(name)
      |   +- NoSuchManagedLedgerError   never created, or deleted
@@ -25,13 +25,13 @@
      |   +- ManagedLedgerFencedError   another owner changed its ledger list
      |   +- ManagedLedgerClosedError   used after close
      |   +- ManagedLedgerTerminatedError   no more appends for ever
-     |   +- WriteFailedError           an append failed; no more until ready_to_create_new_ledger()
+     |   +- WriteFailedError           an append failed; no further appends until ready_to_create_new_ledger()
      +- CursorStateError               stored acknowledgements that cannot be read
      +- LedgerListError                a stored ledger list or cursor record that cannot be read
      +- MetadataError(path)
          +- BadVersionError            compare-and-set lost
-         +- NoNodeError                delete or conditional put of a node that is not there
-         +- NotEmptyError              delete of a node with children, where the store cannot keep them without it
+         +- NoNodeError                delete or conditional put of a node that does not exist
+         +- NotEmptyError              delete of a node with children, in a store that keeps none without a parent
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ __all__ = [
 
 
 class StorageError(Exception):
-    """Root of the room's errors."""
+    """Base class of all errors of storage."""
 
 
 class LedgerError(StorageError):
@@ -118,7 +118,7 @@ class NoSuchEntryError(LedgerError):
 
 
 class EntryTooLargeError(LedgerError):
-    """Refused at once, before anything was written; other appends are not touched."""
+    """The store refuses the entry before it writes any byte of it. Other appends succeed."""
 
     def __init__(self, ledger_id: int, entry_id: int, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(ledger_id)
@@ -129,7 +129,7 @@ class EntryTooLargeError(LedgerError):
 
 
 class CorruptEntryError(LedgerError):
-    """The bytes of exactly this entry are damaged. Reading may go on at ``position.next()``."""
+    """The bytes of this entry are damaged. A reader may continue at ``position.next()``."""
 
     def __init__(self, position: Position, detail: str = "") -> None:
         super().__init__(position.ledger_id)
@@ -162,7 +162,7 @@ class UnsupportedFormatError(StorageError):
 
 
 class StoreLockedError(StorageError):
-    """The data directory is in use."""
+    """Another process uses the data directory."""
 
     def __init__(self, path: str, pid: int | None) -> None:
         super().__init__(path, pid)
@@ -178,7 +178,7 @@ class StoreMismatchError(StorageError):
 
 
 class MetadataDamagedError(StorageError):
-    """Acknowledged metadata are lost, and the store cannot put that right by itself. Nothing was changed."""
+    """Acknowledged metadata are lost and the store cannot restore them. The store has changed no file."""
 
     def __init__(self, data_dir: str, problems: Sequence[str]) -> None:
         super().__init__(data_dir, tuple(problems))
@@ -194,8 +194,8 @@ class MetadataDamagedError(StorageError):
 
 
 class StorageFullError(StorageError):
-    """No space left on the device. Later appends may succeed. The outcome of the failed append is unknown: its entries
-    are not readable now, but may exist after a restart.
+    """No space is left on the device. Later appends may succeed. The outcome of the failed append is unknown: its
+    entries are not readable now, but may exist after a restart.
     """
 
 
@@ -204,7 +204,7 @@ class StorageFailedError(StorageError):
 
 
 class StorageUnavailableError(StorageError):
-    """A service the store lives on (ZooKeeper, bookies) does not answer. Whether a write was made is unknown."""
+    """A service that the store needs (ZooKeeper, bookies) does not answer. The outcome of a write is unknown."""
 
 
 class StorageClosedError(StorageError):
@@ -233,7 +233,7 @@ class NoSuchCursorError(ManagedLedgerError):
 
 
 class ManagedLedgerFencedError(ManagedLedgerError):
-    """Another owner changed the ledger list or a cursor's record. Close it; the name may be opened again."""
+    """Another owner changed the ledger list or a cursor's record. Close the managed ledger; then it may be reopened."""
 
     what = "fenced: another owner has it"
 
@@ -247,7 +247,7 @@ class ManagedLedgerTerminatedError(ManagedLedgerError):
 
 
 class WriteFailedError(ManagedLedgerError):
-    """An earlier append failed; appends are refused until ``ready_to_create_new_ledger()`` is called."""
+    """An earlier append failed. The managed ledger refuses appends until ``ready_to_create_new_ledger()`` is called."""
 
     what = "an earlier append failed"
 
@@ -288,7 +288,7 @@ class NoNodeError(MetadataError):
 
 
 class NotEmptyError(MetadataError):
-    """The node is as it was."""
+    """The node has children. The store has not changed the node."""
 
     def __str__(self) -> str:
         return f"metadata node {self.path} has children"

@@ -1,6 +1,6 @@
-"""The ports of a store to the layers above: ledgers, metadata, time. Implemented by the embedded engine
-(``embedded/``), by BookKeeper and ZooKeeper (``bookkeeper/``, ``zookeeper/``) and by in-memory twins (``tests/twins``),
-with the same contract tests. Nothing above may assume a local file.
+"""The ports of a store to the layers above: ledgers, metadata, time. The embedded engine (``embedded/``), BookKeeper
+and ZooKeeper (``bookkeeper/``, ``zookeeper/``) and the in-memory twins (``tests/twins``) implement them and pass the
+same contract tests. The layers above must not assume a local file.
 
 Everything is called on one event loop. A method that cannot wait is a plain ``def``.
 """
@@ -57,7 +57,7 @@ class LedgerWriter(Protocol):
 
     ledger_id: int
     record_proof: int
-    """Goes into the field ``last_add_confirmed`` of each record of this ledger (``stamp``)."""
+    """The value that ``stamp`` writes into the field ``last_add_confirmed`` of each record of this ledger."""
 
     @property
     def last_add_pushed(self) -> int:
@@ -112,26 +112,28 @@ class LedgerStore(Protocol):
         ...
 
     async def open_recover(self, ledger_id: int) -> LedgerInfo:
-        """Fence the ledger's writer if there is one (its appends fail with LedgerFencedError), find its last entry,
-        close it. Idempotent; a closed ledger is only looked up. Every confirmed entry is kept.
+        """Fence the ledger's writer if there is one (its appends fail with LedgerFencedError), find the last entry of
+        the ledger and close the ledger. Idempotent; of a closed ledger only the figures are read. Every confirmed
+        entry is kept.
 
         Raises NoSuchLedgerError.
         """
         ...
 
     def read_cached(self, ledger_id: int, first: int, last: int, max_bytes: int) -> Slab | None:
-        """The cached slab that holds entry ``first``, or None. Never waits.
+        """Return the cached slab that holds entry ``first``, or None. Never waits.
 
-        Whole slabs are given, never copies of parts: it may begin before ``first`` and end after ``last``; cut it with
-        ``slab.span(first, last)``. ``max_bytes`` is a hint for read-ahead only.
+        The result is a whole slab, never a copy of a part: it may begin before ``first`` and end after ``last``. Cut it
+        with ``slab.span(first, last)``. ``max_bytes`` is a hint for read-ahead only.
         """
         ...
 
     async def read(self, ledger_id: int, first: int, last: int, max_bytes: int) -> list[Slab]:
-        """Consecutive slabs, the first of which holds ``first``: at least one, stops after ``last`` or ``max_bytes``.
+        """Return consecutive slabs, at least one; the first holds ``first``, the last ends the read: it reaches
+        ``last`` or ``max_bytes``.
 
-        Like ``read_cached`` whole slabs: cut them with ``slab.span(first, last)``; they do not overlap. Of an open
-        ledger only confirmed entries are read. Entries are verified by checksum.
+        As in ``read_cached`` the slabs are whole: cut them with ``slab.span(first, last)``. They do not overlap. Of an
+        open ledger the result has only confirmed entries. The store verifies each entry by its checksum.
 
         Raises CorruptEntryError(position) when entry ``first`` itself is damaged (go on at ``position.next()``; damage
         further on ends the result early), NoSuchEntryError when ``first`` is beyond the last confirmed entry,
@@ -140,7 +142,7 @@ class LedgerStore(Protocol):
         ...
 
     async def delete(self, ledger_id: int) -> None:
-        """Delete the ledger, durable on return; pending appends of it fail with NoSuchLedgerError. Idempotent."""
+        """Delete the ledger, durable on return. Its pending appends fail with NoSuchLedgerError. Idempotent."""
         ...
 
     async def list_ledgers(self) -> list[int]:
@@ -148,7 +150,9 @@ class LedgerStore(Protocol):
         ...
 
     async def properties(self, ledger_id: int) -> Mapping[str, str]:
-        """The properties of its creation and notes of the store; fences nothing. Raises NoSuchLedgerError."""
+        """Return the properties from ``create`` and additions of the store. Fences no writer. Raises
+        NoSuchLedgerError.
+        """
         ...
 
     async def close(self) -> None:
@@ -165,7 +169,7 @@ class MetadataStore(Protocol):
     """
 
     async def get(self, path: str) -> tuple[bytes, int] | None:
-        """(value, version), or None when there is no such node."""
+        """Return (value, version) of the node, or None when the node does not exist."""
         ...
 
     async def put(self, path: str, value: bytes, expected_version: int | None = ANY_VERSION) -> int:
@@ -179,8 +183,9 @@ class MetadataStore(Protocol):
         ...
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
-        """Raises NoNodeError, BadVersionError. Children stay; a store that cannot keep them without their parent
-        raises NotEmptyError.
+        """Delete the node. Its children stay; a store that cannot keep children without a parent raises NotEmptyError.
+
+        Raises NoNodeError, BadVersionError.
         """
         ...
 
@@ -191,12 +196,16 @@ class MetadataStore(Protocol):
     def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call ``callback(path)`` on the loop after each change at or below ``prefix``; returns the cancel function.
 
-        A store that others write to as well may report changes in quick succession once.
+        A store that other processes write to as well may report several changes in quick succession with one call.
         """
         ...
 
     async def next_sequence(self, path: str, count: int = 1) -> int:
-        """First of ``count`` consecutive numbers never given before for this path, starting at 0; durable on return."""
+        """Reserve ``count`` consecutive numbers, never given before for this path, the very first is 0; return the
+        first.
+
+        Durable on return.
+        """
         ...
 
     async def close(self) -> None:

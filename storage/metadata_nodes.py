@@ -13,7 +13,7 @@ __all__ = ["Watches", "check_path", "is_at_or_below", "names_below"]
 
 
 class Watches:
-    """Listeners of changes at or below a prefix. They are few: each change searches them linearly."""
+    """Listeners of changes at or below a prefix. Each change searches them linearly, because they are few."""
 
     def __init__(self) -> None:
         self._watches: list[tuple[str, Callable[[str], None]]] = []
@@ -30,7 +30,7 @@ class Watches:
         return cancel
 
     def changed(self, path: str) -> None:
-        """Call the callbacks concerned, each in a separate turn of the loop."""
+        """Call the callbacks whose prefix covers the path, each in a separate turn of the loop."""
         concerned = [callback for prefix, callback in self._watches if is_at_or_below(prefix, path)]
         if concerned:
             loop = asyncio.get_running_loop()
@@ -39,7 +39,7 @@ class Watches:
 
 
 def check_path(path: str) -> str:
-    """The path itself; ValueError unless it is ``/`` or ``/name[/name...]`` with non-empty names."""
+    """Return the path. Raises ValueError unless it is ``/`` or ``/name[/name...]`` with non-empty names."""
     if path != "/" and (not path.startswith("/") or path.endswith("/") or "//" in path):
         raise ValueError(f"not a metadata path: {path!r}")
     return path
@@ -51,6 +51,6 @@ def is_at_or_below(prefix: str, path: str) -> bool:
 
 
 def names_below(path: str, nodes: Iterable[str]) -> list[str]:
-    """Names directly below ``path`` that the nodes imply, sorted, each once."""
+    """Return the names directly below ``path`` in the paths of the nodes, sorted, without duplicates."""
     start = 1 if path == "/" else len(path) + 1
     return sorted({node[start:].split("/", 1)[0] for node in nodes if len(node) > start})

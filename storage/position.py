@@ -1,7 +1,7 @@
 """The place of an entry: (ledger id, entry id).
 
-Positions compare as pairs, so the order of a topic is the order of its positions. The same words as Pulsar's
-``MessageId`` without partition and batch index.
+Positions compare as pairs, so the order of a topic is the order of its positions. A position is Pulsar's ``MessageId``
+without partition and batch index.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_ENTRY_ID = (1 << 63) - 1
 
 
 class Position(NamedTuple):
-    """One entry of one ledger. Entry id -1 stands for the place before the first entry of the ledger."""
+    """The position of an entry. Entry id -1 is the position before the first entry of the ledger."""
 
     ledger_id: int
     entry_id: int

@@ -1,11 +1,11 @@
-"""Log records as bytes: scan, find again after damage. Pure. Layout in ``slab.py``.
+"""Scans log records as bytes and finds the next intact record behind damage. Pure. ``slab.py`` states the layout.
 
-A scan trusts nothing: length, checksum, ledger id and the succession of entry ids must all fit. Behind a damaged record
-the scan finds the next record by its ids and its checksum, so damage costs only the damaged entry.
+A scan accepts a record only if its length, checksum, ledger id and the succession of entry ids all fit. Behind a
+damaged record the scan finds the next record by its ids and its checksum, so damage costs only the damaged entry.
 
 ``proof``: the number that all records of the ledger have in their field ``last_add_confirmed`` (``ledger_head.py``). No
-bytes of a client have it, so a search inside a damaged entry finds no record that a client put there. 0: the ledger is
-of an earlier version, its records count without.
+bytes of a client contain it, so a search inside a damaged entry finds no record that a client put there. 0: an earlier
+version wrote the ledger, and its records are valid without a proof.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PROOF_OFFSET = 24
 """The offset of the field ``last_add_confirmed`` in a record."""
 _PAGE_BYTES = 4096
 _CERTAIN_BYTES = 1 << 20
-"""No device puts so much at a wrong place at once."""
+"""More bytes than one misdirected write of a device has."""
 _MOST_CHAINS = 64
 _MOST_TRIES = 1024
 _HEADER = struct.Struct("<IIQQq")
@@ -83,32 +83,34 @@ class Run(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Bytes ``start .. end - 1`` are no intact record of the entries expected there."""
+    """Bytes ``start .. end - 1`` have no intact record of the expected entries."""
 
     ledger_id: int
     first_entry_id: int
     last_entry_id: int
-    """Less than ``first_entry_id`` when nothing intact follows in the buffer: then it is not known how many."""
+    """Less than ``first_entry_id`` when no intact record follows in the buffer: the number of entries is unknown."""
     start: int
     end: int
     reason: str
 
 
 def peek_record(buffer: bytes, offset: int) -> RecordHeader | None:
-    """The header's fields, unchecked; None when the buffer ends before."""
+    """Return the fields of the header, unchecked; None when the buffer ends before the header does."""
     if offset + RECORD_HEADER_BYTES > len(buffer):
         return None
     return RecordHeader._make(_HEADER.unpack_from(buffer, offset))
 
 
 def record_crc(buffer: bytes, offset: int, end: int) -> int:
-    """Checksum of the record at ``offset .. end``: the length field, then everything behind the checksum field."""
+    """Return the checksum of the record at ``offset .. end``: of the length field, then of all bytes behind the
+    checksum.
+    """
     view = memoryview(buffer)
     return crc32c(view[offset + 8 : end], crc32c(view[offset : offset + 4]))
 
 
 def valid_record_at(buffer: bytes, offset: int, end: int, proof: int = 0) -> RecordHeader | None:
-    """The header of the record at ``offset`` if it is complete before ``end`` and intact."""
+    """Return the header of the record at ``offset`` if the record is intact and ends before ``end``; else None."""
     header = peek_record(buffer, offset)
     if header is None or offset + RECORD_HEADER_BYTES + header.body_bytes > end:
         return None
@@ -119,8 +121,8 @@ def valid_record_at(buffer: bytes, offset: int, end: int, proof: int = 0) -> Rec
 
 
 def placeholder(ledger_id: int, entry_id: int) -> bytes:
-    """Stands in a ledger file for an entry whose bytes the journal lost: an empty record whose checksum is wrong on
-    purpose (all bits inverted), so every reader reports the entry as damaged and finds the next record right behind.
+    """Return the record that takes the place of an entry whose bytes the journal lost: an empty record with a wrong
+    checksum (all bits inverted). Every reader reports the entry as damaged and finds the next record right behind.
     """
     blank = bytearray(_HEADER.pack(0, 0, ledger_id, entry_id, -1))
     blank[4:8] = _CRC.pack(record_crc(bytes(blank), 0, RECORD_HEADER_BYTES) ^ 0xFFFFFFFF)
@@ -136,7 +138,7 @@ def is_placeholder(buffer: bytes, offset: int) -> bool:
 
 
 def with_ids(buffer: bytes, offset: int, ledger_id: int, entry_id: int, proof: int = 0) -> bytes | None:
-    """The record at ``offset`` with these ids put in, if that makes its checksum right."""
+    """Return the record at ``offset`` with these ids in its header if its checksum then fits; else None."""
     header = peek_record(buffer, offset)
     if header is None or offset + RECORD_HEADER_BYTES + header.body_bytes > len(buffer):
         return None
@@ -168,7 +170,7 @@ def find_entry(
 
 
 def find_exactly(buffer: bytes, start: int, end: int, ledger_id: int, entry_id: int, proof: int = 0) -> int | None:
-    """Offset of the first intact record of this very entry at or behind ``start``; None when there is none."""
+    """Return the offset of the first intact record of this entry at or behind ``start``; None when there is none."""
     if not ledger_id and not entry_id:
         found = find_entry(buffer, start, end, 0, 0, proof)
         while found is not None and found[1]:
@@ -184,13 +186,13 @@ def find_exactly(buffer: bytes, start: int, end: int, ledger_id: int, entry_id: 
 
 
 def _entry_id_at(buffer: bytes, at: int, end: int) -> int | None:
-    """The entry id behind the ledger id at ``at``; None when it is cut off."""
+    """Return the entry id behind the ledger id at ``at``; None when the buffer ends before the entry id does."""
     return int(_IDS.unpack_from(buffer, at)[1]) if at + 16 <= end else None
 
 
 def _behind_zeros(buffer: bytes, at: int, end: int) -> int:
-    """Where the id of ledger 0 may stand next, if its entry id is not 0: a torn file is full of zeros, and looking at
-    each of their bytes takes a minute for 30 MB.
+    """Return the next offset at which the id of ledger 0 may be, if its entry id is not 0. A torn file has long runs of
+    zeros, and a test of each of their bytes takes a minute for 30 MB.
     """
     found = _NOT_ZERO.search(buffer, at + 8, end)
     return end if found is None else max(at + 1, found.start() - 15)
@@ -204,7 +206,7 @@ class _Chain(NamedTuple):
     end: int
     end_entry_id: int
     weight: int
-    """The bytes of the chain; more when only the end of the buffer ends the chain."""
+    """The bytes of the chain, plus a page when the chain reaches the end of the buffer."""
 
 
 def find_again(
@@ -213,14 +215,13 @@ def find_again(
     """(offset, entry id) of the intact record at which a ledger goes on behind the damage at ``at``, where entry
     ``expected`` should be; None when there is none.
 
-    A device may have put a page of other records of the same ledger there. The entries before a record need room, and
-    where records contradict each other those count that leave the most.
+    A device may have put a page of other records of the same ledger there. So a record is accepted only if the entries
+    before it have room before its offset, and among records that contradict each other the function prefers those with
+    the most bytes in consistent chains.
     """
     chains = _chains_behind(buffer, at, end, ledger_id, expected, proof)
     best: list[tuple[int, int]] = []
-    """Weight and follower of each chain, from the last chain on: (weight with its best follower, index of that
-    follower).
-    """
+    """From the last chain to the first: (weight of the chain and of its best followers, index of the chain)."""
     for index in range(len(chains) - 1, -1, -1):
         chain = chains[index]
         follower = max(
@@ -237,13 +238,15 @@ def find_again(
 
 
 def _may_follow(chain: _Chain, at: int, entry_id: int) -> bool:
-    """Whether the entries from ``entry_id`` on have room between ``at`` and the chain; a few may lack without any."""
+    """Whether the entries from ``entry_id`` to the chain have room between ``at`` and the chain. Before a chain that
+    begins at ``at`` a few entries (a page of record headers) may be missing.
+    """
     between = chain.first_entry_id - entry_id
     return 0 <= between * RECORD_HEADER_BYTES <= max(chain.start - at, _PAGE_BYTES if chain.start == at else 0)
 
 
 def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: int, proof: int) -> list[_Chain]:
-    """The chains that may follow, up to a chain longer than a misdirected write."""
+    """Return the chains that may follow; the last is longer than a misdirected write, or reaches the buffer's end."""
     chains: list[_Chain] = []
     position, tries = at, 0
     while len(chains) < _MOST_CHAINS and tries < _MOST_TRIES:
@@ -254,7 +257,7 @@ def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: i
         start, first = found
         offsets, stop, reason = scan_records(buffer, start, end, ledger_id, proof)
         count = (len(offsets) >> 3) - 1
-        if not count:  # the two readers of records disagree: go on, whatever the reason
+        if not count:  # find_entry and scan_records disagree about this record: search behind it
             position = start + 1
             continue
         reaches_end = stop >= end or (
@@ -270,8 +273,10 @@ def _chains_behind(buffer: bytes, at: int, end: int, ledger_id: int, expected: i
 
 
 def _is_cut_off(buffer: bytes, at: int, end: int, ledger_id: int, entry_id: int, proof: int) -> bool:
-    """Whether the record of this entry begins at ``at`` and the buffer ends before the record does. Other bytes, such
-    as the rest of an overwritten entry, may claim any length.
+    """Whether the bytes at ``at`` begin the record of this entry. Precondition: a record there is longer than the
+    buffer.
+
+    The ids decide, because other bytes, such as the rest of an overwritten entry, may claim any length.
     """
     header = peek_record(buffer, at) if at + RECORD_HEADER_BYTES <= end else None
     if header is None:
@@ -283,7 +288,7 @@ def _is_cut_off(buffer: bytes, at: int, end: int, ledger_id: int, entry_id: int,
 def walk(
     buffer: bytes, start: int, end: int, ledger_id: int, first_entry_id: int, proof: int = 0
 ) -> list[Run | Damage]:
-    """Everything intact in ``start .. end``, in order, with the damage between.
+    """Return all intact runs in ``start .. end``, in order, and the damage between them.
 
     The first record should be entry ``first_entry_id``. Placeholders count as damage. A last record that is cut off by
     ``end`` is a Damage with reason "short" and unknown extent.

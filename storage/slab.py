@@ -28,7 +28,7 @@ _HAS, _BAD = EntryFlag.HAS_CHECKSUM, EntryFlag.BAD_CHECKSUM
 
 
 class Slab:
-    """Immutable run of entries ``first_entry_id .. last_entry_id``.
+    """An immutable run of the entries ``first_entry_id .. last_entry_id``.
 
     ``data`` may be larger than the slab (a slab cut from a read-ahead buffer shares it): always go through ``offsets``.
     """
@@ -51,9 +51,9 @@ class Slab:
         self.first_entry_id = first_entry_id
         self.data = data
         self.offsets = offsets
-        """Native int64, ``count + 1`` of them: where record k begins in ``data``; the last is the end."""
+        """``count + 1`` native int64: the offset of each record in ``data``, then the end of the last record."""
         self.checksum = checksum
-        """CRC-32C of ``data``, when that is known and is this slab alone; else -1."""
+        """CRC-32C of ``data`` if it is known and ``data`` has this slab alone; else -1."""
         self.offset_view = view = memoryview(offsets).cast("q")
         """``offsets`` as a sequence of ints."""
         self.count = count = len(view) - 1
@@ -95,12 +95,14 @@ class Slab:
         return known
 
     def stored_span(self, span: Span) -> Span:
-        """`span` (of this slab) as it is in the log: the same, unless this slab holds a converted view of it."""
+        """Return the entries of `span`, a span of this slab, as the log has them. Only a slab with a converted view of
+        the entries returns another span.
+        """
         return span
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of buffers that this slab keeps alive."""
+        """The bytes of the buffers that are not freed while this slab exists."""
         return len(self.data)
 
     def __len__(self) -> int:
@@ -156,10 +158,10 @@ def slab_of_run(
     timestamp_ms: int,
     index_before: int,
 ) -> Slab:
-    """The entries ``start .. end - 1`` of a run as ``speed.stamp`` makes records of them.
+    """Return the entries ``start .. end - 1`` of a run as log records, made by ``speed.stamp``.
 
-    A whole run whose gaps fit gives its own bytes away, at most once; else its entries are copied, and
-    ``run.wanted_gap`` is the gap that would have fitted the last of them.
+    The function stamps a whole run whose gaps fit in place: the slab then owns the bytes of the run, which is possible
+    once. Otherwise it copies the entries and sets ``run.wanted_gap`` to the gap that would have fitted the last entry.
     """
     gap = run.gap
     if gap and end - start == run.count and not run.are_records:

@@ -62,17 +62,21 @@ _MAX_READERS = 10_000
 class BookKeeperLedgerStore:
     """``LedgerStore`` states the guarantees of each method; ``open_bookkeeper_ledgers`` creates the store.
 
-    ``list_ledgers`` gives every ledger of the BookKeeper cluster, those of others too. Lengths count this project's
-    records: 32 bytes more for each entry than BookKeeper's own.
+    ``list_ledgers`` returns every ledger of the BookKeeper cluster, also ledgers of other clients. Lengths count the
+    records of this project: for each entry 32 bytes more than BookKeeper counts.
     """
 
     def __init__(self, client: BookKeeper, settings: BookKeeperSettings, cache: EntryCache) -> None:
         self.max_record_bytes = settings.max_record_bytes
         self.cache = cache
         self.isolation_of: IsolationOf = _no_groups
-        """Groups of bookies for a new ledger with these properties; None: those of the client's settings."""
+        """Returns the groups of bookies for a new ledger with these properties; None: the groups of the client's
+        settings.
+        """
         self.on_fenced: Callable[[Mapping[str, str]], None] = lambda _properties: None
-        """Called with the properties of a ledger written here that another client fenced."""
+        """Called when another client has fenced a ledger that this process writes; the argument is the ledger's
+        properties.
+        """
         client.on_fenced = self._fenced
         self._client, self._settings = client, settings
         self._writers: dict[int, BookKeeperLedgerWriter] = {}
@@ -107,7 +111,7 @@ class BookKeeperLedgerStore:
                 raise
             except BaseException as error:
                 running.set_exception(error)
-                running.exception()  # taken: there may be no other caller
+                running.exception()  # mark the exception as retrieved: there may be no other caller
                 raise
             finally:
                 del self._recoveries[ledger_id]
@@ -160,7 +164,9 @@ class BookKeeperLedgerStore:
             return _texts((await self._client.metadata(ledger_id)).custom)
 
     async def close(self) -> None:
-        """Open ledgers stay open in BookKeeper, to be recovered by their next owner; the metadata session stays too."""
+        """Open ledgers stay open in BookKeeper until their next owner recovers them. The metadata session stays
+        open.
+        """
         if not self._closed:
             self._closed = True
             await self._ahead.close()
@@ -177,8 +183,8 @@ class BookKeeperLedgerStore:
         return info_of(ledger_id, metadata, _texts(metadata.custom))
 
     async def _reader(self, ledger_id: int) -> LedgerReader:
-        """A reader of the ledger: up to the last confirmed entry of a ledger written here, else all; readers of closed
-        ledgers are kept.
+        """Return a reader of the ledger. It reads up to the last confirmed entry of a ledger that this process writes,
+        and all entries of any other ledger. Readers of closed ledgers are kept for later calls.
         """
         writer = self._writers.get(ledger_id)
         if writer is not None and not writer.adds.metadata.is_closed:
@@ -216,15 +222,15 @@ async def _no_groups(_properties: Mapping[str, str]) -> IsolationGroups | None:
 
 
 def _texts(custom: Mapping[str, bytes]) -> dict[str, str]:
-    """Properties as text; bytes that are none come back the same when they are written again."""
+    """Return the properties as text. Bytes that are no UTF-8 are kept: encoding the text gives the same bytes."""
     return {key: value.decode(errors="surrogateescape") for key, value in custom.items()}
 
 
 async def open_bookkeeper_ledgers(
     session: ZooKeeperSession, root: str, settings: BookKeeperSettings
 ) -> BookKeeperLedgerStore:
-    """Return the store of the BookKeeper cluster whose metadata stand below `root` (``/ledgers``). The session stays
-    the caller's: close the store first.
+    """Return the store of the BookKeeper cluster whose metadata are below `root` (``/ledgers``). The caller keeps
+    the session and closes the store before the session.
 
     Raises StorageUnavailableError, StorageError (there is no such cluster).
     """

@@ -1,4 +1,4 @@
-"""LedgerWriter on BookKeeper: a slab is one run of adds."""
+"""LedgerWriter on BookKeeper: writes a slab as one run of adds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["BookKeeperLedgerWriter", "info_of"]
 
 
 class _Append:
-    """A slab under way. ``outcome`` is empty until it is known."""
+    """A pending slab. ``outcome`` is empty until the result of its adds is known."""
 
     __slots__ = ("done", "outcome", "slab")
 
@@ -34,7 +34,7 @@ class _Append:
 
 
 class BookKeeperLedgerWriter:
-    """One ledger of this process. `on_confirmed` gets each slab before its ``done`` is called."""
+    """Writes one ledger. Calls `on_confirmed` with each confirmed slab before the ``done`` of that slab."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class BookKeeperLedgerWriter:
         on_closed: Callable[[BookKeeperLedgerWriter], None],
     ) -> None:
         self.ledger_id = adds.ledger_id
-        self.record_proof = -1  # bookies have their own
+        self.record_proof = -1  # bookies have a proof of their own
         self.properties = properties
         self.adds = adds
         self.refusal: StorageError | None = None
-        """Why no more slabs are taken; None while they are."""
+        """The error with which the writer refuses further slabs; None while it takes slabs."""
         self._max_record_bytes = max_record_bytes
         self._on_confirmed, self._on_closed = on_confirmed, on_closed
         self._loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ class BookKeeperLedgerWriter:
         self._length_bytes = 0
         self._pending: deque[_Append] = deque()
         self._failing: StorageError | None = None
-        """An append failed: those behind it fail too until none is pending."""
+        """The error of a failed append: all appends behind it fail with it, until no append is pending."""
         self._idle: list[asyncio.Future[None]] = []
         self._reporting = False
 
@@ -135,7 +135,7 @@ class BookKeeperLedgerWriter:
         self._report()
 
     def _report(self) -> None:
-        """Report known outcomes, in order."""
+        """Call ``done`` of the appends whose outcome is known, in the order of the appends."""
         while self._pending and self._pending[0].outcome:
             append = self._pending.popleft()
             (error,) = append.outcome
@@ -156,7 +156,9 @@ class BookKeeperLedgerWriter:
 
 
 def info_of(ledger_id: int, metadata: LedgerMetadata, properties: Mapping[str, str]) -> LedgerInfo:
-    """A closed ledger. BookKeeper counts payloads only, this room the records around them."""
+    """Return the figures of a closed ledger. BookKeeper counts entries alone; ``LedgerInfo`` adds the record
+    headers.
+    """
     entries = metadata.last_entry_id + 1
     return LedgerInfo(
         ledger_id, metadata.last_entry_id, metadata.length + RECORD_HEADER_BYTES * entries, dict(properties)

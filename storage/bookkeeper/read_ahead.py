@@ -24,9 +24,9 @@ __all__ = ["ReadAhead"]
 
 CHUNK_BYTES: Final = 1 << 20
 _MOST_CHUNKS: Final = 32
-"""Being read at the same time."""
+"""The most chunks that are read at the same time."""
 _MOST_LEDGERS: Final = 1000
-"""Ledgers whose readers are remembered."""
+"""The most ledgers for which the position of the last read is kept."""
 _MOST_ENTRIES: Final = 10_000
 
 
@@ -37,9 +37,11 @@ class ReadAhead:
         self._cache = cache
         self._background = Background("read ahead")
         self._expected: OrderedDict[int, int] = OrderedDict()
-        """Ledger: entry behind the last read."""
+        """Ledger id -> the entry behind the last read."""
         self._fronts: dict[int, tuple[int, LedgerReader]] = {}
-        """Ledger: first entry of the chunk that is furthest ahead; a read of that chunk begins the next chunk."""
+        """Ledger id -> the first entry of the chunk that is furthest ahead; a read of that chunk begins the next
+        chunk.
+        """
         self._running: dict[tuple[int, int], asyncio.Task[Slab]] = {}
 
     async def read(self, reader: LedgerReader, first: int, last: int, max_bytes: int) -> Slab:
@@ -54,7 +56,7 @@ class ReadAhead:
             try:
                 slab = await asyncio.shield(running)
             except BookKeeperError:
-                pass  # about the moment when it was begun
+                pass  # the error is about the moment when the read began: read again
             else:
                 self._go_on(reader, slab)
                 return slab
@@ -68,7 +70,7 @@ class ReadAhead:
         return slab
 
     def touched(self, slab: Slab) -> None:
-        """A reader has come to this slab of the cache."""
+        """Called when a reader gets this slab from the cache: begins the next chunk if the slab is furthest ahead."""
         front = self._fronts.get(slab.ledger_id)
         if front is not None and front[0] == slab.first_entry_id:
             self._go_on(front[1], slab)

@@ -1,4 +1,4 @@
-"""Errors of the client as errors of this room."""
+"""Maps the errors of the BookKeeper client to the errors of storage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def as_storage_error(error: client.BookKeeperError) -> StorageError:
         if known is not None:
             return known(error.ledger_id)
     if isinstance(error, client.DamagedEntryError | client.NoSuchEntryError):
-        # the metadata of the ledger name the entry and no replica holds it: lost, which for a reader is damage
+        # the metadata of the ledger cover the entry and no replica holds it: readers treat a lost entry as damaged
         return CorruptEntryError(Position(error.ledger_id, error.entry_id), error.detail)
     if isinstance(error, client.ClientClosedError):
         return StorageClosedError(str(error))
@@ -53,7 +53,7 @@ def as_storage_error(error: client.BookKeeperError) -> StorageError:
 
 @contextlib.contextmanager
 def storage_errors() -> Iterator[None]:
-    """Every error of the client that leaves the block is a StorageError."""
+    """Raise every error of the client that leaves the block as a StorageError."""
     try:
         yield
     except client.BookKeeperError as error:

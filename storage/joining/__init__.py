@@ -1,4 +1,4 @@
-"""Joining two states of one store, copies of its data directory from two moments, into its state at a moment between.
+"""Joins two copies of a data directory, made at two moments, into the state of the store at a moment between them.
 
     from magnetar.storage.joining.stores import join_stores
 

@@ -27,7 +27,9 @@ class Source(Enum):
     """The copy from which a topic comes."""
 
     BEFORE = "before"
-    """The copy before: the copy behind lacks the topic, or has a topic that was created again after the moment."""
+    """The copy before: the copy behind lacks the topic, or has a topic that was created again, after the moment or at
+    an unknown time.
+    """
     BOTH = "both"
     BEHIND = "behind"
     """Created between the copy before and the moment, or deleted and created again."""
@@ -36,7 +38,9 @@ class Source(Enum):
 
 
 def source_of(before: ListRecord | None, behind: ListRecord | None, until_ms: int) -> Source:
-    """A topic whose time of creation is not recorded (0) counts as created before the moment when it is new."""
+    """Return the source of a topic. If only the copy behind has the topic, a time of creation that is not recorded (0)
+    counts as before the moment.
+    """
     if behind is None:
         return Source.BEFORE if before is not None else Source.NEITHER
     if before is None:
@@ -56,9 +60,10 @@ class JoinedLog:
 
 
 def join_logs(before: ListRecord | None, behind: ListRecord, end: Position, now_ms: int) -> JoinedLog:
-    """The log up to `end`, its first entry that is not kept.
+    """Return the log up to `end`, the first entry that is not kept.
 
-    Every ledger in both lists is closed, with its figures; `before` is None when all comes from the copy behind.
+    Precondition: every ledger in both lists is closed and has its figures. `before` is None when all ledgers come from
+    the copy behind.
     """
     slots = {slot.ledger_id: slot for slot in (before.ledgers if before is not None else ()) if slot.entries}
     taken: dict[int, int] = {}
@@ -82,8 +87,8 @@ def join_logs(before: ListRecord | None, behind: ListRecord, end: Position, now_
 
 
 def _cut(slot: LedgerSlot, entries: int, now_ms: int) -> LedgerSlot:
-    """Give the ledger its share of the bytes by entries until the file shows the true size; the last index has to be
-    read again.
+    """Return the slot with fewer entries and without the noted broker index, which the cut invalidates. The caller sets
+    the size once the file is measured.
     """
     properties = {name: value for name, value in slot.properties.items() if name != LEDGER_INDEX}
     return replace(slot, entries=entries, closed_at_ms=now_ms, properties=properties)
@@ -92,9 +97,10 @@ def _cut(slot: LedgerSlot, entries: int, now_ms: int) -> LedgerSlot:
 def cursors_at_earliest(
     behind: Mapping[str, CursorRecord], known: set[str], ledgers: Sequence[LedgerSlot], until_ms: int
 ) -> dict[str, CursorRecord]:
-    """Subscriptions that the copy before does not know and that were made up to the moment: at the earliest entry.
+    """Return the subscriptions that the copy before lacks and that were created up to the moment, at the earliest
+    entry.
 
-    Where they stood at the moment is in neither copy; a later place could skip a message.
+    Neither copy has their positions at the moment, and a later position could skip a message.
     """
     earliest = Position(ledgers[0].ledger_id if ledgers else NO_LEDGER, -1)
     return {

@@ -1,8 +1,8 @@
-"""Two copies of a store from two moments become the store as of a moment between them.
+"""Joins two copies of a store, made at two moments, into the store as of a moment between them.
 
-The metadata, with cursors, policies and deduplication, are those of the copy before: a state that a broker has
-stored, behind which the log goes on, as after a power failure. Ledgers keep their ids and entries their positions.
-Ledger ids of the copy behind are never given again.
+The metadata, with cursors, policies and deduplication, come from the copy before. They are older than the end of the
+log, as after a power failure. Ledgers keep their ids and entries their positions. The result never reuses a ledger id
+of the copy behind.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ _LAYOUT: Final = OwnLayout()
 _MAX_RECORD_BYTES: Final = 1 << 30
 _OPEN_FILES: Final = 16
 _SETTINGS: Final = EngineSettings(max_record_bytes=_MAX_RECORD_BYTES)
-"""No entry of the store is too large, for any limit of the broker."""
+"""With this limit no entry of the store is too large, whatever limit the broker had."""
 
 
 class TopicNodes(NamedTuple):
-    """The nodes that the layers above keep of a managed ledger, by its name."""
+    """The metadata nodes that the layers above have for a managed ledger, by the name of the managed ledger."""
 
     schemas: Callable[[str], Sequence[str]]
-    """Taken from the copy behind: they only grow, and entries refer to them."""
+    """The nodes to take from the copy behind, because schemas only grow and entries refer to them."""
     leading: Callable[[str], Sequence[str]]
-    """Taken from there where the copy before has none and the managed ledger is new."""
+    """The nodes to take from the copy behind for a new managed ledger, if the copy before lacks them."""
 
 
 @dataclass(slots=True)
 class _Part:
-    """The additions of the copy behind to a topic."""
+    """The parts of a topic that come from the copy behind."""
 
     name: str
     source: Source
@@ -72,17 +72,18 @@ class _Taken:
 
     entries: int
     whole: int
-    """Entries that it has there."""
+    """The number of entries that the ledger has in the copy behind."""
     length_bytes: int
-    """The bytes of all records, and of the records to keep once they are measured."""
+    """The bytes of all records; after ``_Lengths.measure`` the bytes of the records to keep."""
     properties: dict[str, str]
 
 
 async def join_stores(data: Path, behind: Path, until_ms: int, nodes: TopicNodes, clock: Clock | None = None) -> None:
-    """Make `data`, the copy before, the store as of the moment; `behind` is used up.
+    """Turn `data`, the copy before, into the store as of the moment. The call consumes `behind`: it moves files out of
+    it.
 
-    A failure leaves both unusable. Raises: StoreMismatchError when `behind` does not continue `data`, StorageError,
-    OSError.
+    After a failure neither directory is usable. Raises: StoreMismatchError when `behind` does not continue `data`,
+    StorageError, OSError.
     """
     clock = clock or SystemClock()
     async with AsyncExitStack() as stack:
@@ -163,7 +164,7 @@ class _Join:
             self._parts.append(part)
 
     async def _seal(self, record: ListRecord, ledgers: LedgerStore) -> None:
-        """Every ledger of the list is closed and has its figures; those without entries leave it."""
+        """Close the open ledgers of the list, read their figures, and remove ledgers without entries from the list."""
         for slot in record.ledgers:
             if not slot.closed_at_ms:
                 info = await ledgers.open_recover(slot.ledger_id)
@@ -172,7 +173,9 @@ class _Join:
         record.ledgers = [slot for slot in record.ledgers if slot.entries]
 
     async def _check_continues(self, name: str, before: ListRecord, behind: ListRecord) -> None:
-        """The newest ledger of both begins with the same entries, or the store went back to an older state between."""
+        """Check that the newest ledger that both copies have is continued in the copy behind. Raises StoreMismatchError
+        if it is not: an older state was restored between the two copies.
+        """
         others = {slot.ledger_id: slot for slot in behind.ledgers}
         for slot in reversed(before.ledgers):
             other = others.get(slot.ledger_id)
@@ -187,7 +190,7 @@ class _Join:
             return
 
     async def _differs(self, position: Position) -> bool:
-        """Whether the two stores have different entries there; damage tells nothing."""
+        """Whether the two stores have different entries at the position; False when either entry is damaged."""
         bodies = []
         for ledgers in (self._result.ledgers, self._behind.ledgers):
             try:
@@ -206,8 +209,8 @@ class _Join:
         return found
 
     async def _other_nodes(self, name: str, source: Source) -> dict[str, bytes]:
-        """The topic's schemas, whose list only grows and which its messages need; of a new topic also the nodes above
-        it.
+        """Return the nodes of the topic's schemas, which its messages need, and for a new topic also its ``leading``
+        nodes.
         """
         found = {}
         schemas = self._nodes.schemas(name)
@@ -218,7 +221,9 @@ class _Join:
         return found
 
     async def store(self) -> None:
-        """Write the metadata of the result. Files of the ledgers taken are to follow once the result is closed."""
+        """Write the metadata of the result. The caller moves the files of the ledgers taken once the result is
+        closed.
+        """
         metadata = self._result.metadata
         first = await metadata.next_sequence(IDS_PATH)
         if first < self._next_id:
@@ -251,14 +256,14 @@ class _Join:
 
 
 class _Lengths:
-    """How many bytes the entries to keep take in their files."""
+    """Measures the bytes of the entries to keep in their files."""
 
     def __init__(self, data_dir: str, store_id: bytes, clock: Clock) -> None:
         self._store_id = store_id
         self._files = LedgerFiles(RealFiles(), Layout(data_dir), store_id, clock, _OPEN_FILES)
 
     def measure(self, ledger_id: int, taken: _Taken) -> None:
-        """Raises: CorruptEntryError when the last entry to keep is damaged."""
+        """Set ``taken.length_bytes``. Raises: CorruptEntryError when the last entry to keep is damaged."""
         proof = proof_of(self._store_id, ledger_id, taken.properties)
         reader = LedgerReader(self._files, ledger_id, _MAX_RECORD_BYTES, proof)
         last, end = taken.entries - 1, FILE_HEADER_BYTES + taken.length_bytes
@@ -275,7 +280,9 @@ class _Lengths:
 
 
 def _move_files(data: Layout, behind: Layout, ledgers: dict[int, _Taken], store_id: bytes, clock: Clock) -> None:
-    """Files of the ledgers taken, cut behind their last entry and synced. Index and footer are made again when read."""
+    """Move the files of the ledgers taken, cut them behind the last entry to keep and sync them. The first read makes
+    index and footer again.
+    """
     files = LedgerFiles(RealFiles(), data, store_id, clock, _OPEN_FILES)
     try:
         for ledger_id, taken in ledgers.items():
@@ -304,7 +311,7 @@ async def _record(metadata: MetadataStore, name: str) -> ListRecord | None:
 
 
 def store_of(data_dir: Path) -> bytes | None:
-    """The store of a data directory, without any change; None if it is unknown."""
+    """Return the id of the store of a data directory, None if it is unknown. Changes nothing."""
     try:
         found, _ = read_version(RealFiles(), Layout(str(data_dir)))
     except (OSError, StorageError):

@@ -1,1 +1,1 @@
-"""The managed layer: logs made of ledgers. Uses only the interfaces of the room, so every engine can stand below."""
+"""The managed layer: logs made of ledgers. It uses only the interfaces of storage, so it works with every engine."""

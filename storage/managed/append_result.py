@@ -1,4 +1,4 @@
-"""One run on its way into the log."""
+"""One run between its append and its result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AppendResult(NamedTuple):
     """The result of a run.
 
     ``error`` None: every entry is on disk; ``pieces`` cover the run in order (several pieces only at a rollover).
-    Otherwise ``pieces`` are the pieces that are on disk nevertheless, always a prefix of the run, often empty.
+    Otherwise ``pieces`` are the pieces that were written before the failure: a prefix of the run, often empty.
     """
 
     run: EntryRun
@@ -35,19 +35,21 @@ class AppendResult(NamedTuple):
 
 
 class AppendBooks(Protocol):
-    """The books of the appender, in which the fate of each piece is entered."""
+    """The part of the appender that records the outcome of each piece."""
 
     def piece_confirmed(self, piece: AppendPiece, index: int) -> None:
-        """The piece is on the disk; ``index``: broker index of its last entry."""
+        """Record that the piece is on disk. ``index``: broker index of its last entry."""
         ...
 
     def piece_failed(self, error: StorageError) -> None:
-        """The piece is not in the ledger."""
+        """Record that the oldest pending piece failed."""
         ...
 
 
 class PendingAppend:
-    """A run between ``append`` and its callback. Handed to the ledger writer as the callback of each piece."""
+    """A run between ``append`` and its callback. The ledger writer calls it as the ``done`` of each piece of the
+    run.
+    """
 
     __slots__ = ("confirmed", "done", "error", "indexes", "next", "owner", "pieces", "run")
 
@@ -57,9 +59,9 @@ class PendingAppend:
         self.done = done
         self.pieces: list[AppendPiece] = []
         self.next = 0
-        """First entry of the run not yet pushed."""
+        """The first entry of the run that is not pushed yet."""
         self.confirmed = 0
-        """Pieces the writer has reported on, in their order."""
+        """The number of pieces that the writer has reported as written."""
         self.indexes: list[int] = []
         """Broker index of the last entry of each piece."""
         self.error: StorageError | None = None
@@ -72,7 +74,7 @@ class PendingAppend:
         return AppendResult(self.run, self.pieces, self.error)
 
     def __call__(self, error: StorageError | None) -> None:
-        """The writer's report on the oldest piece not yet reported on."""
+        """Take the writer's report on the oldest piece without a report."""
         piece = self.pieces[self.confirmed]
         if error is None:
             self.confirmed += 1

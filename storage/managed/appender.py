@@ -7,13 +7,15 @@ Theory of operation::
                   waiting (no ledger, or it is full) ---/ as soon as the next ledger is there
 
 - ``pending`` holds every run whose callback has not been called, in order; callbacks are called from its head only.
-- A ledger that is nearly full gets a successor in the background (created, in the stored list). When it is
-  full nothing more is pushed to it; when all its entries are confirmed the successor takes over, so that an entry of a
-  ledger is never confirmed before all entries of the ledgers before it. The old ledger is sealed in the background.
-- Without appends the managed ledger has no open ledger and no timer.
-- A failed append fails every run behind it. Then the state is WRITE_FAILED until ``resume``: appends are refused at
-  once. The broker index goes back to that of the last confirmed entry. Before the next append the failed ledger is
-  recovered; should entries that were reported as failed exist after all, they count (index included).
+- ``LedgerSwitch`` creates the successor of a nearly full ledger in the background and puts it into the stored list. The
+  appender pushes no entry to a full ledger. When all entries of the full ledger are confirmed, the successor becomes
+  the current ledger: so no entry is confirmed before all entries of the ledgers before it. ``LedgerSwitch`` seals the
+  old ledger in the background.
+- Before the first append a managed ledger has no open ledger and no timer.
+- A failed append fails every run behind it. Then the state is WRITE_FAILED until ``resume``: the appender refuses
+  appends at once. The broker index returns to that of the last confirmed entry. Before the next append the switch
+  recovers the failed ledger. Entries that were reported as failed and exist after all stay in the log, with their
+  index.
 
 Source: Pulsar ManagedLedgerImpl / OpAddEntry, as described in docs/adr/0002-managed-ledger.md.
 """
@@ -57,7 +59,7 @@ log = structlog.get_logger(__name__)
 
 _SIGN_BYTE = 7 if sys.byteorder == "little" else 0
 _PREFIX_BYTES = 32
-"""More than magic, size and both fields of a broker entry metadata take."""
+"""An upper bound of the bytes of a broker entry metadata: magic, size, timestamp and index."""
 
 
 class AppendState(Enum):
@@ -71,7 +73,7 @@ class AppendState(Enum):
 
 
 class OpenLedger:
-    """The current ledger, and its fill with all pushed entries."""
+    """The current ledger; ``entries`` and ``size_bytes`` count all pushed entries."""
 
     __slots__ = ("check_bytes", "check_entries", "created_s", "entries", "pending", "size_bytes", "slot", "writer")
 
@@ -82,9 +84,11 @@ class OpenLedger:
         self.entries = 0
         self.size_bytes = 0
         self.pending = 0
-        """Pieces pushed and not yet reported on."""
+        """The number of pushed pieces that the writer has not reported on."""
         self.check_entries = 0
-        """Below both marks the ledger cannot be full, and the check is skipped."""
+        """While ``entries`` and ``size_bytes`` are below both marks the ledger cannot be full, and the check is
+        skipped.
+        """
         self.check_bytes = 0
 
     def set_marks(self, config: ManagedLedgerConfig) -> None:
@@ -93,7 +97,7 @@ class OpenLedger:
 
 
 class LedgerSupply(Protocol):
-    """The port to the ledgers of the appender: ``LedgerSwitch``, which waits for ledgers in the background."""
+    """The port through which the appender gets ledgers. ``LedgerSwitch`` implements it and waits in the background."""
 
     env: StorageEnv
     ledger_list: LedgerList
@@ -107,11 +111,11 @@ class LedgerSupply(Protocol):
         ...
 
     def drained(self, old: OpenLedger) -> None:
-        """The full ledger is confirmed to its last entry."""
+        """All entries of the full ledger are confirmed."""
         ...
 
     def failed(self, old: OpenLedger) -> None:
-        """An append to this ledger failed; all its appends are reported."""
+        """An append to this ledger failed, and the writer has reported on all its appends."""
         ...
 
     def idle(self) -> None:
@@ -120,7 +124,7 @@ class LedgerSupply(Protocol):
 
 
 class Appender:
-    """See the module. All code here is synchronous; ``LedgerSwitch`` has the code that waits."""
+    """The module docstring describes it. All its code is synchronous; ``LedgerSwitch`` has the code that waits."""
 
     def __init__(self, name: str, switch: LedgerSupply, config: ManagedLedgerConfig, index: int) -> None:
         self.name = name
@@ -128,7 +132,7 @@ class Appender:
         self.config = config
         self.current: OpenLedger | None = None
         self.is_draining = False
-        """The current ledger is full and waits for its last confirmations."""
+        """The current ledger is full and its last entries are not confirmed yet."""
         self.waiting: deque[PendingAppend] = deque()
         self.pending: deque[PendingAppend] = deque()
         self.entries_added = 0
@@ -211,8 +215,8 @@ class Appender:
         current.writer.append(slab, op)
 
     def _push_with_care(self, op: PendingAppend, current: OpenLedger) -> None:
-        """Near a limit: push entries that fit, start the next ledger in time, switch when the current
-        ledger is full.
+        """Push the entries that fit into a ledger near a limit. Have the next ledger created when the current ledger is
+        nearly full, and switch when it is full.
         """
         run, start = op.run, op.next
         config = self.config if self._env.may_roll() else stretched(self.config)
@@ -228,7 +232,9 @@ class Appender:
 
     @staticmethod
     def _cut_at_size(run: EntryRun, start: int, end: int, room: int) -> int:
-        """End of the entries, including the entry that fills the ledger by size."""
+        """Return the end of the entries to push: the last of them is the entry with which the ledger reaches its
+        size.
+        """
         if run.size_bytes + (end - start) * (RECORD_HEADER_BYTES + _PREFIX_BYTES) < room:
             return end
         offsets = memoryview(run.offsets).cast("q")
@@ -249,7 +255,7 @@ class Appender:
         return None
 
     def state_error(self) -> StorageError:
-        """Why appends are refused in this state."""
+        """Return the error with which the appender refuses appends in its state."""
         if self.state is AppendState.TERMINATED:
             return ManagedLedgerTerminatedError(self.name)
         if self.state is AppendState.FENCED:
@@ -261,7 +267,7 @@ class Appender:
     # -- reports of the ledger writer ---
 
     def piece_confirmed(self, piece: AppendPiece, index: int) -> None:
-        """The entries of a piece are on disk and readable."""
+        """Record that the entries of a piece are on disk and readable."""
         current = self.current
         if current is None or current.slot.ledger_id != piece.ledger_id:
             raise AssertionError(f"confirmation of ledger {piece.ledger_id}, which is not the current one")
@@ -277,7 +283,7 @@ class Appender:
         self._after_report(current)
 
     def piece_failed(self, error: StorageError) -> None:
-        """Entries of a piece are not on disk; those behind it fail as well."""
+        """Record that the oldest pending piece failed; all appends behind it fail as well."""
         current = self.current
         if current is not None:
             current.pending -= 1
@@ -334,13 +340,15 @@ class Appender:
     # -- ledgers ---
 
     def adopt(self, writer: LedgerWriter, slot: LedgerSlot) -> None:
-        """Append to this new, listed ledger from now on."""
+        """Make this new ledger, which the stored list names, the current ledger and push the waiting runs."""
         self.current = OpenLedger(writer, slot, self._env.clock.now_s())
         self.current.set_marks(self.config)
         self.pump()
 
     def recovered(self, slot: LedgerSlot, info: LedgerInfo, index: int) -> None:
-        """A failed ledger was sealed; it may hold entries that were reported as failed."""
+        """The switch has sealed a ledger with failed appends. Add the entries that exist although they were reported as
+        failed.
+        """
         slot.size_bytes = info.length_bytes
         if info.last_entry_id + 1 > slot.entries:
             self._ledgers.confirm(slot, info.last_entry_id)
@@ -348,7 +356,9 @@ class Appender:
             self._wake_listeners()
 
     def roll(self) -> None:
-        """Append to another ledger from now on (no-op without a current ledger)."""
+        """Push no more entries to the current ledger; the next append goes to another ledger. No-op without a
+        ledger.
+        """
         current = self.current
         if current is None or self.is_draining:
             return
@@ -360,7 +370,7 @@ class Appender:
         self.current, self.is_draining = None, False
 
     def fence(self) -> None:
-        """Another owner has the managed ledger."""
+        """Refuse appends from now on, because another owner has the managed ledger; fail the waiting runs."""
         if self.state is AppendState.OPEN:
             self.state = AppendState.FENCED
             self.fail_waiting(self.state_error())
@@ -385,7 +395,7 @@ class Appender:
 
 
 def _messages(run: EntryRun, start: int, end: int) -> int:
-    """How far ``speed.stamp`` moves the index: a peer may claim a negative count, which gets no index."""
+    """Return how far ``speed.stamp`` advances the index: it ignores negative message counts, which a peer may claim."""
     if end - start == run.count and not any(run.num_messages[_SIGN_BYTE::8]):
         return run.total_messages
     return sum(count for count in memoryview(run.num_messages).cast("q")[start:end] if count > 0)

@@ -1,4 +1,4 @@
-"""The room's only door for background work on the loop: it keeps the reference, logs failures and waits at close."""
+"""Background tasks of storage on the event loop: keeps references to the tasks, logs failures, waits at close."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[object, object, None], what: str) -> None:
-        """Run the coroutine; a StorageError is expected to happen and logged without traceback."""
+        """Run the coroutine as a task. A StorageError is an expected failure: it is logged without a traceback."""
         task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
         self._tasks.add(task)
         task.add_done_callback(self._done)

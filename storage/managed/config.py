@@ -23,16 +23,16 @@ class ManagedLedgerConfig:
     max_entries_per_ledger: int = 50_000
     max_size_per_ledger_bytes: int = 2048 << 20
     min_rollover_ms: int = 10 * 60_000
-    """A full ledger younger than this stays open (0: no minimum)."""
+    """A full ledger that is younger stays open (0: no minimum)."""
     max_rollover_ms: int = 240 * 60_000
     """An older ledger is closed, also without traffic (0: never)."""
     inactive_rollover_ms: int = 0
     """A ledger without an append for this long is closed (0: never)."""
 
     retention_time_ms: int = 0
-    """Keep consumed ledgers this long after they were closed; -1 for ever."""
+    """Consumed ledgers stay for this time after their closing; -1: for ever."""
     retention_size_bytes: int = 0
-    """Keep consumed ledgers while the topic is smaller than this; -1 without limit."""
+    """Consumed ledgers stay while the topic without them would be smaller; -1: without limit."""
 
     entry_timestamp: bool = True
     """Prepend broker_timestamp to every entry (PIP-70)."""
@@ -40,15 +40,15 @@ class ManagedLedgerConfig:
     """Prepend the index of the entry's last message to every entry (PIP-90)."""
 
     entry_metadata: EntryMetadataSource | None = None
-    """Makes more of the entries' metadata than timestamp and index; None: these alone, which is faster."""
+    """Makes entry metadata with more fields than timestamp and index; None: these two fields alone, which is faster."""
 
     cursor_save_interval_ms: int = 1000
-    """Acknowledgements are on disk this long after they arrived at the latest (earlier on request)."""
+    """The longest time between an acknowledgement and its save; ``flush`` saves earlier."""
     cursor_save_acks: int = 1000
-    """... or after this many of them."""
+    """A cursor is saved at once after this many acknowledgements."""
     cursor_max_entries_per_ledger: int = 50_000
-    """A new cursor ledger replaces a cursor ledger after this many saves."""
+    """A new cursor ledger replaces the old cursor ledger after this many entries."""
     cursor_inline_bytes: int = 16 << 10
-    """A cursor state up to this size is kept in its metadata record when the cursor is closed."""
+    """At its closing a cursor stores a state up to this size in its metadata record."""
     cursor_chunk_bytes: int = 64 << 10
     """Larger states are written as several entries of this size."""

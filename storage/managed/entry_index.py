@@ -39,16 +39,18 @@ def broker_index(body: memoryview) -> int:
 
 
 def with_index(slot: LedgerSlot, index: int) -> None:
-    """Note with a ledger that is closed which index its last message has: the next opening reads no entry for it."""
+    """Add the broker index of the last message to the properties of a closed ledger: the next opening reads no
+    entry.
+    """
     slot.properties = {**slot.properties, LEDGER_INDEX: str(index)}
 
 
 async def index_after(ledgers: LedgerStore, slots: Sequence[LedgerSlot], floor: int) -> int:
-    """Broker index to go on from after the last entry of these ledgers; at least ``floor``.
+    """Return the broker index from which the index continues after the last entry of these ledgers; at least ``floor``.
 
-    An entry without messages has no index. So the search goes back from the newest entry, ledger by ledger, to the
-    first entry with an index or to a ledger that was closed with its index noted. Each damaged entry behind that counts
-    as one message.
+    An entry without messages has no index. So the function searches from the newest entry backwards, ledger by ledger,
+    for an entry with an index or a ledger with the property ``LEDGER_INDEX``. Each damaged entry behind that place
+    counts as one message.
     """
     damaged = 0
     for slot in reversed(slots):
@@ -68,7 +70,7 @@ async def index_after(ledgers: LedgerStore, slots: Sequence[LedgerSlot], floor: 
 
 
 async def _indexes(ledgers: LedgerStore, ledger_id: int, first: int, last: int) -> list[int | None]:
-    """The index of each entry; -1: it has none, None: it is damaged."""
+    """Return the broker index of each entry; -1 for an entry without index, None for a damaged entry."""
     found: list[int | None] = []
     while first + len(found) <= last:
         entry_id = first + len(found)

@@ -1,8 +1,7 @@
 """Entry metadata beyond timestamp and index: the general, slower way to stamp a run.
 
-The usual way is ``speed.stamp``, which knows the two fields. For more fields there is ``EntryMetadataSource``; it makes
-the whole part before each entry (magic, size, ``BrokerEntryMetadata``), and records are made of the entries with that
-part put before them.
+The usual way is ``speed.stamp``, which writes these two fields only. For more fields an ``EntryMetadataSource`` makes
+the whole prefix of each entry (magic, size, ``BrokerEntryMetadata``), and each record consists of prefix and entry.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _NO_INDEX = -2
 
 
 class Stamping(NamedTuple):
-    """The values that ``speed.stamp`` would put before the entries: -1 is no timestamp, -2 no index."""
+    """The values that ``speed.stamp`` would write before the entries: -1 is no timestamp, -2 no index."""
 
     timestamp_ms: int
     index_before: int

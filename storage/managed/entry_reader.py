@@ -1,7 +1,7 @@
 """Reading entries of a managed ledger: from the cache at once, or from the store with a wait.
 
-``masks(ledger_id)`` gives the bitmaps of entries not wanted (acknowledged, delayed); they cost nothing until they
-have bits where one reads.
+``masks(ledger_id)`` returns the bitmaps of unwanted entries (acknowledged, delayed). They cost nothing while they have
+no bits in the range of the read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ReadLimits(NamedTuple):
 
 @dataclass(slots=True)
 class _Room:
-    """The rest of the limits."""
+    """The limits that remain during a read, and the spans read so far."""
 
     entries: int
     size_bytes: int
@@ -51,14 +51,14 @@ class _Room:
 
 
 class EntryReader:
-    """Shared by all cursors of a managed ledger; keeps no state but counters."""
+    """Reads entries for all cursors of a managed ledger; has no state of its own."""
 
     def __init__(self, store: LedgerStore, ledgers: LedgerMap) -> None:
         self._store = store
         self._ledgers = ledgers
 
     def read_cached(self, start: Position, limits: ReadLimits, masks: Masks) -> tuple[list[Span], Position, bool]:
-        """(spans, where to go on, whether the next wanted entry exists but is not in the cache)."""
+        """Return (spans, position of the next read, whether the next wanted entry exists but is not in the cache)."""
         room = _Room(limits.max_entries, limits.max_bytes, [])
         position = start
         spans, last_confirmed = room.spans, self._ledgers.last_confirmed
@@ -84,9 +84,10 @@ class EntryReader:
     async def read_stored(
         self, start: Position, limits: ReadLimits, masks: Masks, floor: Callable[[], Position]
     ) -> tuple[list[Span], Position]:
-        """(spans, where to go on); reads one stretch of one ledger. No spans: nothing wanted is there any more.
+        """Read entries of one ledger; return (spans, position of the next read). The spans are empty when no wanted
+        entry is left in the range.
 
-        ``floor()`` tells after the wait before which position nothing is wanted any more.
+        ``floor()`` returns, after the wait, the position before which no entry is wanted any more.
         Raises CorruptEntryError(position) when the next wanted entry is damaged, StorageError.
         """
         place = self._place(start, limits.upto, masks)
@@ -113,8 +114,8 @@ class EntryReader:
         return room.spans, Position(ledger_id, following)
 
     def cached_at(self, positions: Sequence[Position]) -> list[Span] | None:
-        """Return these entries (ascending, all existing), neighbours as one span; None when the cache lacks one of
-        them.
+        """Return these entries, consecutive entries as one span; None when the cache lacks an entry. Precondition: the
+        positions are ascending and exist.
         """
         spans: list[Span] = []
         slab: Slab | None = None
@@ -137,7 +138,7 @@ class EntryReader:
         return spans
 
     async def stored_at(self, positions: Sequence[Position]) -> list[Span]:
-        """Like ``cached_at``, waiting for those that must be read. Entries whose ledger is gone are left out."""
+        """Like ``cached_at``, but read entries that the cache lacks. Entries that no longer exist are left out."""
         spans: list[Span] = []
         slab: Slab | None = None
         for position in positions:
@@ -157,8 +158,8 @@ class EntryReader:
     def _place(
         self, position: Position, upto: Position | None, masks: Masks
     ) -> tuple[int, int, int, Sequence[BitMap]] | None:
-        """(ledger, first wanted entry, last existing entry, bitmaps of unwanted entries) at or after the position; None
-        when there is no wanted entry. The bitmaps are live and hold until the next wait.
+        """Return (ledger, first wanted entry, last entry to read, bitmaps of unwanted entries) at or after the
+        position; None when there is no wanted entry. The bitmaps are live: they are valid until the next wait.
         """
         ledger_id, entry_id = position
         entry_id = max(entry_id, 0)
@@ -183,7 +184,7 @@ class EntryReader:
 
 
 def take(slab: Slab, first: int, last: int, unwanted: Sequence[BitMap], room: _Room) -> int:
-    """Move wanted entries ``first .. last`` of the slab into the room; returns the entry id to go on with."""
+    """Add the wanted entries among ``first .. last`` of the slab to ``room``; return the entry id to continue with."""
     base = slab.first_entry_id
     stop = min(last + 1, base + slab.count)
     offsets = slab.offset_view
@@ -204,7 +205,7 @@ def take(slab: Slab, first: int, last: int, unwanted: Sequence[BitMap], room: _R
 
 
 def neighbours(positions: Sequence[Position], start: int, limit: int) -> int:
-    """How many of the ascending positions from ``start`` on follow each other without a gap, at most ``limit``."""
+    """Return how many of the ascending positions from ``start`` on are consecutive entries, at most ``limit``."""
     ledger_id, entry_id = positions[start]
 
     def follow(count: int) -> bool:
@@ -216,7 +217,7 @@ def neighbours(positions: Sequence[Position], start: int, limit: int) -> int:
     if follow(high):
         return high
     low = 2
-    while low < high - 1:  # `low` of them follow each other, `high` do not
+    while low < high - 1:  # the first `low` positions are consecutive, the first `high` are not
         middle = (low + high) // 2
         if follow(middle):
             low = middle

@@ -24,6 +24,6 @@ class StorageEnv:
     scheduler: Scheduler
     layout: StoredLayout
     may_roll: Callable[[], bool] = lambda: True
-    """Whether a ledger can be sealed and the next ledger created now; while not, a full ledger takes more entries,
+    """Whether the store can seal a ledger and create the next ledger now. Otherwise a full ledger takes more entries,
     within bounds.
     """

@@ -47,11 +47,11 @@ class ManagedLedgerFactory:
     async def open(
         self, name: str, config: ManagedLedgerConfig | None = None, *, create_if_missing: bool = True
     ) -> ManagedLedger:
-        """The managed ledger of this name; opened, with all its cursors, unless it is open already.
+        """Return the managed ledger of this name; open it, with all its cursors, unless it is open already.
 
         Opening fences another owner's ledger, finds the last entry of the open ledger and the next broker index; it
-        creates no ledger. Raises NoSuchManagedLedgerError, ManagedLedgerFencedError (another owner opens it in this
-        moment), StorageError.
+        creates no ledger. Raises NoSuchManagedLedgerError, ManagedLedgerFencedError (another owner opens the managed
+        ledger at the same time), StorageError.
         """
         async with self._lock(name):
             if self._closed:
@@ -91,7 +91,7 @@ class ManagedLedgerFactory:
         """Close every open managed ledger. Idempotent."""
         self._closed = True
         closing = list(self._open.values())
-        for start in range(0, len(closing), _CLOSE_TOGETHER):  # together, so that they share the syncs of the store
+        for start in range(0, len(closing), _CLOSE_TOGETHER):  # together: the closings share syncs
             await asyncio.gather(*(managed.close() for managed in closing[start : start + _CLOSE_TOGETHER]))
 
     def _lock(self, name: str) -> asyncio.Lock:

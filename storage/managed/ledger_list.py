@@ -5,7 +5,7 @@ compare-and-set on the record's version; a broker whose compare-and-set fails ha
 
 Rules kept here:
 
-- a ledger is in the stored list before its first append, and out of it before it is deleted;
+- the stored list names a ledger before its first append, and no longer names it before its deletion;
 - a ledger with timestamp 0 was open: the next opening recovers (fences) it, whether it is the last ledger or not;
 - ``properties["index"]`` is a floor for the next broker index, written together with the removal of ledgers. It matters
   only when the entries with the index are gone (Pulsar: ManagedLedgerInterceptorImpl, key ``index``).
@@ -58,7 +58,7 @@ class LedgerList:
         self.properties: dict[str, str] = {}
         self.created_ms = 0
         self.index_floor: Callable[[], int] = lambda: -1
-        """Current broker index of the last confirmed entry; stored with every change."""
+        """Returns the broker index of the last confirmed entry; every save stores it."""
         self.fenced = False
         self._metadata = metadata
         self._layout = layout or OwnLayout()
@@ -82,9 +82,10 @@ class LedgerList:
         return found is not None
 
     async def save(self) -> None:
-        """Store the list as it is when its turn comes; durable on return.
+        """Store the list, durable on return. Saves run one after the other; each stores the list as it is when it
+        begins.
 
-        Raises ManagedLedgerFencedError when another owner changed it, StorageError when it could not be written.
+        Raises ManagedLedgerFencedError when another owner changed the stored list, StorageError when the write failed.
         """
         async with self._lock:
             if self.fenced:
@@ -96,7 +97,7 @@ class LedgerList:
                 raise ManagedLedgerFencedError(self.name) from error
 
     async def is_taken_over(self) -> bool:
-        """Whether another owner has changed the stored list; nothing is stored any more then. Raises StorageError."""
+        """Whether another owner has changed the stored list; later saves then fail. Raises StorageError."""
         async with self._lock:
             found = await self._metadata.get(self.path)
             self.fenced = self.fenced or found is None or found[1] != self._version

@@ -1,7 +1,7 @@
 """The ledgers of a managed ledger as one sequence of entries: arithmetic on positions. Pure.
 
 Each entry that exists has an ordinal: how many existing entries come before it. Counting, skipping and bisecting are
-arithmetic on ordinals; a position that does not exist (its ledger was trimmed, it lies past a ledger's end) falls
+arithmetic on ordinals. A position that does not exist (its ledger was trimmed, or it is past the end of its ledger) is
 between two ordinals and needs no special case.
 """
 
@@ -38,7 +38,7 @@ class LedgerMap:
     def __init__(self, slots: Iterable[LedgerSlot] = ()) -> None:
         self.slots = list(slots)
         self.last_confirmed = EARLIEST
-        """Newest confirmed entry; stays where it was when trimming has removed that entry."""
+        """The newest confirmed entry; unchanged when trimming has removed that entry."""
         self._count()
         for slot in self.slots:
             if slot.entries:
@@ -47,14 +47,14 @@ class LedgerMap:
     # -- the list ---
 
     def add(self, slot: LedgerSlot) -> None:
-        """A new last ledger; the ledger before it no longer grows."""
+        """Add a new last ledger; from then on the ledger before it does not grow."""
         if self.slots and slot.ledger_id <= self.slots[-1].ledger_id:
             raise AssertionError(f"ledger {slot.ledger_id} does not follow {self.slots[-1].ledger_id}")
         self.slots.append(slot)
         self._count()
 
     def remove(self, ledger_ids: Collection[int]) -> list[LedgerSlot]:
-        """Forget ledgers (trimmed or empty); returns them."""
+        """Remove these ledgers (trimmed or empty) from the map and return them."""
         removed = [slot for slot in self.slots if slot.ledger_id in ledger_ids]
         self.slots = [slot for slot in self.slots if slot.ledger_id not in ledger_ids]
         self._count()
@@ -66,7 +66,7 @@ class LedgerMap:
         self._count()
 
     def confirm(self, slot: LedgerSlot, last_entry_id: int) -> None:
-        """Entries of the last slot up to ``last_entry_id`` are on disk."""
+        """Count the entries of the last slot up to ``last_entry_id`` as confirmed."""
         slot.entries = last_entry_id + 1
         self.last_confirmed = Position(slot.ledger_id, last_entry_id)
 
@@ -81,7 +81,7 @@ class LedgerMap:
     def total_bytes(self) -> int:
         return sum(slot.size_bytes for slot in self.slots)
 
-    # -- questions of AckState and readers ---
+    # -- queries of AckState and readers ---
 
     def entries_of(self, ledger_id: int) -> int:
         """Confirmed entries of the ledger; 0 when it is not in the list."""
@@ -122,7 +122,9 @@ class LedgerMap:
         return max(0, self.ordinal_after(up_to) - self.ordinal_after(after))
 
     def bytes_after(self, position: Position) -> int:
-        """Estimated bytes of the entries after the position: whole ledgers exactly, its own ledger in proportion."""
+        """Estimate the bytes of the entries after the position: exact for whole ledgers, for the position's own ledger
+        in proportion to its entries.
+        """
         k = bisect_left(self._ids, position.ledger_id)
         later = self.slots[k:]
         if not later:
@@ -151,9 +153,9 @@ class LedgerMap:
         return self.at(ordinal) if ordinal < self.total_entries else None
 
     def previous(self, position: Position) -> Position:
-        """The last existing entry before the position.
+        """Return the last existing entry before the position.
 
-        When there is none: the place before the first ledger (ledger, -1), or EARLIEST when there is no ledger.
+        Without such an entry the result is (first ledger, -1), or EARLIEST when there is no ledger.
         """
         ordinal = self.ordinal_after(position.previous())
         if ordinal > 0:

@@ -23,8 +23,9 @@ log = structlog.get_logger(__name__)
 async def recover_ledgers(env: StorageEnv, ledger_list: LedgerList) -> int:
     """Close every ledger of the list; returns the broker index of the last entry (-1 when there is no entry).
 
-    Ledgers are recovered in their order; the list is stored before an empty ledger is deleted. Raises
-    ManagedLedgerFencedError when another owner opened it meanwhile, NoSuchLedgerError when a listed ledger is lost.
+    Recovers the ledgers in their order, and stores the list before it deletes an empty ledger. Raises
+    ManagedLedgerFencedError when another owner opened the managed ledger meanwhile, NoSuchLedgerError when a listed
+    ledger is lost.
     """
     slots = ledger_list.ledgers.slots
     empty = []

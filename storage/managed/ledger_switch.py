@@ -31,15 +31,15 @@ log = structlog.get_logger(__name__)
 
 _AHEAD_RETRY_S = 10.0
 _SEAL_WAIT_S = 30.0
-"""The longest time that appends wait until the ledger before theirs is sealed; then they fail, and later appends try
-again.
-"""
+"""The longest time that appends wait until the previous ledger is sealed. Then they fail; later appends try again."""
 _IDLE_LOOKS = 4
-"""Looks per idle time: an idle ledger is closed a quarter of the time late at the latest."""
+"""Checks per idle time: an idle ledger is closed at most a quarter of the idle time late."""
 
 
 class LedgerSwitch:
-    """Chooses the ledger that is written next. Each managed ledger has a switch, which only its ``Appender`` uses."""
+    """Chooses the ledger that is written next. Each managed ledger has a switch, which its ``Appender`` calls for
+    ledgers and which the managed ledger settles at its end.
+    """
 
     def __init__(
         self, env: StorageEnv, ledger_list: LedgerList, background: Background, on_closed: Callable[[], None]
@@ -53,7 +53,9 @@ class LedgerSwitch:
         self._preparing = False
         self._one_open = env.layout.one_open_ledger
         self._sealed: asyncio.Event | None = None
-        """Of the ledger before while it is being sealed, where the layout allows one open ledger only."""
+        """Set when the previous ledger is sealed. Present during the sealing, if the layout allows only one open
+        ledger.
+        """
         self._retry_ahead_s = 0.0
         self._failed: LedgerSlot | None = None
         self._timer: Timer | None = None
@@ -69,7 +71,9 @@ class LedgerSwitch:
     # -- calls of the appender ---
 
     def prepare(self) -> None:
-        """Runs wait and there is no current ledger: adopt the ledger made ahead, or create a ledger."""
+        """Have the appender adopt the ledger made ahead, or create a ledger: runs wait and there is no current
+        ledger.
+        """
         if self._ahead is not None:
             writer, self._ahead = self._ahead, None
             slot = LedgerSlot(writer.ledger_id)
@@ -81,14 +85,14 @@ class LedgerSwitch:
             self._start_creating()
 
     def prepare_ahead(self) -> None:
-        """The current ledger is nearly full."""
+        """Create the next ledger: the current ledger is nearly full."""
         if self._one_open:
             return
         if self._ahead is None and not self._preparing and self.env.clock.now_s() >= self._retry_ahead_s:
             self._start_creating()
 
     def drained(self, old: OpenLedger) -> None:
-        """The full ledger is confirmed to its last entry; the next ledger may be written."""
+        """Seal the full ledger and provide the next ledger: all entries of the full ledger are confirmed."""
         self._cancel_timer()
         with_index(old.slot, self._appender.confirmed_index)
         if self._one_open:
@@ -98,13 +102,13 @@ class LedgerSwitch:
         self._appender.pump()
 
     def failed(self, old: OpenLedger) -> None:
-        """An append to this ledger failed; all its appends are reported."""
+        """Keep this ledger for recovery: an append to it failed, and the writer has reported on all its appends."""
         self._cancel_timer()
         self._failed = old.slot
         self._wake_rolled()
 
     def idle(self) -> None:
-        """No append is pending."""
+        """Wake the callers of ``settle``: no append is pending."""
         if self._idle_waiters:
             waiters, self._idle_waiters = self._idle_waiters, ()
             _wake(waiters)
@@ -114,8 +118,8 @@ class LedgerSwitch:
     async def settle(self, *, recover: bool = False) -> None:
         """Finish pending appends, seal the current ledger, drop the ledger made ahead, store the list.
 
-        The caller has set a state in which nothing new is appended. ``recover`` seals a ledger with failed appends,
-        too, and the ledger whose seal an earlier call could not store. Raises StorageError.
+        Precondition: the state of the appender refuses new appends. With ``recover`` the call also seals a ledger with
+        failed appends, and the ledger whose seal an earlier call could not store. Raises StorageError.
         """
         while self._appender.pending:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -207,7 +211,7 @@ class LedgerSwitch:
         self._background.start(self._create(), "create ledger")
 
     async def _create(self) -> None:
-        """A new ledger, in the stored list before anything is appended to it."""
+        """Create a ledger and store it in the list before its first append."""
         appender = self._appender
         try:
             await self._wait_sealed()
@@ -234,7 +238,7 @@ class LedgerSwitch:
             await self.env.ledgers.delete(ledger_id)
 
     async def _wait_sealed(self) -> None:
-        """Wait until the ledger before is sealed. Raises StorageUnavailableError when that takes long."""
+        """Wait until the previous ledger is sealed. Raises StorageUnavailableError after ``_SEAL_WAIT_S``."""
         try:
             async with asyncio.timeout(_SEAL_WAIT_S):
                 if self._sealed is not None:
@@ -262,7 +266,7 @@ class LedgerSwitch:
             appender.fail_waiting(error)
 
     async def _settle_failed(self) -> list[int]:
-        """Seal the ledger with failed appends and read its real end. Returns ids to delete after the save."""
+        """Seal the ledger with failed appends and read its last entry. Return the ids to delete after the save."""
         slot = self._failed
         if slot is None:
             return []
@@ -281,7 +285,7 @@ class LedgerSwitch:
         return self._drop_empty(slot)
 
     def _not_settled(self, slot: LedgerSlot | None) -> None:
-        """The list does not store the end of the ledger: its next recovery repeats the seal."""
+        """Keep the ledger for a further recovery: the stored list does not have the end of the ledger."""
         self._failed = slot
         if slot is not None and self.ledger_list.ledgers.slot(slot.ledger_id) is None:
             self.ledger_list.ledgers.put_back([slot])

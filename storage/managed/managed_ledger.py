@@ -57,7 +57,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerStats:
-    """A look at one managed ledger."""
+    """The figures of one managed ledger at one moment."""
 
     state: str
     ledgers: int
@@ -73,7 +73,7 @@ class ManagedLedgerStats:
 
 
 class ManagedLedger:
-    """Plain methods change or read memory only; ``async`` methods wait for the store and raise StorageError."""
+    """The log of one topic. Plain methods use memory only; ``async`` methods wait for the store, raise StorageError."""
 
     def __init__(self, env: StorageEnv, ledger_list: LedgerList, config: ManagedLedgerConfig, index: int) -> None:
         self.name = ledger_list.name
@@ -126,18 +126,20 @@ class ManagedLedger:
 
     @property
     def store(self) -> LedgerStore:
-        """The environment of its ledgers, for further ledgers of its owner."""
+        """The environment of the log's ledgers, for further ledgers of the owner of the log."""
         return self._env.ledgers
 
     @property
     def last_confirmed(self) -> Position:
-        """Position of the newest entry on disk, even when trimming has removed it; EARLIEST when nothing is known."""
+        """The position of the newest entry on disk, even if trimming has removed it; EARLIEST when no entry is
+        known.
+        """
         return self._ledgers.last_confirmed
 
     @property
     def newest_position(self) -> Position:
-        """The last entry of the newest ledger (entry id -1: it is empty). A terminated log without ledgers keeps the
-        name of the ledger of its end.
+        """The last entry of the newest ledger (entry id -1: the ledger is empty). For a terminated log without ledgers:
+        (ledger of the end, -1).
         """
         if self._ledgers.slots:
             newest = self._ledgers.slots[-1]
@@ -147,7 +149,7 @@ class ManagedLedger:
 
     @property
     def ledgers(self) -> list[LedgerSlot]:
-        """Oldest first; the last ledger may be open (``closed_at_ms`` 0). Not to be changed."""
+        """The ledgers, oldest first; the last may be open (``closed_at_ms`` 0). Do not change the list."""
         return self._ledgers.slots
 
     @property
@@ -160,7 +162,7 @@ class ManagedLedger:
 
     @property
     def entries_added(self) -> int:
-        """Entries confirmed since it was opened."""
+        """The number of entries confirmed since the managed ledger was opened."""
         return self._appender.entries_added
 
     @property
@@ -201,7 +203,7 @@ class ManagedLedger:
         self._trimmer.schedule()
 
     async def set_property(self, key: str, value: str | None) -> None:
-        """Durable on return; None removes the key."""
+        """Set the property, durable on return; None removes the key."""
         await self.set_properties({key: value})
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> None:
@@ -220,10 +222,10 @@ class ManagedLedger:
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
         """Append the run's entries; ``done(result)`` is called on the loop, never from within this call.
 
-        Calls of ``done`` come in the order of the appends. Without ``result.error`` all entries are on disk. With it
-        every pending append fails too and later appends are refused, until ``ready_to_create_new_ledger()`` (except
-        EntryTooLargeError, which concerns its run only). The run is split only where a ledger is full. Must not raise:
-        ``done``.
+        Calls of ``done`` come in the order of the appends. Without ``result.error`` all entries are on disk. With an
+        error every pending append fails too, and the managed ledger refuses later appends until
+        ``ready_to_create_new_ledger()``; EntryTooLargeError fails its run only. The run is split only where a ledger is
+        full. ``done`` must not raise.
 
         Source: Pulsar ManagedLedger.asyncAddEntry; docs/adr/0002-managed-ledger.md.
         """
@@ -255,11 +257,11 @@ class ManagedLedger:
         return self._ledgers.next_valid(position)
 
     def previous(self, position: Position) -> Position:
-        """The last existing entry before it; when there is none (first ledger, -1), without ledgers EARLIEST."""
+        """The last existing entry before the position; else (first ledger, -1), or EARLIEST without ledgers."""
         return self._ledgers.previous(position)
 
     async def ensure_ledger(self) -> Position:
-        """``newest_position``; an empty log gets its first ledger."""
+        """Return ``newest_position``; first create a ledger if the log has none."""
         for _ in range(2):
             if not self._ledgers.slots and self.state is AppendState.OPEN:
                 self._switch.prepare()
@@ -267,8 +269,8 @@ class ManagedLedger:
         return self.newest_position
 
     async def ensure_open_ledger(self) -> None:
-        """Create the ledger of the next append if the newest ledger is sealed, or missing; without effect after an
-        error, or when the log refuses appends.
+        """Create the ledger of the next append if the log has no ledger or its newest ledger is sealed. No effect when
+        the creation fails or the log refuses appends.
         """
         for _ in range(2):
             slots = self._ledgers.slots
@@ -277,7 +279,9 @@ class ManagedLedger:
                 await self._background.wait_idle()
 
     def position_at(self, ordinal: int) -> Position:
-        """The existing entry with so many existing entries before it; ``ordinal`` below ``entries``."""
+        """Return the existing entry before which ``ordinal`` entries exist. Precondition: ``ordinal`` below
+        ``entries``.
+        """
         return self._ledgers.at(ordinal)
 
     def is_valid(self, position: Position) -> bool:
@@ -298,12 +302,12 @@ class ManagedLedger:
         return spans[0]
 
     async def read_last_entry(self) -> Span | None:
-        """The newest entry; None when there is none (none was written, or all were trimmed)."""
+        """Return the newest entry; None when no entry exists (no entry was written, or all entries were trimmed)."""
         total = self._ledgers.total_entries
         return await self.read_entry(self._ledgers.at(total - 1)) if total else None
 
     async def position_for_time(self, timestamp_ms: int) -> Position:
-        """The first entry whose entry timestamp is at or after t; behind the last entry when all are older."""
+        """Return the first entry whose entry timestamp is at or after this time; the end when all entries are older."""
         return await self._search.first_at_or_after(timestamp_ms)
 
     async def expire(self, cursor: ManagedCursor, older_than_ms: int) -> int:
@@ -330,19 +334,19 @@ class ManagedLedger:
         return await self._cursors.open(name, start, cursor_properties or {})
 
     async def load_cursors(self, names: Sequence[str]) -> None:
-        """Bring up the stored cursors; the factory does so."""
+        """Load the stored cursors; the factory calls it at the opening."""
         await self._cursors.load(names)
 
     def new_read_cursor(self, start: Position) -> ManagedCursor:
-        """An anonymous cursor in memory whose first entry to read is ``start`` (EARLIEST, LATEST or a position).
+        """Return a cursor in memory, without a name, that first reads ``start`` (EARLIEST, LATEST or a position).
 
-        It keeps nothing from being trimmed (it moves on when its entries go) and is to be closed after use.
+        The cursor does not prevent trimming: it moves forward when its entries are dropped. Close it after use.
         """
         self._check_usable()
         return self._cursors.new_reader(start)
 
     async def delete_cursor(self, name: str) -> None:
-        """Durable on return. Raises NoSuchCursorError."""
+        """Delete the durable cursor, durable on return. Raises NoSuchCursorError."""
         await self._cursors.delete(name)
 
     # -- ledgers ---
@@ -353,11 +357,11 @@ class ManagedLedger:
         await self._switch.wait_rolled()
 
     async def trim(self, now_ms: int) -> list[int]:
-        """Drop the ledgers that no durable cursor and no retention needs; returns the dropped ids."""
+        """Drop the ledgers that neither a durable cursor nor retention needs; return their ids."""
         return await self._trimmer.trim(now_ms)
 
     async def truncate(self) -> None:
-        """Acknowledge everything for every cursor and drop all ledgers with entries, retention or not."""
+        """Acknowledge everything for every cursor and drop all ledgers with entries, regardless of retention."""
         last = self.last_confirmed
         for cursor in (*self.cursors.values(), *self._cursors.readers):
             cursor.ack_cumulative(last)
@@ -368,13 +372,13 @@ class ManagedLedger:
     # -- end ---
 
     async def is_taken_over(self) -> bool:
-        """Whether another owner has opened it. Raises StorageError."""
+        """Whether another owner has opened the managed ledger. Raises StorageError."""
         return await self._list.is_taken_over()
 
     async def terminate(self) -> Position:
-        """No more appends for ever; the position of the last entry. Durable on return, may be repeated.
+        """Refuse appends for ever and return the position of the last entry. Durable on return; may be repeated.
 
-        A repeated call waits for the call before: an end that is not stored yet may still fail.
+        A second call waits for the first call, because the save of the end may still fail.
         """
         self._check_usable()
         async with self._ending:
@@ -391,12 +395,12 @@ class ManagedLedger:
         self._appender.fail_waiting(self._appender.state_error())
         last = self.last_confirmed
         if self._ledgers.slots and self._ledgers.slot(last.ledger_id) is None:
-            last = self.newest_position  # no entry is left: the end names the empty ledger
+            last = self.newest_position  # the log has no entry: the end is in the empty ledger
         await self._switch.settle(recover=True)
         self._list.terminated = max(last, self.last_confirmed)
         try:
             await self._list.save()
-        except BaseException:  # a cancelled caller does not know either
+        except BaseException:  # also for a cancelled caller the outcome is unknown
             self._list.terminated = None
             raise
 
@@ -414,7 +418,9 @@ class ManagedLedger:
             self.on_closed()
 
     async def _close_part(self, part: Coroutine[object, object, None]) -> None:
-        """Close one part; on a failed store the rest closes too, and recovery at the next opening finds the part."""
+        """Close one part. Log a StorageError, so that the other parts close too: the next opening recovers this
+        part.
+        """
         try:
             await part
         except StorageError as error:

@@ -1,9 +1,10 @@
-"""Ledgers that a crash left behind: created and not yet listed by their owner, or off its list and not yet deleted.
+"""Deletes ledgers that a crash left behind: their owner had created and not yet listed them, or had removed them from
+its list and not yet deleted them.
 
-Whether a ledger is still wanted is read from its owner's own record, found by the ledger's properties. Only ledgers
-that were there when the store was opened are looked at: an owner lists new ledgers only, so a ledger that no stored
-record names then will never be named again. In doubt a ledger stays: its owner's record does not parse, its kind of
-owner is unknown, or it has entries and its owner vanished without a record of a deletion.
+The properties of a ledger name its owner, and the owner's record decides whether the ledger is still needed. The sweep
+examines only ledgers that existed when the store was opened: an owner adds only new ledgers to its list, so no record
+will name an old ledger that no record names now. In doubt a ledger stays: the record of its owner does not parse, the
+kind of its owner is unknown, or the ledger has entries and its owner has neither a record nor a note of a deletion.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ _DELETED = "/deleted-managed-ledgers"
 
 
 class Verdict(Enum):
-    """The statement of an owner's record about a ledger."""
+    """Whether the record of a ledger's owner names the ledger."""
 
     NAMED = auto()
     FREE = auto()
-    """The record is there and does not name it."""
+    """The record exists and does not name the ledger."""
     OWNERLESS = auto()
-    """There is no such record."""
+    """The owner has no record."""
     UNKNOWN = auto()
     """The owner of the ledger is unknown; the ledger stays."""
 
 
 class References(Protocol):
-    """Tells of one kind of owner which ledgers it names."""
+    """Decides for one kind of owner whether an owner's record names a ledger."""
 
     async def verdict(self, ledger_id: int, properties: Mapping[str, str]) -> Verdict | None:
-        """None: the ledger has another kind of owner."""
+        """Return the verdict; None when the ledger has another kind of owner."""
         ...
 
 
 class ManagedLedgerReferences:
-    """Ledgers of managed ledgers and of their cursors. Made for a single sweep: it remembers the lists that it has
+    """Verdicts for ledgers of managed ledgers and of their cursors. For a single sweep: it caches the lists that it has
     read.
     """
 
@@ -178,7 +179,7 @@ async def _noted_deletions(metadata: MetadataStore) -> dict[str, frozenset[int]]
 
 
 async def _forget_deletions(ledgers: LedgerStore, metadata: MetadataStore, noted: Mapping[str, frozenset[int]]) -> None:
-    """Forget the deletions that are complete, or that did not happen: the list is still there."""
+    """Remove the notes of deletions that are complete, or that did not happen because the list still exists."""
     left = frozenset(await ledgers.list_ledgers()) if noted else frozenset()
     for name, ledger_ids in noted.items():
         if not ledger_ids & left or await metadata.get(ledger_list_path(name)) is not None:

@@ -45,7 +45,9 @@ class PositionSearch:
         self._ledgers = ledgers
 
     async def first_at_or_after(self, timestamp_ms: int, after: Position | None = None) -> Position:
-        """The first entry (behind ``after``) with entry timestamp >= t; the ledgers' end when all are older."""
+        """Return the first entry behind ``after`` whose entry timestamp is at least ``timestamp_ms``; the end of the
+        ledgers when all are older.
+        """
         ledgers = self._ledgers
         low = ledgers.ordinal_after(after) if after is not None else 0
         first = ledgers.first_position
@@ -62,7 +64,9 @@ class PositionSearch:
         return ledgers.at(low) if low < ledgers.total_entries else ledgers.end
 
     async def _is_older(self, ordinal: int, high: int, timestamp_ms: int) -> tuple[bool, int]:
-        """Whether the entry is older than t; an entry without a time counts with the next entry that has a time."""
+        """Return (whether the entry is older than ``timestamp_ms``, the ordinal of the entry that decided). For an
+        entry without a time the next entry with a time decides.
+        """
         while ordinal < min(high, self._ledgers.total_entries):  # fewer when ledgers are dropped meanwhile
             timestamp = await self._timestamp(self._ledgers.at(ordinal))
             if timestamp is not None:

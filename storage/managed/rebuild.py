@@ -1,12 +1,14 @@
-"""Ledger lists and cursors from the ledgers themselves, when the metadata that held them are lost. Pure.
+"""Rebuilds ledger lists and cursors from the ledgers when the metadata that held them are lost. Pure.
 
-A ledger says in its properties which managed ledger it belongs to, and whether it holds a cursor's state; ids ascend in
-the order of the entries. Replacements of lost records must neither skip nor delete messages:
+The properties of a ledger name its managed ledger, and its cursor if it holds a cursor's state; ids ascend in the order
+of the entries. Replacements of lost records must neither skip nor delete messages:
 
-* A list that is lost gets all ledgers that name it. They count as open, so the next opening finds their last entries.
-* A cursor that is lost and whose name some ledger tells begins at the earliest entry.
-* A managed ledger whose list was lost, or that has no cursor left, gets the cursor ``GUARD``, at the earliest entry:
-  without any cursor the entries would be trimmed at once. It is deleted like every subscription.
+* A lost list gets all ledgers whose properties name its managed ledger. They count as open, so the next opening finds
+  their last entries.
+* A lost cursor whose name is in the properties of a ledger begins at the earliest entry.
+* A managed ledger whose list was lost, or that has no cursor left, gets the cursor ``GUARD`` at the earliest entry if
+  ledgers were added to its list: without a cursor the entries would be trimmed at once. Operators delete it like any
+  subscription.
 """
 
 from __future__ import annotations
@@ -45,14 +47,14 @@ class LedgerOrigin(Protocol):
 
     @property
     def was_known(self) -> bool:
-        """The metadata still know the ledger, so its place in a list was theirs to tell."""
+        """Whether the metadata still have the ledger: then a list that was not lost omits it on purpose."""
         ...
 
 
 def rebuild_managed_ledgers(
     nodes: Mapping[str, tuple[bytes, int]], ledgers: Sequence[LedgerOrigin], now_ms: int
 ) -> tuple[list[tuple[str, bytes]], list[str]]:
-    """(records to write, lines of the report), from the remains of the metadata."""
+    """Return (records to write, lines of the report). ``nodes``: the remaining metadata."""
     logs: dict[str, list[LedgerOrigin]] = defaultdict(list)
     cursors: dict[str, set[str]] = defaultdict(set)
     for ledger in sorted(ledgers, key=lambda each: each.ledger_id):
@@ -86,7 +88,7 @@ def _rebuild_one(
     lost = record is None
     if record is None:
         if not ledgers:
-            return [], []  # ledgers of its cursors alone: the managed ledger was deleted, or is empty
+            return [], []  # only cursor ledgers: the managed ledger was deleted, or is empty
         record = ManagedLedgerInfo(createdMs=min((each.created_ms or now_ms for each in ledgers), default=now_ms))
     listed = {info.ledgerId for info in record.ledgerInfo}
     missing = [each.ledger_id for each in ledgers if each.ledger_id not in listed and (lost or not each.was_known)]

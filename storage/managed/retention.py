@@ -1,8 +1,9 @@
-"""Which ledgers may go, and why. Pure.
+"""Decides which ledgers are dropped. Pure.
 
-Pulsar's rule: whole ledgers only, oldest first, only those every durable cursor has acknowledged completely. Each is
-dropped when it is expired (retention time since its closing is over) or over quota (without it the topic still
-has the retention size); the first that is neither ends the scan. 0/0, the default, drops as soon as consumed.
+Pulsar's rule: only whole ledgers are dropped, oldest first, and only ledgers that every durable cursor has acknowledged
+completely. Such a ledger is dropped when it is expired (the retention time since its closing is over) or over quota
+(without it the topic still has the retention size); the first ledger that is neither ends the scan. With 0/0, the
+default, a ledger is dropped as soon as it is consumed.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ __all__ = ["first_needed_ledger", "ledgers_to_drop"]
 
 
 def first_needed_ledger(slots: Sequence[LedgerSlot], mark_deletes: Iterable[Position]) -> int | None:
-    """Id of the oldest ledger that a durable cursor still needs; None when all closed ledgers are consumed.
+    """Return the id of the oldest ledger that a durable cursor still needs; None when no cursor needs a ledger.
 
-    A ledger whose last entry is a cursor's mark-delete is not needed by it.
+    A cursor whose mark-delete is the last entry of a ledger does not need that ledger.
     """
     slowest = min(mark_deletes, default=None)
     if slowest is None:
@@ -43,9 +44,10 @@ def ledgers_to_drop(
     *,
     keep_last: bool = False,
 ) -> list[int]:
-    """Ids of the ledgers to drop now, ascending. ``mark_deletes``: of the durable cursors; -1 means unlimited.
+    """Return the ids of the ledgers to drop now, ascending. A retention time or size of -1 is unlimited.
 
-    ``keep_last``: the newest stays even when it is closed (that of a terminated topic, as in Apache Pulsar 4.2.4).
+    mark_deletes: the mark-delete positions of the durable cursors; keep_last: the newest ledger stays even when it is
+    closed (for a terminated topic, as in Apache Pulsar 4.2.4).
     """
     needed = first_needed_ledger(slots, mark_deletes)
     kept_bytes = sum(slot.size_bytes for slot in slots)

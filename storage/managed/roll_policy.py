@@ -1,7 +1,7 @@
 """Decides when a ledger is full. Pure.
 
-Pulsar's rule: full = entries or size at the limit, or older than the maximum; and it switches only when there is no
-minimum time or the ledger is older than it.
+Pulsar's rule: a ledger is full when its entries or its size reach the limit, or its age reaches the maximum. While the
+ledger is not older than the minimum time it does not count as full.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["HARD_MAX_ENTRIES", "entries_of_room", "is_full", "is_nearly_full", "stretched"]
 
 HARD_MAX_ENTRIES = MAX_ENTRIES_PER_LEDGER >> 1
-"""Switch here without regard to the minimum time."""
+"""A ledger with so many entries is full, whatever its age."""
 
 _NEARLY = 0.8
 _STRETCH = 10
@@ -53,7 +53,7 @@ def is_nearly_full(entries: int, size_bytes: int, age_ms: float, config: Managed
 
 
 def entries_of_room(entries: int, age_ms: float, config: ManagedLedgerConfig) -> int:
-    """How many more entries the ledger takes before ``is_full`` by their number."""
+    """Return how many more entries the ledger takes before it is full by the number of entries."""
     limit = config.max_entries_per_ledger if _old_enough(age_ms, config) else HARD_MAX_ENTRIES
     return max(0, limit - entries)
 

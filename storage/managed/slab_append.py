@@ -14,7 +14,7 @@ __all__ = ["append_slab"]
 
 
 async def append_slab(writer: LedgerWriter, slab: Slab) -> None:
-    """The slab is on the disk on return. Raises: StorageError."""
+    """Append the slab; it is on disk on return. Raises: StorageError."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def done(error: StorageError | None) -> None:

@@ -1,6 +1,7 @@
-"""How the managed layer's records look in the stores: one seam, chosen once for all managed ledgers of a factory.
+"""The layout of the managed layer's records in the stores. A factory has one layout for all its managed ledgers.
 
-``OwnLayout`` is this project's; ``storage.pulsar_layout`` holds that of Apache Pulsar, for brokers of one cluster.
+``OwnLayout`` is the layout of this project; ``storage.pulsar_layout`` has the layout of Apache Pulsar, which the
+brokers of a cluster use.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class ListRecord:
     """The stored record of a managed ledger."""
 
     ledgers: Sequence[LedgerSlot] = ()
-    """Ascending; an open ledger has ``closed_at_ms`` 0, and its figures do not count."""
+    """Ascending by ledger id; an open ledger has ``closed_at_ms`` 0, and its figures are meaningless."""
     terminated: Position | None = None
     properties: dict[str, str] = field(default_factory=dict)
     created_ms: int = 0
@@ -47,21 +48,21 @@ class ListRecord:
 
 @dataclass(slots=True)
 class CursorRecord:
-    """The stored record of a cursor, beside its cursor ledger."""
+    """The stored record of a cursor; the cursor ledger is stored apart from it."""
 
     ledger_id: int = NO_LEDGER
-    """The cursor ledger, whose newest state counts; NO_LEDGER: ``state`` counts."""
+    """The cursor ledger, whose newest state is the state of the cursor; NO_LEDGER: ``state`` is."""
     mark_delete: Position = EARLIEST
     """The position for a cursor whose state cannot be read."""
     state: CursorState | None = None
-    """None beside a cursor ledger, or for an unreadable state (``damage`` has the reason)."""
+    """None when the cursor has a cursor ledger, or when the state is unreadable (``damage`` has the reason)."""
     damage: str = ""
     cursor_properties: dict[str, str] = field(default_factory=dict)
     created_ms: int = 0
 
 
 class StoredLayout(Protocol):
-    """Pure but for ``newest_state``."""
+    """All methods are pure, except ``newest_state``."""
 
     @property
     def one_open_ledger(self) -> bool:
@@ -76,7 +77,7 @@ class StoredLayout(Protocol):
         ...
 
     def cursor_node(self, cursor_name: str) -> str:
-        """Name of the cursor's node below that of its managed ledger."""
+        """Return the name of the cursor's node below the node of its managed ledger."""
         ...
 
     def cursor_name(self, node: str) -> str: ...

@@ -1,6 +1,6 @@
-"""Drops ledgers that no cursor and no policy needs: the stored list first, the ledgers second.
+"""Drops ledgers that no cursor and no policy needs: first from the stored list, then from the store.
 
-A crash in between leaves ledgers that no list names; no reader can reach their entries.
+A crash between the two steps leaves ledgers that no list names; no reader can reach their entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class Trimmer:
-    """One per managed ledger."""
+    """Trims one managed ledger."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Trimmer:
         self._stopped = False
 
     async def trim(self, now_ms: int) -> list[int]:
-        """Drop the ledgers that no durable cursor and no retention needs; returns the dropped ids."""
+        """Drop the ledgers that neither a durable cursor nor retention needs; return their ids."""
         async with self._lock:
             config = self._config()
             drop = ledgers_to_drop(
@@ -78,7 +78,7 @@ class Trimmer:
             )
 
     def schedule(self) -> None:
-        """Trim soon, in the background; several requests cause a single trim."""
+        """Trim soon, in the background; several calls before the trim cause a single trim."""
         if not self._scheduled and not self._stopped:
             self._scheduled = True
             self._background.start(self._trim_soon(), "trim")

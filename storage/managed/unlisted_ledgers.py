@@ -65,6 +65,6 @@ class UnlistedLedgers:
             self._ids.discard(ledger_id)
 
     async def try_delete(self) -> None:
-        """The same, as far as the store is able to: the next attempt comes back to it."""
+        """Like ``delete``, but ignore a StorageError: the next attempt deletes the remaining ledgers."""
         with contextlib.suppress(StorageError):
             await self.delete()

@@ -1,1 +1,1 @@
-"""Apache Pulsar's own layout of managed ledgers and cursors in the metadata store and in ledgers, both ways."""
+"""Reads and writes Apache Pulsar's layout of managed ledgers and cursors in the metadata store and in ledgers."""

@@ -4,7 +4,7 @@
 
     u16 0x4778 | u32 size of the header | CompressedInfo {compressionType 1, uncompressedSize 2} | compressed value
 
-Bytes that do not begin so are the value itself. Written without compression here: every Pulsar reads that.
+Bytes without this header are the value itself. Magnetar writes values without compression, which every Pulsar reads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["expanded"]
 _HEADER = Struct(">HI")
 _MAGIC = 0x4778
 _LARGEST_BYTES = 64 << 20
-"""The bound of an expanded value: ZooKeeper takes 1 MiB of the compressed value."""
+"""The largest expanded value. ZooKeeper accepts up to 1 MiB of a compressed value."""
 
 
 def _lz4(data: bytes, size: int) -> bytes:
@@ -36,7 +36,7 @@ def _lz4(data: bytes, size: int) -> bytes:
 
 
 def _zstd(data: bytes, size: int) -> bytes:
-    """Expand to at most the promised size: the frame itself may promise any size."""
+    """Expand to at most the size in the header, because the compressed frame may claim any size."""
     room = bytearray(size)
     return bytes(room[: cramjam.zstd.decompress_into(data, room)])
 
@@ -51,7 +51,7 @@ _EXPAND: dict[int, Callable[[bytes, int], bytes]] = {
 
 
 def expanded(value: bytes) -> bytes:
-    """The protobuf message of a stored value. Raises LedgerListError."""
+    """Return the protobuf message of a stored value. Raises LedgerListError."""
     if len(value) < _HEADER.size or _HEADER.unpack_from(value)[0] != _MAGIC:
         return value
     size = _HEADER.unpack_from(value)[1]

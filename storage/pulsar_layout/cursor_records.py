@@ -1,10 +1,11 @@
-"""A cursor's place and holes as Pulsar stores them. Pure.
+"""A cursor's position and holes (acknowledged entries behind mark-delete) as Pulsar stores them. Pure.
 
-``ManagedCursorInfo`` in the metadata node, ``PositionInfo`` in each entry of a cursor ledger: always the full state,
-the last entry counts. Holes are ranges ``(lower, upper]`` of positions in the node; in a cursor ledger also one bit set
-per ledger (``LongListMap``, bit i = entry i acknowledged). Of a batch the set bits are the messages still to come.
+The metadata node has a ``ManagedCursorInfo``; each entry of a cursor ledger is a ``PositionInfo`` with the full state,
+and the last entry is in force. In the node the holes are ranges ``(lower, upper]`` of positions; in a cursor ledger
+they may also be one bit set per ledger (``LongListMap``, bit i = entry i is acknowledged). In the bits of a batch a set
+bit is a message without acknowledgement.
 
-Pulsar writes every field below and reads them all, whichever of the two forms of holes they come in.
+Pulsar writes every field below, and reads the holes in both forms.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _COMPACTED, _HORIZON = "CompactedTopicLedger", ("CompactionHorizonLedger", "Comp
 
 
 def fill_cursor_info(message: ManagedCursorInfo, state: CursorState) -> None:
-    """The whole state into a node's record."""
+    """Write the whole state into a node's record."""
     message.markDeleteLedgerId, message.markDeleteEntryId = state.mark_delete
     for ledger_id, first, last in _ranges(state):
         each = message.individualDeletedMessages.add()
@@ -49,7 +50,7 @@ def fill_cursor_info(message: ManagedCursorInfo, state: CursorState) -> None:
 
 
 def state_of_cursor_info(message: ManagedCursorInfo) -> CursorState:
-    """The state in a node's record; a record without a position stands before the first entry."""
+    """Return the state in a node's record. A record without a position means the position before the first entry."""
     at = Position(
         message.markDeleteLedgerId if message.HasField("markDeleteLedgerId") else -1,
         message.markDeleteEntryId if message.HasField("markDeleteEntryId") else -1,
@@ -64,14 +65,16 @@ def state_of_cursor_info(message: ManagedCursorInfo) -> CursorState:
 
 
 def encode_position_info(state: CursorState, max_bytes: int) -> bytes:
-    """An entry of a cursor ledger. Holes that do not fit are left out, the newest first: they are delivered again."""
+    """Return an entry of a cursor ledger. The newest holes are left out if not all fit; their entries are
+    redelivered.
+    """
     message = PositionInfo(ledgerId=state.mark_delete.ledger_id, entryId=state.mark_delete.entry_id)
     for name, value in state.properties.items():
         message.properties.add(name=name, value=value)
     left = max_bytes
     for ledger_id in sorted(ledger for ledger, held in state.deleted.items() if held):
         words = _words_of_entries(state.deleted[ledger_id])
-        left -= 10 * len(words) + 32  # as bytes of protobuf, at most
+        left -= 10 * len(words) + 32  # an upper bound of its bytes in protobuf
         if left < 0:
             break
         message.individualDeletedMessageRanges.add(key=ledger_id, values=words)
@@ -97,7 +100,7 @@ def decode_position_info(entry: bytes) -> CursorState:
 
 
 def range_count(state: CursorState) -> int:
-    """How many ranges the holes are in a node's record."""
+    """Return the number of ranges that the holes need in a node's record."""
     return sum(1 for _ in _ranges(state))
 
 
@@ -149,7 +152,7 @@ def _state(
 
 
 def _add_range(deleted: dict[int, BitMap], each: MessageRange) -> None:
-    """Add (lower, upper]; a range across ledgers covers the end of the first ledger and the beginning of the last."""
+    """Add the range (lower, upper]. Across ledgers it covers the end of the first ledger and the start of the last."""
     lower, upper = each.lowerEndpoint, each.upperEndpoint
     if lower.ledgerId == upper.ledgerId:
         parts = [(lower.ledgerId, lower.entryId + 1, upper.entryId + 1)]
@@ -170,7 +173,7 @@ def _with_horizon(properties: dict[str, int], mark_delete: Position) -> dict[str
 
 
 def _words_of_entries(held: BitMap) -> list[int]:
-    """A bit per entry, and the zero word that Pulsar's bit sets have behind the last."""
+    """Return the words of a bit set with a bit per entry, and the zero word that Pulsar's bit sets end with."""
     bits = bytearray(held.max() // 8 + 1)
     for entry_id in held:
         bits[entry_id >> 3] |= 1 << (entry_id & 7)

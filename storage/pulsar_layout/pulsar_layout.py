@@ -1,14 +1,16 @@
 """``StoredLayout`` of Apache Pulsar 4.2: reads the records of Pulsar brokers and writes records that they can read.
 
-Rules of Pulsar kept here (each seen to lose messages or topics when it is broken):
+The layout keeps these rules of Pulsar (a violation of each was seen to lose messages or topics):
 
-- only the last ledger of a list is recovered by its next owner, so an earlier ledger always has its true figures; -
-``entries`` and ``size`` of an open ledger are absent, not 0; - ``properties["index"]`` is a number; a cursor's record
-is never empty; - a cursor ledger's entry is the full state, and the last entry counts.
+- a next owner recovers only the last ledger of a list, so every earlier ledger is stored with its true figures;
+- ``entries`` and ``size`` of an open ledger are absent, not 0;
+- ``properties["index"]`` is a number;
+- a cursor's record is never empty;
+- each entry of a cursor ledger is the full state, and the last entry is in force.
 
-Sizes are those of the entries; this room counts a record's header with each.
+Pulsar's sizes count the entries alone; sizes in memory also count the record header of each entry.
 
-Reading an unsupported record fails: a ledger that was offloaded and deleted from BookKeeper.
+Reading fails for an unsupported record: that of a ledger that was offloaded and deleted from BookKeeper.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ __all__ = ["PulsarLayout"]
 log = structlog.get_logger(__name__)
 
 MOST_RANGES = 1000
-"""managedLedgerMaxUnackedRangesToPersistInMetadataStore: more stay in the cursor ledger."""
+"""managedLedgerMaxUnackedRangesToPersistInMetadataStore: a state with more ranges stays in the cursor ledger."""
 _MOST_STATE_BYTES = 1 << 20
-"""The bound of one entry of a cursor ledger."""
+"""The largest size of one entry of a cursor ledger."""
 
 
 class PulsarLayout:
@@ -78,8 +80,8 @@ class PulsarLayout:
         return message.SerializeToString()
 
     def decode_list(self, value: bytes) -> ListRecord:
-        """Empty bytes are a topic that was created and never loaded. A ledger without figures or time counts as open:
-        it is recovered, also when it is not the last.
+        """Return the list; empty bytes mean a topic that was created and never loaded. A ledger without figures or time
+        counts as open: the next opening recovers it, also when it is not the last ledger.
         """
         try:
             message = ManagedLedgerInfo.FromString(expanded(value))
@@ -151,8 +153,8 @@ class PulsarLayout:
         return None
 
     async def newest_state(self, ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:
-        """The last entry; if it is damaged, the newest intact entry before it: later acknowledgements are lost, and the
-        broker redelivers their messages.
+        """Return the state of the last entry, or of the newest intact entry if the last is damaged: then later
+        acknowledgements are lost, and the broker redelivers their messages.
         """
         for entry_id in range(last_entry_id, -1, -1):
             try:

@@ -1,8 +1,8 @@
 """Schemas as Pulsar stores them. Pure.
 
-The metadata node ``/schemas/<tenant>/<namespace>/<topic>`` holds a ``SchemaLocator``: of each version the place of its
-entry, and the hash of its text. The entry is the first of a ledger of its own, a ``SchemaEntry``: the schema, and the
-index before it. Types count from 1 (None); on the wire they count from 0.
+The metadata node ``/schemas/<tenant>/<namespace>/<topic>`` holds a ``SchemaLocator``: for each version the position of
+its entry and the hash of its text. Each version has a ledger of its own, whose first entry is a ``SchemaEntry``: the
+schema, and the index of the versions before it. Stored types count from 1 (None); on the wire types count from 0.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SchemaPlace:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """One version. ``kind`` counts as on the wire."""
+    """One version of a schema. ``kind``: the type, counted from 0 as on the wire."""
 
     schema_id: str
     kind: int
@@ -48,7 +48,7 @@ class SchemaRecord:
 
 
 def hash_of(record: SchemaRecord) -> bytes:
-    """SHA-256 of the text; nothing of a deletion."""
+    """Return the SHA-256 of the schema's text; empty bytes for a deletion."""
     return b"" if record.deleted else hashlib.sha256(record.text).digest()
 
 
@@ -73,7 +73,9 @@ def decode_locator(value: bytes) -> list[SchemaPlace]:
 
 
 def encode_entry(record: SchemaRecord, before: Sequence[SchemaPlace]) -> bytes:
-    """``before``: the versions there were; of a first version its own place, which is not known yet."""
+    """Return the entry of a version. ``before``: the earlier versions. As in Pulsar, a first version's entry names its
+    own place, which is unknown at that time.
+    """
     info = SchemaInfo(
         schemaId=record.schema_id,
         user=record.user,

@@ -1,4 +1,4 @@
-"""A data directory as seen by a reader beside the broker."""
+"""A data directory for a reader that runs beside the broker."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class DataDirectory:
     def open_ledger(self, ledger_id: int, walked: Walked | None = None) -> LedgerSegment:
         """The ledger, open for reading; close it, or use it in a ``with``.
 
-        ``walked`` is an earlier ``LedgerSegment.walked`` of this ledger: that part is readable without a search for the
-        end of the file. Records are checked all the same when they are read.
+        ``walked`` is the result of an earlier ``LedgerSegment.walked`` of this ledger: that part is readable without a
+        search for the end of the file. Reads check its records nevertheless.
 
         Raises NoSuchLedgerError when it has no file (deleted, or nothing written behind yet), DamagedFileError when the
         file's header is damaged or is that of another ledger or store, UnsupportedFormatError.
@@ -70,7 +70,7 @@ class DataDirectory:
             raise
 
     def _check_header(self, file: File, path: str, ledger_id: int) -> int:
-        """Bytes of the file's head beyond the header."""
+        """Check the header; return the bytes of the file's head beyond the header. Raises as ``open_ledger``."""
         data = file.read(FILE_HEADER_BYTES, 0)
         if not data:
             raise NoSuchLedgerError(ledger_id)  # the broker is about to write its first entry
@@ -88,7 +88,7 @@ class DataDirectory:
 
 
 class _Shifted:
-    """A ledger file whose records seem to begin at byte 64, for any size of its head."""
+    """A view of a ledger file in which the records begin at byte 64, whatever the size of the file's head."""
 
     def __init__(self, file: File, shift: int) -> None:
         self._file, self._shift = file, shift

@@ -1,7 +1,7 @@
 """One ledger's file, open for reading beside the broker that owns it.
 
-A sealed file says in its footer how many entries it holds and has a sparse index. Of any other the records are walked
-once, from the place where the last walk ended; the walk makes the same index.
+The footer of a sealed file states the number of entries and has a sparse index. In any other file the segment walks
+over the records once, from the end of the last walk; the walk makes the same index.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class LedgerSegment:
     # --- broker index -----------------------------------------------------------------------------------------------
 
     def index_range(self) -> tuple[int, int] | None:
-        """Half-open range of the broker index over the readable entries; None when they have none, or there are none.
+        """Return the half-open range of the broker index over the readable entries; None when no entry has an index.
 
         Entries that cannot be read at either end are left out.
         """
@@ -177,7 +177,9 @@ class LedgerSegment:
         return self._first_from(begin, index)
 
     def walked(self, entry_id: int) -> Walked:
-        """The argument of ``DataDirectory.open_ledger`` with which another reader begins at an entry without a walk."""
+        """Return the argument of ``DataDirectory.open_ledger`` with which a further reader begins at an entry without a
+        walk.
+        """
         return Walked(*self._index.point_for(entry_id), self.entries, self.length_bytes)
 
     def _first_from(self, entry_id: int, index: int) -> int:

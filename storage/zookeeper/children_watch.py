@@ -1,4 +1,4 @@
-"""Hears of which children a node of ZooKeeper has, also of a node that does not exist yet."""
+"""Watches the set of children of a ZooKeeper node, which need not exist yet."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ __all__ = ["ChildrenWatch"]
 
 _RETRY_S = 0.2
 _NAMES_PER_S = 50_000
-"""The bound for one node, in the long run: every change sends every name to every broker again."""
+"""The most names a second for one node, on average: after each change ZooKeeper sends all names to every broker."""
 
 
 class ChildrenWatch:
     """``callback(names)``, in no order, at first and after each change, until ``cancel``. There is one watch at a time.
 
-    Changes in quick succession are reported together, the more names there are.
+    Changes in quick succession are reported with one call: after each call the watch pauses, in proportion to the
+    number of names.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ChildrenWatch:
             await asyncio.sleep(len(names) / _NAMES_PER_S)
 
     async def _names(self) -> list[str] | None:
-        """None: the node appeared or went away in between."""
+        """Return the names; None when the node was created or deleted during the call."""
         try:
             return await self._session.children(self._path, self._fire)
         except NoSuchNodeError:

@@ -1,10 +1,11 @@
 """Reports changes in a whole subtree of ZooKeeper through one-shot watches.
 
-Each node of the subtree has two: one for its value (and deletion), one for its children. A watch that fired is set
-again *before* the change is reported, so a listener that reads the node after the report sees that change or a later
-change, and a change after its read is reported again. Changes in quick succession may be reported once.
+Each node of the subtree has two watches: one for its value (and deletion), one for its children. A watch that fired is
+set again *before* the change is reported. So a listener that reads the node after the report sees that change or a
+later change, and a change after its read is reported again. Several changes in quick succession may be reported with
+one call.
 
-A lost connection takes the watches with it: the watch then reads every node again and reports the changes.
+A lost connection deletes the watches: ``TreeWatch`` then reads every node again and reports the changes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["TreeWatch"]
 T = TypeVar("T")
 _RETRY_S = 0.2
 _TOGETHER = 64
-"""Nodes looked at at the same time."""
+"""The number of nodes that are read at the same time."""
 
 
 class _Kind(enum.Enum):
@@ -37,7 +38,9 @@ class _Kind(enum.Enum):
 
 
 class TreeWatch:
-    """``callback(path)`` after changes at or below ``prefix``, until ``cancel``; not for nodes there at first."""
+    """Calls ``callback(path)`` after changes at or below ``prefix`` until ``cancel``; not for nodes that exist at
+    first.
+    """
 
     def __init__(
         self, session: ZooKeeperSession, prefix: str, callback: Callable[[str], None], background: Background
@@ -53,7 +56,7 @@ class TreeWatch:
         self._slots = asyncio.Semaphore(_TOGETHER)
         self._cancelled = False
         self.ready = asyncio.Event()
-        """Set once every node there at first is watched: from then on no change goes unreported."""
+        """Set when every node that existed at first has its watches: from then on every change is reported."""
         self._start(self._begin(), prefix)
 
     def cancel(self) -> None:
@@ -104,7 +107,7 @@ class TreeWatch:
         return True
 
     async def _stat(self, path: str) -> NodeStat | None:
-        if path == self._prefix:  # also a node that does not exist yet is watched
+        if path == self._prefix:  # a node that does not exist yet has a watch too
             return await self._session.exists(path, self._value_fired)
         try:
             return (await self._session.get(path, self._value_fired)).stat

@@ -3,8 +3,8 @@
 A path of the store is a path of ZooKeeper (below the chroot of the session), a version is the node's data version.
 Differences from the embedded store, because ZooKeeper has no nodes without parents:
 
-- a parent that a put makes on its way is an empty node of version 0, and a read finds that node; - a node with children
-cannot be deleted (NotEmptyError).
+- a put creates missing parents as empty nodes of version 0, and a read finds these nodes;
+- a node with children cannot be deleted (NotEmptyError).
 
 Outages. Reads wait for the connection and are repeated. After a lost answer the store reads the node to learn the
 outcome of the write: the node has the version and value of the write (done), its old version (the store repeats the
@@ -128,7 +128,9 @@ class ZooKeeperMetadataStore:
         return version
 
     async def create_numbered(self, prefix: str, value: bytes = b"") -> int:
-        """An ephemeral node ``prefix`` + ten digits; returns the number, never given before for this parent."""
+        """Create the ephemeral node ``prefix`` + ten digits; return the number, which this parent has never given
+        before.
+        """
         self._check(prefix)
         with storage_errors():
             path = await self.session.create(prefix, value, ephemeral=True, sequential=True, make_parents=True)
@@ -166,7 +168,9 @@ class ZooKeeperMetadataStore:
         return node is not None and node.stat.ephemeral_owner == self.session.session_id
 
     def watch(self, prefix: str, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Changes made before ``watching`` returns may go unreported: await it, then read."""
+        """Watch as ``MetadataStore.watch``. Changes made before ``watching`` returns may go unreported: await
+        ``watching``, then read.
+        """
         return self._add(TreeWatch(self.session, check_path(prefix), callback, self._background))
 
     def _add(self, watch: TreeWatch | ChildrenWatch) -> Callable[[], None]:
@@ -221,9 +225,9 @@ class ZooKeeperMetadataStore:
             except NodeExistsError as error:
                 node = await self._node(path)
                 if node is None:
-                    continue  # gone again
+                    continue  # the node was deleted meanwhile: try again
                 if attempt and node.version == 0 and node.value == value and node.stat.ephemeral_owner == owner:
-                    return 0  # an earlier attempt made it
+                    return 0  # an earlier attempt made the node
                 raise BadVersionError(path, MUST_NOT_EXIST, node.version) from error
             except MetadataUnavailableError:
                 if attempt == _ATTEMPTS - 1 or owner != (self.session.session_id if ephemeral else 0):
@@ -262,7 +266,7 @@ class ZooKeeperMetadataStore:
                 await self.session.delete(path, ANY if expected is None else expected)
             except NoSuchNodeError:
                 if attempt:
-                    return  # an earlier attempt did it
+                    return  # an earlier attempt deleted the node
                 raise
             except NodeVersionError as error:
                 node = await self._node(path)

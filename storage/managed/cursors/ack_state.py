@@ -39,7 +39,9 @@ _USUAL_PART_BYTES = 128
 
 
 class AckState:
-    """The acknowledgements of a cursor. Each method that changes the state returns whether the state is another."""
+    """The acknowledgements of a cursor. ``ack``, ``ack_partly``, ``ack_up_to`` and ``entries_gone`` return whether the
+    state has changed.
+    """
 
     def __init__(self, ledgers: LedgerMap, mark_delete: Position) -> None:
         self.mark_delete = mark_delete
@@ -55,7 +57,7 @@ class AckState:
         self._new_deleted: dict[int, BitMap] = {}
         self._new_partial: dict[Position, int] = {}
 
-    # -- questions ---
+    # -- queries ---
 
     def is_deleted(self, position: Position) -> bool:
         """Whether the whole entry is acknowledged."""
@@ -70,7 +72,8 @@ class AckState:
         return self._ledgers.count_between(self.mark_delete, self._ledgers.last_confirmed) - self.deleted_count
 
     def unacknowledged(self, number: int) -> Position | None:
-        """The entry before which ``number`` existing entries are not acknowledged; None when there are not so many.
+        """Return the unacknowledged entry before which ``number`` existing entries are not acknowledged; None if there
+        are not so many.
 
         The cost depends on how many ledgers there are, not on ``number``.
         """
@@ -147,7 +150,9 @@ class AckState:
         return len(fresh)
 
     def ack_partly(self, position: Position, remaining: int) -> bool:
-        """Acknowledge the batch indexes whose bits are not set in ``remaining``; two of them add up."""
+        """Acknowledge the batch indexes whose bits are not set in ``remaining``, in addition to those of earlier
+        calls.
+        """
         if self.is_deleted(position) or not self._ledgers.is_valid(position):
             return False
         known = self.partial.get(position)
@@ -160,7 +165,7 @@ class AckState:
         return True
 
     def ack_up_to(self, position: Position) -> bool:
-        """Acknowledge everything up to and including the position. Beyond the last confirmed entry: up to that."""
+        """Acknowledge everything up to and including the position, or the last confirmed entry if that is earlier."""
         position = min(position, self._ledgers.last_confirmed)
         if not self._ledgers.is_valid(position):
             position = self._ledgers.previous(position)
@@ -172,7 +177,9 @@ class AckState:
         return True
 
     def entries_gone(self, up_to: Position) -> bool:
-        """Everything up to this position was dropped, acknowledged or not (it need not exist any more)."""
+        """Move mark-delete to this position, because all entries up to it were dropped, acknowledged or not. The
+        position need not exist any more.
+        """
         if up_to <= self.mark_delete:
             return False
         self.mark_delete = up_to
@@ -181,14 +188,14 @@ class AckState:
         return True
 
     def reset(self, mark_delete: Position, partial: dict[Position, int] | None = None) -> None:
-        """Forget everything and start over (seek)."""
+        """Replace the state by this mark-delete position and these partly acknowledged batches (seek)."""
         self.mark_delete = mark_delete
         self.deleted, self.partial, self.deleted_count = {}, dict(partial or {}), 0
         self._all_new = True
 
     def _room_for(self, bits: int) -> bool:
-        """Whether a part of a batch may be remembered. Parts of batches of usual size always are; parts of larger
-        batches share LARGE_PARTS_BYTES. The broker redelivers messages without a remembered acknowledgement.
+        """Whether the state has memory for the acknowledgement of a part of a batch: always for batches of usual size;
+        larger batches share LARGE_PARTS_BYTES. The broker redelivers messages whose acknowledgement was not kept.
         """
         size = bits.bit_length() // 8
         if size <= _USUAL_PART_BYTES:
@@ -202,7 +209,9 @@ class AckState:
         return True
 
     def _may_count(self) -> bool:
-        """Whether to count again: after a change of their number, and now and then."""
+        """Whether to add up the bytes of large parts again: when the number of parts has changed, and every so many
+        calls.
+        """
         self._refused += 1
         changed = len(self.partial) != self._counted_parts
         self._counted_parts = len(self.partial)
@@ -211,13 +220,13 @@ class AckState:
     # -- saving ---
 
     def snapshot(self, properties: dict[str, int]) -> CursorState:
-        """Everything; increments count from here."""
+        """Return the whole state; the next increment has the changes since this call."""
         self._taken()
         deleted = {ledger_id: held.copy() for ledger_id, held in self.deleted.items()}
         return CursorState(self.mark_delete, deleted, dict(self.partial), dict(properties))
 
     def take_changes(self, properties: dict[str, int]) -> CursorState | None:
-        """The changes since the last ``snapshot`` or ``take_changes``; None when only a snapshot has them."""
+        """Return the changes since the last ``snapshot`` or ``take_changes``; None when a snapshot is necessary."""
         if self._all_new:
             return None
         deleted, partial = self._new_deleted, self._new_partial
@@ -225,11 +234,13 @@ class AckState:
         return CursorState(self.mark_delete, deleted, partial, dict(properties))
 
     def needs_snapshot(self) -> None:
-        """The last increment was lost."""
+        """Make the next ``take_changes`` return None, because the last increment was not stored."""
         self._all_new = True
 
     def load(self, state: CursorState) -> bool:
-        """Take over a stored state. True when it reached beyond the last confirmed entry and was cut."""
+        """Set the state to a stored state. Return True if the stored state reached beyond the last confirmed entry: the
+        acknowledgements behind that entry are dropped.
+        """
         last = self._ledgers.last_confirmed
         cut = bool(self._ledgers.slots) and state.mark_delete > last
         self.reset(last if cut else state.mark_delete)
@@ -289,7 +300,9 @@ class AckState:
 
 
 def _absent(held: BitMap, first: int, stop: int, number: int) -> int:
-    """The id in ``first .. stop - 1`` before which ``number`` of that range are not held. All held are in the range."""
+    """Return the id in ``first .. stop - 1`` before which ``number`` ids of that range are not in ``held``.
+    Precondition: all ids of ``held`` are in the range.
+    """
     low, high = first, stop - 1
     while low < high:
         middle = (low + high) // 2

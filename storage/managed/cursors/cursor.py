@@ -1,10 +1,12 @@
-"""ManagedCursor: one subscription's place in a managed ledger.
+"""ManagedCursor: the position and the acknowledgements of one subscription in a managed ledger.
 
 Two positions: ``mark_delete`` (it and everything before it is acknowledged, see ``ack_state.py``) and
-``read_position`` (next to read; in memory only, ``rewind`` puts it behind mark-delete). Acknowledgements are plain
-calls in memory; ``flush`` makes them durable, time and number do so as well (``cursor_saver.py``).
+``read_position`` (the next entry to read; in memory only, ``rewind`` puts it behind mark-delete). Acknowledgements are
+plain calls in memory. ``flush`` makes them durable; the saver does so at intervals and after a number of
+acknowledgements (``saver.py``).
 
-After a crash acknowledgements not yet saved come again; nothing unacknowledged is ever skipped.
+After a crash the broker redelivers entries whose acknowledgements were not saved; it never skips an unacknowledged
+entry.
 """
 
 from __future__ import annotations
@@ -30,22 +32,24 @@ if TYPE_CHECKING:
 
 __all__ = ["EarlierEntries", "ManagedCursor"]
 
-_MANY = 16  # from so many on, acknowledgements are booked by bitmaps
+_MANY = 16  # from this number of positions on, a call acknowledges with bitmaps
 
 
 class EarlierEntries(Protocol):
-    """Books on entries the managed ledger has dropped, which are still read from elsewhere (a compacted topic)."""
+    """Acknowledgements of entries that the managed ledger has dropped and a reader still delivers (a compacted
+    topic).
+    """
 
     def ack(self, position: Position) -> bool:
-        """Whether it was such an entry."""
+        """Acknowledge the entry; return whether it is one of these entries."""
         ...
 
     def ack_up_to(self, position: Position) -> bool:
-        """Whether it was such an entry."""
+        """Acknowledge the entries up to the position; return whether the position is one of these entries."""
         ...
 
     def reset(self, position: Position) -> None:
-        """The cursor was moved: this entry is read next."""
+        """The cursor was reset: the reader reads this entry next."""
         ...
 
 
@@ -61,9 +65,9 @@ class ManagedCursor:
         self.position_properties: dict[str, int] = {}
         """The properties of the mark-delete position; only ``mark_delete_with`` and ``note_properties`` change them."""
         self.state_lost = False
-        """The stored state was damaged: this is an older position, and its properties are lost."""
+        """Whether the stored state was damaged: the cursor then has an older position, without position properties."""
         self.earlier: EarlierEntries | None = None
-        """Sees acknowledgements before the cursor does, and every ``reset``."""
+        """Gets each acknowledgement of a whole entry before the cursor does, and each ``reset``."""
         self.entries_read = 0
         self.is_closed = False
         self._ledgers = ledgers
@@ -91,7 +95,7 @@ class ManagedCursor:
 
     @property
     def read_position(self) -> Position:
-        """Next to read; it need not exist yet."""
+        """The position of the next read; the entry need not exist yet."""
         return self._read_position
 
     # -- reading ---
@@ -148,7 +152,7 @@ class ManagedCursor:
         )
 
     def rewind(self) -> None:
-        """Read again the entries behind mark-delete that are not acknowledged."""
+        """Set the read position behind mark-delete: reads return the unacknowledged entries again."""
         self._generation += 1
         self._read_position = self._acks.mark_delete.next()
 
@@ -250,7 +254,9 @@ class ManagedCursor:
         return self._ledgers.bytes_after(self._acks.mark_delete)
 
     def unacknowledged(self, number: int) -> Position | None:
-        """The entry before which ``number`` entries are not acknowledged; None when there are not so many."""
+        """Return the unacknowledged entry before which ``number`` entries are not acknowledged; None if there is
+        none.
+        """
         return self._acks.unacknowledged(number)
 
     def skip(self, entries: int) -> int:
@@ -268,7 +274,7 @@ class ManagedCursor:
     # -- moving, saving ---
 
     async def flush(self) -> None:
-        """Every acknowledgement so far is durable on return (at once for a non-durable cursor). Raises StorageError."""
+        """Make every acknowledgement so far durable before return; no-op for a read cursor. Raises StorageError."""
         if self._saver is not None:
             await self._saver.flush()
 
@@ -291,7 +297,7 @@ class ManagedCursor:
             await self._saver.flush()
 
     def mark_delete_before(self, position: Position) -> Position:
-        """The mark-delete position that makes this entry the next entry to read."""
+        """Return the mark-delete position with which this entry is the next entry to read."""
         return (
             self._ledgers.last_confirmed
             if position > self._ledgers.last_confirmed
@@ -318,12 +324,12 @@ class ManagedCursor:
         self.cursor_properties = dict(cursor_properties)
 
     def entries_gone(self, up_to: Position) -> None:
-        """Entries up to this position were dropped: a cursor that stood there moves forward."""
+        """Move the cursor to this position unless it is already there or further: the entries up to it were dropped."""
         if self._acks.entries_gone(up_to) and self._saver is not None:
             self._saver.changed()
 
     def close(self) -> None:
-        """Use it no more. Acknowledgements not flushed are saved when the managed ledger is closed."""
+        """Close the cursor. The managed ledger saves acknowledgements that were not flushed when it is closed."""
         self.is_closed = True
         self._generation += 1
         self.on_close()
@@ -335,7 +341,7 @@ class ManagedCursor:
             await self._saver.close()
 
     async def delete(self) -> None:
-        """Durable on return. When the store fails the cursor is there as before."""
+        """Delete the cursor, durable on return. When the store fails, the cursor remains usable."""
         if self._saver is not None:
             await self._saver.delete()
         self.close()
@@ -355,7 +361,9 @@ class ManagedCursor:
         return masks
 
     def _start(self) -> Position:
-        """The read position, or behind mark-delete when that has overtaken it."""
+        """Return the read position, or the position behind mark-delete if mark-delete has overtaken the read
+        position.
+        """
         mark_delete = self._acks.mark_delete
         return self._read_position if self._read_position > mark_delete else mark_delete.next()
 
@@ -402,9 +410,9 @@ class ManagedCursor:
     def _changed(self, mark_delete_before: Position, acks: int) -> None:
         if self._saver is not None:
             self._saver.changed(acks)
-        # A ledger whose last entry is acknowledged stays until the next ledger is begun, a load or a check of
-        # retention: a new subscription, for example at the end of a terminated topic, still finds it (as in Apache
-        # Pulsar 4.2.4).
+        # Trimming starts only when mark-delete leaves a ledger. So a ledger whose last entry is acknowledged stays
+        # until the next ledger begins, the topic is loaded, or retention is checked: a new subscription, for example
+        # at the end of a terminated topic, still finds the ledger (as in Apache Pulsar 4.2.4).
         if self._acks.mark_delete.ledger_id != mark_delete_before.ledger_id:
             self._advanced()
 

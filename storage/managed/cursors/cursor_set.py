@@ -1,4 +1,4 @@
-"""The cursors of one managed ledger: made, loaded, found by name, deleted.
+"""The cursors of one managed ledger: creates, loads, finds and deletes them.
 
 Two kinds, kept apart. A *durable* cursor has a name: its place in the table and its record in the metadata store.
 A *read cursor* has no name: each scan, reader and check opens a read cursor of its own and closes it. So a read cursor
@@ -50,7 +50,9 @@ class CursorSet:
         self.by_name: dict[str, ManagedCursor] = {}
         self.readers: set[ManagedCursor] = set()
         self.on_advanced: Callable[[], None] = lambda: None
-        """A mark-delete position has left a ledger behind."""
+        """Called when a mark-delete position has moved to another ledger, and after the reset or deletion of a
+        cursor.
+        """
         self._env = env
         self._name = ledger_list.name
         self._ledgers = ledger_list.ledgers
@@ -61,7 +63,7 @@ class CursorSet:
         self._closed = False
 
     async def open(self, name: str, start: Position, cursor_properties: Mapping[str, str]) -> ManagedCursor:
-        """The durable cursor of this name, created (durable on return) when there is none."""
+        """Return the durable cursor of this name; create it (durable on return) if it does not exist."""
         async with self._lock:
             if self._closed:
                 raise ManagedLedgerClosedError(self._name)
@@ -75,7 +77,7 @@ class CursorSet:
             return cursor
 
     async def load(self, names: Sequence[str]) -> None:
-        """Load stored cursors, some at the same time: each may have to recover its cursor ledger."""
+        """Load the stored cursors, several at the same time, because each may have to recover its cursor ledger."""
         for start in range(0, len(names), _LOAD_TOGETHER):
             part = names[start : start + _LOAD_TOGETHER]
             stores = [CursorStore(self._env, self._name, name, self._config) for name in part]
@@ -98,23 +100,23 @@ class CursorSet:
         self._attach(self._cursor(name, acks), acks, store, state.properties)
 
     def new_reader(self, start: Position) -> ManagedCursor:
-        """A read cursor; it is known here until it is closed."""
+        """Return a new read cursor; ``readers`` has it until it is closed."""
         cursor, _ = self._new("", start)
         cursor.on_close = lambda: self.readers.discard(cursor)
         self.readers.add(cursor)
         return cursor
 
     def entries_gone(self, up_to: Position) -> None:
-        """Ledgers were dropped: cursors that stood there move forward."""
+        """Move all cursors to this position that are before it: the entries up to it were dropped."""
         for cursor in (*self.by_name.values(), *self.readers):
             cursor.entries_gone(up_to)
 
     def entries_read(self) -> int:
-        """Entries read through the cursors there are."""
+        """Return the number of entries that the present cursors have read."""
         return sum(cursor.entries_read for cursor in (*self.by_name.values(), *self.readers))
 
     async def delete(self, name: str) -> None:
-        """Durable on return. Raises NoSuchCursorError."""
+        """Delete the durable cursor, durable on return. Raises NoSuchCursorError."""
         async with self._lock:
             cursor = self.by_name.get(name)
             if cursor is None:

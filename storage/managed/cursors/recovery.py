@@ -21,10 +21,9 @@ _READ_BYTES = 1 << 20
 
 
 async def read_newest_state(ledgers: LedgerStore, ledger_id: int, last_entry_id: int) -> CursorState | None:
-    """Return the state that the last entry leads to; behind damage the newest state before the damage; None without a
-    state.
+    """Return the state of the last entry, or the newest state before damaged entries; None if there is no state.
 
-    The damage is logged: the broker delivers messages acknowledged after the found state again.
+    Each damaged entry is logged. The broker redelivers the messages that were acknowledged after the returned state.
     """
     end = last_entry_id
     while end >= 0:
@@ -33,7 +32,7 @@ async def read_newest_state(ledgers: LedgerStore, ledger_id: int, last_entry_id:
             end -= 1
             continue
         if not 0 <= entry.base <= end or not (entry.is_last or entry.is_increment):
-            end = min(entry.base, end) - 1  # a full state without its end: the state before it counts
+            end = min(entry.base, end) - 1  # a full state without its last chunk: use the state before it
             continue
         state = await _state_at(ledgers, ledger_id, entry.base, end)
         if state is not None:
@@ -52,7 +51,7 @@ async def _entry(ledgers: LedgerStore, ledger_id: int, entry_id: int) -> StateEn
 
 
 async def _state_at(ledgers: LedgerStore, ledger_id: int, base: int, end: int) -> CursorState | None:
-    """The full state that begins at ``base`` with its increments up to entry ``end``, as far as they are whole."""
+    """Return the full state that begins at ``base``, with its intact increments up to entry ``end``."""
     entries = await _entries(ledgers, ledger_id, base, end)
     chunks = bytearray()
     at = 0

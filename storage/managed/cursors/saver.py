@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class CursorSaver:
-    """Turns changes into saves. Callers that wait while a save runs share the next save."""
+    """Saves the changes of one cursor. Callers that wait while a save runs share the next save."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class CursorSaver:
         return self._unsaved > 0
 
     def changed(self, acks: int = 1) -> None:
-        """The cursor changed by so many acknowledgements."""
+        """Count ``acks`` unsaved acknowledgements; start a save, or the timer of the next save."""
         self._unsaved += acks
         if self._running or self._closed:
             return
@@ -79,14 +79,14 @@ class CursorSaver:
             await self._store.set_cursor_properties(cursor_properties)
 
     async def close(self) -> None:
-        """Save a last time, in the cheapest form for the next opening."""
+        """Save the cursor a last time, in the form that the next opening reads fastest."""
         self.stop()
         async with self._lock:
             await self._store.close(self._acks, self._properties(), dirty=self.is_dirty)
             self._unsaved = 0
 
     async def delete(self) -> None:
-        """Durable on return. When the store fails saving goes on as before."""
+        """Delete the stored cursor, durable on return. When the store fails, the saver continues to save changes."""
         self.stop()
         async with self._lock:
             try:
@@ -98,7 +98,7 @@ class CursorSaver:
             self._unsaved = 0
 
     def stop(self) -> None:
-        """No more saves by time."""
+        """Cancel the timer; start no further saves."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -126,7 +126,7 @@ class CursorSaver:
         self._settle()
 
     async def _save(self) -> bool:
-        """One save; False when it failed (the waiters know)."""
+        """Save once; return False, after failing the waiters, when the save failed."""
         waiters, self._waiters = self._waiters, []
         saving, self._unsaved = self._unsaved, 0
         saved, failure = False, StorageError("the save was interrupted")

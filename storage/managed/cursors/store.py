@@ -5,8 +5,8 @@ it holds the whole state, or it names the cursor ledger, whose newest complete s
 record in both cases, as the fallback should that ledger be lost.
 
 Order of writes: a new cursor ledger holds a complete state on disk before the record names it; the record no longer
-names a ledger before that is deleted. So at any crash the record leads to a state that was complete, and to every
-state whose save was reported. Falling back to an older state redelivers, it never skips.
+names a ledger before that ledger is deleted. So after any crash the record leads to a complete state that is at least
+as new as the last state whose save was reported. An older state causes redelivery; it never skips an entry.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = ["CursorStore", "cursor_path"]
 log = structlog.get_logger(__name__)
 
 _PAGE_BYTES = 4096
-"""The journal writes at least as much."""
+"""The smallest write of the journal."""
 
 
 def cursor_path(ledger_name: str, cursor_name: str) -> str:
@@ -83,7 +83,9 @@ class CursorStore:
         self._inline: CursorState | None = None
         self._mark_delete = EARLIEST
         self.state_lost = False
-        """No stored state was readable: the mark-delete position of the record counts, without properties."""
+        """Whether no stored state was readable: the cursor then has the record's mark-delete position and no
+        properties.
+        """
 
     @property
     def config(self) -> ManagedLedgerConfig:
@@ -98,7 +100,7 @@ class CursorStore:
         await self._put_record(MUST_NOT_EXIST)
 
     async def load(self) -> CursorState:
-        """The newest stored state. Raises NoNodeError, LedgerListError, StorageError."""
+        """Return the newest stored state. Raises NoNodeError, LedgerListError, StorageError."""
         found = await self._env.metadata.get(self._path)
         if found is None:
             raise NoNodeError(self._path)
@@ -161,10 +163,10 @@ class CursorStore:
             raise
 
     async def delete(self) -> None:
-        """The record first, then the ledger."""
+        """Delete the record first, then the cursor ledger."""
         with contextlib.suppress(NoNodeError):
             await self._env.metadata.delete(self._path)
-        self._unlisted.listed(NO_LEDGER)  # no record is left that could name a ledger
+        self._unlisted.listed(NO_LEDGER)  # no record exists that could name a ledger
         await self._unlisted.try_delete()
         await self._drop_ledger(self._ledger_id, self._writer)
         self._ledger_id, self._writer = NO_LEDGER, None
@@ -172,8 +174,8 @@ class CursorStore:
     # -- cursor ledger ---
 
     def _next_entries(self, writer: LedgerWriter, acks: AckState, properties: dict[str, int]) -> list[bytes]:
-        """An increment while that is less to write and to read back than the whole state. New properties come with the
-        whole state while that fits a page: a damaged entry before them does not hide them.
+        """Return the entries of the next save: an increment if that is less to write and to read back than the whole
+        state. New properties cause a whole state while it fits a page, so that no earlier damaged entry hides them.
         """
         may_be_increment = properties == self._properties or self._full_bytes > _PAGE_BYTES
         increment = acks.take_changes(properties) if may_be_increment else None
@@ -234,7 +236,7 @@ class CursorStore:
         await append_slab(writer, Slab(writer.ledger_id, first, data, record_offsets))
 
     async def _drop_ledger(self, ledger_id: int, writer: LedgerWriter | None) -> None:
-        """Delete a ledger without references; a failure leaves an orphaned ledger, which is harmless."""
+        """Delete a ledger that no record names. A failure leaves an orphaned ledger, which is harmless."""
         if ledger_id == NO_LEDGER:
             return
         try:
