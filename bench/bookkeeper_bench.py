@@ -1,8 +1,8 @@
 """The BookKeeper client beside BookKeeper's own Java client, in turn on the same three real bookies (E3 W3 A2, fsync).
 
 ``python -m bench.bookkeeper_bench [ROUNDS]``; needs Java 17 and Maven. Entries per second, and the processor time of this
-process per entry. Three shapes: one entry a call with 1,000 under way, runs of 100 entries, and such runs in one buffer, as
-the broker's engine adds.
+process per entry. Three shapes: one entry per call with 1,000 under way, runs of 100 entries, and runs of 100 entries
+in one buffer, as the broker's engine adds them.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def port(broker):
 
 
 def new_topic(broker):
-    """A topic that this broker serves. The leader of the cluster may give the bundle of a name to the other broker."""
+    """A new topic that this broker serves. Tries names: the cluster's leader may give a bundle to the other broker."""
     for _ in range(100):
         name = f"public/bench-{broker.name}/{uuid.uuid4().hex}"
         found = requests.get(f"{broker.http}/lookup/v2/topic/persistent/{name}?authoritative=true", timeout=60)
@@ -60,7 +60,7 @@ def publish(broker, count, size, window, batch=1, producers=1):
 
 
 def one_in_flight(broker, count):
-    """(a second, microseconds of processor time): with one message under way."""
+    """(messages a second, microseconds of processor time a message), with one message under way."""
     producer = load.Producer(port(broker), new_topic(broker), count, 1024)
     before = cpu_s(broker)
     took = load.one_in_flight(producer)
@@ -69,7 +69,9 @@ def one_in_flight(broker, count):
 
 
 def backlog(broker, count):
-    """A backlog larger than the cache, of a topic that was unloaded: it is read from the bookies."""
+    """Rate and processor time, as above, of reading a backlog that is larger than the cache, after the topic was
+    unloaded: the broker reads the entries from the bookies.
+    """
     topic = new_topic(broker)
     load.Consumer(port(broker), topic).close()
     producer = load.Producer(port(broker), topic, count, 1024)

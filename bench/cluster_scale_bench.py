@@ -58,7 +58,7 @@ class Client(Connection):
     """Many requests at the same time over one connection."""
 
     def ask(self, commands):
-        """Answers by request id, `AT_ONCE` under way; (answers, seconds)."""
+        """Send requests, `AT_ONCE` of them under way; returns (request id -> answer, seconds)."""
         waiting, answers, sent = iter(commands), {}, 0
         began_s = time.monotonic()
         for command in waiting:
@@ -91,7 +91,7 @@ def producer(number, topic):
 
 
 def first_message(number):
-    """One message: the topic gets entries that its next owner has to recover."""
+    """The SEND of one message: with it the topic has an entry that its next owner has to recover."""
     send = pb.CommandSend(producer_id=number, sequence_id=0)
     return encode_command(pb.BaseCommand(type=pb.BaseCommand.SEND, send=send), encode_entry("bench", 0, b"x" * 100, 1))
 
@@ -101,7 +101,7 @@ def port(broker):
 
 
 def fill(zookeeper, topics):
-    """Nodes of topics that exist and hold nothing."""
+    """Create the nodes of topics without entries in ZooKeeper."""
     client = KazooClient(zookeeper)
     client.start(30)
     for number in range(NAMESPACES):
@@ -122,7 +122,10 @@ def memory_mb(broker):
 
 
 def serve(client, topics):
-    """Look up topics, taking those without an owner, and open a producer on each; returns seconds and failures."""
+    """Look up topics, which assigns an owner to topics without an owner, and open a producer on each.
+
+    Returns the seconds of the lookups, those of the producers, and the failed answers.
+    """
     _, looked_s = client.ask([lookup(number, topic, authoritative=True) for number, topic in enumerate(topics)])
     answers, opened_s = client.ask([producer(number, topic) for number, topic in enumerate(topics)])
     failed = [answer for answer in answers.values() if not isinstance(answer, pb.CommandProducerSuccess)]

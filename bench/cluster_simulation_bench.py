@@ -1,8 +1,8 @@
 """Sixteen brokers and 100,000 topics in virtual time: the brokers' own ownership code over a metadata service that serves
-so many reads and writes a second and no more.
+a limited number of reads and writes a second.
 
 ``python -m bench.cluster_simulation_bench [TOPICS]``. Printed: how evenly bundles are spread, the cost of lookups, and
-the wait of clients when a broker is killed. Rates of the service as measured of one ZooKeeper on loopback.
+the wait of clients when a broker is killed. The service has the measured rates of one ZooKeeper on loopback.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ CLIENTS = 1000
 
 
 class Service:
-    """One thing after the other, as the leader of an ensemble writes; and counted."""
+    """The metadata service: it performs one operation after the other, as the leader of an ensemble writes, and counts
+    them.
+    """
 
     def __init__(self):
         self.counts = Counter()
@@ -57,7 +59,7 @@ def metered(kind, method):
 
 
 class Session(MemorySession):
-    """A session whose operations take their time."""
+    """A session whose operations wait for their turn at the service."""
 
     session_timeout_s = SESSION_S
 
@@ -74,7 +76,7 @@ for name, kind in {
 
 
 class Broker:
-    """The ownership of a broker; topics cost nothing here."""
+    """A broker that has bundle ownership only; its topics have no cost."""
 
     def __init__(self, cluster, service, number):
         self.session, self.tasks = Session(cluster, service), TaskSet()
@@ -93,7 +95,7 @@ class Broker:
         return even_bundles(BUNDLES)
 
     async def unload(self, namespace, low, high):
-        """Nothing is loaded."""
+        """Does nothing: this broker loads no topics."""
 
     async def connects(self, url):
         await asyncio.sleep(ROUND_TRIP_S)
@@ -105,7 +107,9 @@ class World:
 
 
 async def find(topic, chance, waits):
-    """As a client: any broker, then where it is sent. The broker that serves the topic."""
+    """Look a topic up as a client does: at any broker, then at the broker that the answer names. Returns the broker
+    that serves the topic.
+    """
     loop = asyncio.get_running_loop()
     began_s = loop.time()
     broker, authoritative = chance.choice([each for each in World.by_url.values() if each.alive]), False
@@ -126,7 +130,7 @@ async def find(topic, chance, waits):
 
 
 async def find_all(topics):
-    """The owner of each topic, and how long each lookup took."""
+    """The owner of each topic, and the duration of each lookup."""
     chance, waits, owners = random.Random(1), [], {}
     waiting = iter(topics)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Case:
-    """A measured case. `figure` of the result of `run` is printed, and `more`; `by_limit`: the limit server can do it."""
+    """A measured case. Of the result of `run`, `figure` and `more` are printed; `by_limit`: the limit server runs it."""
 
     run: Callable[..., dict[str, float]]
     arguments: dict[str, object]
@@ -91,7 +91,7 @@ def starters(work: str) -> dict[str, Callable[[], servers.Server]]:
 
 
 def one(case: Case, who: str, held: Held, scale: float) -> dict[str, float]:
-    """The figures of one case, with the server's memory after it."""
+    """The figures of one case, with the server's memory afterwards."""
     load.look_up = who == "pulsar"
     figures = dict(case.run(lambda: held, scale, **case.arguments))
     figures["MB"] = held.rss_mb()

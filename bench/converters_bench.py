@@ -53,7 +53,7 @@ def conversion_cases(count, value_bytes):
             if magic == 1 and codec is Codec.ZSTD:
                 continue
             made = create_record_set(messages(count, value_bytes, magic), OffsetAssigner.sequential(), codec=codec)
-            # Plain messages of magic 1 are many entries; planned together they become a single entry as well.
+            # Uncompressed messages of magic 1 are many entries; converted together they become a single entry as well.
             cases[f"convert magic {magic} {codec.name.lower()}"] = (size, converting(chain, made))
     for kind, second in (("text", b"orders-service"), ("binary", b"\x00\xff")):
         two = (Header("trace", b"0af7651916cd43dd"), Header("source", second))
@@ -65,7 +65,7 @@ def conversion_cases(count, value_bytes):
 
 
 def reference_cases(size, plain):
-    """The same bytes only read by the Kafka clients for Python, where these are installed, for comparison."""
+    """For comparison: the Kafka clients for Python read the same bytes, if they are installed."""
     cases = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

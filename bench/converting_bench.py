@@ -55,7 +55,7 @@ SHAPES = ((1024, ()), (1024, (("trace", "4bf92f3577b34da6"),)), (65536, (("trace
 
 
 class AskedConverter(RejectAllConverter):
-    """Must inspect every entry."""
+    """A converter of all entry formats: the broker has to call it for every entry."""
 
     name = "asked"
     entry_formats = None
@@ -65,7 +65,7 @@ class AskedConverter(RejectAllConverter):
 
 
 def transform_of(specs):
-    """A new transformer: nothing is known of any slab yet."""
+    """A new transformer, without results for any slab."""
     service = Converting(ConvertingConfig(()), lambda: 0)
     service.chain = load_chain(specs).chain
     service.candidates = Candidates(service.chain)
@@ -83,7 +83,7 @@ async def reject(options):
                 for name, found in seconds.items():
                     transform = None if name == "none" else transform_of(CHAINS[name])
                     found.append(await dispatch_bench.measure(ledger, sub_type, 1, entries, group, transform))
-            base = min(seconds["none"]) / entries  # the least disturbed of them, as the machine may be shared
+            base = min(seconds["none"]) / entries  # the least disturbed round, as the machine may be shared
             row = f"{size:>6} bytes, {len(properties)} properties, {TYPE_NAMES[sub_type]:>9}: {base * 1e6:.2f} us an entry"
             for name in CHAINS:
                 more = min(seconds[name]) / entries - base
@@ -112,7 +112,7 @@ class Publisher(load.Connection):
 
 
 def consume(port, topic, stop):
-    """Read everything and look at nothing."""
+    """Read and discard all bytes."""
     consumer = load.Consumer(port, topic, permits=50_000, batch=1000)
     consumer.flow()
     consumer.socket.settimeout(0.2)
@@ -133,7 +133,7 @@ def fill(port, topic, entry, messages, stop, sent):
 
 
 def latencies(port, topic, seconds):
-    """Of messages at a steady pace, in seconds."""
+    """The latencies of messages at a steady pace, in seconds."""
     consumer, publisher = load.Consumer(port, topic, permits=1000), Publisher(port, topic)
     consumer.flow()
     entry = load.encode_entry("neighbour", 0, bytes(1024), 1)
@@ -159,7 +159,7 @@ def start_broker():
 
 
 def large_entries():
-    """The entry that is stored, the same converted beforehand, and their messages."""
+    """The stored entry, the same entry converted beforehand, and the number of their messages."""
     records = [Record(n, 1, b"key-%d" % n, os.urandom(500) + bytes(500)) for n in range(1000)]
     planned = plan_entry(build_record_batch(records, BatchOptions(codec=Codec.ZSTD)), publish_time=1)
     chain = load_chain(["kafka"]).chain
@@ -213,7 +213,7 @@ def neighbour(options):
 
 
 async def stretch(options):
-    """CPU of the event loop's thread from one of its rounds to the next, which no other process can disturb much."""
+    """Measure the CPU time of the event loop's thread from round to round, which other processes hardly affect."""
     entries, messages = large_entries()
     loop, process = asyncio.get_running_loop(), multiprocessing.get_context("spawn")
     folder = tempfile.mkdtemp(prefix="magnetar-bench-")
@@ -221,7 +221,7 @@ async def stretch(options):
         Settings(data_dir=folder, broker_service_port=0, web_service_port=None, message_converters=("kafka",))
     )
     await broker.start()
-    spare_the_collector()  # as the process does
+    spare_the_collector()  # as the broker's process does
     stretches, running = [], True
 
     def tick(last):
@@ -246,7 +246,7 @@ async def stretch(options):
         stretches, running, before = [], True, sent.value
         tick(time.thread_time())
         await asyncio.sleep(options.seconds)
-        running, found = False, list(stretches)  # the rest is the work of this process
+        running, found = False, list(stretches)  # later stretches include work of this benchmark
         rate = (sent.value - before) / options.seconds
         long = [each for each in found if each > 0.0005]
         stop.set()

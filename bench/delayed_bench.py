@@ -62,7 +62,7 @@ def quantiles(values, unit=1.0):
 
 
 class Run:
-    """The part of a run that `published` reads."""
+    """The part of an entry run that the index reads in `published`."""
 
     all_flags = any_flags = int(EntryFlag.HAS_DELIVER_AT)
 
@@ -143,7 +143,7 @@ class Bench:
             view.pending(0)
 
     async def publish(self, count, times_of):
-        """The whole time in seconds; the time of each run goes to `calls`."""
+        """Publish entries; returns the whole time in seconds. `calls` gets the time of each run."""
         started = time.perf_counter()
         for _ in range(0, count, RUN):
             times = times_of()
@@ -169,7 +169,9 @@ class Bench:
         return self.index._worker is not None or self.index._firing.mutable.growing >= self.options.index_count
 
     async def fire(self, due):
-        """Of the first subscription: lateness of each in ms, seconds from the first time to the last hand-out, CPU in us."""
+        """Publish `due` messages that fall due within a second. Returns for the first subscription: lateness of each
+        message in ms, seconds from the first due time to the last hand-out, CPU in us.
+        """
         chance = random.Random(11)
         first_number, first_ms = self.published, self.now_ms() + LEAD_MS
         times = array("q", (first_ms + chance.randrange(1000) for _ in range(due)))
@@ -191,7 +193,7 @@ class Bench:
 
 
 def delays(bench, kind):
-    """Makes the times of one run after the other; random times are drawn once and used again, moved."""
+    """A function that returns the delivery times of the next run; random delays are drawn once and used repeatedly."""
     chance = random.Random(7)
     drawn = [array("q", (chance.randrange(DAY_MS) for _ in range(RUN))) for _ in range(500 if kind == "random" else 0)]
     fixed = array("q", [DAY_MS]) * RUN

@@ -67,7 +67,7 @@ class Producer(load.Producer):
 
 
 class Shared(load.Connection):
-    """A Shared consumer that acknowledges its messages; (due, got) in ms of each message."""
+    """A Shared consumer that acknowledges its messages; `got` has (due, received) in ms of each message."""
 
     def __init__(self, port: int, permits: int = 20_000):
         super().__init__(port)

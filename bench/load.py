@@ -22,7 +22,7 @@ SEND_RECEIPT, SEND_ERROR, MESSAGE, PING = 7, 8, 9, 18
 SILENCE = 30.0
 _U32 = struct.Struct(">I")
 look_up = False
-"""Whether topics are looked up before they are used: Apache Pulsar serves no other."""
+"""Whether a connection looks a topic up before it uses it: Apache Pulsar serves no topic without a lookup."""
 
 
 class Connection:
@@ -47,7 +47,7 @@ class Connection:
         self.socket.sendall(encode_command(command))
 
     def request(self, command: pb.BaseCommand, answer: int) -> pb.BaseCommand:
-        """Send and wait for a command of type ``answer``."""
+        """Send a command and wait for its answer, of type ``answer``; any other command raises RuntimeError."""
         self.send(command)
         while True:
             for start, _ in self.receive():
@@ -60,14 +60,14 @@ class Connection:
             self.drop()
 
     def use(self, topic: str) -> None:
-        """To be called before the topic is produced to or consumed."""
+        """Look the topic up if ``look_up`` is set; to be called before its first producer or consumer."""
         if look_up:
             lookup = pb.CommandLookupTopic(topic=topic, request_id=0)
             command = pb.BaseCommand(type=pb.BaseCommand.LOOKUP, lookupTopic=lookup)
             self.request(command, pb.BaseCommand.LOOKUP_RESPONSE)
 
     def receive(self) -> list[tuple[int, int]]:
-        """(start, end) after the total size of each whole frame in the buffer; ``drop`` them when read."""
+        """(start, end) of each whole frame in the buffer, without its total size; call ``drop`` once they are read."""
         got = self.socket.recv_into(memoryview(self.buffer)[self.have :])
         if not got:
             raise ConnectionError("closed by the server")
@@ -117,7 +117,7 @@ class Producer(Connection):
         self.receipts: list[tuple[int, float]] = []  # (receipts so far, when)
 
     def push(self, limit: int) -> bool:
-        """Send frames before number ``limit``; whether the socket took them all."""
+        """Send the frames before number ``limit``; returns whether the socket took them all."""
         self.socket.setblocking(False)
         stop = self.ends[min(limit, self.count)]
         while self.at < stop:
@@ -244,7 +244,7 @@ def drain(consumer: Consumer, messages: int) -> float:
 
 
 def one_in_flight(producer: Producer) -> list[float]:
-    """Seconds from each SEND to its receipt, the next sent only after that."""
+    """Seconds from each SEND to its receipt; the next SEND follows the receipt."""
     took = []
     for i in range(producer.count):
         started = now()
@@ -257,7 +257,7 @@ def one_in_flight(producer: Producer) -> list[float]:
 
 
 def paced(producer: Producer, rate: float) -> float:
-    """Send at ``rate`` frames a second without regard to the answers (open loop); the time the first was due."""
+    """Send ``rate`` frames a second without waiting for receipts (open loop); returns when the first frame was due."""
     started = now()
     while producer.acked < producer.count:
         due = int((now() - started) * rate) + 1

@@ -23,7 +23,7 @@ from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if __name__ == "__main__":  # run as a file: the project's packages are beside it
+if __name__ == "__main__":  # run as a file: the project's packages are in the parent directory
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import structlog
@@ -137,7 +137,7 @@ def reopen() -> None:
     topics, gigabytes = int(os.environ.get("TOPICS", "1000")), float(os.environ.get("GIGABYTES", "10"))
     place = folder()
     try:
-        for clean in (True, False):  # the second filling adds a little to the first
+        for clean in (True, False):  # the second round adds a little to the data of the first round
             child = os.fork()
             if not child:
                 asyncio.run(fill(place, topics, int(gigabytes * 1e9) if clean else topics * 300_000, clean))
@@ -216,7 +216,7 @@ async def seek_in_store(path: str, start_ms: int, clock: Ticking) -> str:
 
 
 async def stamp_of(ledger: ManagedLedger, position: Position) -> int:
-    """Broker timestamp of an entry; before the first and behind the last there is always room."""
+    """Broker timestamp of an entry; 0 before the first entry, and a time in the far future behind the last entry."""
     if not ledger.is_valid(position):
         return 0 if position < ledger.last_confirmed else 1 << 62
     span = await ledger.read_entry(position)
@@ -251,7 +251,7 @@ def seek() -> None:
 
 
 def await_command(connection: load.Connection, kind: int) -> None:
-    """Read until a command of that type came; others (the consumer is closed by its seek) are dropped."""
+    """Read until a command of type `kind` has come; drops other commands (a seek closes its consumer)."""
     seen = False
     while not seen:
         for start, _ in connection.receive():

@@ -47,7 +47,7 @@ class Peer:
         self.socket.sendall(encode_command(command, entry))
 
     def expect(self, kind: int, count: int = 1) -> None:
-        """Take so many answers, all of them of this kind."""
+        """Read `count` answers, all of type `kind`."""
         while count:
             self._buffer += self.socket.recv(1 << 16)
             at = 0
@@ -67,7 +67,9 @@ class Peer:
 
 
 def by_groups(peers: list[Peer], send: Callable[[Peer], int], kind: int, at_once: int) -> None:
-    """Send to so many peers (``send`` returns its number of requests), then take all their answers, and so on."""
+    """Send to `at_once` peers (``send`` returns the number of requests), read all their answers, then continue with the
+    next peers.
+    """
     for start in range(0, len(peers), at_once):
         waiting = [(peer, send(peer)) for peer in peers[start : start + at_once]]
         for peer, count in waiting:

@@ -35,7 +35,7 @@ def world_of(folder: Path) -> LogEnvironment:
 
 
 async def log_rates(folder: Path, writes: int) -> tuple[float, float]:
-    """(one after the other, 64 at a time), writes per second."""
+    """Writes per second: (one after the other, 64 at a time)."""
     world = world_of(folder)
     store = LoggedMetadataStore(
         world, open_metadata(world, lambda _: NodeTree()), RealThreads(), asyncio.get_running_loop()

@@ -32,13 +32,13 @@ def tree(root=None):
 
 
 def cpu_s(pids=None):
-    """CPU seconds, of children that have ended too."""
+    """CPU seconds of the processes (default: of the tree), with those of their ended children."""
     stats = [found for pid in pids or tree() if (found := _stat(pid)) is not None]
     return sum(sum(int(each) for each in found[11:15]) for found in stats) * _TICK_S
 
 
 def rss_bytes(pid):
-    """Resident memory; 0 of a process that is gone."""
+    """Resident memory in bytes; 0 for a process that is gone."""
     found = _stat(pid)
     return int(found[21]) * _PAGE if found else 0
 

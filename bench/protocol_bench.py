@@ -49,7 +49,7 @@ def sends(payload_bytes: int) -> tuple[bytes, int]:
 
 
 def rate(call, entries: int, seconds: float) -> float:
-    """Entries a second of the best of the repetitions that fit into `seconds`."""
+    """Entries a second in the fastest of the calls that fit into `seconds`."""
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()

@@ -49,7 +49,7 @@ def free_port() -> int:
 
 
 class Listening(servers.Server):
-    """A server that is ready when its port takes connections, and that tells none."""
+    """A server that does not print its port, and is ready when the given port takes connections."""
 
     def __init__(self, name: str, command: list[str], folder: str, port: int):
         super().__init__(name, command, folder)
@@ -107,7 +107,7 @@ class Standalone(servers.Server):
 
 
 def without_sync(work: str) -> servers.Server:
-    """This broker, its syncs taken away by a preloaded library."""
+    """This broker, with a preloaded library that makes syncs do nothing."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         raise AbsentError("needs a C compiler")

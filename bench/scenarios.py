@@ -221,7 +221,7 @@ def idle_memory(start: Start, _scale: float) -> Figures:
 
 @dataclass
 class Scenario:
-    """``limit``: whether the limit server can run it. ``aim`` is text; nothing is asserted."""
+    """``limit``: whether the limit server can run the scenario. ``aim`` is a text for the report; no code checks it."""
 
     run: Callable[..., Figures]
     arguments: dict[str, object] = field(default_factory=dict)

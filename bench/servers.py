@@ -55,7 +55,9 @@ class Server:
         return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
 
     def cpu_seconds(self) -> float:
-        """Of all threads that live; to the nanosecond where the system counts them so."""
+        """CPU time of the process: of its living threads, in nanoseconds, if the system counts it so; else of all its
+        threads, in clock ticks.
+        """
         folder = pathlib.Path(f"/proc/{self.process.pid}")
         try:
             each = [int(path.read_text().split()[0]) for path in folder.glob("task/*/schedstat")]
@@ -88,8 +90,8 @@ def broker(
     folder: str | None = None,
     environment: dict[str, str] | None = None,
 ) -> Server:
-    """The broker with its default settings but those given; ``pure`` runs it without the compiled helper. ``folder``: a
-    data directory that is there already; it is gone afterwards too.
+    """The broker with its default settings, except for ``settings``; ``pure`` runs it without the compiled helper.
+    ``folder``: an existing data directory; leaving the server removes it too.
     """
     folder = folder or tempfile.mkdtemp(prefix="magnetar-bench-")
     command = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", folder]

@@ -91,7 +91,7 @@ async def append_rate(storage, seconds: float, window: int, entries: int) -> tup
 
 
 async def read_rate(storage, ledger_id: int, last: int) -> float:
-    """Entries per second, read in order as a cursor does."""
+    """Entries per second of reading in order, as a cursor reads."""
     entry, started = 0, time.perf_counter()
     while entry <= last:
         slab = storage.ledgers.read_cached(ledger_id, entry, last, 1 << 20)

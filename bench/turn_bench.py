@@ -28,7 +28,7 @@ TOPIC = "persistent://public/default/turns"
 
 
 class NoDisk:
-    """A ``FrameWriter`` that writes nothing and reports in the next turn."""
+    """A ``FrameWriter`` that writes nothing and reports success in the next turn of the loop."""
 
     pace_s = 0.0
 
@@ -45,7 +45,7 @@ class NoDisk:
 
 
 class Wire:
-    """A transport that counts its input."""
+    """A transport that counts the bytes written to it and keeps the first 100 writes."""
 
     def __init__(self):
         self.frames = []
@@ -142,7 +142,7 @@ async def started(consumers=0):
 
 
 async def turns(peers, reads):
-    """Give each read to the broker and let the loop go until its receipts are there."""
+    """Give each read to the broker and run the loop until the broker has sent the receipts."""
     producer = peers[0]
     for data in reads:
         before = producer.wire.bytes

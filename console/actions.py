@@ -20,7 +20,7 @@ class BadFormError(ValueError):
 
 
 class RestCall(NamedTuple):
-    """One call of the REST API; path encoded."""
+    """One call of the REST API; `path` is percent-encoded."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class RestCall(NamedTuple):
 
 
 class Action(NamedTuple):
-    """One form. done: text of the page afterwards; back: the page that follows."""
+    """One form. done: text that the next page shows after success; back: the address of that page."""
 
     done: str
     call: Callable[[Form], RestCall]

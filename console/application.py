@@ -29,7 +29,7 @@ _MOST_FORM_BYTES: Final = 1 << 20
 _MOST_FIELDS: Final = 50
 _MOST_AT_WORK: Final = 4
 _MOST_WAITING: Final = 64
-"""Pages made at a time, and requests that wait for theirs: the memory of the console is bounded by both."""
+"""The most pages made at a time, and the most requests whose page is made or waits: both bound the console's memory."""
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -87,7 +87,7 @@ class Console:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, path: str) -> Response:
-        try:  # before the page has its turn: a form that arrives slowly blocks no other page
+        try:  # before the request counts as waiting: a form that arrives slowly blocks no other page
             form = await _form(request) if request.method == "POST" else {}
         except _BadRequestError as e:
             return self._refused(e.status, str(e))
@@ -130,7 +130,7 @@ class Console:
         return Visit(InnerCalls(self._rest, request.scope, authorization), request.query_params)
 
     def _visitor(self, request: Request) -> str | None:
-        """`signed in` where the visitor can sign out; None where there are no credentials."""
+        """`signed in` or `not signed in`; None when the broker does not authenticate visitors."""
         if not self._authentication_enabled:
             return None
         return "signed in" if gate.header_of(request.headers.get("cookie", "")) else "not signed in"
@@ -142,7 +142,7 @@ class Console:
         return self._page("refused.html", status, text=text, visitor=None)
 
     def _refused_call(self, request: Request, status: int, reason: str) -> Response:
-        """A visitor without credentials goes to the form; a visitor with some learns why they do not suffice."""
+        """Redirect a visitor without credentials to the login form; show any other visitor the refusal's reason."""
         if self._authentication_enabled and not gate.header_of(request.headers.get("cookie", "")):
             return RedirectResponse("/ui/login", 303)
         if status == 401 and not reason:
@@ -209,7 +209,7 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _failed_message(answer: Any) -> str | None:
-    """Why the message of a produce request is not stored; None when it is."""
+    """Why the message of a produce request is not stored; None for a stored message."""
     results = (answer or {}).get("messagePublishResults") if isinstance(answer, dict) else None
     if not results or not results[0].get("errorCode"):
         return None

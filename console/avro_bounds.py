@@ -12,16 +12,16 @@ from typing import Any, Final
 __all__ = ["SchemaTooWideError", "empty_values"]
 
 MOST_EMPTY: Final = 1000
-"""Most values without bytes in an unfolded record."""
+"""The most values without bytes that an unfolded record may hold."""
 _NO_NAMES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 
 
 class SchemaTooWideError(ValueError):
-    """Values of the schema may take any amount of work."""
+    """No bound exists for the work of decoding a value of the schema, or the bound is too large."""
 
 
 def empty_values(schema: Any) -> int:
-    """How many values a payload of this parsed JSON schema holds at most per byte, without those that take bytes.
+    """An upper bound of the values without bytes, per byte of a payload of this parsed JSON schema.
 
     Raises: SchemaTooWideError, and KeyError, TypeError or RecursionError for an invalid schema.
     """
@@ -38,7 +38,7 @@ class _Walk:
         return self._most
 
     def _size(self, schema: Any, namespace: str) -> tuple[bool, int]:
-        """(whether a value may take no byte, values without bytes in front of the first choice or count)."""
+        """(whether a value may take no bytes, number of values without bytes before the first union or count)."""
         if isinstance(schema, list):
             for each in schema:
                 self._size(each, namespace)
@@ -78,7 +78,7 @@ class _Walk:
         if full not in self._sizes:
             full = name
         found = self._sizes[full]
-        if found is None:  # as deep as the payload is long: fastavro's compiled reader ends the process
+        if found is None:  # unbounded depth: fastavro's compiled reader would crash the process
             raise SchemaTooWideError("a record that holds itself")
         return found
 

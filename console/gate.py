@@ -1,8 +1,8 @@
 """The door of the console: whether it serves a request at all, and the credentials of the visitor.
 
-They are typed into the login form once and kept in a cookie of the browser's session: the value of the `Authorization`
-header, base64url. Scripts cannot read it, other sites cannot send it (SameSite=Strict), and it goes to /ui alone. The
-broker keeps nothing.
+The visitor types the credentials into the login form once, and a cookie of the browser's session keeps them: the value
+of the `Authorization` header, base64url. Scripts cannot read the cookie, other sites cannot send it (SameSite=Strict),
+and the browser sends it to /ui alone. The broker stores no credentials.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_BYTES: Final = 3000
 def cookie(authorization: str, *, secure: bool) -> str:
     """The `Set-Cookie` value that keeps these credentials until the browser ends.
 
-    secure: whether the visitor came through TLS; such a cookie never travels without.
+    secure: whether the visitor came through TLS; the browser then sends the cookie through TLS only.
     Raises: ValueError for credentials that no cookie can hold.
     """
     raw = authorization.encode("utf-8")
@@ -65,7 +65,7 @@ def _attributes(*, secure: bool) -> str:
 
 
 def is_open(scope: Scope, *, authentication_enabled: bool) -> bool:
-    """True where visitors prove a role, or came to a loopback address of this machine."""
+    """True when the broker authenticates visitors, or the request came to a loopback address of this machine."""
     if authentication_enabled:
         return True
     server = scope.get("server")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "InnerCalls"]
 
 MOST_ANSWER_BYTES: Final = 16 << 20
-"""An answer beyond it is cut off and counts as an error: a page for people shows a part of it at best."""
+"""A longer answer is cut off and counts as an error: a page could show only a part of it."""
 
 
 @dataclass(slots=True)

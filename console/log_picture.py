@@ -15,14 +15,14 @@ _MOST_CURSORS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One ledger, or several that were too many to draw. x and width in units of the picture."""
+    """One ledger, or the older ledgers of a log with too many to draw. x and width in units of the picture."""
 
     x: float
     width: float
     label: str
     entries: int
     is_free: bool
-    """Whether each subscription has acknowledged all of it: retention alone keeps it."""
+    """Whether each subscription has acknowledged all entries of the box: then retention alone keeps them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ _Group = tuple[int, int, int]
 
 
 def _grouped(ledgers: list[tuple[int, int]]) -> list[_Group]:
-    """Older ledgers are drawn together where there are too many."""
+    """The ledgers as groups of one; if there are too many ledgers, the oldest are one group."""
     spare = len(ledgers) - _MOST_LEDGERS
     if spare <= 0:
         return [(ledger, ledger, entries) for ledger, entries in ledgers]
@@ -107,7 +107,7 @@ def _boxes(groups: list[_Group], slowest: tuple[int, int] | None) -> list[tuple[
 
 
 def _place(position: tuple[int, int], ledgers: list[tuple[int, int]], boxes: list[tuple[int, int, Box]]) -> float:
-    """The right edge of the mark-delete entry; a position before the log is its begin."""
+    """The right edge of the mark-delete entry; for a position before the log, the begin of the log."""
     ledger, entry = position
     for first, last, box in boxes:
         if ledger < first:

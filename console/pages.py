@@ -59,7 +59,7 @@ class Visit:
 
 
 async def value_of(answer: Answer, default: Any = None) -> Any:
-    """The JSON of an answer; a large answer is parsed beside the event loop."""
+    """The JSON of an answer; a large answer is parsed in a thread."""
     if len(answer.body) <= _LARGE_BYTES:
         return answer.json(default)
     return await asyncio.to_thread(answer.json, default)
@@ -156,7 +156,7 @@ _NO_LOG: Final[Mapping[str, Any]] = {"picture": None, "internal": {}, "delayed":
 
 
 async def _schema(visit: Visit, name: str) -> dict[str, Any]:
-    """The topic's last schema: type, data and version; empty without."""
+    """The topic's last schema: type, data and version; empty for a topic without a schema."""
     domain, _, rest = name.partition("://")
     del domain
     base = rest.rpartition("-partition-")[0] or rest
@@ -186,7 +186,7 @@ async def _subscription(visit: Visit) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """A message of a backlog, shown and not consumed."""
+    """A message of a backlog, shown without being consumed."""
 
     position: str
     headers: list[tuple[str, str]]

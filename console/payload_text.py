@@ -17,13 +17,13 @@ from magnetar.protocol.errors import ProtocolError
 __all__ = ["MOST_MESSAGES", "MOST_SHOWN", "payload_text", "split_batch"]
 
 MOST_SHOWN: Final = 4096
-"""Bytes or characters of a payload that a page shows."""
+"""The most bytes or characters of a payload that a page shows."""
 MOST_DECODED: Final = 256 << 10
-"""Bytes of a payload that is decoded by its schema; decoding runs on the event loop."""
+"""The most bytes of a payload that is decoded by its schema."""
 MOST_DEFINITION: Final = 64 << 10
-"""Bytes of a schema by which payloads are decoded."""
+"""The most bytes of a schema by which payloads are decoded."""
 MOST_VALUES: Final = 300_000
-"""Values that an Avro payload may decode to."""
+"""The most values that an Avro payload may decode to."""
 _NUMBERS: Final = {
     "BOOLEAN": ">?",
     "INT8": ">b",
@@ -97,7 +97,7 @@ def _avro(payload: bytes, definition: str) -> Any:
 
 @functools.lru_cache(maxsize=4)
 def _schema(definition: str) -> tuple[Any, int]:
-    """The schema for fastavro, and values per byte that take none."""
+    """The schema for fastavro, and its bound of values without bytes (`avro_bounds.empty_values`)."""
     from fastavro import parse_schema  # noqa: PLC0415 - as above
 
     if len(definition) > MOST_DEFINITION:

@@ -57,14 +57,14 @@ def topic_rows(broker_stats: dict[str, Any]) -> list[TopicRow]:
 
 
 def sorted_rows(rows: list[TopicRow], wanted: str) -> tuple[list[TopicRow], int]:
-    """Rows whose name contains `wanted`, the busiest first, and how many more there are."""
+    """Rows whose name contains `wanted`, the busiest first, and the number of omitted rows."""
     found = [row for row in rows if wanted in row.name]
     found.sort(key=lambda row: (-(row.rate_in + row.rate_out), -row.backlog, row.name))
     return found[:_MOST_ROWS], max(0, len(found) - _MOST_ROWS)
 
 
 def size(value: float) -> str:
-    """Bytes for people."""
+    """A number of bytes as text with a unit."""
     number = float(value)
     for unit in _UNITS:
         if number < 1024 or unit == _UNITS[-1]:
@@ -74,7 +74,7 @@ def size(value: float) -> str:
 
 
 def amount(value: float) -> str:
-    """A number for people: 12,345 or 0.25."""
+    """A number as text: 12,345 or 0.25."""
     return f"{value:,.0f}" if value >= 100 or float(value).is_integer() else f"{value:,.2f}"
 
 

@@ -25,7 +25,7 @@ class FaultError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """A namespace of a test's own: `str` is its name, `topic` the full name of a topic in it."""
+    """A namespace for a single test: `str` gives its name, `topic` the full name of a topic in it."""
 
     name: str
 
@@ -37,7 +37,7 @@ class Namespace:
 
 
 class Rule:
-    """A rule in force. A context manager: it ends with the block."""
+    """A rule in force. As a context manager the rule ends with the block."""
 
     def __init__(self, faults: Faults, number: int) -> None:
         self._faults = faults
@@ -45,12 +45,12 @@ class Rule:
 
     @property
     def applied(self) -> int:
-        """How often it was applied; 0 when it has ended."""
+        """How often the rule was applied; 0 once the rule has ended."""
         found = self._faults.state()["rules"].get(str(self.number))
         return int(found["applied"]) if found is not None else 0
 
     def wait(self, timeout_s: float = 30) -> None:
-        """Return when it was applied. Raises: TimeoutError."""
+        """Return once the rule was applied. Raises: TimeoutError."""
         deadline = time.monotonic() + timeout_s
         while not self.applied:
             if time.monotonic() > deadline:
@@ -71,18 +71,18 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A state of the broker to which it can go back."""
+    """A stored state of the broker's data, which `restore` brings back."""
 
     faults: Faults
     name: str
 
     def restore(self) -> float:
-        """Go back; every connection is cut, clients connect again by themselves. The milliseconds it took."""
+        """Restore the broker's data; returns the milliseconds taken. Every connection is cut; clients reconnect."""
         found = self.faults.ask("POST", f"/faults/snapshots/{quote(self.name)}/restore")
         return float(found["milliseconds"])
 
     def drop(self) -> None:
-        """Remove it."""
+        """Remove the snapshot."""
         self.faults.ask("DELETE", f"/faults/snapshots/{quote(self.name)}")
 
 
@@ -90,8 +90,9 @@ class Faults:
     """The fault kit of one broker. All faults stay until they are used up, ended, or `reset`.
 
     Commands are those of the protocol (SEND, SEND_RECEIPT, MESSAGE, ACK, FLOW, PRODUCER, SUBSCRIBE, LOOKUP, PING, ...),
-    errors those of its ServerError; a word that is none raises FaultError with the nearest. `topic` limits a rule
-    to one topic and its partitions; `nth` counts the frames that fit from 1; `times=None` is all from there on.
+    errors those of its ServerError; an unknown name raises FaultError with the nearest known name. `topic` limits a
+    rule to one topic and its partitions; `nth` counts the frames that match the rule, from 1; with `times=None` the
+    rule applies to the nth matching frame and all later matches.
     """
 
     def __init__(self, url: str) -> None:
@@ -102,11 +103,11 @@ class Faults:
     def delay(
         self, command: str, seconds: float, *, nth: int = 1, times: int | None = None, topic: str | None = None
     ) -> Rule:
-        """Hold frames of a command up, and those behind them on the same connection."""
+        """Delay frames of a command, and the frames behind them on the same connection."""
         return self._rule("delay", command, nth, times, topic, seconds=seconds)
 
     def drop(self, command: str, *, nth: int = 1, times: int | None = 1, topic: str | None = None) -> Rule:
-        """Lose frames of a command: the other side never sees them."""
+        """Drop frames of a command: the other side never gets them."""
         return self._rule("drop", command, nth, times, topic)
 
     def reject(
@@ -119,7 +120,7 @@ class Faults:
         times: int | None = 1,
         topic: str | None = None,
     ) -> Rule:
-        """Answer requests with an error; the broker never sees them."""
+        """Answer requests with an error; the broker never gets these requests."""
         return self._rule("reject", command, nth, times, topic, error=error, message=message)
 
     def reject_publish(
@@ -127,13 +128,13 @@ class Faults:
     ) -> Rule:
         """Answer the nth SEND (an entry: a message, or a batch) with an error.
 
-        A ChecksumError reaches the program; on others the official clients for C++, Python and Node connect anew and
-        send again, so that the program sees a delay, or with `times=None` the end of its send timeout.
+        A ChecksumError reaches the program. After any other error the official clients for C++, Python and Node
+        reconnect and send again, so the program sees a delay, or with `times=None` the end of its send timeout.
         """
         return self.reject("SEND", error, nth=nth, times=times, topic=topic)
 
     def lose_receipt(self, nth: int = 1, *, times: int | None = 1, topic: str | None = None) -> Rule:
-        """Store the nth entry, and lose the answer."""
+        """Store the nth entry, and drop its receipt."""
         return self.drop("SEND_RECEIPT", nth=nth, times=times, topic=topic)
 
     def duplicate_delivery(self, nth: int = 1, *, times: int | None = 1, topic: str | None = None) -> Rule:
@@ -148,7 +149,7 @@ class Faults:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Hold all bytes back in the block: `pause` and `resume`."""
+        """Hold all bytes back within the block: `pause` at its begin, `resume` at its end."""
         self.pause()
         try:
             yield
@@ -156,11 +157,11 @@ class Faults:
             self.resume()
 
     def pause(self) -> None:
-        """Stand still: connections stay open, nothing goes through, in either direction."""
+        """Hold all bytes back in both directions; connections stay open."""
         self.ask("POST", "/faults/pause")
 
     def resume(self) -> None:
-        """Go on, with all that waited."""
+        """End the pause and deliver the bytes that waited."""
         self.ask("POST", "/faults/resume")
 
     def connections(self) -> list[dict[str, Any]]:
@@ -169,7 +170,7 @@ class Faults:
         return found
 
     def cut(self, connection: int | None = None, *, topic: str | None = None) -> int:
-        """Cut one connection (by its id), those with clients of a topic, or all. How many there were."""
+        """Cut one connection (by its id), those with clients of a topic, or all; returns how many were cut."""
         chosen = {"id": connection, "topic": topic}
         query = urlencode({key: value for key, value in chosen.items() if value is not None})
         return int(self.ask("DELETE", "/faults/connections" + (f"?{query}" if query else ""))["cut"])
@@ -178,7 +179,7 @@ class Faults:
 
     @contextlib.contextmanager
     def full_disk(self) -> Iterator[None]:
-        """The disk has no space left in the block."""
+        """The disk has no space left, until the block ends."""
         self.ask("POST", "/faults/disk", {"full": True})
         try:
             yield
@@ -190,17 +191,17 @@ class Faults:
         self.ask("POST", "/faults/disk", {"syncSeconds": seconds})
 
     def fail_sync(self) -> None:
-        """The next sync of the disk fails: the broker ends with exit code 74, as it must; `start` begins anew."""
+        """The next sync of the disk fails: the broker ends with exit code 74, as it must; then call `start` again."""
         self.ask("POST", "/faults/disk", {"syncFails": True})
 
     def clock_ahead(self, seconds: float) -> None:
-        """The broker's wall clock is ahead: delayed messages become due, tokens and messages expire. 0 ends it."""
+        """Set the broker's wall clock ahead: delayed messages become due, tokens and messages expire. 0 ends it."""
         self.ask("POST", "/faults/clock", {"aheadSeconds": seconds})
 
     # --- tests apart from each other -----------------------------------------------------------------------------
 
     def new_namespace(self, tenant: str = "public") -> Namespace:
-        """A namespace that no other test knows."""
+        """Create a namespace with a new random name, for one test."""
         return Namespace(self.ask("POST", "/faults/namespaces", {"tenant": tenant})["namespace"])
 
     def snapshot(self, name: str = "snapshot") -> Snapshot:
@@ -209,7 +210,7 @@ class Faults:
         return Snapshot(self, name)
 
     def reset(self) -> None:
-        """No faults any more: no rules, no pause, a good disk and clock. Snapshots stay."""
+        """End all faults: rules, pause, faults of disk and clock. Snapshots stay."""
         self.ask("DELETE", "/faults")
 
     def state(self) -> dict[str, Any]:
@@ -218,7 +219,7 @@ class Faults:
         return found
 
     def ask(self, method: str, path: str, body: dict[str, object] | None = None) -> Any:
-        """A request of the kit's REST API. Raises FaultError."""
+        """Send a request to the kit's REST API and return the answer. Raises FaultError."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, {"Content-Type": "application/json"}, method=method)  # noqa: S310 - the address of the kit
         try:

@@ -37,7 +37,7 @@ class Running(Protocol):
     async def take(self, name: str) -> None: ...
 
     async def restore(self, name: str) -> float:
-        """Milliseconds until it takes clients."""
+        """Restore the snapshot; returns the milliseconds until the broker accepts clients."""
         ...
 
 
@@ -90,7 +90,9 @@ def _failed(status: int, reason: str) -> Response:
 
 
 async def _body(request: Request, *names: str) -> dict[str, Any]:
-    """The JSON object of a body, with these names at most."""
+    """The JSON object of a body. Raises: RuleError for a body that is no JSON object, is too large, or has a name
+    outside `names` (without `names` any name is valid).
+    """
     data = bytearray()
     async for part in request.stream():
         data += part

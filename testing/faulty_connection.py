@@ -1,8 +1,8 @@
-"""Between a socket and its `Connection`: frames pass, wait, vanish, come twice or are answered here.
+"""A layer between a socket and its `Connection` that passes, delays, drops, repeats or answers frames.
 
-Both directions are lanes: frames keep their order, so a frame that is delayed holds up those behind it, as a slow
-network does. The broker's own back-pressure works on: frames that wait in a lane count as unsent, and a socket is not
-read while a lane is full.
+Both directions are lanes: frames keep their order, so a delayed frame delays the frames behind it, as a slow network
+does. The broker's own back-pressure stays in effect: frames that wait in a lane count as unsent, and the layer does not
+read a socket while a lane is full.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ANSWERS = (pb.BaseCommand.SEND_RECEIPT, pb.BaseCommand.SEND_ERROR)
 
 
 class Switches:
-    """The switches of all connections: the rules, and whether everything stands still."""
+    """The switches of all connections: the rules, and whether all frames are paused."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
@@ -47,7 +47,9 @@ class Switches:
 
 
 class Lane:
-    """Frames on their way in one direction. `deliver` takes a frame; `full`: the lane fills up, or no longer is."""
+    """Frames on their way in one direction. `deliver` takes a frame; `full` gets True when the lane becomes full, and
+    False when it has room again.
+    """
 
     def __init__(self, switches: Switches, deliver: Callable[[bytes], None], full: Callable[[bool], None]) -> None:
         self._switches = switches
@@ -65,7 +67,7 @@ class Lane:
         self._look()
 
     def go_on(self) -> None:
-        """Deliver the frames that need not wait."""
+        """Deliver the frames at the front whose delay is over, unless all frames are paused."""
         while self._waiting and self._timer is None and not self._switches.paused:
             frame, seconds = self._waiting[0]
             if seconds:
@@ -106,7 +108,7 @@ class Turns:
         self._sent[producer_id] += copies
 
     def answered(self, producer_id: int) -> None:
-        """A SEND of a producer was answered."""
+        """Count an answer to a SEND of a producer, and send the refusals that waited for it."""
         self._answered[producer_id] += 1
         self._go_on(producer_id)
 
@@ -156,12 +158,12 @@ class FaultyConnection(asyncio.Protocol):
         return False
 
     def go_on(self) -> None:
-        """The pause is over."""
+        """Continue in both directions after a pause."""
         self._in.go_on()
         self._own.lane.go_on()
 
     def cut(self) -> None:
-        """Close the socket at once, as a network that fails."""
+        """Close the socket at once, as a failing network does."""
         self._transport.abort()
 
     # --- frames --------------------------------------------------------------------------------------------------
@@ -218,7 +220,7 @@ class FaultyConnection(asyncio.Protocol):
 
 
 class _FaultyTransport(asyncio.Transport):
-    """Sends the connection's writes through a lane; reading stops for the connection or a full lane."""
+    """Sends the connection's writes through a lane. Reading pauses on the connection's request or for a full lane."""
 
     def __init__(self, transport: asyncio.Transport, on_frame: Callable[[bytes], None], lane: Lane) -> None:
         super().__init__()
@@ -268,7 +270,7 @@ class _FaultyTransport(asyncio.Transport):
 
 
 def _body(command: pb.BaseCommand) -> Any:
-    """The command itself, of any type."""
+    """The message of the command's type (CommandSend, CommandAck, ...) within a BaseCommand."""
     for descriptor, value in command.ListFields():
         if descriptor.message_type is not None:
             return value

@@ -35,7 +35,7 @@ class DiskSwitches:
 
 
 class FaultyFile:
-    """`File` over another."""
+    """A `File` that applies the faults to another `File`."""
 
     def __init__(self, file: File, switches: DiskSwitches) -> None:
         self._file = file
@@ -76,7 +76,7 @@ class FaultyFile:
 
 
 class FaultyFiles:
-    """`FileSystem` over another."""
+    """A `FileSystem` that applies the faults to another `FileSystem`."""
 
     def __init__(self, files: FileSystem, switches: DiskSwitches) -> None:
         self._files = files

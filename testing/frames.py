@@ -17,7 +17,7 @@ _MOST_BYTES = 1 << 30
 
 
 class FrameStream:
-    """Takes bytes as they come and gives whole frames. Bytes that are no frame come unchanged."""
+    """Takes bytes as they come and returns whole frames. Bytes that are no frame are returned unchanged."""
 
     def __init__(self) -> None:
         self._left = bytearray()
@@ -41,7 +41,7 @@ class FrameStream:
 
 
 def parse_frame(frame: bytes) -> pb.BaseCommand | None:
-    """The command of a frame; None when it is none."""
+    """The command of a frame; None for bytes that are no command."""
     size = int.from_bytes(frame[4:8], "big")
     try:
         return pb.BaseCommand.FromString(frame[8 : 8 + size])
@@ -50,7 +50,7 @@ def parse_frame(frame: bytes) -> pb.BaseCommand | None:
 
 
 class Topics:
-    """The topics of one connection's producers and consumers, learned from its commands."""
+    """The topics of one connection's producers and consumers, taken from its commands."""
 
     def __init__(self) -> None:
         self._producers: dict[int, str] = {}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FaultyClock:
-    """A wall clock that is ahead of another; monotonic time goes on as it does."""
+    """A wall clock ahead of another clock; monotonic time is that of the other clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class FaultyClock:
 
 
 class FaultKit:
-    """The faults of a broker process. They outlive the broker: a restored broker has the same faults."""
+    """The faults of a broker process. The faults outlive the broker: a restored broker has the same faults."""
 
     def __init__(self) -> None:
         self.rules = Rules()
@@ -49,7 +49,7 @@ class FaultKit:
         self.broker: Broker
 
     def build(self, settings: Settings) -> Broker:
-        """A broker that all faults reach."""
+        """Build a broker whose connections, files and clock go through the kit."""
         self.broker = Broker(settings, self._environment)
         self.broker.listeners.binary.wrap = self._wrap
         return self.broker
@@ -58,14 +58,14 @@ class FaultKit:
         return FaultyConnection(connection, self.switches)
 
     def reset(self) -> None:
-        """No faults any more."""
+        """End all faults: rules, pause, faults of disk and clock."""
         self.rules.clear()
         self.disk.reset()
         self.set_clock(0.0)
         self.switches.resume()
 
     def set_clock(self, seconds: float) -> None:
-        """Set the clock so many seconds ahead of the real clock; messages that become due are delivered."""
+        """Set the clock this many seconds ahead of the real clock; delayed messages that become due are delivered."""
         if self.clock.ahead_ms != round(seconds * 1000):
             self.clock.ahead_ms = round(seconds * 1000)
             for topic in list(self.broker.topics.loaded.values()):
@@ -79,7 +79,7 @@ class FaultKit:
         return [_told(each.connection) for each in self.switches.open]
 
     def cut(self, number: int | None = None, topic: str | None = None) -> int:
-        """Cut connections: that of a number, those with a producer or consumer of a topic, or all; how many."""
+        """Cut the connection of a number, those with a producer or consumer of a topic, or all; returns how many."""
         name = None if topic is None else full_name(topic)
         chosen = [
             each

@@ -1,7 +1,8 @@
 """Rules: faults of frames between clients and broker. Pure.
 
-A rule applies to frames of one command, of one topic or all: to the nth that fits and the `times - 1` behind it, or to
-all from the nth on. The first rule that applies to a frame decides; every rule that fits counts.
+A rule matches frames of one command, of one topic or all topics. The rule applies to the nth matching frame and the
+`times - 1` matches behind it, or to all from the nth on. The first rule that applies to a frame decides; every matching
+rule counts the frame.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ MOST_SECONDS: Final = 3600.0
 
 
 class RuleError(ValueError):
-    """A rule that makes no sense; the text names valid values."""
+    """A rule is invalid; the text names valid values."""
 
 
 @dataclass(slots=True)
 class Rule:
-    """See above. seconds: of a delay; error, message: the answer to a rejected request."""
+    """A rule (see the module). seconds: the length of a delay; error, message: the answer to a rejected request."""
 
     action: str
     command: str
@@ -49,7 +50,7 @@ class Rule:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Rule:
-        """Raises RuleError."""
+        """The rule with these values. Raises RuleError for an unknown name, a missing name or an invalid value."""
         names = [each.name for each in fields(cls) if each.name not in ("seen", "applied")]
         for name in values:
             if name not in names:
@@ -83,12 +84,12 @@ class Rule:
 
     @property
     def may_be_rejected(self) -> bool:
-        """Whether the command has an answer that tells of an error."""
+        """Whether the protocol has an error answer to the command."""
         number = COMMANDS[self.command]
         return number == _SEND or (number in HANDLERS and HANDLERS[number].fail is not None)
 
     def applies(self, command: int, topic: str | None) -> bool:
-        """Count a frame that fits; whether the rule applies to it."""
+        """Count a frame if it matches; returns whether the rule applies to it."""
         if COMMANDS[self.command] != command or (self.topic is not None and self.topic != topic):
             return False
         self.seen += 1
@@ -99,7 +100,7 @@ class Rule:
 
 
 def full_name(topic: str) -> str:
-    """The full name of a topic; of a partition that of its topic. Raises RuleError."""
+    """The full name of a topic; for a partition the name of its partitioned topic. Raises RuleError."""
     try:
         return str(TopicName.parse(topic).base)
     except InvalidTopicNameError as e:
@@ -129,7 +130,7 @@ class Rules:
         return bool(self._rules)
 
     def add(self, rule: Rule) -> int:
-        """The rule's number. Raises RuleError at MOST_RULES."""
+        """Add a rule; returns its number. Raises RuleError when there are MOST_RULES already."""
         if len(self._rules) >= MOST_RULES:
             raise RuleError(f"there are {MOST_RULES} rules: clear them")
         self._last += 1
@@ -137,7 +138,7 @@ class Rules:
         return self._last
 
     def remove(self, number: int) -> Rule | None:
-        """The rule that was removed; None when there is none of that number."""
+        """Remove a rule and return it; None for an unknown number."""
         return self._rules.pop(number, None)
 
     def clear(self) -> None:

@@ -62,7 +62,7 @@ class RunningBroker:
         try:
             await self.start()
         finally:
-            self._changed.set()  # the process ends when there is no broker
+            self._changed.set()  # without a broker the process ends
 
     async def take(self, name: str) -> None:
         """Stop the broker in order, copy its directory, and start it again."""
@@ -73,8 +73,8 @@ class RunningBroker:
             await self._start_again()
 
     async def restore(self, name: str) -> float:
-        """Leave the broker as it is and start a broker on a copy of the snapshot; returns the milliseconds until it
-        takes clients.
+        """Replace the broker by a broker on a copy of the snapshot; returns the milliseconds taken. The former broker
+        stops in the background.
         """
         async with self._changing:
             started = time.perf_counter()

@@ -17,7 +17,7 @@ _LIVE: Final = "live-"
 
 
 class SnapshotError(ValueError):
-    """There is no such snapshot, or it cannot have this name."""
+    """There is no snapshot of this name, or the name is invalid."""
 
 
 class Snapshots:
