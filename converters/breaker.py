@@ -1,10 +1,10 @@
-"""When to stop calling a converter that keeps misbehaving (guarantee G8). A pure state machine: time is an argument.
+"""Decides when to stop calling a defective converter (guarantee G8). A pure state machine: time is an argument.
 
     closed --(share of defects among the last `window` calls > `failure_percent`)--> open
     open --(`open_ms` later)--> half-open: one probe may run
     half-open --(probe succeeded)--> closed;  --(probe failed)--> open again
 
-One breaker per converter and topic, so that the entries of one topic cannot stop the others.
+One breaker per converter and topic, so that entries of one topic cannot stop conversion for other topics.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ class BreakerState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings:
-    """window: calls remembered.   minimum_calls: before that many, it never opens.   open_ms: pause before a probe."""
+    """window: number of last calls that count.   minimum_calls: with fewer calls, the breaker stays closed.
+    open_ms: pause before a probe.
+    """
 
     window: int = 100
     minimum_calls: int = 10
@@ -40,7 +42,7 @@ DEFAULT_BREAKER_SETTINGS = BreakerSettings()
 
 
 class Breaker:
-    """Ask `allows` before a call and tell `record` after it."""
+    """Call `allows` before a conversion and `record` after it."""
 
     def __init__(self, settings: BreakerSettings = DEFAULT_BREAKER_SETTINGS) -> None:
         self._settings = settings
@@ -55,7 +57,7 @@ class Breaker:
         return BreakerState.HALF_OPEN if waited >= self._settings.open_ms else BreakerState.OPEN
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long it stays open; 0 when it is not."""
+        """Return for how long the breaker stays open; 0 when it is not open."""
         return 0 if self._opened_at_ms is None else max(0, self._opened_at_ms + self._settings.open_ms - now_ms)
 
     def allows(self, now_ms: int) -> bool:
@@ -84,7 +86,7 @@ class Breaker:
             self._probing = False
 
     def _record_while_open(self, *, ok: bool, now_ms: int) -> None:
-        # Calls that began before it opened report late: only the probe decides.
+        # Calls that began before the breaker opened may be recorded late: only the probe decides.
         if not self._probing:
             return
         self._probing = False

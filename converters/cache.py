@@ -1,7 +1,7 @@
-"""Converted entries, shared by all subscriptions of a topic (guarantee G11): a fan-out of fifty converts once.
+"""Converted entries, shared by all subscriptions of a topic (guarantee G11): fifty subscriptions need one conversion.
 
-Keyed by position and `LoadedConverter.tag`: a new version or other settings never meet old results. Bounded in bytes,
-least recently used first out. Failures are not kept: their policy decides when they are tried again.
+Keyed by position and `LoadedConverter.tag`, so a new version or other settings never get old results. Bounded in bytes;
+the least recently used entry leaves first. Failures are not cached: their policy decides about the next attempt.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from magnetar.converters.outcome import Converted
 
 _OVERHEAD_BYTES = 300
-"""Bytes of a key, a Converted and their place in the dict: so a million empty entries count, too."""
+"""Bytes of a key, a Converted and their place in the dict, so that entries without payload count, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Counters since start, and the present content."""
+    """Counters since start, and the present number of entries and bytes."""
 
     hits: int
     misses: int
@@ -29,7 +29,7 @@ class CacheStats:
 
 
 class ConversionCache:
-    """A byte-bounded LRU map. Not thread-safe: the loop that dispatches owns it."""
+    """A byte-bounded LRU map. Not thread-safe: use it on the event loop of the dispatch only."""
 
     def __init__(self, max_bytes: int) -> None:
         """`max_bytes` 0 turns caching off."""
@@ -38,7 +38,7 @@ class ConversionCache:
         self._bytes = self._hits = self._misses = self._evictions = 0
 
     def get(self, ledger_id: int, entry_id: int, tag: str) -> Converted | None:
-        """The conversion of this entry by the converter with this tag, if it is still held."""
+        """Return the cached conversion of this entry by the converter with this tag, or None."""
         found = self._entries.get((ledger_id, entry_id, tag))
         if found is None:
             self._misses += 1
@@ -48,8 +48,8 @@ class ConversionCache:
         return found
 
     def put(self, ledger_id: int, entry_id: int, tag: str, converted: Converted) -> bool:
-        """Keep a result; returns whether it is kept. Identities (the stored bytes) and results larger than the cache
-        are not kept.
+        """Cache a result; return whether it is cached. Identities (the stored bytes) and results larger than the cache
+        are not cached.
         """
         weight = _weight(converted)
         if converted.identity or weight > self._max_bytes:
@@ -67,7 +67,7 @@ class ConversionCache:
         return True
 
     def clear(self) -> None:
-        """Forget everything, as after a reload of the chain."""
+        """Drop all entries, as after a reload of the chain."""
         self._entries.clear()
         self._bytes = 0
 

@@ -36,12 +36,12 @@ from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_HEAD = Struct(">H4xI")  # magic, checksum, metadata size: the usual entry, in one call
+_HEAD = Struct(">H4xI")  # magic and metadata size of an entry with a checksum, in one call
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedConverter:
-    """A converter in its place. `tag` names converter, version and settings: with the position, a cache key (G11)."""
+    """A converter of the chain. `tag` names converter, version and settings: with the position, a cache key (G11)."""
 
     converter: MessageConverter
     name: str
@@ -49,7 +49,7 @@ class LoadedConverter:
 
 
 def loaded(converter: MessageConverter, settings: Iterable[tuple[str, str]] = ()) -> LoadedConverter:
-    """Give `converter` its cache tag; the same settings give the same tag in every process."""
+    """Make `converter` an element of a chain; the same settings give the same tag in every process."""
     digest = zlib.crc32(repr(sorted(settings)).encode())
     return LoadedConverter(converter, converter.name, f"{converter.name}/{converter.version}/{digest:08x}")
 
@@ -76,15 +76,15 @@ class ConverterChain:
 
     @property
     def by_format_only(self) -> bool:
-        """No converter asks for every entry: a slab without the property can be passed by as a whole."""
+        """Whether all converters need the property `entry.format`: a slab without it then needs no `select`."""
         return not self._generic
 
     def select(self, data: bytes) -> LoadedConverter | None:
-        """The converter for this entry, or None: send the bytes as they are.
+        """Return the converter for this entry; None when the stored bytes are to be sent.
 
         None also for entries that are encrypted, chunked, markers, compressed with an unknown codec (guarantees G13,
-        G14) or whose metadata cannot be read. A converter whose `accepts` raises is taken as accepting, so that the
-        failure shows in `convert` instead of sending bytes no client can read.
+        G14) or whose metadata cannot be read. If `accepts` raises, the converter counts as accepting: `convert` then
+        reports the failure, and the client gets no bytes that it cannot read.
         """
         if not self.converters:
             return None
@@ -170,7 +170,7 @@ class ConverterChain:
         return data
 
     def close(self) -> list[tuple[str, Exception]]:
-        """Close every converter; failures are returned, not raised, so that each gets its call."""
+        """Close every converter, also after the failure of another; return the failures, raise none."""
         failures: list[tuple[str, Exception]] = []
         for each in self.converters:
             try:

@@ -1,4 +1,4 @@
-"""The outer form of an entry, and whether it names a foreign format.
+"""The outer form of an entry, and the foreign format that its metadata name.
 
     headers-and-payload = [0x0e01 | u32 crc32c] | u32 metadata size | MessageMetadata | payload
 
@@ -26,15 +26,15 @@ ENTRY_FORMAT_ORIGIN: Final = "entry.format.origin"
 ENTRY_FORMAT_RAW: Final = "entry.format.raw"
 """Consumer or subscription property: with the value `true` the stored bytes are sent, unconverted."""
 HEAD_BYTES: Final = 64
-"""How much of the payload `accepts` may look at."""
+"""The number of payload bytes that `accepts` may look at."""
 
 CHECKSUM_MAGIC: Final = 0x0E01
-# KeyValue{key="entry.format"} on the wire: field 1, length 12. This is the fastest test of an entry.
+# KeyValue{key="entry.format"} on the wire: field 1, length 12. Searching for it is the fastest test of an entry.
 FORMAT_NEEDLE = b"\x0a\x0centry.format"
 
 
 class Entry:
-    """Headers-and-payload bytes, cut where metadata and payload begin; metadata is parsed at the first use."""
+    """Headers-and-payload bytes, split into metadata and payload; metadata is parsed at the first use."""
 
     __slots__ = ("_metadata", "data", "metadata_start", "payload_start")
 
@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def metadata(self) -> MessageMetadata:
-        """The parsed metadata, to be read only. Raises: EntryError."""
+        """The parsed metadata; do not change it. Raises: EntryError."""
         if self._metadata is None:
             try:
                 parsed = MessageMetadata.FromString(self.data[self.metadata_start : self.payload_start])
@@ -80,13 +80,13 @@ class Entry:
 
 
 def build_entry(metadata: bytes, payload: bytes | bytearray | memoryview) -> bytes:
-    """Frame serialized metadata and a payload, checksum included."""
+    """Return headers and payload of an entry, with checksum, from serialized metadata and a payload."""
     body = b"".join((len(metadata).to_bytes(4, "big"), metadata, payload))
     return b"".join((CHECKSUM_MAGIC.to_bytes(2, "big"), crc32c(body).to_bytes(4, "big"), body))
 
 
 def entry_format(metadata: MessageMetadata) -> str | None:
-    """The last value of the property, as in clients; lower-cased, because upstream compares it without case."""
+    """Return the last value of the property, as clients do; in lower case, because upstream ignores the case."""
     value = None
     for pair in metadata.properties:
         if pair.key == ENTRY_FORMAT:
@@ -103,7 +103,7 @@ def replace_entry_format(metadata: MessageMetadata, origin: str) -> None:
 
 
 def declared_messages(metadata: MessageMetadata) -> int:
-    """The messages that clients, permits and indexes count for this entry: num_messages_in_batch, 1 without it."""
+    """Return num_messages_in_batch, or 1 without it: clients, permits and indexes count so many messages."""
     return int(metadata.num_messages_in_batch)
 
 

@@ -28,11 +28,11 @@ class EntryError(ConverterError):
 
 
 class EntryChecksumError(EntryError):
-    """The stored CRC-32C of an entry does not match its bytes (guarantee G3: corruption is not laundered)."""
+    """The stored CRC-32C of an entry does not match its bytes (guarantee G3: a conversion must not hide corruption)."""
 
 
 class ConversionError(ConverterError):
-    """The payload contradicts `entry.format`, or has no meaning for a Pulsar client."""
+    """The payload contradicts `entry.format`, or cannot be expressed for a Pulsar client."""
 
 
 class ConversionTooLargeError(ConversionError):

@@ -9,7 +9,7 @@ from magnetar.protocol.pulsar_api_pb2 import MessageMetadata, SingleMessageMetad
 
 
 def refuse_settings(name: str, settings: ConverterSettings) -> None:
-    """Raises: ConverterSettingsError when a converter without settings is given some."""
+    """Refuse settings for a converter that has none. Raises: ConverterSettingsError."""
     if settings.values:
         raise ConverterSettingsError(f"converter {name!r} has no settings, got {sorted(settings.values)}")
 
@@ -35,7 +35,7 @@ class RejectAllConverter:
 
 
 class EchoConverter:
-    """Takes every entry and leaves it as it is: the consumer gets the very bytes that were stored."""
+    """Accepts every entry and does not change it: the consumer gets exactly the stored bytes."""
 
     name = "echo"
     version = "1"

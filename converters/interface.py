@@ -8,7 +8,7 @@ Rules for implementations, checked where they can be (`registry.py` at start, `o
 * `convert` keeps the message count and everything that identifies the message: producer_name, sequence_id,
   publish_time, deliver_at_time, transaction ids, schema_version, replicated_from. It never deals with checksums or
   frames.
-* A changed `version` means other output for the same input; caches are keyed with it.
+* A changed `version` means other output for the same input; it is part of the cache key.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ExpansionLimits:
     """Limits of one conversion, in bytes.
 
     max_entry_bytes: hard limit of the converted entry: maxMessageSize plus 10 KiB for metadata and frame.
-    max_ratio: output divided by input, once the output is larger than `free_bytes`. Small well-compressed entries
-        expand a hundredfold without any harm, which is why the ratio alone would be the wrong measure.
+    max_ratio: output divided by input, once the output is larger than `free_bytes`. Small well-compressed entries may
+        expand a hundredfold without harm, so the ratio alone is no useful limit.
     """
 
     max_entry_bytes: int = 5 * 1024 * 1024 + 10 * 1024
@@ -36,7 +36,7 @@ class ExpansionLimits:
     free_bytes: int = 1024 * 1024
 
     def allowed(self, entry_bytes: int) -> int:
-        """The largest output for an input of `entry_bytes`."""
+        """Return the largest allowed output, in bytes, for an input of `entry_bytes`."""
         return min(self.max_entry_bytes, max(self.free_bytes, self.max_ratio * entry_bytes))
 
 
@@ -46,9 +46,9 @@ DEFAULT_LIMITS = ExpansionLimits()
 class Conversion(NamedTuple):
     """The result of `convert`.
 
-    metadata, payload: the new values. The same objects as those passed in mean "leave the entry as it is".
+    metadata, payload: the new values. The objects passed in mean "do not change the entry".
     holes: batch indexes without a message, which the payload fills with compacted_out placeholders; ascending.
-    compress: let the frame be compressed with LZ4 when that pays (stored bytes were compressed, output is large).
+    compress: allow the chain to compress a large payload with LZ4 (sensible when the stored bytes were compressed).
     """
 
     metadata: MessageMetadata
@@ -58,8 +58,8 @@ class Conversion(NamedTuple):
 
 
 class ConverterSettings(NamedTuple):
-    """The arguments of `init`: the converter's own settings (`<name>.<key>` in the configuration) and the limits of
-    all.
+    """The argument of `init`: the converter's own settings (`<name>.<key>` in the configuration), and the limits of
+    all converters.
     """
 
     values: Mapping[str, str]
@@ -72,7 +72,7 @@ class MessageConverter(Protocol):
 
     name: lower-case, unique in the chain; label of metrics.   version: part of the cache key.
     entry_formats: values of the property `entry.format` (lower-case) that select this converter, found with one
-        dict lookup; None = every entry, which costs every entry the parsing of its metadata; empty = no entry.
+        dict lookup. None = every entry; then the metadata of every entry are parsed. Empty = no entry.
     """
 
     @property

@@ -21,7 +21,7 @@ class FailureReason(enum.StrEnum):
     OVERSIZE = "oversize"
     """The output would pass an expansion limit."""
     TIMEOUT = "timeout"
-    """The caller gave up waiting; never produced in this room, which has no clock."""
+    """The caller stopped waiting. Only callers produce this reason, because this room has no clock."""
 
 
 class FailurePolicy(enum.StrEnum):
@@ -40,8 +40,8 @@ class Converted:
     entry: headers-and-payload bytes, ready to be sent; the very object that was given in when `identity` is true.
     messages: num_messages_in_batch, 1 when the entry is no batch; always the stored count (guarantee G4).
     holes: batch indexes that carry no message (control records, offsets removed by compaction). The entry holds a
-        compacted_out placeholder there. Java clients skip those; C++, Python and Go clients look at the ack_set of the
-        MESSAGE command only, so the broker should clear these bits there and count them as acknowledged.
+        compacted_out placeholder there. Java clients skip placeholders; C++, Python and Go clients look only at the
+        ack_set of the MESSAGE command, so the broker should clear these bits there and count the holes as acknowledged.
     """
 
     entry: bytes
@@ -62,7 +62,7 @@ class ConversionFailure:
     """The entry could not be converted; the stored bytes are untouched.
 
     defect: the converter itself misbehaved (an unexpected exception, an invalid output). False means the data is at
-        fault; only defects and timeouts belong into a breaker, or one topic of bad data would stop all others.
+        fault; pass only defects and timeouts to a breaker, so that bad data does not open it.
     """
 
     reason: FailureReason
@@ -72,5 +72,5 @@ class ConversionFailure:
 
 
 def park_delay_ms(attempt: int) -> int:
-    """How long a parked entry waits before attempt number `attempt` + 1: 1 s, 2 s, 4 s ... 5 min."""
+    """Return how long a parked entry waits before attempt number `attempt` + 1: 1 s, 2 s, 4 s ... 5 min."""
     return min(_FIRST_DELAY_MS << min(max(attempt - 1, 0), 16), _LAST_DELAY_MS)

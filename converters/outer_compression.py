@@ -19,15 +19,15 @@ _COMPRESSION_FIELD = 8
 
 
 def is_known(metadata: MessageMetadata) -> bool:
-    """Whether this module implements the codec. Protobuf keeps an unknown enum value as an unknown field and reads
-    NONE.
+    """Whether this module implements the codec of the entry. Protobuf keeps an unknown enum value as an unknown field
+    and reads NONE.
     """
     unknown = UnknownFieldSet(metadata)
     return all(unknown[index].field_number != _COMPRESSION_FIELD for index in range(len(unknown)))
 
 
 def decompress(metadata: MessageMetadata, payload: memoryview, limit: int) -> memoryview:
-    """The plain payload; `payload` itself when it is not compressed.
+    """Return the decompressed payload; `payload` itself when it is not compressed.
 
     Raises: ConversionTooLargeError when the declared size passes `limit`; ConversionError when the data does not
             decompress to exactly that size.
@@ -54,7 +54,7 @@ def _decompress(codec: int, payload: memoryview, size: int) -> bytes | bytearray
         if cramjam.snappy.decompress_raw_len(payload) != size:
             raise ConversionError(f"the snappy block does not declare {size} bytes")
         return bytes(cramjam.snappy.decompress_raw(payload))
-    out = bytearray(size or 1)  # the decoders refuse a buffer without room
+    out = bytearray(size or 1)  # the decoders refuse an empty buffer
     assert codec in (LZ4, ZSTD), "callers check is_known before"
     into = cramjam.lz4.decompress_block_into if codec == LZ4 else cramjam.zstd.decompress_into
     written = into(payload, out)
@@ -62,7 +62,7 @@ def _decompress(codec: int, payload: memoryview, size: int) -> bytes | bytearray
 
 
 def compress_lz4(metadata: MessageMetadata, payload: bytes | bytearray | memoryview) -> bytes | None:
-    """The LZ4 block of `payload` with `metadata` set accordingly, or None when it would not be smaller."""
+    """Compress `payload` and set `metadata` accordingly; return the LZ4 block, or None when it would not be smaller."""
     block = bytes(cramjam.lz4.compress_block(payload, store_size=False))
     if len(block) >= len(payload):
         return None

@@ -1,4 +1,4 @@
-"""Proof that an output is an entry every Pulsar client can read, with the count and identity it had (G3, G4, G5)."""
+"""Checks that an output is readable for every Pulsar client and keeps message count and identity (G3, G4, G5)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ KEPT_FIELDS = (
 
 
 class InvalidOutputError(Exception):
-    """Internal to the chain, which turns it into a ConversionFailure."""
+    """The output breaks a rule. The chain turns this error into a ConversionFailure."""
 
 
 def check_output(stored: MessageMetadata, conversion: Conversion) -> None:
-    """Raises: InvalidOutputError naming the first rule that `conversion` of `stored` breaks."""
+    """Raises: InvalidOutputError with the first rule that `conversion` of `stored` breaks."""
     metadata, payload = conversion.metadata, conversion.payload
     if not isinstance(metadata, MessageMetadata) or not isinstance(payload, bytes | bytearray | memoryview):
         raise InvalidOutputError("convert returned neither metadata nor payload")

@@ -1,4 +1,4 @@
-"""From the setting `messageConverters` to a running chain, or a clear refusal at start (guarantee G16).
+"""Builds a chain from the setting `messageConverters`, or refuses the setting at start (guarantee G16).
 
 An item is a short name (`kafka`, `bytes`, `echo`, `reject-all`) or the dotted path of a class (`package.module.Class`).
 A class is called without arguments and must fit `interface.MessageConverter`. Settings of a converter are `<its
@@ -34,7 +34,7 @@ _METHODS: Mapping[str, int] = {"init": 1, "close": 0, "accepts": 2, "convert": 2
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """A chain, and its omitted optional converters."""
+    """A chain, and the optional converters that were left out."""
 
     chain: ConverterChain
     problems: tuple[str, ...] = ()
@@ -113,7 +113,7 @@ def _create(spec: str) -> MessageConverter:
 
 
 def _check(spec: str, converter: Any) -> None:
-    """Raises: ConverterSettingsError with the first thing that does not fit the interface."""
+    """Raises: ConverterSettingsError with the first attribute that does not fit the interface."""
     for method, arguments in _METHODS.items():
         function = getattr(converter, method, None)
         if not callable(function):
@@ -124,7 +124,7 @@ def _check(spec: str, converter: Any) -> None:
             inspect.signature(function).bind(*range(arguments))
         except TypeError as error:
             raise _refusal(spec, f"{method}() must take {arguments} arguments: {error}") from error
-        except ValueError:  # no signature to be had, as for some compiled functions: calling it will tell
+        except ValueError:  # no signature, as for some compiled functions: the first call will show an error
             continue
     if not isinstance(name := getattr(converter, "name", None), str) or not _NAME.fullmatch(name):
         raise _refusal(spec, f"name must match {_NAME.pattern}, is {name!r}")

@@ -1,4 +1,4 @@
-"""Giving a validated record set its place in the log.
+"""Assigns offsets, and on request log append time, to a validated record set.
 
 | entry                                    | change                                                   |
 |------------------------------------------|----------------------------------------------------------|
@@ -9,7 +9,7 @@
 
 Patching leaves checksums valid, because none covers an offset. LogAppendTime additionally sets type and timestamp of
 every batch, wrapper and plain message, and its checksum; inner messages keep their bytes. A max timestamp that does not
-match the records is put right in the same way.
+match the records is corrected in the same way.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def assign_offsets(
 
 
 def _rebuilt(validated: ValidatedSet, first_offset: int) -> tuple[bytearray, list[ValidatedEntry]]:
-    """Copy the set with the entries that need it written anew; positions of the copy are returned with it."""
+    """Return a copy of the set with entries marked `rebuild` written anew, and the entries with their new places."""
     view = memoryview(validated.buffer)
     out = bytearray()
     moved: list[ValidatedEntry] = []

@@ -23,10 +23,10 @@ _INT64 = 1 << 63
 class BatchOptions:
     """The fields of a batch beside its records.
 
-    append_time: LogAppendTime in ms; None = CreateTime. The records' own timestamps stay in their deltas, readers
-        ignore them.
+    append_time: LogAppendTime in ms; None = CreateTime. The deltas keep the records' own timestamps, which readers
+        then ignore.
     delete_horizon: sets attribute bit 6 and takes the place of the base timestamp (stored logs only, KIP-534).
-    last_offset_delta, max_timestamp: None = those of the records; compaction keeps the old values.
+    last_offset_delta, max_timestamp: None = the values of the records; compaction keeps the old values.
     """
 
     codec: Codec = Codec.NONE
@@ -54,9 +54,10 @@ DEFAULT_OPTIONS = BatchOptions()
 
 
 def build_record_batch(records: Sequence[Record], options: BatchOptions = DEFAULT_OPTIONS) -> bytes:
-    """One batch of `records`, whose offsets must ascend; gaps between them are kept.
+    """Return one batch of `records`, whose offsets must ascend; gaps between offsets stay.
 
-    The base offset is the first record's unless `options` names one; it must be named when there are no records.
+    The base offset is the offset of the first record unless `options` gives another; without records, `options` must
+    give it.
     Raises: InvalidRecordError for offsets that do not ascend or span more than int32; InvalidTimestampError for
             timestamps whose difference needs more than 64 bits.
     """

@@ -1,8 +1,8 @@
-"""Finding the next usable entry behind damage: where a file goes on when a size cannot be trusted.
+"""Finds the next usable entry behind damage, where reading can continue when a size cannot be trusted.
 
-A place is taken when everything that can be known without the entries before it fits: the offset follows those seen so
-far (or begins anew at 0, as in a file of produced sets), the size is possible, magic and attributes are known, and the
-checksum is right. The checksum decides; the rest keeps the search fast.
+A place counts as an entry when all checks pass that need no earlier entries: the offset follows the offsets read so far
+(or starts again at 0, as in a file of produced sets), the size is possible, magic and attributes are known, and the
+checksum is right. The checksum decides; the other checks keep the search fast.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ if TYPE_CHECKING:
 
 _WINDOW_BYTES = 1024 * 1024
 _HEADER_BYTES = LOG_OVERHEAD + MIN_SIZES[2]
-_MAX_OFFSET_STEP = 1 << 32  # a segment's offsets differ by an int32 at most; twice that does no harm
+_MAX_OFFSET_STEP = 1 << 32  # offsets of a segment differ by an int32 at most; a larger step does no harm
 _MAX_ATTRIBUTES = (0x07, 0x0F, 0x7F)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchBounds:
-    """The bounds of an entry: an offset near 0 or not far above one of `offsets`, and at most so many bytes.
+    """The bounds of an entry: its offset is near 0 or not far above one of `offsets`, and it has at most
+    `max_batch_bytes`.
 
-    offsets: the expected next offsets. There are several, because no checksum covers an offset: the last seen offset
-    may be damaged.
+    offsets: the expected next offsets; several, because no checksum covers an offset, so the last offset read may be
+    damaged.
     """
 
     offsets: tuple[int, ...]
     max_batch_bytes: int
 
     def prefixes(self) -> set[bytes]:
-        """The first four bytes an offset can have."""
+        """Return all values that the first four bytes of an offset can have."""
         highs = {max(offset, 0) >> 32 for offset in self.offsets}
         return {part.to_bytes(4, "big") for part in {0, *highs, *(high + 1 for high in highs)} if part < 1 << 31}
 
@@ -45,7 +46,7 @@ class SearchBounds:
 def find_batch(
     read: Callable[[int, int], bytes], position: int, bounds: SearchBounds, *, before: int | None = None
 ) -> int | None:
-    """Position of the first usable entry at `position` or behind; None when there is none.
+    """Return the position of the first usable entry at or behind `position`; None when there is none.
 
     Args: read(position, length) gives fewer bytes only at the end of the file.
           before: the entry must begin before this position.
@@ -58,7 +59,7 @@ def find_batch(
                 return None
             if _is_entry(read, window, position, at, bounds):
                 return position + at
-        # An entry that begins in the last bytes is seen whole at the front of the next window.
+        # The windows overlap, so that a header cut by the end of this window is complete in the next window.
         position += max(len(window) - _HEADER_BYTES, 1) if len(window) == _WINDOW_BYTES else len(window)
     return None
 

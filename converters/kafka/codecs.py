@@ -32,7 +32,7 @@ _MAX_GZIP_MEMBERS = 256  # each member copies the bytes behind it: without a lim
 
 
 class Codec(enum.IntEnum):
-    """Codec ids as they stand in bits 0-2 of the attributes."""
+    """Codec ids, as in bits 0-2 of the attributes."""
 
     NONE = 0
     GZIP = 1
@@ -48,7 +48,7 @@ _BY_NUMBER = tuple(Codec)  # an enum call takes half a microsecond, and each mes
 
 
 def codec_of(attributes: int, magic: int) -> Codec:
-    """The codec in `attributes`.
+    """Return the codec in `attributes`.
 
     Raises: UnsupportedCompressionError for ids 5-7, and for zstd below magic 2.
     """
@@ -61,7 +61,7 @@ def codec_of(attributes: int, magic: int) -> Codec:
 
 
 def compress(codec: Codec, data: bytes, *, magic: int = 2) -> bytes:
-    """Compress `data` the way the Java client frames it, so that every Kafka client can read it."""
+    """Compress `data` with the framing of the Java client, which every Kafka client can read."""
     match codec:
         case Codec.NONE:
             return data
@@ -82,7 +82,7 @@ def compress(codec: Codec, data: bytes, *, magic: int = 2) -> bytes:
 def decompress(codec: Codec, data: bytes | memoryview, *, max_bytes: int, magic: int = 2) -> bytes:
     """Decompress the records part of a batch or the value of a wrapper message.
 
-    Args:    magic decides how the LZ4 header checksum is judged: magic 0 carries a historic wrong one (KAFKA-3160).
+    Args:    magic: decides whether the LZ4 header checksum is verified; in magic 0 it is wrong (KAFKA-3160).
     Raises:  DecompressedTooLargeError beyond `max_bytes`; CorruptRecordError for anything undecodable.
     """
     try:
@@ -104,7 +104,7 @@ def decompress(codec: Codec, data: bytes | memoryview, *, max_bytes: int, magic:
 
 
 def _gunzip(data: bytes | memoryview, max_bytes: int) -> bytes:
-    """Inflate every member: a one-shot call would silently return only the first member."""
+    """Decompress every gzip member; a single call of zlib would silently return only the first member."""
     parts: list[bytes] = []
     rest: bytes | memoryview = data
     room = max_bytes

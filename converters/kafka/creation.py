@@ -1,4 +1,4 @@
-"""Creating a record set from messages: offset assigner, codec and timestamp type.
+"""Creates a record set from messages, with an offset assigner, a codec and a timestamp type.
 
 create_record_set([NewMessage(b"k", b"v")], OffsetAssigner.sequential(100), codec=Codec.LZ4)
 """
@@ -29,14 +29,14 @@ class NewMessage(NamedTuple):
 
 
 class OffsetAssigner:
-    """Hands out the absolute offsets of a new set, one a message, in order."""
+    """Gives the messages of a new set their absolute offsets, in order."""
 
     def __init__(self, offsets: Iterable[int]) -> None:
         self._offsets: Iterator[int] = iter(offsets)
 
     @classmethod
     def sequential(cls, first: int = 0) -> OffsetAssigner:
-        """first, first + 1, first + 2, ..."""
+        """Return an assigner of the offsets first, first + 1, first + 2, ..."""
         return cls(count(first))
 
     def next_offset(self) -> int:
@@ -56,7 +56,7 @@ def create_record_set(
 ) -> bytes:
     """Write `messages` as one record batch (magic 2) or one message set (magic 0, 1); no messages give no bytes.
 
-    Args:    append_time in ms is required by, and only allowed with, LOG_APPEND_TIME.
+    Args:    append_time: in ms; required with LOG_APPEND_TIME, not allowed without it.
     Raises:  MixedMagicError; UnsupportedForMessageFormatError and UnsupportedCompressionError for values that the
     magic cannot carry; InvalidRecordError for offsets that do not ascend.
     """

@@ -1,4 +1,4 @@
-"""Errors of Kafka bytes. Each class carries the error code a Kafka listener answers with.
+"""Errors of Kafka bytes. Each class has the error code for the answer of a Kafka listener.
 
     KafkaFormatError                          -1 UNKNOWN_SERVER_ERROR (never raised itself)
       CorruptRecordError                       2 CORRUPT_MESSAGE
@@ -23,13 +23,13 @@ from magnetar.converters.errors import ConversionTooLargeError, ConverterError
 
 
 class KafkaFormatError(ConverterError):
-    """Root of the Kafka subtree. Reading any bytes gives records or one of these errors."""
+    """Root of the Kafka errors. Reading any bytes gives records or raises one of these errors."""
 
     kafka_code: ClassVar[int] = -1
 
 
 class CorruptRecordError(KafkaFormatError):
-    """Framing, lengths or compressed data that contradict themselves."""
+    """Framing, lengths or compressed data are inconsistent."""
 
     kafka_code: ClassVar[int] = 2
 
@@ -53,7 +53,7 @@ class UnsupportedMagicError(CorruptRecordError):
 
 
 class DamagedLogError(CorruptRecordError):
-    """A place in a file where no entry can be cut."""
+    """A place in a file where no entry can be read."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"position {position}: {reason}")
@@ -78,7 +78,7 @@ class UnsupportedForMessageFormatError(KafkaFormatError):
 
 
 class UnsupportedCompressionError(KafkaFormatError):
-    """An unknown codec id, or a codec this magic does not know (zstd below magic 2)."""
+    """An unknown codec id, or a codec that this magic does not allow (zstd below magic 2)."""
 
     kafka_code: ClassVar[int] = 76
 

@@ -1,4 +1,4 @@
-"""Cutting a record set into entries: the only form that all three magics share.
+"""Cuts a record set into entries, the only form that all three magics share.
 
     entry = int64 offset | int32 size | size bytes, of which byte 16 of the entry is the magic
 
@@ -37,7 +37,7 @@ class Frame(NamedTuple):
 
 
 def frames(buffer: Buffer, start: int = 0) -> Iterator[Frame]:
-    """Walk the complete entries of `buffer` from byte `start` on.
+    """Yield the places of the complete entries of `buffer`, from byte `start` on.
 
     Ends silently at an incomplete entry.
     Raises: CorruptRecordError for a size below the minimum, UnsupportedMagicError for a magic above 2.
@@ -62,7 +62,7 @@ def frames(buffer: Buffer, start: int = 0) -> Iterator[Frame]:
 
 
 def valid_bytes(buffer: Buffer) -> int:
-    """Length of the complete entries at the front of `buffer`."""
+    """Return the length of the complete entries at the beginning of `buffer`."""
     end = 0
     for frame in frames(buffer):
         end = frame.end
@@ -70,9 +70,9 @@ def valid_bytes(buffer: Buffer) -> int:
 
 
 def bytes_wanted(buffer: Buffer) -> int:
-    """How long `buffer` must be to hold its first entry whole; 12 when not even the size is there.
+    """Return how long `buffer` must be to contain its whole first entry; 12 when the size is not complete.
 
-    A consumer that got no complete entry raises its fetch size to this.
+    A consumer that got no complete entry raises its fetch size to this length.
     """
     if len(buffer) < LOG_OVERHEAD:
         return LOG_OVERHEAD

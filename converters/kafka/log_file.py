@@ -1,13 +1,13 @@
 """Reading record batches out of a Kafka log segment, or any file of batches, without touching the file.
 
-The caller hands in `read(position, length)`; this module decides which bytes to read. Every batch comes with its
-position and the position after it, so reading resumes anywhere.
+The caller supplies `read(position, length)`; this module decides which bytes to read. Every batch comes with its
+position and the position after it, so that reading can resume behind any batch.
 
     segment = { entry }* | [torn tail: an entry cut by a crash, or the zeros of a preallocated file]
 
-A torn tail ends the iteration and is reported by `LogEnd`. Damage in front of it names its position: no place behind it
-is a reliable batch boundary. Damage raises; or, with `on_damage`, reading continues at the next entry with a right
-checksum (`batch_search`).
+A torn tail ends the iteration and is reported by `LogEnd`. Damage in front of the tail
+raises an error with its position, because no place behind damage is a reliable batch boundary; or, with `on_damage`,
+reading continues at the next entry with a right checksum (`batch_search`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LogEnd(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogBatch:
-    """One entry of the file, whole, and where it stands."""
+    """One complete entry of the file, and its position."""
 
     position: int
     next_position: int
@@ -60,10 +60,10 @@ class LogDamage:
 
 
 class LogFile:
-    """Iterates the entries of a file from a position on; afterwards `end` and `valid_bytes` say how that ended.
+    """Iterates the entries of a file from a position on; afterwards `end` and `valid_bytes` show why and where.
 
-    Args: on_damage: called for every skipped stretch, where no entry can be cut or the checksum of an entry is wrong;
-    it may raise. Without it the former raises, and the caller has to check the latter.
+    Args: on_damage: called for every skipped stretch, where no entry can be read or the checksum of an entry is wrong;
+          may raise. Without on_damage, an unreadable entry raises, and the caller has to verify the checksums.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class LogFile:
     def batches(self, position: int = 0) -> Iterator[LogBatch]:
         """Yield the entries from `position`, which must be 0 or the `next_position` of a batch.
 
-        With `on_damage` the checksums are verified and wrong checksums reported to it; without it, call
+        With `on_damage`, checksums are verified and entries with a wrong checksum are skipped; without it, call
         `ensure_valid()` of each batch.
-        Raises: DamagedLogError (with the position) for sizes and magics that cannot be, unless `on_damage` takes it.
+        Raises: DamagedLogError (with the position) for impossible sizes and magics, unless `on_damage` is given.
         """
         self.end, self.valid_bytes = None, position
         while self._size - position >= LOG_OVERHEAD:
@@ -120,7 +120,7 @@ class LogFile:
         self.end = LogEnd.CLEAN if position == self._size else LogEnd.TORN
 
     def _entry_at(self, position: int) -> LogBatch | None:
-        """The entry there; None, and `end` set, where the file ends instead. Raises: DamagedLogError."""
+        """Return the entry at `position`; at the end of the file set `end` and return None. Raises: DamagedLogError."""
         head = self._bytes(position, _HEADER_BYTES)
         size = int.from_bytes(head[8:LOG_OVERHEAD], "big", signed=True)
         if size == 0 and not any(head[:LOG_OVERHEAD]):
@@ -137,7 +137,7 @@ class LogFile:
         return LogBatch(position, end, _view(data, position))
 
     def _damage_in_place_of_a_tail(self, position: int) -> DamagedLogError | None:
-        """A flipped bit in a size looks like a torn tail; but then usable batches follow."""
+        """Return the damage if usable batches follow an apparent torn tail: a flipped bit in a size looks alike."""
         if self.end is not LogEnd.TORN:
             return None
         found = find_batch(self._bounded_read, position + 1, self._search_bounds())
@@ -146,7 +146,7 @@ class LogFile:
         return DamagedLogError(position, f"the entry would end behind the file, but another one starts at {found}")
 
     def _bytes(self, position: int, length: int) -> bytes:
-        """data[position : position + length] out of the chunk, which is read anew where it does not reach."""
+        """Return data[position : position + length] from the chunk; read a new chunk where this chunk is too short."""
         at = position - self._chunk_start
         if at < 0 or at + length > len(self._chunk):
             self._chunk, self._chunk_start, at = self._read(position, max(length, _CHUNK_BYTES)), position, 0
@@ -173,8 +173,8 @@ class LogFile:
         return following
 
     def _behind_wrong_checksum(self, item: LogBatch, on_damage: Callable[[LogDamage], None]) -> int:
-        """The place where reading continues: behind the entry, unless an entry begins inside it: then its size is
-        wrong.
+        """Report the damage and return the position where reading continues: behind the entry, or at an entry that
+        begins inside it, which proves that its size is wrong.
         """
         found = find_batch(self._bounded_read, item.position + 1, self._search_bounds(), before=item.next_position)
         following = item.next_position if found is None else found

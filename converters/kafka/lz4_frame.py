@@ -7,9 +7,9 @@
          0 dictionary id present.   BD: bits 4-6 block size 4..7 = 64 KiB, 256 KiB, 1 MiB, 4 MiB.
     HC:  second byte of xxh32 over FLG..content size.   Block size: high bit set = stored uncompressed.
 
-Three rules of Kafka's own: magic 0 producers computed HC over the magic number too, so readers of magic 0 must not
-judge it (KAFKA-3160) and writers reproduce it; dependent blocks are refused because Java consumers cannot read them;
-there is exactly one frame, because Java stops at the first end mark and would miss the second.
+Three rules are special to Kafka: magic 0 producers computed HC over the magic number too, so readers of magic 0 must
+not verify it (KAFKA-3160), and writers compute it alike; dependent blocks are refused, because Java consumers cannot
+read them; there is exactly one frame, because Java stops at the first end mark and would miss the second.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _U32_MASK = 0xFFFFFFFF
 
 
 def compress(data: bytes, *, legacy_checksum: bool) -> bytes:
-    """One frame with independent 64 KiB blocks; `legacy_checksum` writes the header checksum of magic 0."""
+    """Return one frame with independent 64 KiB blocks; `legacy_checksum` writes the header checksum of magic 0."""
     header = bytes([0x40 | _INDEPENDENT, 0x40])
     checked = _MAGIC + header if legacy_checksum else header
     parts = [_MAGIC, header, bytes([_header_checksum(checked)])]
@@ -67,7 +67,7 @@ def decompress(data: bytes | memoryview, max_bytes: int, *, ignore_checksum: boo
 
 
 def _measure(frame: bytes) -> tuple[int, int]:
-    """Walk the block headers: (end of the frame header, upper bound of the decompressed size)."""
+    """Read all block headers; return the end of the frame header and an upper bound of the decompressed size."""
     if len(frame) < 7 or frame[:4] != _MAGIC:
         raise CorruptRecordError("no LZ4 frame")
     flags, block_bytes = frame[4], _BLOCK_BYTES.get(frame[5] >> 4 & 0x07)
@@ -102,7 +102,7 @@ def _header_checksum(data: bytes) -> int:
 
 
 def _xxh32_short(data: bytes) -> int:
-    """XxHash-32 with seed 0 of fewer than 16 bytes, which every frame header is."""
+    """Return xxHash-32 with seed 0 of fewer than 16 bytes; every frame header is shorter than that."""
     prime2, prime3, prime4, prime5 = 2246822519, 3266489917, 668265263, 374761393
     acc = prime5 + len(data)
     whole = len(data) & ~3

@@ -1,8 +1,8 @@
-"""Rewriting a record set in another magic, offsets unchanged.
+"""Rewrites a record set in another magic; offsets do not change.
 
 | from -> to  | lost or added                                                                                     |
 |-------------|---------------------------------------------------------------------------------------------------|
-| 2 -> 1, 0   | headers, producer id, epoch and sequence, leader epoch; control batches (old clients know none)   |
+| 2 -> 1, 0   | headers, producer id, epoch and sequence, leader epoch; control batches (unknown to old clients)   |
 | 1 -> 0      | timestamps                                                                                        |
 | 0 -> 1, 2   | nothing; records get timestamp -1                                                                 |
 | 1 -> 2      | nothing                                                                                           |
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MagicConversion:
-    """A converted set, and how much it could not carry."""
+    """A converted set, and the numbers of headers and control batches that the new magic cannot carry."""
 
     buffer: bytes
     dropped_headers: int = 0
@@ -42,7 +42,7 @@ class MagicConversion:
 def convert_magic(
     buffer: Buffer, magic: int, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> MagicConversion:
-    """Rewrite the complete entries of `buffer` in `magic`; entries that have it already are copied as they are.
+    """Rewrite the complete entries of `buffer` in `magic`; copy entries that already have this magic.
 
     Raises: UnsupportedMagicError; UnsupportedCompressionError for zstd below magic 2; errors of reading.
     """
@@ -66,7 +66,7 @@ def convert_magic(
 
 
 def _groups(record_set: RecordSet, magic: int) -> Iterator[list[Batch]]:
-    """Single entries; plain messages that may share a batch come together."""
+    """Yield groups of entries: plain messages that may share a batch, or a single entry."""
     group: list[Batch] = []
     for batch in record_set.batches():
         if group and not (magic == 2 and _joinable(group[-1], batch)):

@@ -4,7 +4,7 @@
 |-----|-------|------------------|-----------------------------------------------|
 | 0   | int64 | offset           | offset                                        |
 | 8   | int32 | size             | size                                          |
-| 12  | u32   | CRC-32 of 16..   | CRC-32 of 16.. (offset and size are not in it)|
+| 12  | u32   | CRC-32 of 16..   | CRC-32 of 16.. (without offset and size)      |
 | 16  | int8  | 0                | 1                                             |
 | 17  | int8  | bits 0-2 codec   | bits 0-2 codec, bit 3 log append time         |
 | 18  |       | key length, ...  | int64 timestamp; key length at 26, ...        |
@@ -100,7 +100,7 @@ class Message:
 
     @property
     def base_offset(self) -> int:
-        """Offset of the first record. A wrapper must be decompressed to know it."""
+        """Offset of the first record; of a wrapper, reading it takes decompression."""
         if self.codec is Codec.NONE:
             return self.offset
         return next(self.records()).offset
@@ -177,7 +177,7 @@ class Message:
         return offsets
 
     def inner_records(self, data: bytes, last_inner: int, *, check_inner_crcs: bool = False) -> Iterator[Record]:
-        """The records in `data`, an inner set that `inner_offsets` has passed; lazily, with absolute offsets."""
+        """Yield the records in `data`, an inner set that `inner_offsets` has accepted, with absolute offsets."""
         base = self.inner_base(last_inner)
         append_time = self.max_timestamp if self.timestamp_type is TimestampType.LOG_APPEND_TIME else None
         for offset, timestamp, key, value in read_messages(data, check_crcs=check_inner_crcs):
@@ -186,7 +186,7 @@ class Message:
     def records(
         self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES, *, check_inner_crcs: bool = False
     ) -> Iterator[Record]:
-        """The record of a plain message, or those of the nested set, with absolute offsets."""
+        """Yield the record of a plain message, or the records of the nested set, with absolute offsets."""
         if self.codec is Codec.NONE:
             yield Record(self.offset, self.max_timestamp, *self.key_and_value())
             return
@@ -194,9 +194,9 @@ class Message:
         yield from self.inner_records(data, self.inner_offsets(data)[-1], check_inner_crcs=check_inner_crcs)
 
     def inner_base(self, last_inner: int) -> int:
-        """The number that makes an inner offset absolute when added.
+        """Return the number to add to an inner offset to make it absolute.
 
-        Raises: InvalidRecordError for a wrapper offset below the last inner offset, unless it is 0.
+        Raises: InvalidRecordError for a wrapper offset below the last inner offset, unless the wrapper offset is 0.
         """
         if self.magic == 0 or self.offset == 0:
             return 0
@@ -206,10 +206,10 @@ class Message:
 
 
 def read_messages(data: bytes, *, check_crcs: bool = False) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-    """(stored offset, timestamp or -1, key, value) of the complete messages of an inner set that `inner_offsets` has
-    passed. The hot loop of compressed sets: one pass, no object but the tuple.
+    """Yield (stored offset, timestamp or -1, key, value) of the complete messages of an inner set that `inner_offsets`
+    has accepted. The hot loop of compressed sets: one pass, no object but the tuple.
 
-    Raises: CorruptRecordError when lengths do not fill a message; CrcMismatchError with `check`.
+    Raises: CorruptRecordError when lengths do not fill a message; CrcMismatchError with `check_crcs`.
     """
     pos, total = 0, len(data)
     key: bytes | None
@@ -242,6 +242,6 @@ def read_messages(data: bytes, *, check_crcs: bool = False) -> Iterator[tuple[in
 
 
 def inner_messages(data: bytes) -> Iterator[Message]:
-    """The complete messages of an inner set, one at a time, so that many tiny messages never become objects at once."""
+    """Yield the complete messages of an inner set, so that many tiny messages are never objects at the same time."""
     for start, end, _offset, _magic in frames(data):
         yield Message(data[start:end])

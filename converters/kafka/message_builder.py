@@ -23,7 +23,7 @@ _HEADERS = (struct.Struct(">qiIBB"), struct.Struct(">qiIBBq"))
 def encode_message(
     magic: int, offset: int, timestamp: int, key: bytes | None, value: bytes | None, *, attributes: int = 0
 ) -> bytes:
-    """One message with its checksum. `timestamp` is ignored by magic 0."""
+    """Return one message with its checksum. Magic 0 ignores `timestamp`."""
     header = _HEADERS[magic]
     size = header.size + 8 + len(key or b"") + len(value or b"")
     fields = (offset, size - 12, 0, magic, attributes)
@@ -37,10 +37,10 @@ def encode_message(
 def build_message_set(
     records: Sequence[Record], magic: int, *, codec: Codec = Codec.NONE, append_time: int | None = None
 ) -> bytes:
-    """A message set of `records`, whose offsets must ascend; compressed into one wrapper when a codec is given.
+    """Return a message set of `records`, whose offsets must ascend; a codec compresses them into one wrapper.
 
-    append_time: LogAppendTime in ms for magic 1; a wrapper carries it for its inner messages, whose bytes keep their
-        own.
+    append_time: LogAppendTime in ms for magic 1; a wrapper has it for its inner messages, whose bytes keep their own
+        timestamps.
     Raises: UnsupportedForMessageFormatError for headers or for LogAppendTime below magic 1,
             UnsupportedCompressionError for zstd, InvalidRecordError for offsets that do not ascend.
     """

@@ -126,7 +126,7 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last slot; 2147483647 is followed by 0."""
+        """Sequence of the last offset of the batch; 0 follows 2147483647."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & _INT32_MAX
@@ -154,7 +154,7 @@ class RecordBatch:
         """The records part, decompressed, of `count` records. Raises: InvalidRecordError; as `codecs.decompress`."""
         if self.count < 0:
             raise InvalidRecordError(f"negative record count {self.count}")
-        # The cleaner keeps batches without records for their producer state; nothing was compressed into them.
+        # The cleaner keeps batches without records for their producer state; their records part is never compressed.
         if self.count == 0 and len(self.buffer) == HEADER_BYTES:
             return b""
         return self.record_bytes(max_decompressed_bytes)
@@ -164,7 +164,7 @@ class RecordBatch:
         return read_records(self.counted_bytes(max_decompressed_bytes), self.count)
 
     def records(self, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-        """Records with absolute offsets and timestamps, lazily."""
+        """Yield the records with absolute offsets and timestamps."""
         base, first = self.base_offset, self.base_timestamp
         # Deltas are int32, so one check holds for all of them.
         checked_offset(base, _INT32_MAX)

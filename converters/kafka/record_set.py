@@ -4,7 +4,7 @@
 
 `batches()` is the shallow iteration (an item per stored entry, without decompression); iterating the set itself is the
 deep iteration (records with absolute offsets). Both are lazy, and every iterator has its own position. A wrong entry
-raises at its place; earlier entries have been delivered.
+raises when the iteration reaches it, after all earlier entries.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class RecordSet:
 
     Args:
         buffer: the bytes; a cut-off tail is allowed (`ensure_whole` refuses it).
-        max_decompressed_bytes: how far one entry may be inflated.
-        check_crcs: verify each entry's checksum before its records are given out.
-        check_inner_crcs: also those inside compressed messages of magic 0 and 1.
+        max_decompressed_bytes: limit of the decompressed size of one entry.
+        check_crcs: verify each entry's checksum before its records are yielded.
+        check_inner_crcs: verify also the checksums inside compressed messages of magic 0 and 1.
     """
 
     __slots__ = ("_check_crcs", "_check_inner_crcs", "_max_decompressed_bytes", "buffer")
@@ -72,7 +72,7 @@ class RecordSet:
         return bytes_wanted(self.buffer)
 
     def batches(self) -> Iterator[Batch]:
-        """Shallow iteration. Checksums are not verified here: ask each batch with `ensure_valid()`."""
+        """Shallow iteration. Checksums are not verified here: call `ensure_valid()` of each batch."""
         view = memoryview(self.buffer)
         for frame in frames(view):
             yield batch_at(view[frame.start : frame.end], frame.magic)
@@ -80,7 +80,7 @@ class RecordSet:
     def records(self) -> Iterator[Record]:
         """Deep iteration over the records of all batches, control records included.
 
-        Raises: KafkaFormatError and its subclasses, at the record where the damage is met.
+        Raises: KafkaFormatError and its subclasses, at the first damaged record.
         """
         for batch in self.batches():
             if self._check_crcs:
@@ -94,7 +94,7 @@ class RecordSet:
         return self.records()
 
     def ensure_whole(self) -> None:
-        """A producer's set must not be cut. Raises: InvalidRecordError."""
+        """Refuse a set with a cut-off tail, which a producer must not send. Raises: InvalidRecordError."""
         whole = self.valid_bytes
         if whole != len(self.buffer):
             raise InvalidRecordError(f"record set is cut: {whole} of {len(self.buffer)} bytes are complete entries")

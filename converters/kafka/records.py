@@ -21,8 +21,8 @@ NO_TIMESTAMP = -1
 NO_SEQUENCE = -1
 NO_PRODUCER_ID = -1
 MAX_HEADERS = 1 << 16
-"""Headers of one record. An object takes fifty times the two bytes of an empty header: without a limit, a compressed
-record of a few hundred bytes would take a gigabyte.
+"""The most headers of one record. A header object takes fifty times the two bytes of an empty header: without a limit,
+a compressed record of a few hundred bytes would take a gigabyte.
 """
 _INT64 = 1 << 63
 
@@ -61,7 +61,7 @@ A plain tuple, because every converted record needs one tuple.
 
 
 def decode_headers(headers: RawHeaders | None) -> tuple[Header, ...]:
-    """Headers of a RawRecord as values; order and duplicates are kept."""
+    """Return the headers of a RawRecord as values; order and duplicates are kept."""
     if not headers:
         return ()
     return tuple([Header(key.decode("utf-8", "surrogateescape"), value) for key, value in headers])

@@ -4,8 +4,8 @@
 
 Java, kafka-python and aiokafka write xerial with 32 KiB of input a block; librdkafka writes one raw block. Only the
 first eight bytes decide, because some producers write the two versions little-endian. The header may recur inside a
-stream that was made by joining two. A raw snappy block starts with its uncompressed length, which is the bound that the
-reader checks.
+stream that was joined from two streams. A raw snappy block starts with its uncompressed length; the reader checks this
+bound.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def decompress(data: bytes | memoryview, max_bytes: int) -> bytes:
 
 
 def _raw_block(block: bytes | memoryview, room: int, limit: int) -> bytes:
-    # The declared length is read before anything is allocated: the decoder would trust it.
+    # Check the declared length first: the decoder would allocate as many bytes.
     if cramjam.snappy.decompress_raw_len(block) > room:
         raise DecompressedTooLargeError(limit)
     return bytes(cramjam.snappy.decompress_raw(block))

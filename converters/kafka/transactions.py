@@ -6,11 +6,11 @@ batch to the next control record of that id:
     control record key = int16 version | int16 type      0 ABORT, 1 COMMIT; every other type concerns no transaction
 
 A producer id has at most one open transaction. The *last stable place* is the first batch of the earliest transaction
-that is still open: a consumer with isolation level read_committed reads no further, because a later commit would put
-records in front of those that were read already.
+that is still open: a consumer with isolation level read_committed reads no further, because a later commit would add
+records in front of records that the consumer has already read.
 
-Places are the caller's: any int that ascends along the log (offsets in a partition's segments, byte positions in a
-file whose offsets do not ascend). Source: Apache Kafka, "Control Batches" in the message format chapter; KIP-98.
+The caller chooses the places: any int that ascends along the log (offsets in a partition's segments, byte positions in
+a file whose offsets do not ascend). Source: Apache Kafka, "Control Batches" in the message format chapter; KIP-98.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _END = 1 << 63
 
 
 class Isolation(enum.StrEnum):
-    """Which transactional records a reader takes, by Kafka's names."""
+    """Whether a reader takes the records of uncommitted transactions; names as in Kafka."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
 
 class Marker(enum.IntEnum):
-    """How a control record ends the transaction of its producer id."""
+    """The outcome that a control record gives to the transaction of its producer id."""
 
     ABORT = 0
     COMMIT = 1
 
 
 def marker_of(batch: RecordBatch) -> Marker | None:
-    """The marker in a control batch; None when its control record ends no transaction.
+    """Return the marker in a control batch; None when its control record ends no transaction.
 
     Raises: ConverterError for a control batch whose record cannot be read.
     """
@@ -95,7 +95,7 @@ class Transactions:
         return Outcome.ABORTED if before and place < ranges[before - 1][1] else Outcome.COMMITTED
 
     def with_open_aborted(self) -> Transactions:
-        """The same with every open transaction counted as aborted."""
+        """Return a copy in which every open transaction counts as aborted."""
         aborted = {producer: list(ranges) for producer, ranges in self.aborted.items()}
         for producer, first in self.open.items():
             aborted.setdefault(producer, []).append((first, _END))
@@ -113,11 +113,11 @@ class TransactionSurvey:
 
     @property
     def has_open(self) -> bool:
-        """Whether a transaction has begun and not ended."""
+        """Whether at least one transaction has begun and not ended."""
         return bool(self._open)
 
     def add(self, batch: Batch, place: int) -> None:
-        """The next batch. A control batch whose record cannot be read counts as damage."""
+        """Add the next batch of the log. A control batch whose record cannot be read counts as damage."""
         if not isinstance(batch, RecordBatch) or not batch.is_transactional:
             return
         if not batch.is_control:
@@ -132,11 +132,11 @@ class TransactionSurvey:
             self._end(batch.producer_id, marker, place)
 
     def damage(self) -> None:
-        """A stretch of the log is missing here: it may have held the marker of every open transaction."""
+        """Note that a stretch of the log is missing here, which may have contained markers of the open transactions."""
         self._damaged.update(self._open)
 
     def result(self) -> Transactions:
-        """The transactions found so far; later batches do not change the returned value."""
+        """Return the transactions found so far; later batches do not change the returned value."""
         aborted = {producer: list(ranges) for producer, ranges in self._aborted.items()}
         return Transactions(aborted, dict(self._open), self._doubtful + len(self._damaged & self._open.keys()))
 

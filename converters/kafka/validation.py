@@ -3,7 +3,7 @@
 
 | rule                                                                      | refusal                        |
 |---------------------------------------------------------------------------|--------------------------------|
-| no cut-off tail, at least one entry, one batch only where asked           | InvalidRecordError             |
+| no cut-off tail, at least one entry, one batch if `single_batch`          | InvalidRecordError             |
 | entry and inner checksums                                                 | CrcMismatchError               |
 | magic allowed for this topic                                              | UnsupportedMagicError          |
 | codec allowed for this request                                            | UnsupportedCompressionError    |
@@ -58,8 +58,8 @@ DEFAULT_RULES = ProduceRules()
 class ValidatedEntry:
     """A valid entry.
 
-    max_timestamp: the newest of its records.   restamp: the entry has another timestamp (some producers write 0).
-    rebuild: its inner offsets must be rewritten before it can be stored.
+    max_timestamp: the newest timestamp of its records.   restamp: the entry states another max timestamp (some
+    producers write 0).   rebuild: its inner offsets must be rewritten before it can be stored.
     """
 
     start: int
@@ -74,7 +74,7 @@ class ValidatedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ValidatedSet:
-    """The proof that `buffer` may be stored, and the facts for assignment."""
+    """A record set that has passed all checks, with the facts that assignment needs."""
 
     buffer: Buffer
     entries: tuple[ValidatedEntry, ...]
@@ -89,7 +89,7 @@ class ValidatedSet:
 
     @property
     def in_place(self) -> bool:
-        """Assignment will patch bytes only, without decompressing anything."""
+        """Whether assignment only patches bytes and decompresses no entry."""
         return not any(entry.rebuild for entry in self.entries)
 
 

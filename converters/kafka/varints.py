@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from magnetar.converters.kafka.errors import CorruptRecordError
 
-# A third of all varints in real batches are 0 or 1 byte small: a table beats arithmetic for them.
+# A third of all varints in real batches take one byte: a table is faster for them than arithmetic.
 SMALL_VARINTS = tuple(bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80, n >> 7]) for n in range(1 << 12))
 
 

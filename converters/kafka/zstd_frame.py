@@ -1,4 +1,4 @@
-"""Zstandard with a bound known before decompression.
+"""Zstandard; the size of the output is bounded before decompression.
 
     frame = 28 b5 2f fd | descriptor | [window] | [dictionary id] | [content size] | { block }* | [checksum]
     block = uint24 LE: bit 0 last, bits 1-2 type (0 raw, 1 run-length, 2 compressed), bits 3-23 size | bytes
@@ -61,7 +61,9 @@ def upper_bound(frames: bytes) -> int:
 
 
 def _walk_frame(frames: bytes, pos: int) -> tuple[int, int]:
-    """Walk one frame whose descriptor is at `pos`: (position after it, bound of its content)."""
+    """Read the headers of one frame whose descriptor is at `pos`; return the position after the frame and the bound of
+    its content.
+    """
     descriptor = frames[pos]
     single_segment = descriptor & 0x20
     pos += 1 if single_segment else 2

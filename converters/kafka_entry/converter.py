@@ -6,8 +6,8 @@
 
 * Without num_messages_in_batch the entry counts as one message: it must hold one record, which becomes a plain message.
 * Control records and compacted offsets become holes, unless the entry declares the number of its records (slots.py).
-* A cut-off tail is dropped like a Kafka consumer does.
-* Aborted transactions are the listener's business: such entries are filtered before a converter sees them.
+* A cut-off tail is dropped, as in a Kafka consumer.
+* The converter does not check transactions: the listener filters entries of aborted transactions before conversion.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PLAIN_FIELDS = ("partition_key", "partition_key_b64_encoded", "ordering_key", "
 
 
 class KafkaConverter:
-    """See the module. One instance serves any number of threads."""
+    """The converter that the module describes. Any number of threads may share one instance."""
 
     name = "kafka"
     version = "1"
@@ -54,7 +54,7 @@ class KafkaConverter:
         try:
             writer, compressed = self._collect(payload, declared, dense=False)
         except ConversionCountError:
-            # The offsets span more than is declared: then the records must be exactly that many.
+            # The offsets span more than the declared count: then the number of records must equal the declared count.
             writer, compressed = self._collect(payload, declared, dense=True)
         converted = MessageMetadata()
         converted.CopyFrom(metadata)
@@ -66,7 +66,7 @@ class KafkaConverter:
         return Conversion(converted, writer.payload, tuple(writer.holes), compress)
 
     def _collect(self, payload: memoryview, declared: int, *, dense: bool) -> tuple[SlotWriter, bool]:
-        """Returns: the writer with all messages, and whether anything was compressed."""
+        """Returns: the writer with all messages, and whether any batch was compressed."""
         writer = SlotWriter(self._options, declared, self._limits.allowed(len(payload)), dense=dense)
         compressed, empty = False, True
         for batch in RecordSet(payload).batches():
@@ -80,7 +80,7 @@ class KafkaConverter:
 
 
 def _plain(converted: MessageMetadata, batch: bytearray) -> Conversion:
-    """Turn the batch of one into a message without batch framing."""
+    """Turn a batch of one message into a message without batch framing."""
     end = 4 + int.from_bytes(batch[:4], "big")
     single = SingleMessageMetadata.FromString(bytes(batch[4:end]))
     assert end + single.payload_size == len(batch), "the writer took no more than the one declared message"

@@ -1,7 +1,7 @@
-"""Records of a whole Kafka batch as messages, by the compiled helper: for batches with nothing out of the ordinary.
+"""Converts the records of a whole Kafka batch to messages with the compiled helper, for batches without special cases.
 
-`MAGNETAR_PURE=1` in the environment leaves it out; then, and for every other batch, `slots.SlotWriter` goes record by
-record. Both give equal bytes (tests/converters/kafka_entry/test_fast_slots.py).
+`MAGNETAR_PURE=1` in the environment disables the helper; then, and for every other batch, `slots.SlotWriter` converts
+record by record. Both give equal bytes (tests/converters/kafka_entry/test_fast_slots.py).
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ COMPILED = False
 plain_slots: PlainSlots = _never
 """plain_slots(records, count, base_timestamp, append_time, text_keys, in_order, max_bytes) -> payload of the messages.
 
-records: the uncompressed records part of a batch. append_time: the timestamp of all records, None: base_timestamp and
-their deltas. text_keys: keys that are UTF-8 travel as text. in_order: the offset deltas have to be 0, 1, ... count - 1.
+records: the uncompressed records part of a batch. append_time: the timestamp of all records; None: base_timestamp plus
+the delta of each record. text_keys: keys that are UTF-8 become text. in_order: the offset deltas have to be
+0, 1, ... count - 1.
 
-None when a record is damaged, needs a companion property, stands elsewhere, or the payload passes max_bytes.
+Returns None when a record is damaged, needs a companion property or has another offset delta, or when the payload is
+larger than max_bytes.
 """
 if not os.environ.get("MAGNETAR_PURE"):
     try:

@@ -1,22 +1,22 @@
-"""Planning the import of a Kafka log file: exactly once, resumable, without a journal.
+"""Plans the import of a Kafka log file: exactly once, resumable, without a journal.
 
-The topic's deduplication is the memory. Every entry is appended under a producer name derived from the file, with
-sequence ids that only grow along the file; the rule that protects any producer drops entries that the topic has already
-persisted.
+The topic's deduplication keeps the state. Every entry is appended under a producer name derived from the file, with
+sequence ids that only grow along the file; so the topic drops entries that it has already persisted, as for any
+producer.
 
     producer name = kafka-import-<16 hex digits of SHA-256(file label, sequence mode, first batch)>
     sequence id   = first offset of the entry .. last offset     (mode offset: offsets ascend through the file)
                   = position of the entry .. its last byte       (mode position: they do not, as in produced sets)
 
-Control and empty batches are left out, and gaps that compaction left do not count: a topic gets the records.
+Control and empty batches are left out, and gaps that compaction left do not count: the topic gets only the records.
 Batches of aborted transactions are left out when the plan has the log's `Transactions`; the plan then ends in front of
 the first batch of the earliest open transaction, because sequence ids cannot return to it once it commits.
-To resume, pass the producer's last persisted sequence id: everything up to it is skipped and never sent again. Plain
+To resume, pass the producer's last persisted sequence id: entries up to it are skipped and never sent again. Plain
 messages of magic 0 and 1 are packed together; because packing starts behind the resume point, entries never straddle
 it.
 
-A broker that names a last sequence id may have accepted it before the entry is on the disk. `confirm` plans the batch
-that ends there once more, under the same id: its receipt proves that all entries up to it are stored.
+A broker may report a last sequence id before the entry with this id is on the disk. `confirm` plans the batch that ends
+at this id once more, under the same id: the receipt proves that all entries up to it are stored.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SequenceMode(enum.StrEnum):
 
     @staticmethod
     def for_file(name: str) -> SequenceMode:
-        """The mode that stays right for a file of this name, with any later appends.
+        """Return the mode that stays right for a file of this name, also after later appends.
 
         Kafka names segments by their base offset, and offsets ascend in them even when its cleaner rewrites the file;
         in any other file only positions are sure to ascend.
@@ -63,14 +63,14 @@ class SequenceMode(enum.StrEnum):
 
 
 def place_of(item: LogBatch, mode: SequenceMode) -> int:
-    """The place of a batch for `Transactions`: its last offset, or its position. Wrappers have no first offset."""
+    """Return the place of a batch for `Transactions`: its position, or its last offset, which also wrappers state."""
     return item.position if mode is SequenceMode.POSITION else item.batch.last_offset
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """The contents of a file, from its entry headers alone (a compressed message of magic 0 or 1 counts as one
-    message).
+    """Facts about the entries of a file, read from the entry headers only; a wrapper (magic 0 or 1) counts as one
+    entry.
     """
 
     entries: int
@@ -82,12 +82,12 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class ImportStep:
-    """One entry to append (None for control, aborted and empty batches and for damage), and the position up to which
-    the file is done once the entry is persisted.
+    """One entry to append (None for control, aborted and empty batches and for damage).
 
-    confirms: the entry is there already, its receipt confirms it. aborted_messages: records of an aborted transaction
-    that are left out here. waits: the batch at `position` belongs to an open transaction, or stands behind such a
-    batch; the plan ends.
+    next_position: the file is imported up to this position once the entry is persisted.
+    confirms: the topic should have the entry already, and its receipt confirms that.
+    aborted_messages: number of records of an aborted transaction that the step leaves out.
+    waits: the batch at `position` belongs to an open transaction, or stands behind such a batch; the plan ends.
     """
 
     entry: PlannedEntry | None
@@ -99,11 +99,11 @@ class ImportStep:
 
 
 def survey(log: LogFile) -> Survey:
-    """Walk the file once; decides the sequence mode. Raises: DamagedLogError, unless the file takes note of damage."""
+    """Read the file once and decide the sequence mode. Raises: DamagedLogError, unless the file has `on_damage`."""
     entries, last, ascending, first = 0, -1, True, b""
     for item in log.batches():
         batch = item.batch
-        # A wrapper's last offset is in its header; its first is not, but lies behind the entry before it.
+        # The header of a wrapper has only its last offset; its first offset lies behind the previous entry.
         start = batch.base_offset if isinstance(batch, RecordBatch) else batch.last_offset
         ascending = ascending and start > last and batch.last_offset >= start
         last = batch.last_offset
@@ -115,7 +115,7 @@ def survey(log: LogFile) -> Survey:
 
 
 def producer_name(label: str, first_batch: bytes, mode: SequenceMode) -> str:
-    """The name under which this file is imported; the same file gives the same name, also after it has grown.
+    """Return the producer name for this file; the same file gives the same name, also after it has grown.
 
     Args: label tells apart files that begin with the same batch, for example "orders-0/00000000000000000000.log".
     """
@@ -131,7 +131,7 @@ class ImportPlan:
 
     resume_after: highest sequence id the topic has for `name`, -1 for none.
     confirm: begin with the batch that ends at `resume_after`, see the module.
-    check_records: decode every record, not only headers and checksums, before anything of its batch is stored.
+    check_records: decode every record of a batch, not only headers and checksums, before the batch is planned.
     on_damage: called with a batch that cannot be stored; the batch is left out. Without on_damage it raises.
     transactions: of the whole log, with places as in `mode` (offsets or positions); None stores every record, as a
                   consumer with isolation level read_uncommitted reads them.
@@ -149,7 +149,7 @@ class ImportPlan:
     def steps(self, log: LogFile, position: int = 0) -> Iterator[ImportStep]:
         """Yield the entries to append, in order.
 
-        Args:    position: where to begin; 0 is always right, a later `next_position` only saves reading.
+        Args:    position: where to begin; 0 is always right, the `next_position` of an earlier step saves reading.
         Raises:  CrcMismatchError and other ConverterErrors at a damaged batch; InvalidRecordError when offsets do not
                  ascend in mode offset (the file changed, or was no segment).
         """
@@ -170,7 +170,7 @@ class ImportPlan:
 def plan_import(
     log: LogFile, *, name: str, mode: SequenceMode, publish_time: int, resume_after: int = -1, position: int = 0
 ) -> Iterator[ImportStep]:
-    """`ImportPlan.steps` with usual arguments."""
+    """Return `ImportPlan.steps`, with the defaults for all other fields of the plan."""
     return ImportPlan(name, mode, publish_time, resume_after).steps(log, position)
 
 
@@ -184,7 +184,7 @@ class _Packer:
         self._pending_bytes = 0
 
     def waits_at(self, item: LogBatch) -> bool:
-        """Whether the batch stands at or behind the last stable place, and is not stored already."""
+        """Whether the batch is at or behind the last stable place, and is not stored already."""
         transactions = self._plan.transactions
         stable = None if transactions is None else transactions.last_stable_place
         return stable is not None and self._highest(item) > self._plan.resume_after and self._place(item) >= stable
@@ -223,7 +223,7 @@ class _Packer:
             yield from self.flush(messages)
 
     def flush(self, messages: int | None = None) -> Iterator[ImportStep]:
-        """The entry that is being gathered, if any. Plain messages count one each."""
+        """Yield the entry of the gathered batches, if any. `messages` None: each of them is one plain message."""
         if not self._pending:
             return
         items, self._pending, self._pending_bytes = self._pending, [], 0
@@ -241,7 +241,7 @@ class _Packer:
         return transactions is not None and transactions.outcome(item.batch, self._place(item)) is Outcome.ABORTED
 
     def _checked(self, item: LogBatch) -> int:
-        """How many messages the batch gives. Raises: ConverterError."""
+        """Verify the batch; return its number of messages. Raises: ConverterError."""
         batch = item.batch
         batch.ensure_valid()
         codec_of(batch.attributes, batch.magic)

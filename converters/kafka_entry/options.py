@@ -51,7 +51,7 @@ class KafkaOptions:
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> KafkaOptions:
-        """Raises: ConverterSettingsError naming the key, its value and the valid values."""
+        """Raises: ConverterSettingsError that names the key, its value and the valid values."""
         unknown = sorted(set(values) - {"mode", "key", "compression", "offset"})
         if unknown:
             raise ConverterSettingsError(f"unknown kafka settings {unknown}: known are compression, key, mode, offset")

@@ -36,7 +36,7 @@ class PlannedEntry:
 
 
 def message_count(batch: Batch, *, gaps: bool = True) -> int:
-    """How many messages an entry of a record set counts as: its span of offsets, or only its records without `gaps`."""
+    """Return the message count of a record set's entry: with `gaps` its span of offsets, else its number of records."""
     if isinstance(batch, RecordBatch):
         return span_of(batch) if gaps else record_count(batch)
     if batch.codec is Codec.NONE:
@@ -59,8 +59,8 @@ def plan_entry(
     """Wrap a whole record set; checksums of its entries are verified.
 
     Args:    publish_time in ms, from the caller's clock.
-             gaps: count offsets without a record, so that index arithmetic gives Kafka offsets; such offsets become
-             holes. False counts records only: no holes, which every client acknowledges alike.
+             gaps: count offsets without a record, too, so that index arithmetic gives Kafka offsets; such offsets
+             become holes. False counts records only: no holes, so all clients acknowledge alike.
     Raises:  InvalidRecordError when the set is cut, empty or spans no offset; CrcMismatchError; KafkaFormatError.
     """
     view = RecordSet(record_set)

@@ -1,4 +1,4 @@
-"""Kafka headers as Pulsar properties and back, nothing lost.
+"""Kafka headers as Pulsar properties and back, without loss.
 
 Properties are UTF-8 text; header keys and values are bytes, values may be null. Headers keep their order and
 duplicates, one property each; companion properties behind them name values that text cannot carry:
@@ -12,8 +12,8 @@ duplicates, one property each; companion properties behind them name values that
 | __kafka.offset          | the record's offset, if an option of the converter is set |
 | __kafka.headers         | the number of headers, if a key starts with `__kafka.`; always last |
 
-Indexes are decimal, separated by commas. Companions stand behind all headers, so a header that merely looks like one
-differs by the count.
+Indexes are decimal, separated by commas. Companions follow all headers, so `__kafka.headers`
+tells them from headers with the same key.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def encode_headers_kop(headers: RawHeaders) -> bytes:
 
 
 class DecodedProperties(NamedTuple):
-    """The record's fields, out of the properties of a converted message."""
+    """The fields of a record, from the properties of a converted message."""
 
     headers: tuple[Header, ...]
     timestamp: int | None = None
@@ -86,7 +86,7 @@ class DecodedProperties(NamedTuple):
 
 
 def decode_properties(pairs: Sequence[tuple[str, str]]) -> DecodedProperties:
-    """The way back from `encode_headers`; for native Pulsar messages every property is a header.
+    """Reverse `encode_headers`; of a native Pulsar message every property is a header.
 
     Raises: ConversionError for companions that contradict the properties.
     """

@@ -1,4 +1,4 @@
-"""SingleMessageMetadata of one Kafka record, written by hand because this runs once a record.
+"""SingleMessageMetadata of one Kafka record; written by hand, because this code runs once per record.
 
     u32 size | 1 properties | 2 partition_key | 3 payload_size | 5 event_time | 6 partition_key_b64_encoded
              | 7 ordering_key | 9 null_value                                  (protobuf fields, in this order)
@@ -43,7 +43,7 @@ _NULL_VALUE = b"\x48\x01"
 
 
 class SingleMessageEncoder:
-    """Encodes records one after the other; the only state is the bytes of the last timestamp."""
+    """Encodes records one after the other; the only state is a cache of the bytes of the last timestamp."""
 
     __slots__ = (
         "_base64_keys",
@@ -77,7 +77,7 @@ class SingleMessageEncoder:
     def encode(
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, headers: RawHeaders | None
     ) -> bytes:
-        """Size and metadata of one message; the value follows it in the batch."""
+        """Return size and metadata of one message; in the batch, the value follows them."""
         if timestamp != self._time:
             self._remember(timestamp)
         if not value:

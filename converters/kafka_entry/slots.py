@@ -5,8 +5,9 @@ predecessor ends. Offsets without a record (removed by compaction, control recor
 messages still equals num_messages_in_batch (guarantee G4), and index arithmetic on the broker entry metadata gives
 Kafka offsets.
 
-An entry may also declare the number of its records instead of the span of their offsets: then the records stand side by
-side (`dense`) and there are no holes. That is how files are imported, because clients treat holes unequally.
+An entry may also declare the number of its records instead of the span of their offsets: then the records take
+consecutive indexes (`dense`) and there are no holes. Imports of files use this form, because clients differ in their
+treatment of holes.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from magnetar.converters.kafka.record_set import Batch
     from magnetar.converters.kafka_entry.options import KafkaOptions
 
-_FAR = 1 << 62  # within, no timestamp can have left int64
+_FAR = 1 << 62  # within these bounds, no timestamp can have left int64
 
 
 def span_of(batch: RecordBatch) -> int:
-    """How many offsets a batch takes. Raises: ConversionError for a negative span."""
+    """Return the number of offsets that a batch takes. Raises: ConversionError for a negative span."""
     span = batch.last_offset_delta + 1
     if span < 0:
         raise ConversionError(f"batch at offset {batch.base_offset} spans {span} offsets")
@@ -43,7 +44,7 @@ def span_of(batch: RecordBatch) -> int:
 
 
 def record_count(batch: RecordBatch) -> int:
-    """How many messages a batch gives when its gaps do not count. Raises: ConversionError for a negative count."""
+    """Return the number of messages of a batch without its gaps. Raises: ConversionError for a negative count."""
     if batch.count < 0:
         raise ConversionError(f"batch at offset {batch.base_offset} declares {batch.count} records")
     return 0 if batch.is_control else batch.count
@@ -53,7 +54,7 @@ class SlotWriter:
     """Collects the payload of one converted entry.
 
     Args:    declared: num_messages_in_batch.   max_bytes: bound of the payload, and of every decompression.
-             dense: records side by side instead of at their offsets.
+             dense: records at consecutive indexes instead of at their offsets.
     """
 
     def __init__(self, options: KafkaOptions, declared: int, max_bytes: int, *, dense: bool = False) -> None:
@@ -71,8 +72,8 @@ class SlotWriter:
     def add(self, batch: Batch) -> None:
         """Append the records of one valid entry of the set.
 
-        Raises: ConversionCountError beyond the declared count, ConversionTooLargeError beyond the bytes,
-            KafkaFormatError.
+        Raises: ConversionCountError beyond the declared count, ConversionTooLargeError beyond `max_bytes`,
+            ConversionError for offsets out of order, KafkaFormatError.
         """
         if isinstance(batch, RecordBatch):
             self._add_batch(batch)
@@ -145,7 +146,7 @@ class SlotWriter:
         data = message.inner_set(self._max_bytes - len(self.payload))
         offsets = message.inner_offsets(data)
         last = offsets[-1]
-        # Some producers number inner messages carelessly; then their order is all there is.
+        # Some producers write inner offsets that do not ascend; then only the order of the messages counts.
         if self._dense or any(left >= right for left, right in pairwise(offsets)):
             offsets = array("q", range(len(offsets)))
         end = self._start + offsets[-1] - offsets[0] + 1
@@ -180,7 +181,7 @@ class SlotWriter:
             raise ConversionCountError(f"offsets for {end} messages or more, {self._declared} are declared")
 
     def finish(self) -> None:
-        """Fill the slots that no batch reached.
+        """Fill the remaining slots with holes.
 
         Raises: ConversionTooLargeError; ConversionCountError when a dense writer got fewer records than declared.
         """

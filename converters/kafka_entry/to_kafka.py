@@ -1,6 +1,6 @@
 """The Kafka view of a Pulsar entry: the answer of a FETCH for entries without Kafka bytes.
 
-The exact way back from the converter's faithful mode, and KoP's rules for native Pulsar messages:
+The exact reverse of the converter's faithful mode, and KoP's rules for native Pulsar messages:
 
 | Pulsar                              | Kafka                                                                   |
 |-------------------------------------|-------------------------------------------------------------------------|
@@ -35,7 +35,7 @@ _ORIGIN = "kafka"
 def to_kafka_records(
     data: bytes, base_offset: int, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> Iterator[Record]:
-    """The records of one entry whose first message has `base_offset`; lazily.
+    """Yield the records of one entry whose first message has `base_offset`.
 
     Raises: EntryError; ConversionError for encrypted, chunked or still unconverted entries and for broken batches.
     """
