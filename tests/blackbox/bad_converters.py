@@ -31,7 +31,7 @@ class Base:
 
 
 class Upper(Base):
-    """A good converter: foreign code is not bad as such."""
+    """A correct converter, for comparison: foreign code may work as it should."""
 
     name = "upper"
     entry_formats = frozenset(("upper",))

@@ -64,7 +64,7 @@ class Source(threading.Thread):
         return done
 
     def stop(self):
-        """No more messages; returns when everything sent has its answer."""
+        """Send no more messages; return when every sent message has its answer."""
         self.stopping.set()
         self.join(60)
         assert not self.is_alive(), "the producer is stuck"
@@ -121,7 +121,7 @@ class Sink(threading.Thread):
         self.client.close()
 
     def crash(self):
-        """Drop the connection without a word to the broker."""
+        """Drop the connection without a command to the broker."""
         self._halt()
         self.history.ended(self.session)
         self.client.shutdown()

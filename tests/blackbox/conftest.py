@@ -61,8 +61,8 @@ class BrokerProcess:
         raise AssertionError(f"the broker did not start (exit {self.process.wait()}): {self.log_text()[-4000:]}")
 
     def _command(self):
-        """`magnetar standalone` on the data directory; where a cluster is given (``on_bookkeeper``) a member of it, which
-        finds nothing when the data directory is new.
+        """The command of `magnetar standalone` on the data directory; where a cluster is given (``on_bookkeeper``), of
+        a member of that cluster, whose metadata are empty when the data directory is new.
         """
         zookeeper = os.environ.get(ZOOKEEPER)
         if not zookeeper:
@@ -85,7 +85,9 @@ class BrokerProcess:
         return (self.data_dir.parent / f"{self.data_dir.name}.log").read_text()
 
     def check_loop(self):
-        """Fail when a callback has held the loop for longer than any may, with its place as the broker logged it."""
+        """Fail when a callback has held the loop for longer than the limit; the error names its place from the broker's
+        log.
+        """
         slow = [found for found in SLOW_CALLBACK.finditer(self.log_text()) if float(found[1]) > SLOWEST_CALLBACK_MS]
         assert not slow, "the loop was held: " + "; ".join(found[0] for found in slow)
 
@@ -158,8 +160,8 @@ def pytest_runtest_logreport(report):
 
 @pytest.fixture
 def new_broker(tmp_path):
-    """Start brokers with settings of the test; all brokers stop at its end. A second client gets answers all the while,
-    until the test ends the process; except with `pings` false, because the test counts the cost of clients.
+    """Start brokers with settings of the test; all brokers stop at its end. Until then a second client checks that each
+    broker answers PINGs; `pings` false leaves it out, for tests that count the cost of clients.
     """
     started, honest = [], contextlib.ExitStack()
 
@@ -198,7 +200,7 @@ def broker(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _honest_client(request):
-    """A second client gets its answers during every test with the module's broker."""
+    """A second client checks during every test with the module's broker that the broker answers PINGs."""
     found = request.getfixturevalue("broker") if "broker" in request.fixturenames else None
     if not isinstance(found, BrokerProcess):
         yield

@@ -63,15 +63,15 @@ class History:
         self._add("delivered", session, key, number, message_id)
 
     def acknowledged(self, session, key, number):
-        """The acknowledgement was handed to the client library."""
+        """Record that the test passed the acknowledgement to the client library."""
         self._add("acknowledged", session, key, number)
 
     def ack_confirmed(self, session, key, number):
-        """The answer to an acknowledgement was seen."""
+        """Record the answer to an acknowledgement."""
         self._add("ack confirmed", session, key, number)
 
     def gave_back(self, session, key="", number=-1):
-        """Negative acknowledgement of one message, or (without key) of all that the session holds."""
+        """Record a negative acknowledgement of one message, or (without key) of all messages that the session holds."""
         self._add("gave back", session, key, number)
 
     def ended(self, session):
@@ -80,7 +80,7 @@ class History:
     # records of the test itself
     @contextlib.contextmanager
     def interruption(self):
-        """Within it the broker goes away or the topic is unloaded: every session starts again."""
+        """A block in which the broker ends or the topic is unloaded: every session starts again."""
         self._add("interrupted")
         try:
             yield
@@ -88,14 +88,14 @@ class History:
             self._add("restarted")
 
     def reconnected(self):
-        """Sessions are seen to be themselves again: a message sent since the interruption has come.
+        """Record that sessions are connected again: a message sent since the interruption has come.
 
-        On a busy machine that may be long after `settle_s`.
+        On a busy machine the first such message may come long after `settle_s`.
         """
         self._add("reconnected")
 
     def moved(self):
-        """The subscription was moved by a seek."""
+        """Record that a seek moved the subscription."""
         self._add("moved")
 
     # the check
@@ -134,7 +134,7 @@ class _Checker:
         self.gave_back = {}  # by (session, key, number) and (session, "", -1): index
         self.last_moved = -1  # index
         self.interrupted = (-1, -math.inf)  # index and time of the last interruption's beginning
-        self.settled_at = -math.inf  # when sessions are themselves again; +inf within an interruption
+        self.settled_at = -math.inf  # when sessions are connected again; +inf within an interruption
         self.sent_at = {}
 
     def run(self, complete):
@@ -175,7 +175,7 @@ class _Checker:
         self.settled_at = event.at + self.history.settle_s
 
     def _reconnected(self, _index, event):
-        """Acknowledgements since the interruption may have gone nowhere."""
+        """Drop the unconfirmed acknowledgements since the interruption: no broker may have received them."""
         self.settled_at = max(self.settled_at, event.at)
         unsure = [each for each, (at, confirmed) in self.acks.items() if at >= self.interrupted[1] and not confirmed]
         for message in unsure:

@@ -21,7 +21,7 @@ PAUSE_S = 0.02
 MOST_BUSY_S = 1.0
 """Processor seconds of the broker in one wait; an idle loop answers in less than a millisecond."""
 MOST_WAIT_S = 30.0
-"""The longest wait, on every machine."""
+"""The longest allowed wait in seconds, on any machine."""
 
 
 class HonestClient:

@@ -87,7 +87,7 @@ def stored_entries(broker, topic):
 
 
 def _some(peer):
-    """The bytes that have come, the peer's own buffer first."""
+    """The received bytes that the peer has buffered; without any, the next bytes of its socket."""
     data, peer._buffer = bytes(peer._buffer), bytearray()
     return data or peer.socket.recv(1 << 20)
 

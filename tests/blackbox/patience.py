@@ -17,5 +17,5 @@ def longer_and_longer(topic, seconds):
 
 
 def is_before(due_seconds):
-    """Whether nothing that is due then may have been delivered yet."""
+    """Whether it is too early for any message with this due time to be delivered."""
     return time.time() < due_seconds - TICK_MS / 1000

@@ -73,7 +73,7 @@ class RawPeer:
         self.socket.sendall(data)
 
     def write_until_stuck(self, data, seconds=1.0, most_bytes=256 << 20):
-        """Write it again and again until the peer takes no more; returns the bytes that went out."""
+        """Write the data again and again until the broker takes no more; return the number of written bytes."""
         self.socket.settimeout(seconds)
         done = 0
         try:
@@ -112,7 +112,7 @@ class RawPeer:
         return data
 
     def is_closed(self, timeout=10):
-        """Whether the broker closes within the time; frames before the close are dropped."""
+        """Whether the broker closes the connection within the time; frames before the close are dropped."""
         self.socket.settimeout(timeout)
         try:
             while self.socket.recv(1 << 20):
@@ -174,6 +174,6 @@ class RawPeer:
     __del__ = close  # a test that fails leaves no open socket behind
 
     def reset(self):
-        """Go away with a RST, as a machine that crashed and came back."""
+        """End the connection with a RST, as a machine does that crashed and started again."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()

@@ -36,7 +36,7 @@ class Churn:
         return sink
 
     def finish(self):
-        """No problems, once everything with a receipt was delivered."""
+        """End the source, and check that every message with a receipt is delivered and the history has no problems."""
         wait_for(lambda: self.source.failed or self.history.count("receipted") > 200, subject="200 receipts", every=0.1)
         self.source.stop()
         assert not self.source.failed

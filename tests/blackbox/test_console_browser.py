@@ -21,7 +21,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
 PICTURES = os.environ.get("MAGNETAR_SCREENSHOTS")
-"""A folder: the pictures of the documentation are written there."""
+"""The folder for the pictures of the documentation; None: the tests write no pictures."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def picture(browser, name):
 
 
 def text(browser, css):
-    """In one step: the page replaces its live parts."""
+    """The text of an element, found and read in one step, because the page replaces its live parts."""
     return browser.execute_script("return document.querySelector(arguments[0]).innerText", css)
 
 

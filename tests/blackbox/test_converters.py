@@ -133,7 +133,7 @@ def test_holes_and_control_batches_complete_by_themselves(broker, client, topic)
 
 
 def backlog(broker, topic, subscription, wanted, seconds=10):
-    """The backlog in entries, once it is `wanted` or the time is over."""
+    """The backlog in entries as soon as it is `wanted`; after so many seconds, whatever it is."""
 
     def found():
         stats = json.loads(broker.admin("GET", "/admin/v2/" + topic.replace("://", "/", 1) + "/stats"))
@@ -342,7 +342,7 @@ def bad_broker(tmp_path_factory):
 
 
 def children(pid):
-    """Whichever thread started them."""
+    """Ids of the child processes, whichever thread of the process started them."""
     found = []
     for each in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended

@@ -29,7 +29,7 @@ MESSAGES = 12
 
 
 def fill(broker):
-    """Messages in several topics; a subscription that acknowledged some of them. Returns when all is idle."""
+    """Publish messages to several topics, and acknowledge every third message on a subscription of each."""
     client = quiet_client(broker.url)
     for topic in TOPICS:
         consumer = client.subscribe(topic, "jobs", ConsumerType.Shared)
@@ -83,7 +83,7 @@ def test_one_flipped_bit_costs_at_most_one_entry_and_is_reported(new_broker, tmp
     with_confirmation = broker.data_dir / "journal"
     before = -1
     while before != (now := sum(path.stat().st_mtime_ns for path in with_confirmation.iterdir())):
-        before = now  # the frame that vouches for the last frame follows a second later
+        before = now  # the frame that confirms the last frame follows a second later
         asyncio.run(asyncio.sleep(1.6))
     getattr(broker, how)()
     pristine = pathlib.Path(shutil.copytree(broker.data_dir, tmp_path / "pristine"))

@@ -13,7 +13,7 @@ from tests.blackbox.raw import RawPeer, send
 
 
 def test_every_file_is_for_the_user_of_the_broker_alone(magnetar_broker_factory):
-    before = os.umask(0)  # the worst that a service manager can give
+    before = os.umask(0)  # the most open mask that a service manager can set
     try:
         broker = magnetar_broker_factory()
     finally:

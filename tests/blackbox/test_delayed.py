@@ -29,7 +29,7 @@ def shared(client, topic, name="sub", kind=ConsumerType.Shared, **more):
 
 
 def receive(consumer, count, timeout_ms=RECEIVE_MS):
-    """(data, when) of so many messages, acknowledged."""
+    """Receive and acknowledge so many messages; return (data, time of the receipt) of each."""
     out = []
     for _ in range(count):
         message = consumer.receive(timeout_ms)
@@ -39,7 +39,7 @@ def receive(consumer, count, timeout_ms=RECEIVE_MS):
 
 
 def received_within(consumer, timeout_ms):
-    """The next message, None when there was none in that time."""
+    """The next message; None when none came in that time."""
     with contextlib.suppress(pulsar.Timeout):
         return consumer.receive(timeout_ms)
     return None
@@ -118,7 +118,9 @@ def test_restart_with_many_pending(new_broker, topic, how):
 
 @pytest.mark.timeout(900)
 def test_restart_while_a_great_many_are_pending(new_broker, topic):
-    """A million with MAGNETAR_CRASH_LONG. They are due in an hour; that delays are switched off makes them due at once."""
+    """A million with MAGNETAR_CRASH_LONG. They are due in an hour; a policy that switches delays off makes them due at
+    once.
+    """
     broker = new_broker()
     client = connect(broker)
     consumer = shared(client, topic)

@@ -122,7 +122,7 @@ def test_a_file_that_grew_and_more_files(new_broker, file):
 
 
 def test_batches_as_producers_send_them(new_broker, file):
-    """Offsets begin anew with every set: progress is counted in positions."""
+    """Offsets begin again with every record set, so the import counts its progress in positions."""
     broker = deduplicating(new_broker)
     data = segment(9_000, seed=3) + segment(9_000, seed=4)
     path = file(data, name="produced.bin")
@@ -167,7 +167,7 @@ def test_killed_at_random_points_nothing_is_lost_or_twice(new_broker, file):
 
 
 def test_a_broker_that_restarts_meanwhile(new_broker, file):
-    """The import goes on by itself."""
+    """The import continues without a new command."""
     broker = deduplicating(new_broker)
     limit = {"publishThrottlingRateInMsg": 0, "publishThrottlingRateInByte": 2_000_000}
     broker.admin("POST", "/admin/v2/namespaces/public/default/publishRate", json.dumps(limit).encode())

@@ -93,7 +93,9 @@ def test_a_deduplicating_producer_resends_everything_and_each_message_is_there_o
 
 
 def test_a_chunked_message_interrupted_by_a_kill_is_completed_by_its_producer(new_broker):
-    """The chunks stored before the kill must not make its last chunk a duplicate: that would be a receipt for nothing."""
+    """The chunks stored before the kill must not make the last chunk a duplicate: its producer would get a receipt for
+    a message that is not stored.
+    """
     broker = new_broker(brokerDeduplicationEnabled="true", **KEEP)
     peer = RawPeer(broker.url)
     peer.producer(TOPIC, producer_name="chunker")
@@ -156,7 +158,7 @@ def receive_until_quiet(consumer, first_ms=10_000, quiet_ms=2000):
 
 
 def acknowledge_with_receipt(url, count, wanted):
-    """A Shared consumer that takes everything and acknowledges, with a receipt, those that `wanted` names."""
+    """Receive so many messages on a Shared consumer; acknowledge, with a receipt, those that `wanted` names."""
     peer = RawPeer(url)
     peer.subscribe(TOPIC, permits=count)
     ids = []

@@ -19,7 +19,9 @@ def rest(broker, path):
 
 
 def published(client, topic, count, size=10, **producer):
-    """The seconds of publishing; a connection over its rate is held behind the receipts of its SENDs."""
+    """Publish, and return the seconds until all receipts came; the broker delays a connection over its rate after the
+    receipts.
+    """
     started = time.monotonic()
     producer = client.create_producer(topic, **{"batching_enabled": False, **producer})
     for _ in range(count):
@@ -29,7 +31,7 @@ def published(client, topic, count, size=10, **producer):
 
 
 def received(consumer, count):
-    """The seconds until so many have come."""
+    """Receive and acknowledge so many messages; return the seconds that took."""
     started = time.monotonic()
     for _ in range(count):
         consumer.acknowledge(consumer.receive(30_000))

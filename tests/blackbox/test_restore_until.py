@@ -11,7 +11,7 @@ from tests.blackbox.clients import id_of, quiet_client, read_all
 from tests.blackbox.test_backup import magnetar
 
 APART_S = 0.02
-"""So long the clock goes on around a moment: its unit is a millisecond."""
+"""Seconds before and after a moment without writes: the unit of a moment is a millisecond."""
 
 
 def a_moment():
@@ -23,7 +23,7 @@ def a_moment():
 
 
 def send(producer, first, last):
-    """Messages `first` to `last`: their ids."""
+    """Send the messages `first` to `last`; return their ids."""
     return [id_of(producer.send(b"%d" % number, sequence_id=number)) for number in range(first, last + 1)]
 
 
@@ -43,7 +43,7 @@ def image(broker, folder):
 
 
 def publish_around_moments(broker, folder):
-    """An image, messages, moments, an image: (moments, ids, facts of the images)."""
+    """Make an image, publish messages around moments, make another image; return (moments, ids, facts of the images)."""
     client = quiet_client(broker.url)
     client.subscribe("numbers", "reads").close()
     producer = client.create_producer("numbers", producer_name="p", batching_enabled=False)

@@ -144,7 +144,7 @@ def damaged_ledger(broker, change):
 
 
 def entries_readable(broker, ledger_count):
-    """Numbers that can be read individually, each from its own position."""
+    """The numbers of the messages that a reader finds when it starts at each message's position."""
     client = quiet_client(broker.url)
     found = set()
     for start in ledger_count:

@@ -126,7 +126,7 @@ def test_a_message_beyond_the_largest_is_refused_alone(magnetar_broker_factory, 
 
 
 def test_a_consumer_that_does_not_read_costs_a_bounded_memory(broker, opened):
-    """40 MiB wait for it, an eighth of 32 MiB is its share; others are served meanwhile."""
+    """40 MiB wait for the consumer, whose share is an eighth of 32 MiB; the broker serves other clients meanwhile."""
     client = quiet_client(broker.url)
     topic = "persistent://public/default/slow"
     client.subscribe(topic, "slow").close()

@@ -213,7 +213,7 @@ class FakeTopics:
 
 
 class FakePublishing:
-    """PublishApi over the real schemas; entries are kept, topics in `refused` take none."""
+    """PublishApi over the real schemas: keeps entries, and refuses entries for topics in `refused`."""
 
     def __init__(self, schemas):
         self._schemas = schemas
@@ -335,7 +335,7 @@ class Client:
         async def receive():
             asked.append(1)
             if len(asked) > 1:
-                await asyncio.Event().wait()  # the client stays until it has its answer
+                await asyncio.Event().wait()  # the client stays connected until it has its answer
             return {"type": "http.request", "body": data, "more_body": False}
 
         async def send(message):

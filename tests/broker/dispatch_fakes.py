@@ -73,7 +73,9 @@ class Scheduler:
 
 
 def entry(payload: bytes = b"x", *, key: str | None = None, batch: int = 0, **metadata) -> bytes:
-    """Headers and payload of one entry; that of a batch is as long as so many messages are at least."""
+    """Headers and payload of one entry; the payload of a batch has at least the length that its number of messages
+    needs.
+    """
     payload = payload.rjust(6 * batch, b".")
     m = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
     if key is not None:

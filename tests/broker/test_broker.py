@@ -24,7 +24,7 @@ async def test_a_stop_that_is_wanted_while_it_starts_happens_when_it_has_started
     broker = Broker(settings(tmp_path))
     await broker.start(broker.request_stop)
     assert await broker.wait_stopped() == 0
-    await broker.stop()  # again, and nothing happens
+    await broker.stop()  # a second stop has no effect
 
 
 async def test_a_storage_failure_while_it_starts_ends_it_with_its_code(tmp_path):
@@ -44,7 +44,7 @@ async def test_a_broker_may_be_asked_to_stop_any_number_of_times(tmp_path):
 @pytest.mark.parametrize("part", ["maintenance", "topics", "stored.ledgers"])
 @pytest.mark.parametrize("trouble", ["fails", "hangs"])
 async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypatch, part, trouble):
-    monkeypatch.setattr(shutdown, "LEAST_S", 1.5)  # enough for the steps that end, on a busy machine too
+    monkeypatch.setattr(shutdown, "LEAST_S", 1.5)  # seconds: enough for the steps that do end, on a busy machine too
     broker = Broker(dataclasses.replace(settings(tmp_path), broker_shutdown_timeout_ms=0))
     await broker.start()
     closed = operator.attrgetter(part)(broker)
@@ -66,7 +66,7 @@ async def test_a_stop_ends_whatever_a_part_of_the_broker_does(tmp_path, monkeypa
 
 @pytest.mark.parametrize("part", ["on_begin", "stop_accepting"])
 async def test_a_stop_that_fails_at_its_begin_closes_the_store(tmp_path, monkeypatch, part):
-    """As without memory for the thread that ends a stop which hangs."""
+    """For example, the system has no memory for the thread that ends a hanging stop."""
     broker = Broker(settings(tmp_path))
     await broker.start()
 

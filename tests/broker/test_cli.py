@@ -14,7 +14,7 @@ from magnetar.storage.errors import StorageFullError, StoreLockedError
 
 @pytest.fixture(autouse=True)
 def _rich_as_it_was(monkeypatch):
-    """`standalone` hides rich from its process; the process of the tests goes on."""
+    """Restore the module rich, which `standalone` hides from its process: later tests run in this process."""
     monkeypatch.setitem(sys.modules, "rich", sys.modules.get("rich"))
     if sys.modules["rich"] is None:
         monkeypatch.delitem(sys.modules, "rich")
@@ -22,7 +22,7 @@ def _rich_as_it_was(monkeypatch):
 
 @pytest.fixture
 def broker(monkeypatch):
-    """Stands in for the broker: remembers the settings it was run with."""
+    """Stands in for the broker: records the settings of each run."""
     seen = []
 
     async def run(settings, **_):

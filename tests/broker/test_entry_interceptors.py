@@ -24,7 +24,7 @@ HERE = "tests.broker.test_entry_interceptors."
 
 
 class Origin:
-    """Stores the topic and the place in the burst."""
+    """Adds the topic and the entry's number in the burst as fields."""
 
     def intercept(self, topic, entries):
         for number, entry in enumerate(entries):

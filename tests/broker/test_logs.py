@@ -1,4 +1,4 @@
-"""A log that cannot be written loses lines, nothing else; one line does not fill it."""
+"""A log that cannot be written only loses lines, and a repeated line does not fill the log."""
 
 import errno
 import logging
@@ -33,7 +33,7 @@ def test_a_full_disk_under_the_log_is_no_error(monkeypatch):
 
 
 class Log:
-    """The lines that pass, at a time of the test's own."""
+    """The filter of repeated lines, with a clock that the test moves."""
 
     def __init__(self):
         self.now_s = 0.0

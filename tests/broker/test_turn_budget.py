@@ -29,7 +29,7 @@ async def test_a_turn_takes_no_more_calls_than_allowed(run: int, consumers: int,
         reads = [
             b"".join(turn_bench.send(first + i, 100) for i in range(run)) for first in range(0, 2 * TURNS * run, run)
         ]
-        await turn_bench.turns(peers, reads[:TURNS])  # until the first ledger is made and all code was used once
+        await turn_bench.turns(peers, reads[:TURNS])  # creates the first ledger and runs all code once
         calls = await turn_bench.calls_a_turn(peers, reads[TURNS:])
     assert calls <= most
     assert calls > most * 0.7, "much cheaper than allowed: take the allowance down"

@@ -111,8 +111,8 @@ def initialize(cluster, name="c1"):
 
 
 def wait_until_alone(*members):
-    """Until the cluster knows no other brokers: brokers of an earlier test stay listed, one as the leader, for the rest
-    of the session of a killed process.
+    """Wait until the cluster lists no other brokers: a killed broker of an earlier test stays listed, perhaps as the
+    leader, until its session ends.
     """
     ours = {each.http.removeprefix("http://") for each in members}
 
@@ -126,7 +126,7 @@ def wait_until_alone(*members):
 
 @contextlib.contextmanager
 def serving(members):
-    """Start the brokers and wait until the cluster knows no others; at the end kill them."""
+    """Start the brokers and wait until the cluster lists no others; kill them at the end of the block."""
     try:
         for each in members:
             each.start()
@@ -182,7 +182,7 @@ def read_numbers(consumer, last):
 
 
 def check_complete(found, acknowledged):
-    """Every acknowledged message came, in order; messages sent again may have come twice."""
+    """Check that every acknowledged message came, in order; messages that the client sent again may have come twice."""
     firsts = list(dict.fromkeys(found))
     assert firsts == list(range(firsts[0], firsts[0] + len(firsts)))
     assert firsts[-1] >= acknowledged - 1

@@ -21,7 +21,7 @@ SHARED = pytest.StashKey[RealCluster]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    """A test that fails between a fault and its end leaves the shared services intact for the next test."""
+    """Repair the shared services after a failed test: it may have failed between a fault and its end."""
     report = yield
     shared = item.session.stash.get(SHARED, None)
     if report.failed and shared is not None:
@@ -41,7 +41,7 @@ def _services():
 
 @pytest.fixture(scope="session")
 def cluster(_services, request):
-    """ZooKeeper and three bookies, shared by all tests of the session: leave all three running."""
+    """ZooKeeper and three bookies, shared by all tests of the session: a test must leave all of them running."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-cluster-"))
     made = RealCluster(directory)
     try:

@@ -33,7 +33,7 @@ def position(message_id):
 
 
 class Lane:
-    """One topic."""
+    """The producer and the two subscriptions of one topic, with their records."""
 
     def __init__(self, client, topic, pause_s):
         self.client, self.topic = client, topic
@@ -41,7 +41,7 @@ class Lane:
         self.followed: list[int] = []
         self.sent = 0
         self.silences: list[tuple[float, float]] = []
-        """(when it began, how long it was), of each gap between receipts over 50 ms."""
+        """(begin, length) in seconds of each gap of more than 50 ms between receipts."""
         self.failures: list[str] = []
         self.half_left: set[tuple[int, int]] = set()
         self._pause_s = pause_s
@@ -68,7 +68,7 @@ class Lane:
         return max([*gaps, now_s - self._last_receipt_s if self._sending else 0.0, 0.0])
 
     def acknowledge_half(self):
-        """Every second message that is there, each for itself."""
+        """Acknowledge every second stored message individually."""
         consumer = self._half(self.client)
         upto = len(self.receipts)
         for _ in range(upto):
@@ -82,7 +82,7 @@ class Lane:
         consumer.close()
 
     def end_sending(self):
-        """No more; waits for all receipts."""
+        """Send no more messages, and wait for all receipts."""
         self._sending = False
         self._threads[0].join(120)
         for _ in range(WINDOW):
@@ -95,7 +95,7 @@ class Lane:
         self.follower.close()
 
     def stored(self):
-        """(position, number) of everything in the topic, in order."""
+        """(position, number) of every message in the topic, in order."""
         reader = self.client.create_reader(self.topic, pulsar.MessageId.earliest, receiver_queue_size=5000)
         found = []
         while reader.has_message_available():
@@ -152,7 +152,7 @@ class Lane:
             except pulsar.Timeout:
                 continue
             self.followed.append(int(message.data()))
-            with contextlib.suppress(pulsar.PulsarException):  # no connection now: it comes again
+            with contextlib.suppress(pulsar.PulsarException):  # no connection now: the message comes again
                 self.follower.acknowledge(message)
 
 
@@ -172,7 +172,7 @@ class Load:
         self.mark()
 
     def mark(self):
-        """Silences are counted from now on."""
+        """Begin to count silences."""
         self._since_s = time.monotonic()
 
     def longest_silence(self):
@@ -180,7 +180,7 @@ class Load:
         return max(lane.longest_silence(self._since_s, now_s) for lane in self.lanes)
 
     def more(self, count=100, limit_s=90):
-        """Until each lane has so many receipts more."""
+        """Wait until each lane has so many receipts more."""
         wanted = {lane: len(lane.receipts) + count for lane in self.lanes}
         try:
             wait_for(
@@ -195,7 +195,7 @@ class Load:
         return sum(len(lane.receipts) for lane in self.lanes)
 
     def check(self):
-        """End the load and compare everything; the number of messages with a receipt."""
+        """End the load and compare all records; return the number of messages with a receipt."""
         for lane in self.lanes:
             lane.end_sending()
         for lane in self.lanes:

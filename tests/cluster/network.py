@@ -56,7 +56,7 @@ class _Link:
 
 
 class Network:
-    """Runs in a thread of its own; ``close`` ends it."""
+    """The proxies of the services, and the states of their links. Runs in its own thread until ``close``."""
 
     def __init__(self):
         self._loop = asyncio.new_event_loop()
@@ -67,11 +67,11 @@ class Network:
         self._states: dict[tuple[int, int], str] = {}
 
     def serve(self, port):
-        """Be the way to the service at this port."""
+        """Start a proxy for the service at this port."""
         self._call(self._serve(port))
 
     def cut(self, process, port):
-        """Between the process with this id and the service at the port."""
+        """Cut the link between the process with this id and the service at the port."""
         self._call(self._change(process, port, CUT))
 
     def silence(self, process, port):

@@ -49,7 +49,7 @@ ELSEWHERE = {
 }
 """Black-box tests of the embedded engine, and their subjects."""
 ELSEWHERE_ALONE = ["tests/blackbox/test_prometheus.py::test_a_full_disk_and_messages_reach_prometheus"]
-"""The same, single tests: the broker of a cluster has no data directory whose disk is full."""
+"""Single tests of the embedded engine: the broker of a cluster has no data directory whose disk is full."""
 OTHERWISE = {
     "topic_policy_persistence": "three copies of an entry are this cluster's default",
     "topic_policy_persistence_for_all_clusters": "the same",
@@ -78,7 +78,7 @@ class Address:
 
 
 def fresh(zookeeper, name="c1"):
-    """Forget everything but the bookies; the cluster of this name is initialized again."""
+    """Delete all metadata except those of the bookies, and initialize the cluster of this name again."""
     client = KazooClient(zookeeper)
     client.start(30)
     for node in client.get_children("/"):
@@ -110,7 +110,7 @@ def token(secret, subject):
 
 
 def conformance(cluster, directory, arguments, chosen_of):
-    """``chosen_of``: expression of pytest for the scenarios, by profile."""
+    """Run the conformance scenarios. ``chosen_of``: profile -> pytest expression that selects its scenarios."""
     code = 0
     for profile, chosen in chosen_of.items():
         settings = settings_of(CONFORMANCE / f"{profile}.conf")
@@ -130,7 +130,7 @@ def conformance(cluster, directory, arguments, chosen_of):
 
 
 def blackbox(tests, cluster, directory, arguments):
-    """Tests whose broker finds the cluster taken by the broker of another fixture run again, without the others."""
+    """Run the black-box tests. Tests whose broker finds the cluster taken by another fixture's broker run again alone."""
     left_out = [f"--ignore={BLACKBOX / name}.py" for name in ELSEWHERE]
     left_out += [f"--deselect={name}" for name in ELSEWHERE_ALONE]
     code, names = 0, directory / "skipped"
@@ -147,7 +147,7 @@ def blackbox(tests, cluster, directory, arguments):
 
 
 def pytest(arguments, environment):
-    """Exit code of the tests; an exception that interrupts them ends every process that they started."""
+    """Run pytest and return its exit code; when an exception interrupts the wait, kill every process of the tests."""
     command = [sys.executable, "-m", "pytest", "-q", *arguments]
     with subprocess.Popen(command, env=os.environ | environment, start_new_session=True) as tests:
         try:
@@ -158,7 +158,7 @@ def pytest(arguments, environment):
 
 
 def end(*_):
-    """For SIGTERM: leave all blocks; each block ends its own processes."""
+    """Handle SIGTERM: exit through all ``with`` blocks, each of which ends its own processes."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(128 + signal.SIGTERM)
 

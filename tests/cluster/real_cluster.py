@@ -29,7 +29,7 @@ def missing() -> str | None:
 
 
 class RealCluster:
-    """``up`` starts it, ``down`` ends every process of it. Names: zk, b1, b2, ..."""
+    """``up`` starts the services, ``down`` ends all of their processes. Names of services: zk, b1, b2, ..."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.directory = directory
@@ -39,7 +39,7 @@ class RealCluster:
     def up(self, bookies: int = 3, **environment: str) -> None:
         first = random.SystemRandom().randrange(
             20_000, 32_000, 10
-        )  # clusters that start at the same moment look for ports elsewhere
+        )  # clusters that start at the same moment look for ports in other ranges
         ports = {"BK_ZK_PORT": str(first), "BK_PORT": str(first + 1)}
         self._run("up", str(bookies), environment=ports | environment)
         lines = (self.directory / "cluster.env").read_text().splitlines()
@@ -52,15 +52,15 @@ class RealCluster:
         self._run("kill", name)
 
     def start(self, name: str) -> None:
-        """Start it again on its old directories and port; returns when it answers."""
+        """Start a killed service again on its old directories and port; return when it answers."""
         self._run("start", name)
 
     def stop(self, name: str) -> None:
-        """SIGSTOP: a hang."""
+        """Suspend the service by SIGSTOP: it hangs."""
         self._run("stop", name)
 
     def go_on(self, name: str) -> None:
-        """SIGCONT."""
+        """Continue a suspended service by SIGCONT."""
         self._run("cont", name)
 
     def mend(self) -> None:

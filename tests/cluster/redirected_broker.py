@@ -1,6 +1,6 @@
 """`magnetar`, for tests of network cuts: reaches bookies through the proxy (``network``) at their ports.
 
-A bookie binds the address it registers, so the proxy cannot stand there.
+A bookie binds the address that it registers, so the proxy cannot listen at that address.
 """
 
 import sys

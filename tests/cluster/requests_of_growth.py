@@ -40,7 +40,7 @@ def stored(stats):
 
 
 def play_growth(brokers):
-    """The steps; ``brokers.answers`` has the answers."""
+    """Play the steps; ``brokers.answers`` gets the answers."""
     for name, bundles, owners in (("one", 1, (1, 1)), ("other", 1, (0, 0)), ("many", 16, (1, 0))):
         _play_namespace(brokers, f"public/growth-{name}", bundles, owners)
 

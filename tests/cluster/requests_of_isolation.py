@@ -50,7 +50,7 @@ def owners(brokers):
 
 
 def play_isolation(brokers):
-    """The steps; ``brokers.answers`` has the answers."""
+    """Play the steps; ``brokers.answers`` gets the answers."""
     ask = brokers.ask
     first, second = (http.removeprefix("http://") for http in brokers.http)
     requests.put(f"{brokers.http[0]}/admin/v2/namespaces/{NAMESPACE}", json={"bundles": {"numBundles": 8}}, timeout=60)

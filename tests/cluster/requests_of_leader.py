@@ -39,7 +39,7 @@ class Failover:
         self._zookeeper = KazooClient(zookeeper)
 
     def play(self):
-        """Every change of the leader, one after the other."""
+        """Play every change of the leader, one after the other."""
         self._zookeeper.start()
         try:
             for each in self.members.values():
@@ -60,14 +60,14 @@ class Failover:
             self._zookeeper.close()
 
     def _alone(self):
-        """Until the register names no other broker: brokers of an earlier test stay there, and may get bundles, for the
-        rest of the session of a killed process.
+        """Wait until the register names no other broker: a killed broker of an earlier test stays registered, and may
+        get bundles, until its session ends.
         """
         ours = {id_of(each) for each in self.members.values()}
         wait_for(lambda: set(self._zookeeper.get_children("/loadbalance/brokers")) == ours, 60, "no other broker")
 
     def _placed(self):
-        """Topics of a namespace with a bundle each: every second one at each broker."""
+        """Create a namespace with a bundle for each topic; each broker serves every second topic."""
         first = self.members["first"]
         body = {"bundles": {"numBundles": TOPICS}}
         requests.put(f"{first.http}/admin/v2/namespaces/{NAMESPACE}", json=body, timeout=60)
@@ -130,14 +130,14 @@ class Failover:
         self._registered(second)
 
     def _registered(self, member):
-        """Until every node of the cluster names the broker and it answers."""
+        """Wait until every node of the cluster names the broker and the broker answers."""
         path = f"/loadbalance/brokers/{id_of(member)}"
         wait_for(lambda: self._zookeeper.exists(path), 120, f"{member.name} in the register")
         url = f"{member.http}/admin/v2/brokers/leaderBroker"
         wait_for(lambda: requests.get(url, timeout=60).ok, 60, "the leader", ignoring=requests.RequestException)
 
     def _gone(self, member, other):
-        """Until its session has ended and the other broker is the leader."""
+        """Wait until the broker's session has ended and the other broker is the leader."""
         wait_for(
             lambda: not self._zookeeper.exists(f"/loadbalance/brokers/{id_of(member)}"), 60, f"{member.name} to be gone"
         )

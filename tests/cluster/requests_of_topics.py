@@ -37,7 +37,7 @@ class Brokers:
         self._asked = 0
 
     def ask(self, method, path, body=None, *, show=None):
-        """At both brokers in turn; ``show`` makes the part of the answer that is compared."""
+        """Send a request, to the two brokers in turn; ``show`` selects the compared part of the answer."""
         http = self.http[self._asked % 2]
         self._asked += 1
         answer = requests.request(method, f"{http}/admin/v2/{path}", json=body, timeout=60)
@@ -104,7 +104,7 @@ def keys(found):
 
 
 def play_partitioned(brokers):
-    """The steps; ``brokers.answers`` has the answers."""
+    """Play the steps; ``brokers.answers`` gets the answers."""
     ask, client = brokers.ask, brokers.client()
     namespace = "public/requests"
     url = f"{brokers.http[0]}/admin/v2/namespaces/{namespace}"

@@ -18,7 +18,7 @@ SESSION_S = 6
 PRODUCERS = 8
 SETTINGS = {"metadataStoreSessionTimeoutMillis": SESSION_S * 1000}
 SHORT_LEDGERS = {"managedLedgerMaxEntriesPerLedger": 3000, "managedLedgerMinLedgerRolloverTimeMinutes": 0}
-"""A ledger every ten seconds: its beginning and its end meet faults too."""
+"""A new ledger about every ten seconds, so that faults also hit its creation and its close."""
 
 
 def two_members(directory, zookeeper, **settings):
@@ -27,7 +27,7 @@ def two_members(directory, zookeeper, **settings):
 
 @contextlib.contextmanager
 def loaded(members, pause_s=0.003):
-    """Eight producers on topics of a namespace of their own, half of one subscription acknowledged."""
+    """Run a load of eight producers, each on its own topic of a new namespace with 16 bundles."""
     client = connect(*members)
     namespace = f"public/{uuid.uuid4().hex}"
     bundles = {"bundles": {"numBundles": 16}}
@@ -45,7 +45,7 @@ def loaded(members, pause_s=0.003):
 
 
 def owners(members, load):
-    """Broker: how many of the load's topics it has."""
+    """Broker -> number of the load's topics that it serves."""
     found = dict.fromkeys(members, 0)
     for lane in load.lanes:
         path = lane.topic.replace("://", "/")
@@ -63,7 +63,7 @@ def busiest(members, load):
 
 
 def end(event, load, limit_s):
-    """The load goes on, then everything is compared; the silence is printed and returned."""
+    """Let the load go on, then compare all of its records; print the longest silence and check its limit."""
     load.more()
     silence_s = load.longest_silence()
     figure(event, silence_s=silence_s, messages=load.check())

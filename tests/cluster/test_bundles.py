@@ -64,7 +64,7 @@ def call(member, method, path, body=None, status=204):
 
 @pytest.fixture
 def namespace(members):
-    """With two bundles, known to both brokers."""
+    """A new namespace with two bundles, which both brokers have read."""
     name = f"public/{uuid.uuid4().hex}"
     call(members[0], "PUT", f"namespaces/{name}", {"bundles": {"numBundles": 2}})
     url = f"{members[1].http}/admin/v2/namespaces/{name}"

@@ -117,7 +117,9 @@ def test_a_bookie_that_comes_back_empty(services, members, load, zookeeper):
 
 
 def test_a_replica_with_damaged_entries(services, members):
-    """The others are read; which replica a broker reads first depends on the ledger, so there are several."""
+    """Brokers read intact replicas instead. The ledger decides which replica is read first, so there are several
+    topics.
+    """
     topics = [f"persistent://public/default/{uuid.uuid4().hex}" for _ in range(6)]
     client = connect(*members)
     for topic in topics:
@@ -126,7 +128,7 @@ def test_a_replica_with_damaged_entries(services, members):
         for number in range(50):
             producer.send(b"%s %d" % (MARK, number))
     client.close()
-    for name in ("b1", "b3"):  # one after the other: each entry keeps a replica that is whole
+    for name in ("b1", "b3"):  # one after the other: each entry keeps an intact replica
         damage(services, name)
         for each in members:  # forget cached entries
             each.terminate()

@@ -38,7 +38,7 @@ class Adding:
             count += 1
 
     async def more(self, count=500):
-        """Until so many more are acknowledged."""
+        """Wait until so many more entries are acknowledged."""
         wanted = len(self.acknowledged) + count
 
         def there():
@@ -56,7 +56,7 @@ class Adding:
 
 
 async def check(cluster, writer, acknowledged):
-    """Another client finds each acknowledged entry at its position."""
+    """Check that another client finds each acknowledged entry at its position."""
     async with await BookKeeper.connect(uri(cluster)) as other:
         reader = await other.open(writer.ledger_id)
         found = {entry.entry_id: bytes(entry.payload) async for entry in reader.entries()}

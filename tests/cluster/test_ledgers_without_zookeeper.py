@@ -83,7 +83,7 @@ def terminate(member):
 
 @pytest.mark.parametrize("killed", [False, True], ids=["repeated", "broker-killed"])
 def test_a_termination_while_zookeeper_is_away(services, tmp_path, killed):
-    """The request fails; repeated it ends the topic behind all messages. After a kill in between the topic goes on."""
+    """The request fails; a second request ends the topic after all messages. After a kill in between the topic goes on."""
     initialize(services)
     member = Member(tmp_path, "t1", services.zookeeper, **SETTINGS)
     client = None

@@ -68,7 +68,7 @@ def test_a_named_file_runs_and_its_result_is_the_exit_code(tmp_path):
 
 @pytest.mark.parametrize(("free_at", "runs", "code"), [(1, 1, 0), (2, 2, 0), (9, 2, 1)])
 def test_a_single_test_that_finds_the_cluster_taken_runs_again(free_at, runs, code, tmp_path):
-    """A test that finds the cluster taken beside no other test has failed."""
+    """A test that runs alone and still finds the cluster taken counts as failed."""
     done = subprocess.run(run(tmp_path, TAKEN.replace("FREE_AT", str(free_at))), cwd=tmp_path, check=False, timeout=120)
     assert (done.returncode, len((tmp_path / "runs").read_text())) == (code, runs)
 

@@ -32,7 +32,7 @@ def uri(cluster):
 
 @pytest.fixture
 async def racks(cluster):
-    """Writes the node of racks; nothing of them is left behind."""
+    """A function that writes the node of racks; afterwards the fixture removes all racks."""
     session = await ZooKeeperSession.connect(ZooKeeperOptions(cluster.zookeeper))
 
     async def write(value):
@@ -64,7 +64,7 @@ async def test_a_client_follows_the_racks_and_keeps_good_groups_beside_a_malform
 
 
 def publish_with_groups(member, groups, namespace, topics):
-    """Sets racks, and the group red for the namespace; the last ledger of each topic."""
+    """Set racks, and the group red for the namespace; publish, and return the last ledger of each topic."""
     base = f"{member.start().http}/admin/v2"
     for bookie, group in groups.items():
         url = f"{base}/bookies/racks-info/{bookie}?group={group}"

@@ -186,7 +186,7 @@ def stored_buckets(cluster):
 
 
 def wait_for_buckets(cluster, known=()):
-    """Wait until Pulsar has stored two buckets that are not known, each with its head and its messages."""
+    """Wait until Pulsar has stored two buckets besides ``known``, each with its head and its messages."""
 
     def stored():
         new = {key: entries for key, entries in stored_buckets(cluster).items() if key not in known}
@@ -196,7 +196,7 @@ def wait_for_buckets(cluster, known=()):
 
 
 def check_delayed(broker, first, due):
-    """Nothing before it is due, then everything once."""
+    """Check that no message comes before it is due, and that every message then comes once."""
     client = connect(broker)
     consumer = client.subscribe(full("delayed"), "d", receiver_queue_size=100, **HOW)
     found = []

@@ -123,7 +123,7 @@ async def test_every_change_of_many_is_followed_by_a_report(connect, metadata):
 
 @pytest.mark.parametrize("done", [True, False], ids=["the write was made", "the write was not made"])
 async def test_a_write_whose_answer_was_lost_is_settled_by_reading(metadata, done, monkeypatch):
-    """``done``: the service made it before the connection broke."""
+    """``done``: the service made the write before the connection broke."""
 
     def lose_once(name):
         real, lost = getattr(metadata.session, name), []

@@ -74,7 +74,7 @@ class Task:
         self.values = []
 
     def read(self, pieces):
-        """A step for each record batch."""
+        """Read the ranges; the generator yields after each record batch."""
         for piece in pieces:
             for batch in self._reader.batches(piece):
                 values = [int(value) for value in batch.column("value").to_pylist()]
@@ -180,7 +180,7 @@ def test_ledger_files_that_disappear_under_a_reader(log_broker, fresh_topic, fai
 
 
 def stitched(plan):
-    """The ranges of everything stored, cut at the borders of ledger files, also where they are small."""
+    """The ranges of all stored messages, cut at the borders of ledger files even when the ranges are small."""
     options, logs = plan.options, plan.logs()
     [(topic, log)] = logs.items()
     assert plan._segments is not None
@@ -192,7 +192,9 @@ def stitched(plan):
 
 
 def test_a_ledger_file_of_the_old_topic_that_is_still_there_is_read(log_broker, fresh_topic, tmp_path):
-    """An open file outlives its name: the rows are those of the old topic."""
+    """A task reads a copy of the old ledger files, as if it had opened them before the deletion: the rows are those of
+    the old topic.
+    """
     publish(log_broker, fresh_topic, 500)
     options = options_for(log_broker, fresh_topic, **{"storage.url": str(log_broker.data_dir)})
     covered_of(log_broker, catalog_of(log_broker).range(fresh_topic, ledgers=True), 500)

@@ -114,7 +114,7 @@ def test_a_partition_named_itself_goes_before_its_topic():
 
 
 def test_partition_0_is_a_topic_without_partitions_too():
-    """The column `partition` of the style of Kafka shows it so."""
+    """The column `partition` in the style of Kafka has 0 for a topic without partitions."""
     wanted = parse_wanted("startingOffsets", '{"t": {"0": 5, "1": 7}, "u": 3}', EARLIEST)
     assert [wanted.of(name) for name in (T, f"{T}-partition-0", f"{T}-partition-1")] == [5, 5, 7]
     assert parse_wanted("startingOffsets", '{"t": {"0": 5}}', EARLIEST).of(f"{T}-partition-1") == EARLIEST

@@ -31,7 +31,7 @@ def test_names_are_unique_without_case():
 
 
 def refusal(options):
-    """Why options are refused; empty when they are not."""
+    """The reason why the options are refused; an empty text for accepted options."""
     try:
         SourceOptions.parse(options)
     except OptionError as error:

@@ -32,7 +32,7 @@ def positioned(topic, *counts):
 
 
 class FakeCatalog:
-    """Tells the logs it is given."""
+    """A catalog that returns the logs of the test."""
 
     def __init__(self, *logs):
         self.logs = {each.topic: each for each in logs}
@@ -199,7 +199,7 @@ def test_a_log_that_was_truncated_is_not_one_made_anew():
 
 
 def test_offsets_do_not_change_when_only_a_ledger_was_opened():
-    """Spark would take that for new messages."""
+    """Spark would take changed offsets for new messages."""
     before, after = indexed(T, 0, 20, ledger=9), LogRange(T, 0, 20, 20, 2000, Position(12, -1), first_ledger=9)
     plan = plan_over(before)
     start = plan.starting({T: before}).as_json()
@@ -286,7 +286,7 @@ def test_memory_does_not_grow_with_the_number_of_micro_batches():
 
 
 def test_a_place_in_a_topic_that_is_not_read_is_an_error():
-    """A name with a mistake in it would be read from its first message."""
+    """Without the error, a mistake in the name would let the read begin at the topic's first message."""
     log = indexed(T, 0, 10)
     for option in ("startingOffsets", "startingOffsetsByTimestamp"):
         with pytest.raises(OptionError, match=f"option {option} names persistent://public/default/tt"):
@@ -315,7 +315,7 @@ def test_a_checkpoint_of_another_topic_names_the_options():
 
 @pytest.mark.parametrize(("ledger", "place"), [(-1, 3), (8, 3), (9, 3), (10, 7), (11, 20)])
 def test_a_place_before_the_first_entry_of_a_ledger(ledger, place):
-    """Pulsar writes such ids for cursors of ledgers without a read entry."""
+    """Pulsar writes entry id -1 for cursors in ledgers of which no entry has been read."""
     log = LogRange(T, 3, 20, 17, 1700, Position(10, 12), first_ledger=9)
     plan = plan_over(log, startingOffsets=json.dumps({"t": f"{ledger}:-1"}))
     plan.catalog.bounds[Position(10, 0)] = (7, 7)

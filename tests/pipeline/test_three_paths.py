@@ -167,7 +167,7 @@ def through_the_broker(broker, end, decrypting):
 
 
 def out_of_files(broker, log, decrypting):
-    """All ledgers, the open one too: the broker has stopped, so its file holds everything."""
+    """The rows of all ledgers, the last ledger included: the broker has stopped, so ledger files have every entry."""
     directory = DataDirectory(str(broker.data_dir))
     decoder = Decoder(decrypting=decrypting)
     for covered in SegmentMap(directory).covered(log, 0, log.end):

@@ -18,7 +18,7 @@ LOW, HIGH = "0x00000000_0x80000000", "0x80000000_0xffffffff"
 
 
 class Cluster:
-    """Two bundles; ``owners`` maps each to its owner, ``calls`` lists the operations that the routes call for."""
+    """Two bundles; ``owners`` maps each to its owner, ``calls`` lists the operations that the routes request."""
 
     def __init__(self):
         self.owners = {LOW: Here(), HIGH: ServedAt(OTHER)}

@@ -16,7 +16,7 @@ REMOTE = f"{BASE}-partition-1"
 
 
 class Partitions(Cluster):
-    """Partition 1 is elsewhere. ``there`` has the answer to each call, or the refusal; other calls return nothing."""
+    """Another broker serves partition 1. ``there`` maps a call to its answer or refusal; other calls return None."""
 
     def __init__(self):
         super().__init__()
@@ -34,7 +34,7 @@ class Partitions(Cluster):
 
 
 async def opened(client):
-    """Three partitions, each of those here with the subscription `s`."""
+    """Three partitions; the partitions 0 and 2, which this broker serves, have the subscription `s`."""
     client.broker.ownership.current = client.broker.peers = cluster = Partitions()
     await client.topics.create_partitioned(TOPIC_NAME, 3, {})
     for number in (0, 2):
@@ -103,7 +103,7 @@ async def test_a_subscription_missing_elsewhere_is_not_found(client, cluster):
     path = "subscription/s/skip_all"
     cluster.there["POST", f"{REMOTE}/{path}"] = RestError(404, "Subscription not found")
     assert (await client("POST", f"{BASE}/{path}")).status == 404
-    assert here(client, "skipped") == [None, None]  # skipped here: `None` messages mean all
+    assert here(client, "skipped") == [None, None]  # the local partitions were skipped: `None` means all messages
     assert [each for each in client.topics.calls if each[0] == "skip"]
 
 

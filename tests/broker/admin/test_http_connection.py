@@ -158,7 +158,7 @@ CHUNKED = b"%s /status HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked
 @pytest.mark.parametrize("turns", [0, 5], ids=["at once", "later"])
 @pytest.mark.parametrize("begun", [False, True], ids=["before the answer", "within the answer"])
 async def test_an_invalid_body_ends_its_connection_without_an_error_of_the_broker(method, turns, begun, caplog):
-    """An unproven peer chooses when its bytes are no HTTP: a traceback in the log for each were a gift."""
+    """A peer without a proved role can send invalid HTTP at any rate: a traceback for each request would fill the log."""
     ended = []
 
     async def application(_scope, receive, send):

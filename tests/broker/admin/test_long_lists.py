@@ -40,7 +40,7 @@ class Turns:
 
 @pytest.fixture
 async def listed(monkeypatch):
-    """(a client of a broker with 3,000 topics and a topic of the broker's own, the count of parsed names)"""
+    """(a client of a broker with 3,000 topics and a system topic, the `Turns` that count parsed names)"""
     call, turns = await open_client(), Turns()
     topics = call.broker.operations.directory
     topics.plain.update(dict.fromkeys([*TOPICS, PREFIX + "__change_events"]))
@@ -157,7 +157,7 @@ def _takes_partitions(loop):
 
 
 def test_no_call_about_partitions_awaits_in_a_plain_loop():
-    """Where the partitions are loaded such a loop is one turn for ten thousand of them: it needs ``in_turns``."""
+    """With loaded partitions such a loop handles ten thousand of them in one turn: it must use ``in_turns``."""
     plain = []
     for path in sorted(Path(magnetar.broker.admin.__file__).parent.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -25,7 +25,7 @@ PATH = "/admin/v2/persistent/t/n/a%20b"
 
 
 class Owner(http.server.BaseHTTPRequestHandler):
-    """Answers by the path; the server keeps the requests."""
+    """Answers each path with the answer of the test; the server keeps the requests."""
 
     def answer(self):
         size = int(self.headers.get("content-length") or 0)
@@ -42,7 +42,7 @@ class Owner(http.server.BaseHTTPRequestHandler):
     do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - the base class names them so
 
     def log_message(self, *_):
-        """Nothing is printed."""
+        """Print no line."""
 
 
 @pytest.fixture

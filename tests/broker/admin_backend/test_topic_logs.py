@@ -8,7 +8,7 @@ from tests.broker.topic_for_tests import NAME, TopicBench
 
 
 class Registry:
-    """The topic as the bench holds it at that moment."""
+    """A registry that returns the present topic of the bench."""
 
     def __init__(self, bench: TopicBench) -> None:
         self._bench = bench

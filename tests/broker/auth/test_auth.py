@@ -126,7 +126,7 @@ def test_times_may_be_texts(text, seconds):
 
 
 def signed(head, body):
-    """A token of that very header and body."""
+    """A token with exactly this header and body."""
     text = b".".join(base64.urlsafe_b64encode(part).rstrip(b"=") for part in (head, body))
     return text + b"." + base64.urlsafe_b64encode(hmac.new(KEY, text, hashlib.sha256).digest()).rstrip(b"=")
 

@@ -23,7 +23,7 @@ DATA, AVERAGES = "/loadbalance/bundle-data", "/loadbalance/broker-time-average"
 
 
 class World:
-    """The register and the store."""
+    """The register of brokers and the metadata store."""
 
     def __init__(self):
         self.cluster = MemoryCluster()

@@ -148,14 +148,14 @@ async def test_compaction_keeps_the_newest_policies_of_every_topic(members, brok
         await one.policies.update(f"{NAME}-gone", with_producers(number), NO_TOPIC_POLICIES)
     await one.policies.delete(f"{NAME}-gone")
     topic = await broker.topics.get(events_topic(NAMESPACE), create=False)
-    assert "__compaction" in topic.ledger.cursors  # nothing is dropped before it was compacted
+    assert "__compaction" in topic.ledger.cursors  # the cursor keeps every event until compaction
     assert topic.compaction.start()
     await topic.compaction.wait()
     await two.ready()
     assert two.policies.get(NAME).max_producers == 3
     assert f"{NAME}-gone" not in two.policies
     await two.policies.delete(NAME)
-    assert topic.compaction.start()  # nothing is left in the compacted ledger
+    assert topic.compaction.start()  # leaves an empty compacted ledger
     await topic.compaction.wait()
     third = Member(broker)
     await third.ready()
@@ -168,7 +168,7 @@ async def test_a_deleted_topic_of_events_ends_the_log(members, broker):
     await one.policies.update(NAME, with_producers(1), NO_TOPIC_POLICIES)
     await broker.topics.delete(events_topic(NAMESPACE))
     await until(lambda: one.policies.ready(NAMESPACE) is None and NAME not in one.policies)
-    assert not one.events_exist(NAMESPACE)  # the reader that lost it has not made it again
+    assert not one.events_exist(NAMESPACE)  # the reader that lost the topic has not created it again
     await one.policies.update(NAME, with_producers(2), NO_TOPIC_POLICIES)
     assert one.policies.get(NAME).max_producers == 2
     await one.policies.forget(NAMESPACE)

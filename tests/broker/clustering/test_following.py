@@ -67,7 +67,7 @@ async def test_changes_while_a_broker_starts_arrive(brokers):
     one, _ = brokers
     late = World(one.cluster, one.ledger_store)
 
-    async def follow(*read):  # all has been read, and is not followed yet
+    async def follow(*read):  # the broker has read all state, and follows no changes yet
         reported = set()
         late.metadata.watch("/admin", reported.add)
         await one.namespaces.create_tenant("late", TenantInfo(allowed_clusters=["standalone"]))

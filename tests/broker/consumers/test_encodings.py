@@ -1,4 +1,4 @@
-"""Frames that are made once for all consumers they fit."""
+"""Frames that are made once for all consumers that get the same bytes."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ def made(encodings: Encodings, of: Slab, **changed: int) -> bytes:
 
 
 def kept(encodings: Encodings, of: Slab, **changed: int) -> bytes:
-    """Frames that as many consumers were given as make them worth keeping."""
+    """Request the same frames for so many consumers that `encodings` keeps them."""
     for _ in range(KEPT_FROM - 1):
         made(encodings, of, **changed)
     return made(encodings, of, **changed)
@@ -45,7 +45,7 @@ def test_equal_frames_are_one_object():
 
 
 def test_frames_of_few_consumers_are_not_kept():
-    """Kept frames take fresh pages for each span: a single reader of a backlog of batches paid half of its time."""
+    """Kept frames take new memory for each span, which cost a single reader of a backlog of batches half of its time."""
     encodings, slabs = Encodings(), [slab(first) for first in range(MOST_COUNTED + 10)]
     for one in slabs:
         for _ in range(KEPT_FROM - 1):
@@ -81,7 +81,9 @@ def test_kept_frames_are_bounded_with_the_slabs_they_keep_alive():
 
 
 def test_a_converted_slab_counts_with_the_stored_one_behind_it():
-    """A converter may make little of much: 500 spans of 16 KiB kept 500 stored slabs of any size."""
+    """Converted slabs may be far smaller than the stored slabs that they keep in memory: 500 spans of 16 KiB kept 500
+    stored slabs of any size.
+    """
     encodings = Encodings(most_bytes=100_000)
     metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
     for first in range(5):

@@ -93,7 +93,7 @@ def test_the_ring_moves_as_few_hashes_as_possible():
 
 
 def lost_ranges(before: list[Assignment], after: list[Assignment]) -> list[Assignment]:
-    """The ranges that each owner of ``before`` has lost in ``after``, both in order: the answer of `add`, by comparison."""
+    """The ranges that each owner of ``before`` has lost in ``after``, both in order: the result expected of `add`."""
     lost: list[Assignment] = []
     j = 0
     for start, end, owner in before:

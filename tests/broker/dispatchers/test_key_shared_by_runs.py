@@ -13,7 +13,7 @@ from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entr
 
 
 class Careful(KeySharedDispatcher):
-    """Without the short way."""
+    """A dispatcher that decides for each entry, without the shortcut for whole reads."""
 
     @property
     def _is_simple(self) -> bool:

@@ -53,7 +53,7 @@ class Case:
         return self.consumers[(1 + murmur % 9) % len(self.consumers)]
 
     def play(self, pick: Any) -> Any:
-        """The picks of two slabs of one read, and the state of the hand behind them."""
+        """The picks of two slabs of one read, and the state of the hand after them."""
         calls: list[Any] = []
 
         def owner_of(murmur: int) -> Any:

@@ -77,7 +77,9 @@ async def test_the_topic_hears_when_the_last_reader_leaves():
 
 
 async def test_a_seek_that_closes_the_last_reader_ends_its_subscription_but_not_its_place():
-    """Apache Pulsar 4.2.4 lists it no more; the next reader of the name reads from where the cursor was put."""
+    """Apache Pulsar 4.2.4 lists the subscription no longer; the next reader of its name begins at the place of the
+    seek.
+    """
     bench = Bench()
     bench.subscription.durable = False
     await bench.join(EXCLUSIVE)

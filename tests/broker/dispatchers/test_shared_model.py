@@ -89,7 +89,8 @@ class System:
         cursor = await self.ledger.open_cursor("sub", "earliest")
         bench = Bench(cursor=cursor, max_unacked_per_consumer=LIMIT, max_read_entries=9)
         self.factory, self.bench, self.model, self.consumers, self.flowed = factory, bench, Model(), [], {}
-        # Wake only: the model knows entries once their whole run is stored, the dispatch comes with `settle`.
+        # The listener only schedules a dispatch for `settle`: the model has the entries only when their whole run is
+        # stored.
         self.ledger.add_listener(bench.subscription.delayed_due)
         return self
 
@@ -118,7 +119,7 @@ class System:
         self.bench.flow(consumer, permits)
 
     def ack(self, picks) -> None:
-        """Held entries, acknowledged by their holders."""
+        """Acknowledge the picked entries, each by the consumer that holds it."""
         held = [(p, e) for p, e in sorted(self.model.entries.items()) if e.holder is not None]
         chosen = {held[i % len(held)][0] for i in picks} if held else set()
         for consumer in self.consumers:

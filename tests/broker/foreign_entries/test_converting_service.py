@@ -17,7 +17,7 @@ def workers():
 
 
 def text_of(path):
-    """Nothing where the thread or the process has ended."""
+    """The text of the file; an empty text when the thread or the process has ended."""
     try:
         return path.read_text()
     except (FileNotFoundError, ProcessLookupError):

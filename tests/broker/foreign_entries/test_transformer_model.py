@@ -13,7 +13,7 @@ from tests.broker.foreign_entries.test_transformer import Sub
 
 KEYS = st.sampled_from(["a", "b", "c"])
 OUTCOMES = st.lists(st.sampled_from(list(FailureReason)), max_size=2)
-"""How an entry fails before it is converted."""
+"""The failures of an entry, in order, before a conversion succeeds."""
 ENTRIES = st.lists(st.tuples(st.sampled_from(["plain", "here", "far"]), KEYS, OUTCOMES), min_size=1, max_size=12)
 
 

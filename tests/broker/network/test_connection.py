@@ -52,7 +52,7 @@ class Client:
         return [each.send_receipt.message_id for each in found if each.type == Command.SEND_RECEIPT]
 
     def consume(self, sub_type: int) -> list[int]:
-        """Entry ids of the messages that a new consumer is sent."""
+        """Subscribe with 1,000 permits; return the entry ids of the messages that the broker sends."""
         subscribe = pb.CommandSubscribe(
             topic=TOPIC,
             subscription="s",
@@ -79,7 +79,7 @@ def messages(found: list[pb.BaseCommand]) -> list[int]:
 
 
 def many(ids: list[pb.MessageIdData]) -> list[pb.MessageIdData]:
-    """Ids of entries that there are not, and these behind them."""
+    """Many ids of missing entries, followed by ``ids``."""
     return [pb.MessageIdData(ledgerId=1 << 40, entryId=k) for k in range(MANY)] + ids
 
 

@@ -5,7 +5,7 @@ from magnetar.broker.network.seats import Seats
 
 
 def taken(seats, closed, name):
-    """A seat whose idle connection leaves when it is closed."""
+    """Take a seat for an idle connection, which leaves the seat when it is closed."""
     seat = seats.take()
 
     def close():
@@ -19,14 +19,14 @@ def taken(seats, closed, name):
 def test_the_connection_that_is_idle_for_longest_gives_way():
     seats, closed = Seats(2), []
     first, second = taken(seats, closed, "first"), taken(seats, closed, "second")
-    first.idle(lambda: (closed.append("first"), first.leave()))  # idle anew
+    first.idle(lambda: (closed.append("first"), first.leave()))  # idle again, so for less time than the second
     taken(seats, closed, "third")
     assert closed == ["second"] and seats.taken == 2 and seats.evicted == 1
     assert not second.is_extra
 
 
 def test_a_seat_that_is_being_left_is_free_already():
-    """Sockets close a turn of the event loop later."""
+    """A closed socket ends its connection a turn of the event loop later, so the seat is still taken then."""
     seats, closed = Seats(2), []
     first, second = seats.take(), seats.take()
     first.idle(lambda: closed.append(first))

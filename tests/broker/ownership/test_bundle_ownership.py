@@ -400,7 +400,9 @@ def middle_of(path):
 
 
 async def check_served_once(brokers, cluster):
-    """Every hash has one bundle, at most one owner, and the nodes are those of the bundles there are."""
+    """Check that every hash lies in one bundle with at most one owner, and that all owner nodes are of existing
+    bundles.
+    """
     stored = msgspec.json.decode((await cluster.store.get(f"/admin/local-policies/{NAMESPACE}"))[0])["bundles"]
     ranges = {f"/namespace/{NAMESPACE}/{a}_{b}" for a, b in itertools.pairwise(stored["boundaries"])}
     await until(lambda: set(cluster.nodes("/namespace")) <= ranges)

@@ -39,7 +39,9 @@ async def test_a_broker_that_stops_serves_bundles_until_their_turn():
 
 
 async def found_by_all(brokers):
-    """The broker that serves the topic, as lookups at every broker find it; clients repeat a lookup."""
+    """The broker that serves the topic, when lookups at all brokers end there, else None; like clients, repeats
+    lookups.
+    """
 
     async def follow(first):
         broker, authoritative = first, False
@@ -65,8 +67,8 @@ async def found_by_all(brokers):
 
 @pytest.mark.parametrize("broken", ["before", "closing", "given", "taken", "target", "leader"])
 async def test_a_transfer_that_breaks_off_leaves_the_bundle_with_one_broker(broken):
-    """Of leader, owner and target one ends: before the owner closes the topics, meanwhile, once it has given the bundle
-    away, after the target has it; the target before it has it; the leader that noted the target.
+    """One broker ends. The owner ends before it closes the topics, while it closes them, after it has given the bundle
+    away, or after the target has the bundle; or the target ends before it has the bundle; or the leader ends.
     """
     cluster = MemoryCluster()
     leader, owner, target = brokers = [World(cluster, number) for number in (1, 2, 3)]
@@ -89,7 +91,7 @@ async def test_a_transfer_that_breaks_off_leaves_the_bundle_with_one_broker(brok
         closing.cancel()
     await ended.tasks.close()
     ended.ownership.register._entered = False
-    for path in list(ended.ownership._owned):  # a process that is gone follows nothing
+    for path in list(ended.ownership._owned):  # a process that has ended follows no changes
         ended.ownership._forget(path)
     await ended.session.expire()
     left = [each for each in brokers if each is not ended]

@@ -1,4 +1,4 @@
-"""Which of the brokers that may serve a bundle get it."""
+"""The choice of a bundle's broker among those that may serve it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def served(**namespaces):
 
 
 def chosen(candidates=None, of=None, group=(), namespace="t/1", **rules):
-    """Every broker that any seed chooses."""
+    """The set of brokers that 60 seeds choose."""
     settings = PlacementRules(**rules)
     made = [
         place(

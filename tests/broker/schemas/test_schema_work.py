@@ -128,7 +128,7 @@ def test_a_name_keeps_its_namespace_wherever_it_is_used():
 
 
 def unmemoised(reader, writer):
-    """The rules once more, without memory, for schemas that do not refer to each other."""
+    """The rules in a second form, without remembered results, for schemas that do not refer to each other."""
     if isinstance(writer, list):
         return all(unmemoised(reader, w) for w in writer)
     if isinstance(reader, list):

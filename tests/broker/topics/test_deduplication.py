@@ -16,7 +16,7 @@ from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import settle
 
 NO_MINIMUM_AGE = {"managed_ledger_min_ledger_rollover_time_minutes": 0}
-PART = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK  # of a message of which more is to come
+PART = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK  # a chunk that is not the last of its message
 
 
 def run_of(entries):
@@ -171,7 +171,7 @@ async def test_a_lost_snapshot_is_made_again_from_all_entries_of_the_topic():
 
 
 async def test_entries_of_the_cache_are_replayed_in_slices(monkeypatch):
-    """After damage that is the whole topic, and a topic that was unloaded and loaded again lies in the cache."""
+    """After damage the broker replays the whole topic; after an unload and load all of its entries may be in the cache."""
     monkeypatch.setattr(deduplication_cursor, "_REPLAY_ENTRIES", 1)
     bench = TopicBench(broker_deduplication_enabled=True)
     topic = await bench.open()

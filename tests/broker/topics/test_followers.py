@@ -162,7 +162,7 @@ async def test_a_hundred_grants_in_a_row_share_rounds():
     await world.settle()
     last = [topic.rights[-1] for topic in world.topics]
     assert min(last) >= 100, "each topic has seen the newest grants"
-    # A round takes a slice a turn: 100 turns have room for so many rounds, and one more follows.
+    # A round takes one slice in each turn: 100 turns have time for so many rounds, and one more follows.
     rounds = 100 // (TOPICS // AT_ONCE) + 2
     assert max(len(topic.rights) for topic in world.topics) <= rounds
     assert max(len(topic.configs) for topic in world.topics) <= rounds

@@ -9,7 +9,7 @@ from tests.model.simulated_broker import Simulation
 
 TOPICS = 20
 MOST_OBJECTS = 100
-"""Of a topic without clients and messages. Only a smaller number may replace it."""
+"""The allowed objects of a topic without clients and messages. Only a smaller number may replace the figure."""
 
 
 def load(world, numbers):
@@ -30,7 +30,7 @@ def world():
 
 def test_the_objects_of_an_idle_topic_have_a_bound(world):
     """With 137 objects a topic, a full collection took 77 to 213 ms of processor time at 20,000 topics."""
-    load(world, range(5))  # objects that all topics share
+    load(world, range(5))  # creates the objects that all topics share
     gc.collect()
     before = len(gc.get_objects())
     load(world, range(5, 5 + TOPICS))

@@ -116,7 +116,7 @@ def test_subscribes_are_counted_for_each_consumer():
 
 
 class Timers:
-    """Callbacks with their times, run by hand."""
+    """Callbacks with their times; the test runs them."""
 
     def __init__(self, clock):
         self.clock, self.due = clock, []

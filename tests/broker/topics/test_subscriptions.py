@@ -32,7 +32,7 @@ async def test_a_subscription_that_skips_everything_awaits_no_delayed_message():
 
 @contextlib.contextmanager
 def held(metadata):
-    """Writes of metadata wait for the event."""
+    """Let writes of metadata wait until the block sets the event."""
     release, put, delete = asyncio.Event(), metadata.put, metadata.delete
 
     async def held_put(*arguments):
@@ -51,7 +51,7 @@ def held(metadata):
 
 
 async def read_and_seek(bench, name, position, ack_set=None):
-    """A reader of that name seeks and leaves."""
+    """Let a reader of that name seek and leave."""
     subscriptions = bench.topic.subscriptions
     reader = await subscriptions.create(SubscribeRequest(name, durable=False, start=EARLIEST))
     reader.sought = None

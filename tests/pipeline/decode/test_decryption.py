@@ -23,7 +23,7 @@ ALL = ["value", *(column.name for column in (*PULSAR, *EXTRA))]
 
 
 class KeyPair:
-    """Of one reader."""
+    """The key pair of one reader."""
 
     def __init__(self):
         key = rsa.generate_private_key(65537, 2048)

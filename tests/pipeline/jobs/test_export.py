@@ -226,7 +226,9 @@ def test_trimmed_messages(job, topic, publish, admin, runner, progress):
 def test_a_topic_that_was_made_anew(
     jobs_broker, topic, publish, admin, runner, progress, tmp_path, table_format, later
 ):
-    """Whether it has got fewer messages since, as many, or more: an error, or the rows follow those of before."""
+    """The new topic has fewer messages than the old topic, as many, or more: the export reports an error or, with
+    failOnDataLoss=false, adds the new rows after the old rows.
+    """
     table = open_table(table_format, str(tmp_path / "t"))
     given = {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url, "topic": topic}
     publish(topic, VALUES[:60])
@@ -306,7 +308,7 @@ def test_a_stream_that_begins_at_the_end_gets_later_messages(job, topic, publish
     ],
 )
 def test_names_with_special_characters(jobs_broker, client, publish, runner, progress, tmp_path, table_format, name):
-    """Of a topic, and of the directory of the table."""
+    """Names with special characters, of a topic and of the directory of the table."""
     topic = f"persistent://public/default/{tmp_path.name} {name}"
     publish(topic, VALUES[:20])
     given = {"service.url": jobs_broker.url, "admin.url": jobs_broker.http_url, "topic": topic}
@@ -353,7 +355,9 @@ def test_a_corrupt_entry_is_quarantined_with_its_position(
 
 
 def sealed_copy(broker, copy, ledger_id):
-    """A copy of the data directory in which the ledger is sealed: a broker that stops writes everything behind."""
+    """A copy of the data directory in which the ledger is sealed: a broker that stops writes all entries to ledger
+    files.
+    """
     broker.stop()
     try:
         shutil.copytree(broker.data_dir, copy)

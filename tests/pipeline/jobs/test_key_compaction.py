@@ -1,4 +1,4 @@
-"""Of each key the newest message, beside a dict; nothing is left behind."""
+"""Compaction keeps the newest message of each key, compared with a dict, and leaves no staged files."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,7 +55,7 @@ def test_messages_without_a_key_are_kept_on_request(options, sent, runner, progr
 
 
 def test_tombstones_remove_their_key(options, sent, runner, progress, tmp_path, monkeypatch):
-    """The official Python client publishes no null values: here the column marks them."""
+    """The official Python client publishes no null values, so the test sets the column that marks them."""
     keys_of = key_compaction._keys_of
 
     def with_tombstone(batch, **wanted):

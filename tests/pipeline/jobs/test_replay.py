@@ -138,7 +138,7 @@ def replayed(connection, target, runner, progress, tmp_path):
 
 
 def test_another_set_of_rows_is_another_replay(replayed, connection, topic, target, publish, tmp_path):
-    """Every option that decides about the rows, their order, or the partition that each goes to."""
+    """A change of any option that decides about the rows, their order or their partitions makes another replay."""
     publish(topic, SENT[:20])
     assert replayed(topic)["stored"] == 20
     assert replayed(topic)["known"] == 20

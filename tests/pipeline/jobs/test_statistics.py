@@ -1,4 +1,4 @@
-"""Delays, keys, backlog: of a real broker's topics."""
+"""Statistics of a real broker's topics: delays, keys and backlog."""
 
 import datetime as dt
 import json

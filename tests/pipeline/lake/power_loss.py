@@ -5,7 +5,8 @@ import pathlib
 import shutil
 
 DATABASE = "catalog.db"
-"""SQLite's file, which syncs without os.fsync: it survives as it is at any moment, so nothing may come after it."""
+"""SQLite's file. SQLite syncs it without os.fsync, so every image has its present content: a commit must write it last.
+"""
 
 
 class Power:
@@ -32,7 +33,7 @@ class Power:
         monkeypatch.setattr(os, "fsync", fsync)
 
     def look(self):
-        """Note the content that a loss of power leaves now."""
+        """Add the two images of a loss of power at this moment to ``lost``."""
         self.lost += [self._image(names_survive=True), self._image(names_survive=False)]
 
     def _image(self, *, names_survive):
@@ -55,10 +56,10 @@ class Power:
     def _content(self, path):
         now = pathlib.Path(path).read_bytes()
         stored = self._contents.get(os.stat(path).st_ino, b"")
-        return stored if now.startswith(stored) else b""  # another file had this number before
+        return stored if now.startswith(stored) else b""  # another file had this inode before
 
     def put_back(self, image):
-        """The directory as in the image."""
+        """Make the directory as it is in the image."""
         shutil.rmtree(self.root, ignore_errors=True)
         for path, content in image.items():
             pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -132,7 +132,7 @@ class FullDisk:
 
 @pytest.mark.parametrize("room", [0, 3_000])
 def test_a_full_disk_is_named_and_nothing_is_left(place, monkeypatch, room):
-    """Whether the first row group or the footer finds no room."""
+    """Without room for the first row group, and without room for the footer."""
     opened = TableFiles.open_output
     monkeypatch.setattr(
         TableFiles, "open_output", lambda self, path: pa.PythonFile(FullDisk(opened(self, path), room), "w")
@@ -143,7 +143,7 @@ def test_a_full_disk_is_named_and_nothing_is_left(place, monkeypatch, room):
 
 
 def test_many_dates_keep_few_files_open(place, monkeypatch):
-    """Without broker publish time the producers' clocks decide, which may say anything."""
+    """Without broker publish times, dates come from the producers' clocks, which may show any time."""
     most, opened = [], SplitWriter._begin
 
     def begin(self, date):

@@ -13,7 +13,7 @@ from tests.pipeline.reading.test_index_tracker import chunk_of, sent
 
 
 class LostConnection:
-    """Has pushed some entries, and closes the connection at the next request."""
+    """A session that has pushed some entries and loses its connection at the next request."""
 
     def ask_for(self, _messages):
         raise RetryError("the connection to the broker was lost")

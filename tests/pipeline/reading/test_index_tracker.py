@@ -1,4 +1,4 @@
-"""Indexes of entries from brokers that tell them, that do not, and that have none."""
+"""Indexes of entries from brokers that send indexes, that do not send them, and that have none."""
 
 import dataclasses
 import struct

@@ -1,4 +1,4 @@
-"""The reader of batches: filters in sessions that push them down, and in those that do not."""
+"""The reader of batches: filters in sessions with and without pushdown."""
 
 import pickle
 from unittest import mock

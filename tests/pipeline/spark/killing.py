@@ -39,7 +39,7 @@ def children(*pids):
 
 
 def send(number, pids):
-    """The signal, to those of the processes that still exist."""
+    """Send the signal to those of the processes that still exist."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -75,13 +75,15 @@ class Driver:
                 )
 
     def kill(self):
-        """The driver with its JVM and all other processes of its session; executors of a cluster outlive it."""
+        """Kill the driver with its JVM and all other processes of its session; executors of a cluster outlive the
+        driver.
+        """
         send(signal.SIGKILL, self._session())
         self._process.wait()
 
     @contextlib.contextmanager
     def paused(self):
-        """The driver stands still in the block: it decides and commits nothing."""
+        """Suspend the driver during the block: it plans and commits nothing."""
         pids = self._session()
         send(signal.SIGSTOP, pids)
         try:

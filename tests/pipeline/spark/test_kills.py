@@ -120,7 +120,7 @@ class TopicStream:
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def killed(self):
-        """Nothing to note: the checkpoint knows."""
+        """Note nothing: the checkpoint shows whether a micro-batch runs."""
 
 
 class DeltaStream:
@@ -150,12 +150,12 @@ class DeltaStream:
         return bool(files - self._named)
 
     def killed(self):
-        """The files of the round that was hit are no sign of another round."""
+        """Ignore from now on the files of the killed round, which are no sign of another round."""
         self._left |= {path.name for path in self._table.rglob("*.parquet")}
 
 
 def victims(choose):
-    """Each kind in turn, in an order that changes."""
+    """Each kind of process in turn; the order changes in each round."""
     while True:
         yield from choose.sample(VICTIMS, len(VICTIMS))
 

@@ -85,7 +85,7 @@ def test_filters_are_evaluated_in_the_source(spark, spark_broker, pulsar_client,
     publish(pulsar_client, topic, 300, key=lambda k: f"k{k % 10}")
 
     def where(condition):
-        """Of a DataFrame of its own: Spark keeps the filters of the first query with it."""
+        """A query on a new DataFrame, because Spark keeps the filters of a DataFrame's first query."""
         return read(spark, spark_broker, topic, pushdown="true").where(condition)
 
     assert "Filter (" not in plan_of(where("__index >= 250")), "Spark has nothing left to evaluate"

@@ -45,7 +45,9 @@ class Stream:
         return json.loads(newest.read_text().splitlines()[-1])
 
     def forget_last_commit(self):
-        """The state after a driver died between the sink's commit and its own."""
+        """Remove the newest commit of the checkpoint, as after the death of a driver between the sink's commit and its
+        own.
+        """
         commits = self.checkpoint / "commits"
         newest = max((p for p in commits.iterdir() if p.name.isdigit()), key=lambda p: int(p.name))
         newest.unlink()
