@@ -40,11 +40,11 @@ class AdminPublishing:
         return stored
 
     async def publish(self, entries: Sequence[tuple[TopicName, bytes]]) -> list[Position | BrokerError]:
-        for name in dict.fromkeys(name for name, _ in entries):  # loaded, the order of the calls is that of the entries
+        for name in dict.fromkeys(name for name, _ in entries):  # a loaded topic keeps the order of the appends
             try:
                 await self._topics.get(name, create=True)
             except BrokerError:
-                continue  # each of its messages will tell
+                continue  # each append to the topic returns the error
         outcomes: list[Position | BrokerError] = []
         async for part in sliced(entries):
             outcomes += await asyncio.gather(*(self._append(name, entry) for name, entry in part))

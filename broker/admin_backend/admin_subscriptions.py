@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 
-# With a consumer and less than this behind, a subscription counts as caught up: nothing is looked for.
+# A subscription with a consumer and a backlog of fewer entries counts as nearly caught up.
 _LITTLE_BACKLOG = 1000
 _STATS_IN_ONE_TURN = 16
 

@@ -16,7 +16,7 @@ _REMEMBERED = 65536
 
 
 class LogRanges:
-    """Remembers the index of each log's first entry, so that asking again reads nothing."""
+    """Keeps the index of each log's first entry, so that a further request reads no entry."""
 
     def __init__(self) -> None:
         self._first: OrderedDict[str, tuple[Position, int]] = OrderedDict()
@@ -25,7 +25,7 @@ class LogRanges:
         """See `TopicsApi.log_range`."""
         log = topic.ledger
         first = await self._first_index(topic) if log.entries else None
-        # From here on nothing waits: the figures belong together.
+        # No await from here on: all figures belong to the same moment.
         end = log.confirmed_index + 1 if log.config.entry_index else None
         if not log.entries:
             first = end
@@ -43,7 +43,7 @@ class LogRanges:
         return answer
 
     async def _first_index(self, topic: Topic) -> int | None:
-        """Index of the first message of the first entry; None when that entry has none or cannot be read."""
+        """Index of the first message of the first entry; None when the entry has no index or cannot be read."""
         position = topic.ledger.position_at(0)
         name = str(topic.name)
         known = self._first.get(name)

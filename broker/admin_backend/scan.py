@@ -1,4 +1,4 @@
-"""Questions of the admin API that read entries: the content of a backlog, the position of a broker index."""
+"""Requests of the admin API that read entries: the content of a backlog, the position of a broker index."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class IndexedLog(Protocol):
 
 
 async def entry_of_index(ledger: IndexedLog, index: int) -> Position | None:
-    """The entry that holds the message of that broker index, found by halving; None when there is none.
+    """Find the entry with the message of that broker index by bisection; None when no entry has it.
 
-    An entry's index is that of its last message. Entries without an index (written before the index was on) end the
-    search.
+    The index of an entry is the index of its last message. The search ends with None at an entry without an index
+    (written before the index was on).
     """
     low, high = 0, ledger.entries
     if index < 0 or index > ledger.confirmed_index:
@@ -56,9 +56,9 @@ async def entry_of_index(ledger: IndexedLog, index: int) -> Position | None:
 
 
 async def analyze_backlog(topic: Topic, found: Subscription, start: Position | None = None) -> dict[str, object]:
-    """AnalyzeSubscriptionBacklogResult: the backlog counted entry by entry, as far as the limit of a scan.
+    """AnalyzeSubscriptionBacklogResult: counts the backlog entry by entry, up to the limit of a scan.
 
-    `start` begins the scan there; as in Apache Pulsar entries up to the mark-delete position then count.
+    start: the position at which the scan begins; as in Apache Pulsar, entries from there to mark-delete count too.
     """
     mark_delete = found.cursor.mark_delete
     begin = mark_delete.next() if start is None else start
@@ -123,13 +123,13 @@ async def place_of_reset(
         metadata = None
     messages = 0 if metadata is None else metadata.num_messages_in_batch
     first = message.batch_index + excluded
-    if first >= messages or messages > 64 * MAX_ACK_SET_WORDS:  # a set of the claimed size would take memory
+    if first >= messages or messages > 64 * MAX_ACK_SET_WORDS:  # too large for an ack set
         return (following if excluded else position), None
     return position, bits_to_words((1 << messages) - (1 << first)) if first else None
 
 
 async def stored_message(topic: Topic, position: Position) -> StoredMessage | None:
-    """The entry at a position as it is stored; None where there is none."""
+    """The entry at a position as it is stored; None when the log has no such entry."""
     try:
         span = await topic.ledger.read_entry(position)
     except NoSuchEntryError:

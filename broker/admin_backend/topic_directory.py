@@ -1,4 +1,4 @@
-"""Topics for the admin API: those of this broker (`admin.api.TopicsApi`), and those of others, by calls to them."""
+"""Topics for the admin API: this broker's (`admin.api.TopicsApi`), and other brokers' by calls to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 
-# With a consumer and less than this behind, a subscription counts as caught up: nothing is looked for.
+# A subscription with a consumer and a backlog of fewer entries counts as nearly caught up.
 _LITTLE_BACKLOG = 1000
 _STATS_IN_ONE_TURN = 16
 
@@ -59,14 +59,14 @@ class AdminTopics:
 __all__ = ["CalledTopics"]
 
 _NEWS_S: Final = 10.0
-"""The longest time until a broker sees a partition that another broker made."""
+"""The longest time until a broker sees a partition that another broker has created."""
 _RETRY_S: Final = 0.1
 _OF_UNKNOWN_TOPICS: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
-"""Refusals of a subscription by a broker that does not know its topic."""
+"""Statuses with which a broker that does not have the topic yet refuses a subscription."""
 
 
 class CalledTopics:
-    """See ``TopicsElsewhere``; RestError passes to the caller, which is a request."""
+    """See ``TopicsElsewhere``. RestError of a call passes to the caller, the handler of a request."""
 
     def __init__(self, calls: PeerCalls) -> None:
         self._calls = calls
@@ -95,7 +95,10 @@ class CalledTopics:
         ]
 
     async def subscribe(self, name: TopicName, request: SubscribeRequest) -> None:
-        """Raises RestError when the other broker does not know a new partition within `_NEWS_S`."""
+        """Create the subscription, unless it exists. Repeats the call until the other broker sees the new partition.
+
+        Raises RestError for any other refusal, and when the broker does not see the partition within `_NEWS_S`.
+        """
         subscription, replicated = encoded_twice(request.subscription), str(bool(request.replicated)).lower()
         path = f"{_path(name)}/subscription/{subscription}?replicated={replicated}"
         first = {"ledgerId": -1, "entryId": -1, "partitionIndex": -1, "properties": request.properties}

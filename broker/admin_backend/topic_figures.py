@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def topic_stats(
     topic: ServedTopic, earliest_publish_ms: dict[str, int], gathered: Mapping[str, SubscriptionStats]
 ) -> TopicStats:
-    """All figures of a topic for its stats page; reads no entry of the log. ``gathered``: of subscriptions with many
-    consumers, just before.
+    """All figures of a topic for its stats page; reads no entry of the log. ``gathered``: the statistics of
+    subscriptions with many consumers, which the caller has gathered just before.
     """
     rate = topic.publishing.rate_in.rates()
     stats = TopicStats(
@@ -77,7 +77,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
 
 
 def _entry_bytes(stored_bytes: int, entries: int) -> int:
-    """Bytes of entries without the headers of their records in the log: the size that clients of Pulsar know."""
+    """Bytes of entries without the headers of their records in the log: the size that Apache Pulsar shows."""
     return stored_bytes - entries * RECORD_HEADER_BYTES
 
 
@@ -87,7 +87,7 @@ def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
 
 
 def bytes_after(topic: Topic, position: Position) -> int:
-    """Bytes of the entries behind the position; all bytes if its ledger does not exist yet."""
+    """Bytes of the entries behind the position; the bytes of all entries if its ledger does not exist yet."""
     if position.ledger_id > max((slot.ledger_id for slot in topic.ledger.ledgers), default=position.ledger_id):
         position = Position(-1, -1)
     cursor = topic.ledger.new_read_cursor(position.next())
@@ -98,7 +98,7 @@ def bytes_after(topic: Topic, position: Position) -> int:
 
 
 def broker_properties(topic: Topic) -> dict[str, str]:
-    """The broker's own among a topic's properties: the index, as of their last write."""
+    """The topic's properties that belong to the broker: the index, as of the last write of the properties."""
     return {"index": str(topic.properties.index_as_kept)} if topic.ledger.config.entry_index else {}
 
 
@@ -142,7 +142,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
 
 
 def deleted_ranges(topic: Topic, cursor: ManagedCursor) -> list[tuple[int, int, int]]:
-    """(ledger, before the first, last) of each run of entries acknowledged behind mark-delete."""
+    """(ledger id, id before the first entry, id of the last) of each run of entries acknowledged behind mark-delete."""
     ranges: list[tuple[int, int, int]] = []
     for slot in topic.ledger.ledgers:
         bitmap = cursor.deleted_in(slot.ledger_id)
@@ -159,7 +159,7 @@ def deleted_ranges(topic: Topic, cursor: ManagedCursor) -> list[tuple[int, int, 
 
 
 def deleted_text(topic: Topic, cursor: ManagedCursor) -> str:
-    """The ranges as Pulsar prints them: ``[(l:e..l:e]]``, open at the lower end."""
+    """The ranges as Pulsar prints them: ``[(l:e..l:e]]``; the lower end is not part of a range."""
     texts = [f"({ledger}:{low}..{ledger}:{high}]" for ledger, low, high in deleted_ranges(topic, cursor)]
     return f"[{','.join(texts)}]"
 
@@ -202,7 +202,7 @@ def _stored_cursor(topic: Topic, cursor: ManagedCursor, written: str) -> dict[st
 
 
 def _shown(topic: Topic, position: Position) -> Position:
-    """The position; before the first ledger, the same entry id in the first ledger."""
+    """The position; for a position before the first ledger, the same entry id in the first ledger."""
     slots = topic.ledger.ledgers
     return Position(slots[0].ledger_id, position.entry_id) if position.ledger_id < 0 and slots else position
 
@@ -213,9 +213,9 @@ def _has_consumers(topic: Topic, name: str) -> bool:
 
 
 def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bool:
-    """Whether the cursor's position was stored since the topic was loaded; Apache Pulsar has a ledger for it then.
+    """Whether the cursor's position has changed since the topic was loaded; Apache Pulsar has a cursor ledger then.
 
-    That of a reader, which is never stored, is shown as if.
+    True for the cursor of a reader, which the broker never stores.
     """
     if subscription is None or not cursor.durable:
         return True
@@ -224,7 +224,7 @@ def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bo
 
 
 def _cursors(topic: Topic) -> dict[str, ManagedCursor]:
-    """The durable cursors and those of readers, by the names of their subscriptions."""
+    """The durable cursors and the cursors of readers, by the names of their subscriptions."""
     return {**topic.ledger.cursors, **{s.name: s.cursor for s in topic.subscriptions.by_name.values() if not s.durable}}
 
 

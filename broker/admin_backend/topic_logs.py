@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 
-# With a consumer and less than this behind, a subscription counts as caught up: nothing is looked for.
+# A subscription with a consumer and a backlog of fewer entries counts as nearly caught up.
 _LITTLE_BACKLOG = 1000
 _STATS_IN_ONE_TURN = 16
 
@@ -105,7 +105,7 @@ class AdminTopicLogs:
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
                 earliest[subscription.name] = -1 if position is None else await entry_time_ms(topic.ledger, position)
         gathered = await stats_of_many_consumers(list(topic.subscriptions.by_name.values()))
-        if isinstance(topic, Topic) and topic.life.has_ended:  # an unload overtook this request and took its parts
+        if isinstance(topic, Topic) and topic.life.has_ended:  # an unload ended this topic meanwhile
             topic, gathered = await self._topics.get(name, create=False), {}
         return topic_stats(topic, earliest, gathered)
 

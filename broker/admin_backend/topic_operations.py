@@ -1,4 +1,4 @@
-"""The admin API's operations on topics (`admin.api.TopicOperationsApi`): its four implementations, put together."""
+"""The admin API's operations on topics (`admin.api.TopicOperationsApi`): the implementations of its four parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["TopicOperations"]
 
 
 class TopicOperations:
-    """The topics of this broker, their logs, their subscriptions, and publishing to them."""
+    """The four parts: topics, logs, subscriptions and publishing."""
 
     def __init__(
         self,

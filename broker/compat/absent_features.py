@@ -1,4 +1,4 @@
-"""Figures of features that this broker does not have: tools of Apache Pulsar read them, their value is always 0.
+"""Figures of features that this broker does not have, always 0: tools of Apache Pulsar read these figures.
 
 Offloading, transactions, entry filters, the arenas and beans of a Java process, and the counters of some limiters.
 """

@@ -6,8 +6,8 @@
     text            numbers and truth values as they are written
     fraction        a fraction in a text
     one of a set    any other text becomes null
-    object          null for a member that cannot be null becomes its default; the value of its only member alone, where
-                    the class names the type of that value as `alone`
+    object          null for a member that cannot be null: the member gets its default; instead of the object, the value
+                    of its first member, when the class declares the type of that value as `alone`
 
 Everything else that does not fit is refused. Pure.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def decode_body(raw: bytes, kind: type[T]) -> T | None:
-    """The value; raises msgspec.DecodeError (msgspec.ValidationError) for text that is no JSON or does not fit."""
+    """The body as `kind`, None for null; raises msgspec.DecodeError (msgspec.ValidationError for JSON that misfits)."""
     try:
         return fitted(msgspec.json.decode(raw), kind)
     except RecursionError:
@@ -60,7 +60,7 @@ def _fit(value: Any, wanted: inspect.Type) -> Any:
 
 
 def _fit_one_of(value: Any, wanted: inspect.UnionType) -> Any:
-    """The member of the union that fits the JSON; a JSON object fits an object type when the union has any."""
+    """Fit the value to the union: a JSON object to its first object type, other JSON to its first other type."""
     if value is None and wanted.includes_none:
         return None
     members = [each for each in wanted.types if not isinstance(each, inspect.NoneType)]
@@ -128,8 +128,8 @@ def _as_fraction(value: Any) -> Any:
 
 
 def choice_or(choices: object, otherwise: str | None) -> Callable[[str], str | None]:
-    """The reading of an enumeration: a number is the place of a choice, other texts that are no choice become
-    `otherwise`.
+    """A function that reads a member of an enumeration: a number selects the choice at that place, counted from 0; any
+    other text that is not a choice becomes `otherwise`.
     """
     known: tuple[str, ...] = getattr(choices, "__args__", ())
     by_place = {str(place): choice for place, choice in enumerate(known)}
@@ -138,10 +138,10 @@ def choice_or(choices: object, otherwise: str | None) -> Callable[[str], str | N
 
 
 def is_no_choice(raw: bytes) -> bool:
-    """Whether the JSON can be no member of an enumeration: a truth value or a fraction."""
+    """Whether the JSON is a truth value or a fraction, which no enumeration accepts."""
     return raw in (b"true", b"false") or (raw[:1] in b"-0123456789" and not raw.lstrip(b"-").isdigit() and bool(raw))
 
 
 def is_empty_text(raw: bytes) -> bool:
-    """Whether the JSON is an empty text, which is null for a number or truth value that may be null."""
+    """Whether the JSON is an empty text, which means null for a nullable number or truth value."""
     return raw == b'""'

@@ -1,6 +1,7 @@
 """Fields of a JSON object as Jackson reads them into the fields of a class.
 
-Unknown names and bytes behind the object are ignored; numbers and truth values stand for texts, texts for numbers.
+Unknown names and bytes behind the object are ignored. A text field accepts a number or truth value, a number field a
+text.
 Pure.
 """
 
@@ -14,7 +15,7 @@ _MOST_I64: Final = 1 << 63
 
 
 class FieldError(ValueError):
-    """The text is no JSON object, or the value of a field does not fit."""
+    """The text is not a JSON object, or the value of a field does not fit."""
 
 
 class Fields:
@@ -37,7 +38,7 @@ class Fields:
         return cls(found)
 
     def value(self, name: str) -> object:
-        """The value as JSON has it; None when absent."""
+        """The decoded JSON value of the field; None when absent."""
         return self._values.get(name)
 
     def text(self, name: str) -> str | None:
@@ -51,7 +52,7 @@ class Fields:
         return [_as_text(each, name) for each in value]
 
     def map_of_texts(self, name: str) -> dict[str, str | None]:
-        """Text to text; the value of a key may be null."""
+        """The field as a mapping of texts to texts; the value of a key may be null."""
         value = self._values.get(name)
         if value is None:
             return {}
@@ -60,7 +61,7 @@ class Fields:
         return {_whole(key): None if each is None else _as_text(each, key) for key, each in value.items()}
 
     def number(self, name: str) -> int:
-        """A signed number of 64 bits; 0 when absent or null."""
+        """The field as a signed 64-bit number; 0 when absent or null."""
         value = self._values.get(name, 0)
         try:
             number = 0 if value is None else int(value)

@@ -1,7 +1,7 @@
 """Numbers in texts, as Java reads them.
 
-    parsed     Integer.parseInt, Long.parseLong    a sign or none, decimal digits, no spaces
-    decoded    Long.decode                         a sign or none; 0x, 0X or #: hexadecimal; 0: octal; else decimal
+    parsed     Integer.parseInt, Long.parseLong    optional sign, decimal digits, no spaces
+    decoded    Long.decode                         optional sign; prefix 0x, 0X, #: hexadecimal; 0: octal; else decimal
 
 Pure.
 """
@@ -14,7 +14,7 @@ _DECODED: Final = re.compile("([+-]?)(0[xX]|#|0(?=[0-9a-fA-F]))?([0-9a-fA-F]{1,6
 
 
 def is_decimal(text: str) -> bool:
-    """Whether the text is a decimal number of at most 20 digits, in range or not."""
+    """Whether the text is a decimal number of at most 20 digits; the range is not checked."""
     return _DECIMAL.fullmatch(text) is not None
 
 

@@ -1,7 +1,7 @@
-"""The order of Java's hash tables, in which Apache Pulsar shows their content.
+"""The iteration order of Java's hash tables, in which Apache Pulsar lists names and properties.
 
-Apache Pulsar does not order lists and properties over REST and on the wire: names come by the slot of their hash code
-in a table that doubles when it is three quarters full. Two names in one slot come in the order in which they were
+Apache Pulsar does not sort lists and properties over REST and on the wire: it lists names by the slot of their hash
+code in a table that doubles when it is three quarters full. Names in the same slot keep the order in which they were
 added.
 """
 

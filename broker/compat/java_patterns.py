@@ -40,7 +40,7 @@ _POSIX: Final = {
     "graph": "graph",
     "print": "print",
 }
-"""Java's names of ASCII classes in lower case, and how RE2 calls them; other names are RE2's own (`L`, `Greek`)."""
+"""Java's names of ASCII classes in lower case, with the names in RE2; RE2 accepts all other names (`L`, `Greek`)."""
 
 
 def in_re2_terms(pattern: str) -> str:
@@ -65,7 +65,7 @@ def in_re2_terms(pattern: str) -> str:
 
 
 def is_of_java(pattern: str) -> bool:
-    """Whether a backtracking engine can read a pattern that RE2 refuses; Python's syntax stands for Java's here."""
+    """Whether Java is likely to accept a pattern that RE2 refuses: whether Python's backtracking engine accepts it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

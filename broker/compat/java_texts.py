@@ -10,12 +10,12 @@ _NO_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 
 def trimmed(text: str) -> str:
-    """String.trim: without spaces and control characters at both ends; wide spaces of Unicode stay."""
+    """String.trim: remove spaces and control characters at both ends; other Unicode spaces stay."""
     return text.strip(_TRIMMED)
 
 
 def url_decoded(text: str) -> str:
-    """URLDecoder.decode: a plus is a space; raises ValueError for a % that begins no byte."""
+    """URLDecoder.decode: a plus becomes a space; raises ValueError for a % without two hexadecimal digits."""
     if _NO_ESCAPE.search(text):
         raise ValueError(f"a % that begins no byte: {text!r}")
     return unquote_plus(text)
@@ -27,5 +27,5 @@ def encoded_twice(name: str) -> str:
 
 
 def base64_decoded(text: str) -> bytes:
-    """Base64.getDecoder: a text without padding is taken too; raises ValueError (binascii.Error)."""
+    """Base64.getDecoder: padding is optional; raises ValueError (binascii.Error)."""
     return base64.b64decode(text + "=" * (-len(text) % 4) if "=" not in text else text, validate=True)

@@ -17,7 +17,7 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def instant(time_ms: int) -> str:
-    """The time with milliseconds where there are some; the bare number where Python's calendar ends (year 9999)."""
+    """The time, with milliseconds unless they are 0; the number itself beyond Python's calendar (year 9999)."""
     moment = _moment(time_ms)
     if moment is None:
         return str(time_ms)
@@ -25,7 +25,7 @@ def instant(time_ms: int) -> str:
 
 
 def offset_date_time(time_ms: int) -> str:
-    """The time, its fraction without zeros at the end; the bare number where Python's calendar ends (year 9999)."""
+    """The time, its fraction without trailing zeros; the number itself beyond Python's calendar (year 9999)."""
     moment = _moment(time_ms)
     if moment is None:
         return str(time_ms)
@@ -47,7 +47,7 @@ def _moment(time_ms: int) -> datetime | None:
 
 
 def parsed_offset_date_time(text: str) -> int:
-    """Milliseconds since 1970 of a date and time with an offset; raises ValueError, OverflowError."""
+    """Milliseconds since 1970 for a date and time with an offset; raises ValueError, OverflowError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None or "T" not in text.upper():
         raise ValueError(f"Text '{text[:40]}' could not be parsed: an offset date-time is wanted")
@@ -55,14 +55,14 @@ def parsed_offset_date_time(text: str) -> int:
 
 
 def parsed_local_date(text: str) -> int:
-    """Days since 1970 of LocalDate's form; raises ValueError."""
+    """Days since 1970 for a text in the form of LocalDate; raises ValueError."""
     if _DATE.fullmatch(text) is None:
         raise ValueError(f"no date: {text!r}")
     return (date.fromisoformat(text) - _FIRST.date()) // timedelta(days=1)
 
 
 def parsed_local_time(text: str) -> int:
-    """Nanoseconds since midnight of LocalTime's form; raises ValueError."""
+    """Nanoseconds since midnight for a text in the form of LocalTime; raises ValueError."""
     found = _TIME.fullmatch(text)
     if found is None:
         raise ValueError(f"no time: {text!r}")
@@ -73,5 +73,5 @@ def parsed_local_time(text: str) -> int:
 
 
 def parsed_medium_date(text: str) -> int:
-    """Milliseconds since 1970 of a DateFormat's medium form (Jan 5, 2020), at midnight; raises ValueError."""
+    """Milliseconds since 1970 at midnight of a date in DateFormat's medium form (Jan 5, 2020); raises ValueError."""
     return int(datetime.strptime(text, "%b %d, %Y").replace(tzinfo=UTC).timestamp()) * 1000

@@ -1,4 +1,4 @@
-"""HTTP as Jetty and Jersey speak it under Apache Pulsar: media types, allowed methods, pages of missing resources."""
+"""HTTP as in Jetty and Jersey, which Apache Pulsar uses: media types, allowed methods, pages of missing resources."""
 
 import asyncio
 import re
@@ -23,7 +23,7 @@ BAD_REQUEST: Final = (
     b"HTTP/1.1 400 Bad Request\r\nCache-Control: must-revalidate,no-cache,no-store\r\nContent-Type: text/plain\r\n"
     b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(_NO_REQUEST), _NO_REQUEST)
 )
-"""The answer to bytes that begin no request."""
+"""The answer to bytes that cannot begin a request."""
 _TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789" + string.ascii_letters.encode())
 
 
@@ -37,12 +37,12 @@ def media_type(header: str) -> str:
 
 
 def is_json(kind: str) -> bool:
-    """Whether a body of this type is read as JSON where any kind of JSON is taken."""
+    """Whether a route that accepts any kind of JSON reads a body of this type."""
     return kind == "*/*" or kind.endswith(("/json", "+json"))
 
 
 def accepts_json(header: str) -> bool:
-    """Whether an Accept header takes application/json. An unreadable header takes no type."""
+    """Whether an Accept header accepts application/json. An unreadable header accepts no type."""
     wanted = [part.partition(";")[0].strip().lower() for part in header.split(",") if part.strip()]
     return not wanted or any(kind in ("*/*", "application/*", "application/json") for kind in wanted)
 
@@ -55,13 +55,13 @@ def plain_path(path: str) -> str:
 
 
 def allowed(methods: Iterable[str], *, asked: bool) -> str:
-    """The Allow header over the methods of a path; `asked` with OPTIONS adds HEAD."""
+    """The Allow header for the methods of a path; `asked` (by OPTIONS) adds HEAD where GET is allowed."""
     known = {*methods, "OPTIONS"} - {"HEAD"}
     return ",".join(sorted(known | {"HEAD"} if asked and "GET" in known else known))
 
 
 def begins_no_request(data: bytes) -> bool:
-    """Whether the bytes behind a request cannot begin another."""
+    """Whether the bytes behind a request cannot begin another request."""
     rest = data.lstrip(b"\r\n")
     return bool(rest) and rest[0] not in _TOKEN
 
@@ -75,11 +75,11 @@ def page(status: int, method: str, headers: dict[str, str] | None = None) -> Res
 
 
 class CorkedTransport:
-    """Sends all bytes written in a turn of the loop at once; other methods are those of the transport.
+    """Sends all bytes written in a turn of the loop in one piece; passes other methods to the transport.
 
-    Node's client relies on this: its request with an unannounced body gets two answers, the second about the body.
-    When both arrive in one piece the client gives the connection up; when the second arrives later, the client has
-    already sent its next request on the connection.
+    Node's client relies on a single piece: its request with an unannounced body gets two answers, the second about the
+    body. When both arrive in one piece, the client gives the connection up; when the second arrives later, the client
+    has already sent its next request on the connection.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -96,12 +96,12 @@ class CorkedTransport:
         self._waiting.append(data)
 
     def flush(self) -> None:
-        """Send the waiting bytes; no-op when the connection is gone."""
+        """Send the waiting bytes; no effect on a closing connection."""
         waiting, self._waiting = self._waiting, []
         if waiting and not self._transport.is_closing():
             self._transport.write(b"".join(waiting))
 
     def close(self) -> None:
-        """Close behind the written bytes."""
+        """Send the waiting bytes, then close."""
         self.flush()
         self._transport.close()

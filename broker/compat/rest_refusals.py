@@ -1,7 +1,7 @@
-"""THE table of refusals over REST in Apache Pulsar's words: clients, tools and tests look for these texts.
+"""The single table of refusals over REST in Apache Pulsar's words: clients, tools and tests look for these texts.
 
-A row is a status and a text; code names the row and gives the values. Refusals in Magnetar's words stand at their
-rules. The tables are complete and used up: tests/broker/compat/test_refusals.py.
+A row is a status and a text; the code names the row and supplies the values. A refusal in Magnetar's words is next to
+its rule, not here. tests/broker/compat/test_refusals.py checks that the tables are complete and every row is used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from magnetar.broker.errors import RestError
 
 
 class RestRefusal(NamedTuple):
-    """How a request over HTTP is refused."""
+    """The status and the text of a refusal over HTTP."""
 
     status: int
     text: str

@@ -1,7 +1,8 @@
-"""THE table of refusals on the wire in Apache Pulsar's words: clients, tools and tests look for these texts.
+"""The single table of refusals on the wire in Apache Pulsar's words: clients, tools and tests look for these texts.
 
-A row is an error, which carries the ServerError code, and a text; code names the row and gives the values. Refusals in
-Magnetar's words stand at their rules. The tables are complete and used up: tests/broker/compat/test_refusals.py.
+A row is an error, which has the ServerError code, and a text; the code names the row and supplies the values. A refusal
+in Magnetar's words is next to its rule, not here. tests/broker/compat/test_refusals.py checks that the tables are
+complete and every row is used.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ E = TypeVar("E", bound=errors.BrokerError)
 
 @dataclass(frozen=True, slots=True)
 class WireRefusal(Generic[E]):
-    """How a command is refused."""
+    """The error and the text of a refusal on the wire."""
 
     kind: type[E]
     text: str
@@ -27,7 +28,7 @@ class WireRefusal(Generic[E]):
         return self.kind(self.text.format(**values))
 
     def answer(self, **values: object) -> tuple[int, str]:
-        """Code and text, for a refusal that answers one message and raises nothing."""
+        """Code and text, for a refusal that the caller sends as an answer and does not raise."""
         return self.kind.server_error, self.text.format(**values)
 
 
@@ -182,7 +183,7 @@ UNREADABLE_SCHEMA: Final = (
 )
 """The text of Avro's validation: `writer` cannot be read with `reader` under this strategy."""
 _INCOMPATIBLE: Final = "org.apache.pulsar.broker.service.schema.exceptions.IncompatibleSchemaException: "
-"""The begin of a refusal that a producer gets: applications tell it from others by the name."""
+"""Beginning of the refusal of a producer: applications recognize the refusal by this name."""
 SCHEMA_NOT_UPDATED: Final = WireRefusal(
     errors.IncompatibleSchemaError, _INCOMPATIBLE + "Schema not found and schema auto updating is disabled."
 )

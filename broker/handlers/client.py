@@ -1,6 +1,6 @@
-"""The client's interface for handlers of commands, and their needs of the broker.
+"""The interface of a client's connection for handlers of commands, and the services of the broker that they use.
 
-A handler declares its further needs of the connection next to its functions.
+A module of handlers declares its further requirements of the connection next to its functions.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LookupCounters:
-    """LOOKUPs since the start of the broker, and requests about topics in progress.
+    """Counts LOOKUPs since the start of the broker, and the requests about topics in progress.
 
-    durations: of LOOKUPs that were answered with an address, those of redirects included.
+    redirects: LOOKUPs answered with a redirect. durations: of LOOKUPs answered with an address or a redirect.
     """
 
     redirects: int = 0
@@ -42,7 +42,7 @@ class LookupCounters:
 
     @contextlib.contextmanager
     def slot(self, most: int) -> Iterator[None]:
-        """Count a request in progress, of at most `most` (maxConcurrentLookupRequest); raises TooManyRequestsError."""
+        """Count a request in progress. Raises TooManyRequestsError beyond `most` (maxConcurrentLookupRequest)."""
         if self.in_progress >= most:
             raise wire_refusals.TOO_MANY_LOOKUPS.error()
         self.in_progress += 1
@@ -66,9 +66,9 @@ class ClientServices:
     lookups: LookupCounters
     ownership: Ownership
     new_producer_name: Callable[[], str]
-    """A name that no other producer has, over all restarts."""
+    """Returns a producer name that no other producer has, before or after a restart."""
     make_consumer: Callable[[pb.CommandSubscribe, Outbox, TopicName, Mapping[str, str]], Consumer]
-    """The consumer that a SUBSCRIBE asks for; not yet admitted."""
+    """Makes the consumer of a SUBSCRIBE; the subscription has yet to admit it."""
 
 
 class Client(Protocol):

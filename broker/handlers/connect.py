@@ -24,7 +24,7 @@ _MOST_VERSION_CHARS = 1024
 
 
 class ConnectingClient(ProvingPeer, Protocol):
-    """A connection around its handshake."""
+    """A connection before and during its handshake."""
 
     services: ClientServices
     auth: AuthSession | None
@@ -34,19 +34,20 @@ class ConnectingClient(ProvingPeer, Protocol):
     wants_entry_metadata: bool
 
     def admit(self) -> None:
-        """The handshake is done."""
+        """Take other commands from now on: the handshake is complete."""
         ...
 
     def on_pong(self) -> None:
-        """The client answered a PING."""
+        """Note that the client answered a PING."""
         ...
 
 
 def on_connect(conn: ConnectingClient, command: pb.CommandConnect) -> Coroutine[Any, Any, None] | None:
-    """Learn the client's role and features; afterwards the connection takes other commands.
+    """Note the client's version and features, and authenticate the client; afterwards the connection takes other
+    commands. Raises ConnectionFatalError for a second CONNECT.
 
-    The connection checks a proof after it has handled all bytes read together with CONNECT, as in Apache Pulsar 4.2: a
-    command of the same write precedes the handshake.
+    A proof is checked only after the connection has handled all bytes read together with CONNECT, as in Apache Pulsar
+    4.2: a command in the same read comes before the end of the handshake.
     """
     if conn.auth is not None:
         raise ConnectionFatalError("second CONNECT")
@@ -54,7 +55,7 @@ def on_connect(conn: ConnectingClient, command: pb.CommandConnect) -> Coroutine[
     conn.peer_version = command.protocol_version
     conn.client_version = command.client_version[:_MOST_VERSION_CHARS]
     conn.features.CopyFrom(command.feature_flags)
-    conn.features.DiscardUnknownFields()  # kept as long as the connection
+    conn.features.DiscardUnknownFields()  # the connection keeps the features until it ends
     if conn.auth.needs_proof(command):
         return _prove(conn, conn.auth, command)
     _connected(conn)

@@ -1,4 +1,4 @@
-"""Consumers: SUBSCRIBE, FLOW, ACK, redelivery, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and questions."""
+"""Consumers: SUBSCRIBE, FLOW, ACK, redelivery, SEEK, UNSUBSCRIBE, CLOSE_CONSUMER and queries."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _INT32_MAX = 2**31 - 1
 ACKS_IN_ONE_TURN = 5000
-"""Message ids of one ACK, or to be delivered again, that are handled in one go: some 5 ms."""
+"""Message ids of one ACK or one redelivery that are handled in one turn of the event loop: some 5 ms."""
 
 
 class ConsumingClient(Client, Outbox, Protocol):
@@ -56,7 +56,8 @@ class ConsumingClient(Client, Outbox, Protocol):
 def on_subscribe(conn: ConsumingClient, command: pb.CommandSubscribe) -> Coroutine[Any, Any, None]:
     """Create a consumer, or answer again for an existing consumer.
 
-    The id is taken at once, also for a CLOSE_CONSUMER in the same read; everything else comes in its turn.
+    The function itself reserves the consumer id, so that a CLOSE_CONSUMER in the same read finds the id; the returned
+    coroutine does the rest.
     """
     name = parse_topic(command.topic)
     existing = conn.consumers.get(command.consumer_id)
@@ -128,7 +129,7 @@ async def _create(
 
 
 def subscribe_request(command: pb.CommandSubscribe) -> SubscribeRequest:
-    """The plain values of a CommandSubscribe."""
+    """The request of a CommandSubscribe for the subscriptions of a topic."""
     start = None
     if not command.durable and command.HasField("start_message_id"):
         start = Position(signed(command.start_message_id.ledgerId), signed(command.start_message_id.entryId))
@@ -157,7 +158,7 @@ def _required(conn: ConsumingClient, consumer_id: int) -> tuple[Consumer, Servin
 
 
 def on_flow(conn: ConsumingClient, command: pb.CommandFlow) -> None:
-    """More permits, counted in messages. None or fewer breaks the connection; an unknown consumer is ignored."""
+    """Add permits, counted in messages; raises ConnectionFatalError below 1. Ignores an unknown consumer."""
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         return
@@ -172,7 +173,7 @@ async def _answer_ack(conn: ConsumingClient, command: pb.CommandAck, durable: ob
 
 
 def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-untyped-def]  # noqa: ANN201 - None or a coroutine
-    """Acknowledge; answered, once durable, only when the client gave a request id. Unknown consumers are ignored."""
+    """Acknowledge messages. Answers, once durable, only a command with a request id. Ignores unknown consumers."""
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         return None
@@ -193,7 +194,7 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
 
 
 async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.CommandAck) -> None:
-    """Many ids, a few at a time. Meanwhile the connection's further commands wait (IN_SLICES), so the order stays."""
+    """Acknowledge many ids in slices. The connection reads no further command meanwhile, so the order stays."""
     ids = list(command.message_id)
     part = pb.CommandAck()
     part.CopyFrom(command)
@@ -203,7 +204,7 @@ async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.
             del part.message_id[:]
             part.message_id.extend(some)
             durable = consumer.subscription.on_ack(consumer, part)
-            part.ClearField("validation_error")  # once in the log
+            part.ClearField("validation_error")  # the first slice alone logs the validation error
     finally:
         conn.release_reading(IN_SLICES)
     if command.HasField("request_id"):
@@ -230,7 +231,7 @@ def on_redeliver_unacknowledged_messages(
 async def _redeliver_in_slices(
     conn: ConsumingClient, consumer: Consumer, command: pb.CommandRedeliverUnacknowledgedMessages
 ) -> None:
-    """Redeliver in slices, as an ACK with many ids acknowledges."""
+    """Redeliver many ids in slices, as `_ack_in_slices` acknowledges them."""
     epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
     try:
         async for some in sliced(list(command.message_ids), ACKS_IN_ONE_TURN):
@@ -252,7 +253,7 @@ async def on_unsubscribe(conn: ConsumingClient, command: pb.CommandUnsubscribe) 
 
 
 async def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> None:
-    """Move the subscription; its consumers are closed and come back by themselves."""
+    """Move the subscription. The broker closes its consumers, whose clients subscribe again by themselves."""
     consumer, subscription = _required(conn, command.consumer_id)
     topic = conn.services.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
@@ -273,7 +274,7 @@ async def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> None:
 
 
 def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -> None:
-    """Close at once, before the answers of requests sent with it: later commands for this consumer are ignored."""
+    """Close the consumer at once, even before requests sent earlier are answered; later commands for it are ignored."""
     entry = conn.consumers.pop(command.consumer_id, None)
     if isinstance(entry, asyncio.Future):
         entry.cancel()
@@ -293,7 +294,7 @@ async def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLa
     last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
     mark_delete = subscription.mark_delete_for_client()
     ledgers = [slot.ledger_id for slot in topic.ledger.ledgers]
-    if mark_delete.ledger_id not in ledgers:  # as the place before the first entry behind the mark
+    if mark_delete.ledger_id not in ledgers:  # the position before the first entry behind mark-delete
         following = next((ledger_id for ledger_id in ledgers if ledger_id > mark_delete.ledger_id), None)
         ledger_id = (await topic.position_before_first()).ledger_id if following is None else following
         mark_delete = Position(ledger_id, -1)

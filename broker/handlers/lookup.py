@@ -37,14 +37,14 @@ class LookingClient(Client, WatchingClient, Protocol):
     connection_id: int
     watchers: dict[int, TopicListWatcher]
     lists: asyncio.Lock
-    """Held while a list is made whose length another peer chooses."""
+    """Held while the broker makes a list of topics, whose length depends on other clients."""
 
     def authorize_namespace(self, command_type: int, namespace: str) -> None:
         """Raise AuthorizationError unless the connection's role may use the command on the namespace."""
         ...
 
     def may_namespace(self, command_type: int, namespace: str) -> bool:
-        """Whether a right to a namespace this connection used still stands."""
+        """Whether the connection's role may still use the command on the namespace."""
         ...
 
 
@@ -57,7 +57,7 @@ def parse_topic(text: str) -> TopicName:
 
 
 async def on_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
-    """Which broker serves a topic. The topic need not exist, its namespace must."""
+    """Answer which broker serves a topic. The namespace must exist; the topic need not."""
     counters = conn.services.lookups
     with counters.durations.timed(), counters.slot(conn.services.settings.max_concurrent_lookup_request):
         await _answer_lookup(conn, command)
@@ -85,17 +85,17 @@ async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) ->
 
 
 def _urls(found: AdvertisedUrls | BrokerAddresses | None, listener: str) -> tuple[str | None, str | None]:
-    """Raises ServiceNotReadyError: the broker that the client is to go to has no such listener."""
+    """The two service URLs. Raises ServiceNotReadyError when the broker of the topic has no such listener."""
     if found is None:
         raise wire_refusals.LISTENER_UNKNOWN.error(listener=listener)
     return found.service_url, found.service_url_tls
 
 
 async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartitionedTopicMetadata) -> None:
-    """How many partitions a topic has; creates a partitioned topic where auto creation allows."""
+    """Answer how many partitions a topic has; create a missing topic where auto creation allows it."""
     services = conn.services
     name = parse_topic(command.topic)
-    services.topics.require_tenant(name)  # before the right, as Apache Pulsar 4.2: suites of clients want TopicNotFound
+    services.topics.require_tenant(name)  # before the right, as in Apache Pulsar 4.2: client tests expect TopicNotFound
     conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
     with services.lookups.slot(services.settings.max_concurrent_lookup_request):
         partitions = await services.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
@@ -107,14 +107,14 @@ def _namespace(text: str) -> str:
         NamespaceName.parse(text)
     except BadName as e:
         raise ConnectionFatalError(f"no namespace: {text!r}") from e  # as Apache Pulsar 4.2
-    return text  # followed by slashes: a valid name of a namespace that does not exist
+    return text  # with slashes at its end, it names a namespace that does not exist
 
 
 async def on_get_topics_of_namespace(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> None:
-    """Names of a namespace's topics, filtered by a pattern and left out when the client's hash shows it has them."""
+    """Answer the topics of a namespace that match the pattern; no names when the client's hash equals theirs."""
     namespace = _namespace(command.namespace)
     conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
-    async with conn.lists:  # a peer that requests many lists at once holds one list at a time
+    async with conn.lists:  # memory holds one list at a time for a client that requests many
         await _answer_topics(conn, command, namespace)
 
 
@@ -144,8 +144,8 @@ async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfName
 
 
 def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> TopicPattern | None:
-    """The client's pattern; None where the client filters itself: it sent no pattern, or this broker does not evaluate
-    its pattern.
+    """The client's pattern; None when the client filters by itself: it sent no pattern, or this broker does not
+    evaluate the pattern. Raises MetadataError for an invalid pattern.
     """
     settings = conn.services.settings
     if (
@@ -163,7 +163,7 @@ def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNam
 
 
 async def on_watch_topic_list(conn: LookingClient, command: pb.CommandWatchTopicList) -> None:
-    """Start telling the client of topics that match a pattern, as they come and go."""
+    """Start to send the client the topics that match a pattern, and each later creation or deletion of such a topic."""
     services = conn.services
     settings = services.settings
     namespace = _namespace(command.namespace)

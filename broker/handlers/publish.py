@@ -40,7 +40,7 @@ class PublishingClient(Client, ProducerConnection, Protocol):
 
 
 def unique_metadata(pairs: object) -> dict[str, str]:
-    """Key-values as a dict; the same key twice breaks the connection."""
+    """The key-values as a dict. Raises ConnectionFatalError when a key occurs twice."""
     out: dict[str, str] = {}
     for pair in pairs:  # type: ignore[attr-defined]
         if pair.key in out:
@@ -72,7 +72,7 @@ async def on_producer(conn: PublishingClient, command: pb.CommandProducer) -> No
             del conn.producers[command.producer_id]
         if pending.cancelled():
             if isinstance(e, asyncio.CancelledError | BrokerError):
-                return  # the client closed the id meanwhile and has its answer
+                return  # the client closed the producer meanwhile and has the answer
         elif not pending.done():
             pending.cancel()
         raise
@@ -162,14 +162,14 @@ async def _initial_subscription(topic: ServedTopic, name: str) -> None:
 
 
 def on_close_producer(conn: PublishingClient, command: pb.CommandCloseProducer) -> Coroutine[Any, Any, None]:
-    """Close after the receipts of all sent entries; an unknown id counts as closed."""
+    """Close the producer after the receipts of all sent entries; an unknown producer counts as closed."""
     entry = conn.producers.get(command.producer_id)
     if isinstance(entry, asyncio.Future):
         entry.cancel()
         conn.producers.pop(command.producer_id, None)
         entry = None
     elif entry is not None:
-        entry.closing = True  # from here on, not from when the task begins: the next SEND may be in the same read
+        entry.closing = True  # now, not in the task: the next SEND may be in the same read
     return _close(conn, command.request_id, entry)
 
 

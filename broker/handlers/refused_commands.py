@@ -25,7 +25,7 @@ class RefusedClient(Client, Protocol):
 
 
 def on_transaction(_conn: RefusedClient, _command: Message) -> None:
-    """Everything a client asks a transaction coordinator for."""
+    """Refuse every command for a transaction coordinator."""
     raise wire_refusals.TRANSACTION_COMMANDS_DISABLED.error()
 
 
@@ -37,14 +37,14 @@ def _topic(text: str) -> TopicName:
 
 
 def _refusal(conn: RefusedClient, name: TopicName) -> int:
-    """The error for an existing topic; only a super user learns that transactions are off."""
+    """The error code for an existing topic; for a super user alone the code that tells that transactions are off."""
     if not conn.is_super_user:
         return pb.TransactionNotFound
     return pb.NotAllowedError if name.persistent else pb.UnknownError
 
 
 def on_end_txn_on_partition(conn: RefusedClient, command: pb.CommandEndTxnOnPartition) -> None:
-    """Between brokers only: an error for a topic that is here, no news for any other."""
+    """Answer a command of other brokers: an error for a topic of this broker, success without effect for others."""
     name = _topic(command.topic)
     topics = conn.services.topics
     code = _refusal(conn, name) if topics.known(name) else None
@@ -58,7 +58,7 @@ def on_end_txn_on_partition(conn: RefusedClient, command: pb.CommandEndTxnOnPart
 
 
 def on_end_txn_on_subscription(conn: RefusedClient, command: pb.CommandEndTxnOnSubscription) -> None:
-    """Between brokers only: an error for a subscription that is here, no news for any other."""
+    """Answer a command of other brokers: an error for a loaded subscription, success without effect for others."""
     name = _topic(command.subscription.topic)
     topic = conn.services.topics.loaded.get(str(name))
     known = topic is not None and command.subscription.subscription in topic.subscriptions.by_name

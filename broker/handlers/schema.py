@@ -24,7 +24,7 @@ VERSION_BYTES = 8
 
 
 async def on_get_schema(conn: Client, command: pb.CommandGetSchema) -> None:
-    """A schema of a topic, the latest when no version is named."""
+    """Answer a schema of a topic: the named version, or the latest when the command names none."""
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.GET_SCHEMA, name)
     version: int | None = None
@@ -47,7 +47,7 @@ async def on_get_schema(conn: Client, command: pb.CommandGetSchema) -> None:
 
 
 async def on_get_or_create_schema(conn: Client, command: pb.CommandGetOrCreateSchema) -> None:
-    """The version of a schema of an existing topic, added when it is new and compatible: with the right to produce."""
+    """Answer the version of a schema of an existing topic; add a new, compatible schema if the role may produce."""
     try:
         name = parse_topic(command.topic)
     except InvalidTopicNameError as e:
@@ -74,7 +74,7 @@ async def _require_known(conn: Client, name: TopicName, schema: pb.Schema) -> No
 
 
 async def version_without_schema(conn: Client, topic: ServedTopic) -> bytes:
-    """The schema version of a producer, or a message, that names no schema.
+    """The schema version of a producer or message without a schema: always empty.
 
     Raises IncompatibleSchemaError if the broker enforces schemas and the topic has a schema.
     """

@@ -1,8 +1,8 @@
-"""THE table of commands: the treatment of each command of the protocol.
+"""The single table of commands: how the broker treats each command of the protocol.
 
-A command is handled (`HANDLERS`), sent by brokers only (`FROM_BROKER`: from a client it closes the connection), or
-unknown to the supported protocol version (`NOT_SPOKEN`, with the reason: the connection closes, as with any unknown
-type). A test proves that every command of the API stands in exactly one of the three.
+The broker handles a command (`HANDLERS`), or closes the connection because only brokers send the command
+(`FROM_BROKER`), or because the supported protocol version does not have it (`NOT_SPOKEN`, with the reason; an unknown
+type has the same effect). A test proves that every command of the API is in exactly one of the three tables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Row(NamedTuple):
     handler: Callable[..., Any]
     """`handler(connection, command)`: a plain function, or a coroutine function that becomes a task."""
     fail: Callable[[Any, int, str], bytes] | None
-    """The reply that tells of an error; None when no reply is ever expected."""
+    """Makes the reply with an error; None for a command that has no reply."""
 
 
 def _error(command: Request, code: int, text: str) -> bytes:

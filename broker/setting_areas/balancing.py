@@ -5,7 +5,7 @@ from magnetar.broker.setting_areas.setting import Table, setting, table
 
 @table
 class BalancingSettings(Table):
-    """Settings of the balancing of load by the leader of a cluster. A broker alone has nothing to share."""
+    """Settings of the balancing of load by the leader of a cluster. Without effect on a broker without a cluster."""
 
     load_balancer_enabled: bool = setting("loadBalancerEnabled", True, "The leader moves and splits bundles by load.")
     load_balancer_shedding_enabled: bool = setting(

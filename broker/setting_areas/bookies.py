@@ -114,7 +114,7 @@ class BookieSettings(Table):
 
 @table
 class BookieSecuritySettings(Table):
-    """How `magnetar broker` proves itself to bookies and ZooKeeper, and how connections to bookies are protected."""
+    """The credentials of `magnetar broker` for bookies and ZooKeeper, and the TLS of connections to bookies."""
 
     bookkeeper_tls_client_authentication: bool = setting(
         "bookkeeperTLSClientAuthentication",

@@ -7,7 +7,7 @@ _DELAYED = "org.apache.pulsar.broker.delayed."
 
 @table
 class DeliverySettings(Table):
-    """How entries get from a topic to its consumers."""
+    """The delivery of entries from a topic to its consumers."""
 
     subscription_types_enabled: tuple[str, ...] = setting(
         "subscriptionTypesEnabled",

@@ -5,7 +5,7 @@ from magnetar.broker.setting_areas.setting import Table, setting, table
 
 @table
 class DoorSettings(Table):
-    """WebSocket sessions, and the fault kit of tests."""
+    """Settings of WebSocket sessions, and of the fault kit for tests."""
 
     web_socket_service_enabled: bool = setting(
         "webSocketServiceEnabled",

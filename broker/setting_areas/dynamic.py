@@ -1,7 +1,7 @@
 """Keys that Apache Pulsar 4.2 lets change while the broker runs.
 
-Those of them that are settings here take effect at once (`dynamic_settings`); the others are kept and shown, as its
-files are accepted that name them.
+The keys that are settings of this broker take effect at once (`dynamic_settings`). The broker stores and shows the
+other keys without effect, as it accepts configuration files of Apache Pulsar that have them.
 """
 
 from typing import Final
@@ -81,6 +81,6 @@ extensions.ExtensibleLoadManagerImpl extensions.ExtensibleLoadManagerWrapper imp
 impl.ModularLoadManagerWrapper impl.SimpleLoadManagerImpl
 """.split()  # noqa: SIM905 - as above
 )
-"""Valid classes of loadManagerClassName, the only dynamic key whose text Apache Pulsar 4.2.4 checks. It has no effect
-here, since there is one broker.
+"""Valid classes of loadManagerClassName, the only dynamic key whose text Apache Pulsar 4.2.4 checks. The key has no
+effect here.
 """

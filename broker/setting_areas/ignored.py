@@ -1,4 +1,4 @@
-"""Keys that Apache Pulsar 4.2 knows and that have no effect here: its files are accepted, with a note."""
+"""Keys of Apache Pulsar 4.2 without effect here: the broker accepts its configuration files, with a note."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ PREFIXES: Final = (
 )
 
 _IN_FORCE: Final = frozenset({"bookkeeper_tlsHostnameVerificationEnabled"})
-"""Keys that begin with an ignored prefix and are in the table of settings all the same."""
+"""Keys with an ignored prefix that the table of settings has, so that they do have an effect."""
 
 IGNORED: Final = frozenset(
     """

@@ -1,7 +1,8 @@
 """Keys of Apache Pulsar 4.2 that protect or limit resources there and cannot do so here: refused at start.
 
-An operator that sets such a key relies on it. A broker that ignored such a key would run open. So every value except a
-harmless value (the default, or a value that turns the protection off) stops the start with the reason and the remedy.
+An operator that sets such a key relies on its protection; a broker that ignored the key would run unprotected. So every
+value except a harmless value (the default, or a value that turns the protection off) ends the start with the reason and
+the remedy.
 """
 
 from typing import Final, NamedTuple
@@ -18,7 +19,7 @@ class Refusal(NamedTuple):
     kept_by: tuple[str, ...] = ()
 
     def allows(self, text: str) -> bool:
-        """Whether the value is harmless, as an empty value always is."""
+        """Whether the value is harmless; an empty value always is."""
         return not text or text.lower() in (value.lower() for value in self.harmless)
 
 

@@ -103,8 +103,8 @@ def setting(
 class Table:
     """The base of classes of settings: built from keywords, equal by value, unchangeable but for `change`.
 
-    They are dataclasses whose methods are written down here: generating them for a hundred fields, over and over down
-    the line of bases, is a twentieth of the broker's start-up.
+    The classes are dataclasses with the methods of this base: generating the methods for a hundred fields, again for
+    each class in the line of bases, takes a twentieth of the broker's start-up.
     """
 
     def __init__(self, **values: object) -> None:
@@ -134,13 +134,13 @@ class Table:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def table(cls: type[T]) -> type[T]:
-    """Declare a class of settings, of those of its bases and those that stand in it."""
+    """Declare a class of settings, with the settings of its bases and its own."""
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
     return cast("type[T]", made)
 
 
 def rows_of(settings_class: type, area: str) -> dict[str, Setting]:
-    """The table rows declared by one class of settings, by key, in order of declaration."""
+    """The table rows that a class of settings declares itself, by key, in order of declaration."""
     rows: dict[str, Setting] = {}
     own = settings_class.__annotations__
     for declared in dataclasses.fields(settings_class):

@@ -5,7 +5,7 @@ from magnetar.broker.setting_areas.setting import Table, setting, table
 
 @table
 class StorageSettings(Table):
-    """How entries are kept, and until when."""
+    """How the broker stores entries, and how long it keeps them."""
 
     managed_ledger_max_entries_per_ledger: int = setting(
         "managedLedgerMaxEntriesPerLedger",

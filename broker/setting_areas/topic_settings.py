@@ -16,7 +16,7 @@ _SCHEMA_STRATEGIES = (
 
 @table
 class TopicSettings(Table):
-    """The creation of topics and subscriptions, their numbers, and checks of messages on their way into a topic."""
+    """Creation and numbers of topics and subscriptions, and the checks of messages before a topic stores them."""
 
     allow_auto_topic_creation: bool = setting(
         "allowAutoTopicCreation", True, "A topic that a client uses for the first time is created."
