@@ -36,7 +36,10 @@ _CONFIRM_AFTER_S = 1.0
 
 
 class AppendPath:
-    """Loop only. ``on_confirmed`` gets the write-behind jobs of each batch, and the seconds that its frames took."""
+    """The queue of appends before the journal. Loop only.
+
+    ``on_confirmed`` gets the write-behind jobs of each batch, and the seconds that the batch's frames took.
+    """
 
     def __init__(
         self,
@@ -64,7 +67,7 @@ class AppendPath:
         self._helper = threads.lane("journal-prepare", self._prepare, self._prepared)
         self._preparing = False
         self._resuming = False
-        """RESUME is in the lane: appends are refused until it is done."""
+        """RESUME is in the lane: the journal refuses appends until RESUME is done."""
         self._no_spare_for = -1
         self._held: deque[Append] | None = None
         self._confirm_timer: Timer | None = None
@@ -76,7 +79,7 @@ class AppendPath:
         self.sync_seconds = Histogram()
 
     def submit(self, ledger: LedgerState, slab: Slab, done: AppendDone, error: StorageError | None) -> None:
-        """Queue one append behind all others; with ``error`` it only takes its turn and fails."""
+        """Queue one append behind all others. An append with ``error`` is not written: it fails in its turn."""
         ledger.pushed = slab.last_entry_id
         ledger.pending += 1
         item = Append(ledger, slab, done, error or self._health.problem)
@@ -86,7 +89,7 @@ class AppendPath:
             self._lane.submit(item, slab.size_bytes)
 
     def hold(self) -> None:
-        """Keep appends back until ``release``: write-behind has too much in memory."""
+        """Keep appends back until ``release``, because write-behind has too many bytes in memory."""
         if self._held is None:
             self._held = deque()
 
@@ -141,7 +144,8 @@ class AppendPath:
                 self._cache.put(item.slab)
                 self.entries += item.slab.count
                 self.bytes += item.slab.size_bytes
-        # Answers first: they are waited for. The checkpoint counts the frame only when its write-behind is under way.
+        # Answers go out first, because callers wait for them. ``last_sequence`` grows last: a checkpoint counts a frame
+        # only when write-behind has the frame's slabs.
         self._answer(batch, errors)
         if jobs:
             self._on_confirmed(jobs, result.seconds if result is not None else 0.0)
@@ -181,7 +185,9 @@ class AppendPath:
             self.sync_seconds.observe(result.seconds)
 
     def _note_state(self, batch: list[Append], refusal: StorageError | None) -> None:
-        """A batch before RESUME may report a refusal that RESUME takes back, so RESUME's own batch ends the state."""
+        """Set the health after a batch. A batch before RESUME may report a refusal that RESUME ends, so only the batch
+        with RESUME ends the full state.
+        """
         is_over = self._resuming and any(item is RESUME for item in batch)
         if is_over:
             self._resuming = False
@@ -204,13 +210,15 @@ class AppendPath:
                 self._resuming = True
                 self._lane.submit(RESUME)
         elif isinstance(error, OSError) and error.errno in SPACE_ERRORS:
-            # Only when the journal itself has no room do appends fail; until then the spare can wait.
+            # Appends fail only when the journal itself has no room; until then the engine needs no spare.
             self._no_spare_for = self._journal.generation
         else:
             self._health.fail(StorageFailedError(f"journal segment: {error!r}"))
 
     def _order_spare(self) -> None:
-        """Unless a frame is being prepared."""
+        """Order the segment that the journal wants, unless the engine has a problem or an order for the segment in use
+        found no space. The caller makes sure that no segment is being prepared.
+        """
         if self._health.problem or self._no_spare_for == self._journal.generation:
             return
         if order := self._journal.wants_spare():
@@ -223,8 +231,10 @@ class AppendPath:
             self._confirm_timer = self._scheduler.call_later(_CONFIRM_AFTER_S, self._confirm)
 
     def _confirm(self) -> None:
-        """Idle for a while: write an empty frame that confirms the last frame. The journal keeps room for that frame,
-        so a full disk is no obstacle, and a journal that failed writes nothing.
+        """Write an empty frame that confirms the last frame, when no frame was completed since the timer began.
+
+        The journal keeps room for the empty frame, so a full disk does not prevent the write. A failed journal writes
+        nothing.
         """
         self._confirm_timer = None
         if self._closing:

@@ -1,7 +1,7 @@
-"""``journal/checkpoint``: how far ledger files are synced, so which journal frames are no longer needed.
+"""``journal/checkpoint``: how far ledger files are synced, and therefore which journal frames recovery needs.
 
-The file is replaced as a whole (new file, sync, rename, sync of the folder). It holds the same copy twice, so one
-damaged sector costs nothing. A copy (little-endian)::
+The engine replaces the file as a whole (new file, sync, rename, sync of the folder). The file holds two equal copies,
+so one damaged sector costs nothing. A copy (little-endian)::
 
      0      file header (``file_header.py``), file id = checkpoint number, generation = last
                              durable change of the metadata, salt = 1: ``bound_salts``
@@ -9,7 +9,7 @@ damaged sector costs nothing. A copy (little-endian)::
     72  u64 free generation      segments up to this generation hold no frame that is needed
     80  u64 ledgers
     88      ledgers x (u64 ledger id, u64 entries, u64 length)   unsealed ledgers as far as they are synced
-    ..  u32 crc32c               of everything before in this copy
+    ..  u32 crc32c               of all bytes before in this copy
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Checkpoint:
     """Ledger id -> (entries, length in bytes)."""
     damaged_copies: int = 0
     metadata_sequence: int = 0
-    """Change of the metadata that was durable before it was written."""
+    """The last change of the metadata that was durable when the engine planned the checkpoint."""
     bound_salts: bool = True
-    """The salts of all segments used behind it are bound to the store (``journal/uses.py``)."""
+    """The salts of all segments used after the checkpoint are bound to the store (``journal/uses.py``)."""
 
 
 def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> bytes:
@@ -69,8 +69,8 @@ def encode_checkpoint(store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> b
 
 
 def decode_checkpoint(path: str, data: bytes) -> Checkpoint:
-    """The first intact copy. Raises DamagedFileError when there is none, UnsupportedFormatError."""
-    # Both copies have the same length, so the second begins in the middle, for any first copy.
+    """Decode the first intact copy. Raises DamagedFileError when both copies are damaged, UnsupportedFormatError."""
+    # Both copies have the same length, so the second copy begins in the middle even when the first copy is damaged.
     half = len(data) // 2
     problem: DamagedFileError | None = None
     for number, start in enumerate((0, half)):
@@ -113,7 +113,7 @@ def _decode_copy(path: str, data: bytes) -> Checkpoint:
 
 
 def read_checkpoint(files: FileSystem, layout: Layout) -> Checkpoint:
-    """Raises FileNotFoundError, DamagedFileError, UnsupportedFormatError."""
+    """Read the checkpoint. Raises FileNotFoundError, DamagedFileError, UnsupportedFormatError, OSError."""
     file = files.open_read_only(layout.checkpoint)
     try:
         return decode_checkpoint(layout.checkpoint, file.read(file.size(), 0))
@@ -122,8 +122,9 @@ def read_checkpoint(files: FileSystem, layout: Layout) -> Checkpoint:
 
 
 def write_checkpoint(files: FileSystem, layout: Layout, store_id: bytes, checkpoint: Checkpoint, now_ms: int) -> None:
-    """Durable on return; before that the old checkpoint is in force. Raises OSError (no space: try again),
-    StorageFailedError.
+    """Write the checkpoint, durable on return; after a crash before that the old checkpoint may still count.
+
+    Raises OSError (no space: the caller may try again), and StorageFailedError when a sync failed.
     """
     temporary = layout.checkpoint + ".new"
     data = encode_checkpoint(store_id, checkpoint, now_ms)

@@ -29,17 +29,17 @@ __all__ = ["CheckpointPlan", "CheckpointWriter", "Touched", "TouchedLedgers"]
 
 
 class Touched(NamedTuple):
-    """A ledger as a checkpoint takes it."""
+    """A ledger as the checkpoint records it: its entries and length at the time of the plan."""
 
     ledger: LedgerState
     entries: int
     length_bytes: int
     seal: LedgerIndex | None
-    """Closed: write index and footer."""
+    """The index to write with a footer, for a closed ledger; None for an open ledger."""
 
 
 class CheckpointPlan(NamedTuple):
-    """The work of the checkpoint thread."""
+    """The work of the checkpoint thread for one checkpoint."""
 
     sequence: int
     touched: list[Touched]
@@ -49,7 +49,7 @@ class CheckpointPlan(NamedTuple):
 class TouchedLedgers:
     """The ledgers that the next checkpoint takes, and how far unsealed ledgers are synced by then. Loop only.
 
-    metadata_sequence: the last durable change of the metadata.
+    ``metadata_sequence`` returns the sequence of the last durable change of the metadata.
     """
 
     def __init__(self, last: Checkpoint, metadata_sequence: Callable[[], int]) -> None:
@@ -62,13 +62,13 @@ class TouchedLedgers:
         self._metadata_sequence = metadata_sequence
 
     def forget(self, ledger_id: int) -> None:
-        """The ledger is deleted."""
+        """Drop a deleted ledger from this and all later plans."""
         self.ledgers.pop(ledger_id, None)
         self._synced.pop(ledger_id, None)
 
     def plan(self, sequence: int) -> CheckpointPlan:
-        """Plan a checkpoint of all touched ledgers and of the frames up to `sequence`; later changes count for the next
-        plan.
+        """Plan a checkpoint of all touched ledgers and of the frames up to ``sequence``; later changes belong to the
+        next plan.
         """
         touched, self.ledgers = self.ledgers, {}
         taken = [
@@ -91,14 +91,14 @@ class TouchedLedgers:
         return CheckpointPlan(sequence, taken, checkpoint)
 
     def take_back(self, plan: CheckpointPlan) -> None:
-        """The plan failed or was dropped: the next plan takes its ledgers again."""
+        """Give the ledgers of a failed or dropped plan to the next plan. Deleted ledgers stay out."""
         for item in plan.touched:
             if not item.ledger.deleted:
                 self.ledgers.setdefault(item.ledger.ledger_id, item.ledger)
 
 
 class CheckpointWriter:
-    """The files that a checkpoint writes."""
+    """Writes the files of a checkpoint."""
 
     def __init__(
         self, files: FileSystem, layout: Layout, store_id: bytes, ledger_files: LedgerFiles, clock: Clock
@@ -107,8 +107,10 @@ class CheckpointWriter:
         self._ledger_files, self._clock = ledger_files, clock
 
     def work(self, plans: list[CheckpointPlan]) -> None:
-        """Write the checkpoint, in the checkpoint thread. Raises OSError with ENOSPC (the caller tries again later) and
-        StorageFailedError (a sync failed).
+        """Write the checkpoint of each plan, in the checkpoint thread.
+
+        Raises OSError (for lack of space or of a descriptor the caller tries again later), and StorageFailedError when
+        a sync failed.
         """
         for plan in plans:
             for item in plan.touched:
@@ -127,7 +129,7 @@ class CheckpointWriter:
             return
         if item.seal is not None:
             sealed = encode_index(ledger_id, item.entries, item.length_bytes, item.seal)
-            # Deleted this instant: its file must not come back.
+            # The ledger may have been deleted at this moment; the write must not create its file again.
             with contextlib.suppress(FileNotFoundError):
                 offset = FILE_HEADER_BYTES + item.length_bytes
                 self._ledger_files.write(ledger_id, [sealed], offset, create=False)

@@ -1,8 +1,8 @@
-"""Write-behind and checkpoints, the loop's side: when journal frames may be forgotten.
+"""Write-behind and checkpoints on the loop: the checkpointer decides when the journal may reuse segments.
 
-A checkpoint: note the last completed frame S and how far each touched ledger is; wait until write-behind has passed
-that point; let the checkpoint thread work the plan (``checkpoint_plan.py``). Only then segments with frames up to S may
-be used again.
+A checkpoint has these steps: note the last completed frame S and the end of each touched ledger; wait until
+write-behind has written everything up to there; let the checkpoint thread carry out the plan (``checkpoint_plan.py``).
+Only then may the journal reuse segments whose frames are all up to S.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ __all__ = ["CheckpointDue", "Checkpointer"]
 
 
 class CheckpointDue:
-    """Calls ``on_due`` once after the interval; a caller compares ``bytes`` with ``every_bytes`` itself."""
+    """When a checkpoint is due. Calls ``on_due`` once at the end of the interval that ``time`` begins; the caller
+    compares ``bytes`` with ``every_bytes`` itself.
+    """
 
     def __init__(self, scheduler: Scheduler, every_bytes: int, interval_s: float) -> None:
         self.on_due: Callable[[], None] = lambda: None
         self.every_bytes = every_bytes
         self.bytes = 0
-        """Written since the last checkpoint began."""
+        """Bytes of slabs confirmed since the last checkpoint began."""
         self.is_timed = False
         self._scheduler, self._interval_s = scheduler, interval_s
         self._timer: Timer | None = None
 
     def time(self) -> None:
-        """The interval begins, unless it already runs."""
+        """Begin the interval, unless the interval already runs."""
         if not self.is_timed:
             self.is_timed = True
             self._timer = self._scheduler.call_later(self._interval_s, self._on_timer)
@@ -59,7 +61,7 @@ class CheckpointDue:
 
 
 class Checkpointer:
-    """Loop only. ``wire`` before anything is written."""
+    """Directs write-behind and checkpoints. Loop only. Call ``wire`` before the first write."""
 
     def __init__(
         self,
@@ -89,16 +91,21 @@ class Checkpointer:
         self._journal: Journal | None = None
 
     def wire(self, appends: AppendPath, journal: Journal) -> None:
-        """Set the served parts: appends wait when too much is unwritten, the journal learns which segments to reuse."""
+        """Set the parts that the checkpointer controls: it holds appends back while too much is unwritten, and sets the
+        journal's ``released_sequence``.
+        """
         self._appends, self._journal = appends, journal
 
     @property
     def unwritten_bytes(self) -> int:
-        """Confirmed and not yet in ledger files."""
+        """Bytes that are confirmed and not yet in ledger files."""
         return self._write_behind.unwritten_bytes
 
     def write(self, jobs: list[WriteSlab], frame_seconds: float) -> None:
-        """Confirmed slabs of a frame, to be written behind."""
+        """Queue the confirmed slabs of a batch for write-behind, and begin a checkpoint when enough bytes were written.
+
+        ``frame_seconds``: the time that the batch's frames took.
+        """
         touched, size = self._touched.ledgers, 0
         for ledger, slab, _ in jobs:
             touched[ledger.ledger_id] = ledger
@@ -114,18 +121,18 @@ class Checkpointer:
             due.time()
 
     def touch(self, ledger: LedgerState) -> None:
-        """The ledger was closed, or its index was made again: the next checkpoint seals its file."""
+        """Let the next checkpoint seal the file of a ledger that was closed or whose index was made again."""
         self._touched.ledgers[ledger.ledger_id] = ledger
         self._due.time()
 
     def remove(self, ledger: LedgerState, done: Callable[[OSError | None], None]) -> None:
-        """The ledger is deleted in the metadata: forget it, remove its file."""
+        """Remove the file of a ledger that the metadata no longer list; ``done`` gets the error, or None."""
         self._touched.forget(ledger.ledger_id)
         self._write_behind.put(Remove(ledger.ledger_id, done))
         self._write_behind.press()
 
     def nudge(self) -> None:
-        """There may be space again."""
+        """Try again to write the slabs that found no space."""
         self._write_behind.put(None)
 
     def start(self) -> None:
@@ -153,7 +160,11 @@ class Checkpointer:
         await future
 
     async def close(self, free_generation: int | None) -> None:
-        """Write everything behind; with ``free_generation`` a last checkpoint says the journal is empty."""
+        """Write all queued slabs into ledger files and stop the threads.
+
+        With ``free_generation``, the newest generation of the journal, a last checkpoint records that the journal is
+        empty. None: the store has a problem, so no last checkpoint is written.
+        """
         self._closing = True
         self._write_behind.press()
         self._due.close()
@@ -189,7 +200,7 @@ class Checkpointer:
             self._appends.release()
 
     def _write_back_failed(self, batch: list[Job], error: BaseException | None) -> None:
-        """The store writes no more entries: fail every waiter."""
+        """Mark the store as failed, answer pending removals with an error, wake the callers of ``wait``."""
         known = isinstance(error, StorageFailedError)
         self._health.fail(error if known else StorageFailedError(f"write-behind: {error!r}"))  # type: ignore[arg-type]
         for job in batch:
@@ -201,8 +212,8 @@ class Checkpointer:
     def _give_up(self) -> None:
         """Drop a plan that waits for space in a closing store: the journal has all entries, the next start writes them.
 
-        The files of the plan still need their sync: a later checkpoint must not take it for done. A plan in the
-        checkpoint thread no longer waits for space; it ends by itself.
+        The files of the plan still need a sync, so a later checkpoint takes their ledgers again. A plan in the
+        checkpoint thread no longer waits for write-behind, so it stays and ends by itself.
         """
         plan = self._plan
         if plan is not None and not self._syncing:
@@ -211,7 +222,7 @@ class Checkpointer:
             self._wake()
 
     def _passed(self, plan: CheckpointPlan) -> None:
-        if plan is self._plan:  # else it was given up
+        if plan is self._plan:  # else ``_give_up`` dropped the plan
             self._syncing = True
             self._lane.submit(plan)
 

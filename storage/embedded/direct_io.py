@@ -1,15 +1,15 @@
 """Writing past the system's cache (O_DIRECT).
 
-A page that enters the cache is allocated, zeroed and copied into, and later written by the system at a time of its own.
-For files that are written once and rarely read again this is most of the cost of a write, and the late writes stand in
-the way of the journal's syncs. Past the cache a megabyte costs the device's time and one copy.
+For a page that enters the cache, the system allocates and zeroes memory, copies the bytes, and writes the page to the
+device later. For files that the engine writes once and rarely reads again, this work is most of the cost of a write,
+and the late writes delay the journal's syncs. Past the cache a megabyte costs the device's time and one copy.
 
 The device takes whole blocks from aligned memory, so the bytes before the first and behind the last block boundary
-still go through the cache: two pages of each write. Blocks that were written past the cache are never written through
-the cache at the same time, so both views of the file agree.
+still go through the cache: at most two pages of each write. The engine never writes the same block past the cache and
+through the cache at the same time, so both views of the file agree.
 
-The buffer lies in one huge page where the system has one: a megabyte is one piece of memory to the device then instead
-of 256, which halves the time and the processor's work of a write.
+The buffer lies in one huge page where the system has huge pages: then a megabyte is one piece of memory to the device
+instead of 256 pieces, which halves the time and the processor's work of a write.
 """
 
 from __future__ import annotations
@@ -31,14 +31,17 @@ Buffer = bytes | bytearray | memoryview
 
 BLOCK_BYTES = 4096
 _BUFFER_BYTES = 2 << 20
-"""A huge page, which the system gives as a whole."""
+"""The size of a huge page, so that a single huge page can hold the whole buffer."""
 _HUGE_PAGE_BYTES = 2 << 20
 _REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EACCES, errno.EPERM, errno.ELOOP})
-"""Error numbers of a file system without O_DIRECT, or of a system without /proc or with rules about it."""
+"""Error numbers of a file system without O_DIRECT, or of a system that has no /proc or restricts access to it."""
 
 
 def open_direct(fd: int) -> int | None:
-    """A second descriptor of the same file, past the cache; None where that is not to be had."""
+    """Open a second descriptor of the same file, for writes past the cache; None where the system refuses O_DIRECT.
+
+    Raises OSError for any other error.
+    """
     if not hasattr(os, "O_DIRECT"):
         return None
     try:
@@ -58,10 +61,10 @@ class DirectWriter:
         self._lock = threading.Lock()
 
     def write(self, fd: int, data: Sequence[Buffer], start: int, size: int, offset: int) -> int:
-        """Write ``size`` bytes of all data together, from byte ``start`` on; returns how many were written.
+        """Write ``size`` bytes of the joined ``data``, from byte ``start`` on, at ``offset``; returns how many.
 
-        ``size`` and ``offset`` are multiples of BLOCK_BYTES. Fewer than all are written when the file system takes no
-        more of them this way: the caller writes the rest in the ordinary way. Raises: OSError.
+        ``size`` and ``offset`` are multiples of BLOCK_BYTES. The result is less than ``size`` when the file system
+        takes no more bytes past the cache; the caller writes the rest through the cache. Raises OSError.
         """
         written = 0
         with self._lock:
@@ -80,10 +83,10 @@ class DirectWriter:
 
 
 def _aligned_memory() -> tuple[mmap.mmap, int]:
-    """Memory, and where in it a huge page begins."""
+    """(memory, offset of the first huge page boundary in the memory)."""
     memory = mmap.mmap(-1, _BUFFER_BYTES + _HUGE_PAGE_BYTES)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a system without them
+        with contextlib.suppress(OSError):  # a system without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
     first = ctypes.c_char.from_buffer(memory)
     start = -ctypes.addressof(first) % _HUGE_PAGE_BYTES
@@ -106,14 +109,16 @@ def _pure_copy(target: memoryview | bytearray, pieces: Sequence[Buffer], start: 
 
 
 copy: Callable[[memoryview | bytearray, Sequence[Buffer], int], None] = _pure_copy
-"""Fill the target with the bytes of the pieces, one piece after the other, from byte ``start`` on."""
+"""Fill the target with the bytes of the joined pieces, from byte ``start`` on. Raises ValueError for too few bytes."""
 if not os.environ.get("MAGNETAR_PURE"):
     with contextlib.suppress(ImportError):  # not built everywhere
         from magnetar.storage.embedded.journal._frame_writer import copy  # without the interpreter lock
 
 
 def _write(fd: int, block: memoryview, offset: int) -> int:
-    """Bytes written, a multiple of BLOCK_BYTES; fewer than all when the file system takes no more. Raises: OSError."""
+    """Write the block; returns the bytes written, a multiple of BLOCK_BYTES, fewer than all when the file system takes
+    no more past the cache. Raises OSError.
+    """
     done = 0
     while done < len(block):
         try:

@@ -1,7 +1,7 @@
 """Stops appends before the file system is full (diskUsageThreshold), so that room remains for the work that frees
 space.
 
-The used part of the file system is looked at every few seconds, in a thread: a file system may take long to answer.
+A thread measures the used part of the file system every few seconds, because a file system may take long to answer.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _SOURCE = "disk-usage"
 
 
 class DiskUsageWatch:
-    """Appends fail with StorageFullError above the threshold, and are taken again below the warning threshold. Loop
-    only, but for the look itself.
+    """Makes appends fail with StorageFullError from the time more than ``disk_usage_threshold`` is used until at most
+    ``disk_usage_warn_threshold`` is used. Loop only, except for the measurement itself.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class DiskUsageWatch:
         self._timer: Timer | None = None
         self._warned = self._closed = False
         self.used_part: float | None = None
-        """The used part of the file system at the last look, 0 to 1; None before the first."""
+        """The used part of the file system at the last measurement, 0 to 1; None before the first measurement."""
         self._lane.submit(None)
 
     def _look(self, orders: list[None]) -> float:  # noqa: ARG002 - the lane's form

@@ -1,4 +1,4 @@
-"""The embedded engine's door: ``open_embedded``.
+"""The entry point of the embedded engine: ``open_embedded``.
 
 Threads and their work: the loop owns all state; the frame writer, or the journal's thread, writes and syncs frames
 (``journal/``), the write-behind thread fills ledger files (``writeback.py``), the checkpoint thread syncs them
@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 
 class EmbeddedStorage:
-    """An open data directory. Made by ``open_embedded``."""
+    """An open data directory. ``open_embedded`` makes it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class EmbeddedStorage:
         self.health: Health = parts.health
         """``health.failed``, ``health.full``, ``on_failure``, ``on_change``."""
         self.recovery = recovery
-        """The findings of the start."""
+        """The findings of recovery at the start."""
         self._parts, self._own_metadata, self._release_lock = parts, own_metadata, release_lock
         self._closed = False
 
@@ -68,13 +68,13 @@ class EmbeddedStorage:
         return collect_stats(self._parts)
 
     async def checkpoint(self) -> None:
-        """Sync ledger files now, so that the journal can be used again."""
+        """Write a checkpoint now, so that the journal can reuse its segments. Raises nothing: see ``health``."""
         await self._parts.checkpointer.wait()
 
     async def close(self) -> None:
         """Finish pending appends, write everything behind, leave an empty journal. Idempotent.
 
-        After a failure no entry is written: the next start recovers from the journal.
+        After a failure ``close`` writes no entry: the next start recovers from the journal.
         """
         if self._closed:
             return
@@ -91,9 +91,9 @@ async def open_embedded(
 ) -> EmbeddedStorage:
     """Open (or make) the store in ``data_dir``; recovery is complete on return.
 
-    Raises StoreLockedError, StoreMismatchError, UnsupportedFormatError, MetadataDamagedError (nothing is served rather
-    than topics forgotten), OSError,
-    StorageFullError when there is no room to recover: nothing is lost, start again once there is space.
+    Raises StoreLockedError, StoreMismatchError, UnsupportedFormatError, OSError, MetadataDamagedError (the engine
+    serves nothing rather than forget topics), and StorageFullError when the disk has no room for recovery: nothing is
+    lost, and the caller may start again once there is space.
     """
     settings = settings or EngineSettings()
     environment = environment or EngineEnvironment.real()
@@ -122,7 +122,7 @@ async def _open(layout: Layout, settings: EngineSettings, environment: EngineEnv
             own_metadata.on_failure = parts.health.fail
         return EmbeddedStorage(parts, metadata, own_metadata, base.recovered.report, release_lock)
     except BaseException as error:
-        # A cancelled caller does not wait for a disk.
+        # After a cancellation the start does not wait for the disk.
         if own_metadata is not None and isinstance(error, Exception):
             await own_metadata.close()
         release_lock()
@@ -130,7 +130,7 @@ async def _open(layout: Layout, settings: EngineSettings, environment: EngineEnv
 
 
 def _open_metadata(layout: Layout, settings: EngineSettings, environment: EngineEnvironment) -> LoggedMetadataStore:
-    """The engine's own metadata; repaired damage is logged."""
+    """Open the engine's own metadata. ``found_damage`` of the result lists the repaired damage."""
     world = LogEnvironment(
         environment.files, layout, environment.clock, environment.entropy, settings.metadata_log_bytes
     )
@@ -179,7 +179,7 @@ async def _recover(
 async def _finish_deletions(
     catalog: LedgerCatalog, half_deleted: list[int], known: set[int], ledger_files: LedgerFiles
 ) -> None:
-    """Ledgers whose deletion a crash interrupted: gone from the metadata, their files perhaps not yet."""
+    """Finish deletions that a crash interrupted: the metadata no longer list the ledger, but its file may exist."""
     for ledger_id in half_deleted:
         if ledger_id not in known:
             ledger_files.remove(ledger_id)

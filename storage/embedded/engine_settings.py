@@ -1,4 +1,4 @@
-"""Plain values the embedded engine is given."""
+"""The settings of the embedded engine."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Sizes in bytes. Raises ValueError naming the field when a value makes no sense."""
+    """Sizes in bytes, times in seconds. Raises ValueError, which names the field, when a value is out of range."""
 
     journal_segment_bytes: int = 64 * _MIB
     """Full size of a journal segment; the first segments of a store are smaller."""
     journal_first_segment_bytes: int = 1 * _MIB
     journal_zeroed_bytes: int = 8 * _MIB
-    """Segments up to this size are filled with zeros even when they are needed at once: that takes some 10 ms."""
+    """The engine fills segments up to this size with zeros even when it needs them at once: that takes some 10 ms."""
     journal_max_frame_bytes: int = 8 * _MIB
-    """A group commit writes at most about so many bytes before it syncs."""
+    """A frame holds at most this many bytes of appends, or a single larger append."""
     checkpoint_bytes: int = 512 * _MIB
-    """Checkpoint after this much was journalled."""
+    """A checkpoint begins when this many bytes were appended since the last checkpoint began."""
     checkpoint_interval_s: float = 30.0
-    """Checkpoint at the latest so long after a write."""
+    """A checkpoint begins at the latest this long after a write."""
     max_unwritten_bytes: int = 256 * _MIB
-    """Appends wait while so much awaits write-behind."""
+    """Appends wait while more than this many confirmed bytes are not in ledger files."""
     write_behind_bytes: int = 256 << 10
-    """Confirmed entries go to their ledger files when there is so much of them, or 50 ms later."""
+    """Confirmed entries go to their ledger files when they have this many bytes together, or 50 ms later."""
     writeback_lag_bytes: int = 128 * _MIB
     """Written-behind bytes that may stay in the system's cache before a write to the device begins."""
     cache_bytes: int = 48 * _MIB
-    """Entry cache (recent slabs and read-ahead)."""
+    """Size of the entry cache (recent slabs and read-ahead)."""
     read_piece_bytes: int = 1 * _MIB
     """Size of a sequential read from a ledger file."""
     read_threads: int = 2
     max_open_files: int = 256
-    """Ledger files held open at a time."""
+    """The most ledger files that the engine keeps open."""
     max_record_bytes: int = 16 * _MIB
-    """Largest record taken."""
+    """Size of the largest record that an append may have."""
     disk_usage_threshold: float = 1.0
-    """Appends fail while more than this part of the file system is used; 1: only when it is full."""
+    """Appends fail once more than this part of the file system is used; 1: only when the file system is full."""
     disk_usage_warn_threshold: float = 1.0
     """The engine takes appends again when the disk is used up to this share; above this share the engine logs a
     warning.
     """
     disk_usage_check_s: float = 10.0
     watches_disk_usage: bool = False
-    """Whether the used part is looked at without a threshold, for metrics."""
+    """Whether the engine measures the used part even without a threshold, for metrics."""
     metadata_log_bytes: int = 1 * _MIB
     """Size of a metadata log; a snapshot is due after changes of three quarters of this size, or of the size of the
     last snapshot if that is larger.

@@ -52,7 +52,9 @@ class EngineStats:
     full_sources: tuple[str, ...]
     """The parts of the engine that have no space now."""
     disk_used_part: float | None
-    """The used part of the file system, 0 to 1, at the last look; None where no threshold is watched."""
+    """The used part of the file system, 0 to 1, at the last measurement; None before the first measurement, and where
+    the engine does not watch the disk.
+    """
 
 
 def _histogram(found: Histogram) -> HistogramStats:
@@ -60,7 +62,7 @@ def _histogram(found: Histogram) -> HistogramStats:
 
 
 def collect_stats(parts: EngineParts) -> EngineStats:
-    """A snapshot of everything."""
+    """Return the present figures of all parts."""
     appends, checkpointer, reads, health = parts.appends, parts.checkpointer, parts.reads, parts.health
     return EngineStats(
         appended_entries=appends.entries,

@@ -24,7 +24,7 @@ __all__ = ["EngineEnvironment"]
 
 
 def _read_format_1(path: str) -> NodeTree:
-    """Imported when a database of format 1 is there: no other start waits for SQLite."""
+    """Import the reader only when a database of format 1 exists, so that no other start loads SQLite."""
     from magnetar.storage.embedded.metadata.format_1 import read_format_1  # noqa: PLC0415 - see above
 
     return read_format_1(path)
@@ -32,7 +32,7 @@ def _read_format_1(path: str) -> NodeTree:
 
 @dataclass(slots=True)
 class EngineEnvironment:
-    """Tests give a simulated disk, inline threads, a clock moved by hand."""
+    """Disk, clock, threads and timers of the engine. Tests give a simulated disk, inline threads and a manual clock."""
 
     files: FileSystem
     clock: Clock
@@ -40,13 +40,13 @@ class EngineEnvironment:
     scheduler: Scheduler
     entropy: Callable[[int], bytes] = os.urandom
     metadata: MetadataStore | None = None
-    """None: the engine opens metadata in the data directory, and closes them. The engine does not close metadata given
-    here.
+    """None: the engine opens and closes metadata in the data directory. The engine does not close metadata that the
+    caller gives here.
     """
     read_format_1: Callable[[str], NodeTree] = _read_format_1
     frame_writer: Callable[[], FrameWriter | None] = lambda: None
-    """Makes the writer of journal frames that needs no Python thread; None: a thread writes. Called when the engine
-    starts.
+    """Makes the writer of journal frames that needs no Python thread; its result None: a Python thread writes frames.
+    The engine calls it once, at its start.
     """
 
     @classmethod

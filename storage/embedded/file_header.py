@@ -5,8 +5,10 @@
 12  u32 crc32c           of these 64 bytes with this field zero
 16  16s store id         all files of a data directory carry the same
 32  u64 file id          ledger id, segment id, checkpoint number
-40  u64 generation       journal segments: grows with each reuse; else 0
-48  u64 salt             journal segments: random per reuse, seeds the checksums of its frames; else 0
+40  u64 generation       journal segments: grows with each use; checkpoint: sequence of the metadata; ledger files: data
+                         offset, 0 in format 1; metadata logs and snapshots: first sequence
+48  u64 salt             journal segments and metadata logs: random per use, part of each frame; checkpoint: 1 when the
+                         salts of segments are bound (``journal/uses.py``); else 0
 56  i64 created          wall clock, ms
 """
 
@@ -32,7 +34,7 @@ __all__ = [
 
 FILE_HEADER_BYTES = 64
 FORMAT_VERSION = 2
-"""1: metadata in SQLite, ledger files without their properties. Files of format 1 are read."""
+"""The engine writes this version, and reads version 1 too: metadata in SQLite, ledger files without properties."""
 JOURNAL_MAGIC = b"MGNTRJNL"
 LEDGER_MAGIC = b"MGNTRLDG"
 CHECKPOINT_MAGIC = b"MGNTRCHK"
@@ -60,7 +62,7 @@ class FileHeader(NamedTuple):
 
 
 def parse_file_header(path: str, data: bytes, magic: bytes) -> FileHeader:
-    """Decode and check.
+    """Decode and check the header at the start of ``data``.
 
     Raises DamagedFileError, or UnsupportedFormatError for an intact header of a newer version (a damaged version
     number is damage, not a version).

@@ -1,4 +1,4 @@
-"""The only door to the disk: ``RealFiles`` here, the simulated disk in ``tests/twins/sim_files.py``.
+"""The engine's only access to the disk: ``RealFiles`` here, the simulated disk in ``tests/twins/sim_files.py``.
 
 Guarantees of an implementation:
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["NO_DESCRIPTOR", "Buffer", "File", "FileSystem", "RealFile", "RealFiles"]
 
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
-"""The process has no free descriptor: file and folder are unchanged, and the caller tries again, a sync included."""
+"""Errors of a process or system without a free descriptor: file and folder are unchanged, and the caller may try again
+every operation, also a sync.
+"""
 
 _IOV_MAX = 1024
 _FILE_MODE = 0o600  # messages and permissions: readable by the broker's user alone
@@ -49,7 +51,7 @@ class File(Protocol):
     def write_past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
         """Like ``write``, for bytes that are not read again soon: most of them leave no page in the system's cache.
 
-        Returns False when the system cannot do so; the bytes were written as ``write`` does.
+        Returns False when the system cannot write past the cache; the bytes are then written as by ``write``.
         """
         ...
 
@@ -106,11 +108,11 @@ class FileSystem(Protocol):
         ...
 
     def lock(self, path: str, *, claim: bool = True) -> Callable[[], None]:
-        """Lock the folder of the lock file, and the file; returns their release. Raises StoreLockedError naming the
-        owner's pid.
+        """Lock the folder of the lock file, and the file; returns the function that releases both. Raises
+        StoreLockedError, which names the owner's pid.
 
-        The lock of the folder holds when the file is removed meanwhile. ``claim``: write the pid of this process into
-        the file; without it nothing is changed (but a missing file is created).
+        The lock of the folder holds even when the file is removed meanwhile. ``claim``: write the pid of this process
+        into the file. Without ``claim`` the content of the file stays (but a missing file is created).
         """
         ...
 
@@ -155,7 +157,9 @@ class RealFile:
         return self._fd
 
     def direct_fileno(self) -> int:
-        """A descriptor of the same file past the cache, open as long as the file; -1 where that is not to be had."""
+        """A descriptor of the same file for writes past the cache, open as long as the file; -1 where the system
+        refuses such writes.
+        """
         if self._direct is not None and self._direct_fd is None:
             self._direct_fd = open_direct(self._fd)
             if self._direct_fd is None:
@@ -287,8 +291,8 @@ class RealFiles:
 
 
 def _open_lock(path: str, *, claim: bool) -> int:
-    """The lock file, made when it is absent. Where nothing can be written, a reader that claims nothing takes it as it
-    is, or goes without: -1.
+    """Open the lock file, and create a missing file. Without ``claim``, on a read-only folder: open the existing file
+    for reading, or return -1 when that fails.
     """
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
@@ -302,8 +306,8 @@ def _open_lock(path: str, *, claim: bool) -> int:
 
 
 def _flock(fd: int, lock_path: str, *, needed: bool) -> None:
-    """Raises StoreLockedError when another process has it; ``needed``: OSError when it cannot be locked at all (some
-    network file systems lock no folders).
+    """Lock the descriptor. Raises StoreLockedError when another process holds the lock; with ``needed`` also OSError
+    when the system cannot lock the file at all (some network file systems lock no folders).
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -325,7 +329,7 @@ def _owner_of(lock_path: str) -> int | None:
 
 
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Linux only; elsewhere the checkpoint's fsync does all the work."""
+    """Return ``sync_file_range``, which only Linux has; elsewhere the checkpoint's sync does all the work."""
     try:
         function = ctypes.CDLL(None, use_errno=True).sync_file_range
     except (OSError, AttributeError):

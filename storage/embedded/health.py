@@ -27,7 +27,7 @@ class Health:
         self._on_change: list[Callable[[], None]] = []
 
     def on_failure(self, callback: Callable[[StorageFailedError], None]) -> None:
-        """Call back once when the store fails; at once if it has."""
+        """Call back once when the store fails; at once if the store has failed already."""
         if self.failed is not None:
             callback(self.failed)
         else:
@@ -47,7 +47,9 @@ class Health:
             self._changed()
 
     def set_full(self, error: StorageFullError | None, source: str = "journal") -> None:
-        """Space ran out in one part of the engine (journal, write-behind, checkpoint); None: it has some again."""
+        """Note that ``source``, a part of the engine (journal, write-behind, checkpoint, disk-usage), has no space;
+        None: the part has space again.
+        """
         before = self.full
         if error is None:
             self.full_sources.pop(source, None)

@@ -2,8 +2,8 @@
 runs independent jobs. ``RealThreads`` uses threads; ``InlineThreads`` runs all work on the loop in a fixed order, so
 a test is deterministic and a simulated crash stops at an exact file operation.
 
-Rules: ``work`` runs in the thread and touches only its arguments; ``done`` runs on the loop, once per batch, batches in
-order. ``done`` gets every error of ``work``.
+Rules: ``work`` runs in the thread and touches only its arguments. ``done`` runs on the loop, once per batch, in the
+order of the batches, and gets every error of ``work``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Lane(Protocol[T_contra]):
     def submit(self, item: T_contra, size: int = 0) -> None: ...
 
     async def wait_idle(self) -> None:
-        """Wait until everything submitted before this call is done."""
+        """Wait until every item submitted before this call is done."""
         ...
 
     async def close(self) -> None:

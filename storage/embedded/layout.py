@@ -3,10 +3,10 @@
 VERSION               one line of text: "magnetar-store <format version> <store id> <crc32c>"
 LOCK                  held (flock) while a process uses the store; holds its pid
 metadata/<number>.log, metadata/<number>.snapshot, metadata/spare   MetadataStore
-metadata.sqlite       the same of format 1 (and SQLite's -wal, -shm); metadata.sqlite.format-1 once it was read
+metadata.sqlite       metadata of format 1 (and SQLite's -wal, -shm); metadata.sqlite.format-1 after the migration
 journal/<segment id>.journal, journal/checkpoint
 ledgers/<ledger id>.ledger
-lost+found/           files in journal/ or ledgers/ without an owner; never deleted by the engine
+lost+found/           unknown files of journal/ and ledgers/, metadata before a repair; the engine never deletes them
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     /store                      {"id": hex}: binds metadata and files of one data directory
     /ledger-ids                 sequence, taken in ranges: an id is never used again
     /ledgers/<id, 19 digits>    {"state": "open" | "closed", "last": entry, "bytes": n, "properties": {...}}
-    /deleted-ledgers/<id>       deleted, its file perhaps not yet removed
+    /deleted-ledgers/<id>       a deleted ledger, whose file may still exist
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class LedgerCatalog:
         self._floor = -1
 
     def reserve(self, ledger_id: int) -> None:
-        """Ids up to this id are in use, for any state of the sequence."""
+        """Give out only ids above ``ledger_id``, whatever the sequence in the metadata is."""
         self._floor = max(self._floor, ledger_id)
 
     async def new_id(self) -> int:
-        """Greater than every id given before, also by earlier processes."""
+        """Return an id greater than every id returned before, also by earlier processes."""
         while self._next_id >= self._end_id:
             first = await self._metadata.next_sequence(_IDS, _ID_RANGE)
             if first <= self._floor:
                 await self._metadata.next_sequence(_IDS, self._floor + 1 - first)
                 continue
-            # Two callers may have waited here at once: the later range wins, ids only grow.
+            # Two callers may have waited here at once: the greater range wins, so ids only grow.
             if first >= self._end_id:
                 self._next_id, self._end_id = first, first + _ID_RANGE
         ledger_id = self._next_id
@@ -108,10 +108,10 @@ class LedgerCatalog:
         return sorted(map(int, await self._metadata.children(_LEDGERS)))
 
     async def begin_delete(self, ledger_id: int) -> bool:
-        """Remove the ledger from the catalogue; return False for an unknown ledger.
+        """Remove the ledger from the catalogue and note the deletion; return False for an unknown ledger.
 
-        The note of a deletion that another caller began stays: the removal of the file ends it; otherwise a start would
-        find a file with entries that the metadata lack.
+        When another caller deletes the same ledger, the note stays until that caller has removed the file. Without the
+        note a start would find a file with entries of a ledger that the metadata lack.
         """
         if await self._metadata.get(ledger_path(ledger_id)) is None:
             return False
@@ -123,24 +123,24 @@ class LedgerCatalog:
         return True
 
     async def end_delete(self, ledger_id: int) -> None:
-        """Remove the note: the file of the ledger is removed too."""
+        """Remove the note of the deletion. Call after the ledger's file is removed."""
         try:
             await self._metadata.delete(f"{_DELETED}/{ledger_id:019d}")
         except NoNodeError:
             return
 
     async def half_deleted(self) -> list[int]:
-        """Ledgers whose file a crash may have left behind."""
+        """The ids of deleted ledgers whose file may still exist, ascending."""
         return sorted(map(int, await self._metadata.children(_DELETED)))
 
 
 def ledger_path(ledger_id: int) -> str:
-    """The node of a ledger."""
+    """The path of a ledger's node."""
     return f"{_LEDGERS}/{ledger_id:019d}"
 
 
 def encode_open_node(properties: Mapping[str, str]) -> bytes:
-    """The node of a ledger that is open for append, or was when its process ended."""
+    """The value of the node of an open ledger, or of a ledger that was open when its process ended."""
     return json.dumps({"state": "open", "properties": dict(properties)}).encode()
 
 
@@ -150,6 +150,6 @@ def properties_of(node: tuple[bytes, int] | None) -> dict[str, str]:
 
 
 def end_of(node: tuple[bytes, int] | None) -> tuple[int, int] | None:
-    """(entries, length in bytes) of the closed ledger of this node; None: it is open, or not known."""
+    """(entries, length in bytes) of the closed ledger of this node; None: the ledger is open, or has no node."""
     found = LedgerNode(*node) if node is not None else None
     return (found.last_entry_id + 1, found.length_bytes) if found is not None and found.closed else None

@@ -1,4 +1,4 @@
-"""The files in ``ledgers/``: a bounded number of them open, usable from any thread.
+"""The files in ``ledgers/``. The engine keeps a bounded number of them open; any thread may use them.
 
 Offsets are *logical*: records begin at 64 (``FILE_HEADER_BYTES``) for any size of the file's head. A file's own offsets
 are greater by its *shift*, which only this module knows; index and footer hold logical offsets too.
@@ -42,17 +42,17 @@ class _Handle:
     def __init__(self, file: File, shift: int | None) -> None:
         self.file, self.users, self.doomed = file, 0, False
         self.shift = shift
-        """The size of its head beyond 64 bytes; None: it has no head yet."""
+        """The size of the file's head beyond 64 bytes; None: the file has no head yet."""
 
     def at(self, offset: int) -> int:
-        """The file's own offset."""
+        """The file's own offset of a logical offset."""
         return offset + (self.shift or 0) if offset >= FILE_HEADER_BYTES else offset
 
 
 class LedgerFiles:
     """Reads, writes, syncs and removes ledger files by ledger id.
 
-    A file comes into being with the first write; ``created`` collects folder entries that need a ``sync_dir``.
+    The first write creates a ledger's file; ``sync_names`` makes created and removed names durable.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LedgerFiles:
         self._handles: OrderedDict[int, _Handle] = OrderedDict()
         self._lock = threading.Lock()
         self._names_changed = self._names_synced = 0
-        """Counts of changes of the folder: made, and durable at least."""
+        """The number of changes of the folder, and how many of them are durable at least."""
         self._writeback_lag_bytes = writeback_lag_bytes
         self._dirty: deque[tuple[int, int, int]] = deque()
         """Written and left in the system's cache, oldest first: (ledger id, offset, size)."""
@@ -86,7 +86,9 @@ class LedgerFiles:
         return len(self._handles)
 
     def write(self, ledger_id: int, buffers: Sequence[Buffer], offset: int, *, create: bool = True) -> None:
-        """Write at a file offset; the first write creates the file with its header."""
+        """Write at a logical offset. With ``create`` the first write creates the file; the write of the first record
+        also writes the head. Raises FileNotFoundError without ``create``, OSError.
+        """
         with self._open(ledger_id, create=create) as handle:
             at, shift = handle.at(offset), handle.shift
             if offset == FILE_HEADER_BYTES:
@@ -110,9 +112,9 @@ class LedgerFiles:
     def _with_head(
         self, handle: _Handle, ledger_id: int, buffers: Sequence[Buffer]
     ) -> tuple[Sequence[Buffer], int, int | None]:
-        """(buffers, where in the file, shift from then on): head and first records in one write.
+        """(buffers, offset in the file, shift after the write): head and first records go out in one write.
 
-        A head that is there keeps its size: records stay where they are.
+        An existing head keeps its size, so that the records stay at their offsets.
         """
         header = FileHeader(LEDGER_MAGIC, self._store_id, ledger_id, created_ms=self._clock.now_ms())
         properties = self._properties.get(ledger_id)
@@ -127,7 +129,8 @@ class LedgerFiles:
     def _start_writeback(self) -> None:
         """Let the system write its oldest pages, so that a checkpoint waits only for a little data.
 
-        Not sooner: a burst that fits into memory leaves the device to the journal.
+        The caller waits until more than ``writeback_lag_bytes`` are in the cache: during a burst that fits into memory
+        only the journal uses the device.
         """
         with self._lock:
             if not self._dirty:
@@ -138,7 +141,7 @@ class LedgerFiles:
             handle.file.start_writeback(handle.at(offset), size)
 
     def read(self, ledger_id: int, size: int, offset: int) -> bytes:
-        """Raises FileNotFoundError when there is no file."""
+        """Read up to ``size`` bytes at a logical offset. Raises FileNotFoundError when there is no file."""
         with self._open(ledger_id, create=False) as handle:
             return handle.file.read(size, handle.at(offset))
 
@@ -156,7 +159,7 @@ class LedgerFiles:
             return offset
 
     def size(self, ledger_id: int) -> int:
-        """Return the size of the file, 0 for a missing file."""
+        """Return the logical size of the file (its end as a logical offset), 0 for a missing file."""
         try:
             with self._open(ledger_id, create=False) as handle:
                 return max(0, handle.file.size() - (handle.shift or 0))
@@ -176,15 +179,15 @@ class LedgerFiles:
             return  # deleted meanwhile
 
     def sync_names(self) -> None:
-        """Names of files created or removed before are durable on return, whichever thread's sync made them so."""
+        """Make the names of files created or removed before this call durable, unless another thread's sync did."""
         changed = self._names_changed
         if changed != self._names_synced:
-            # Another thread that comes meanwhile syncs too: only a sync that is over counts.
+            # A second thread that calls meanwhile syncs the folder too: only a finished sync counts.
             self._files.sync_dir(self._layout.ledgers)
             self._names_synced = max(self._names_synced, changed)
 
     def remove(self, ledger_id: int) -> None:
-        """Close and remove; nothing happens when there is no file."""
+        """Close and remove the file; a missing file is no error."""
         self._properties.pop(ledger_id, None)
         with self._lock:
             handle = self._handles.pop(ledger_id, None)
@@ -196,7 +199,7 @@ class LedgerFiles:
             with self._lock:
                 self._names_changed += 1
                 late = self._handles.pop(ledger_id, None)
-                if late is not None:  # opened meanwhile by a reader: its descriptor would keep the space
+                if late is not None:  # a reader opened the file meanwhile; its descriptor would keep the space
                     self._retire(late)
 
     def close(self) -> None:
@@ -232,7 +235,7 @@ class LedgerFiles:
             if not create:
                 raise
         file = self._files.open(path, create=True)
-        # Only now: a sync_names in another thread must not count a name that is not there yet.
+        # The count grows after the creation: a sync_names in another thread must not count a name that does not exist.
         self._names_changed += 1
         return _Handle(file, None)
 
@@ -249,10 +252,10 @@ class LedgerFiles:
 
 
 def head_shift(file: File, ledger_id: int) -> int | None:
-    """Bytes of the head beyond 64; None when the file has no head: empty, or torn before its first sync.
+    """Bytes of the head beyond 64; None when the file has no head: the file is empty, or torn before its first sync.
 
-    Sources, in this order: the header, its second copy, the place of the first record, and (head and first records are
-    lost) the footer or the size of a head whose properties fit into a page.
+    Sources, in this order: the header, its second copy, the place of the first record, and, when head and first records
+    are lost, the footer or the size of a head whose properties fit into a page.
     """
     data = file.read(FILE_HEADER_BYTES, 0)
     try:
@@ -264,7 +267,9 @@ def head_shift(file: File, ledger_id: int) -> int | None:
 
 
 def _head_bytes(file: File, ledger_id: int, data: bytes) -> int | None:
-    """Bytes of a damaged head. In its place the device may have put a page with other records of this ledger."""
+    """Bytes of a damaged head; None when nothing of the ledger is found. The device may have written a page with other
+    records of this ledger over the head.
+    """
     known = find_data_offset(data)
     if known is None:
         known = _first_record(data, ledger_id)
@@ -293,7 +298,9 @@ def _first_record(data: bytes, ledger_id: int) -> int | None:
 
 
 def _goes_on(data: bytes, record_at: int, ledger_id: int) -> bool:
-    """Whether the records from there on go on behind the first page: they are no stray page of the journal."""
+    """Whether the records from ``record_at`` on continue behind the first page. If so, they are the ledger's records
+    and no misplaced page.
+    """
     while record_at < HEAD_ALIGNMENT:
         _, end, _ = scan_records(data, record_at, len(data), ledger_id)
         if end > HEAD_ALIGNMENT:

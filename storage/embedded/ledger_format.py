@@ -17,7 +17,7 @@ Footer (little-endian)::
     48  u32 index crc32c
     52  12 x zero
 
-Index and footer can be made again from the records; a file without them (never sealed, or cut) is whole.
+The engine can make index and footer again from the records, so a file without them (never sealed, or cut) is complete.
 """
 
 from __future__ import annotations

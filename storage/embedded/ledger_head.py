@@ -1,19 +1,20 @@
-r"""The head of a ledger file: its identity, so that lists of ledgers can be made again from the files. Pure.
+r"""The head of a ledger file: its identity, from which a repair can make the lists of ledgers again. Pure.
 
 ::
 
      0        file header (``file_header.py``): file id = ledger id, generation = data offset (a multiple of 4096)
     64        u32 bytes | u32 crc32c of all from here to the second copy, this field zero | properties, JSON | zeros
-    offset-64 the file header again: one damaged sector costs nothing
+    offset-64 the file header again: damage of one sector costs nothing
     offset    records
 
-A file of format 1 has generation 0, no properties, and its records from byte 64 on. The same properties stand in the
-journal as the *birth record* of the ledger, right before its first entry: an entry whose number no entry has.
+A file of format 1 has generation 0, no properties, and its records from byte 64 on. The journal holds the same
+properties in the *birth record* of the ledger, right before its first entry: a record with the entry id
+``BIRTH_ENTRY_ID``, which no entry has.
 
-The property ``record-proof`` says that every record of the ledger has the ledger's *proof* in its field ``last add
-confirmed``: a number that follows from the store id, which no client learns. Bytes of a client never form such a
-record, so a search behind damage finds only entries of the ledger. Ledgers of earlier versions have no proof: their
-records count by their checksum alone.
+The property ``record-proof`` states that every record of the ledger has the ledger's *proof* in its field ``last add
+confirmed``: a number computed from ledger id and store id, and clients do not have the store id. Bytes of a client
+therefore never form such a record, and a search behind damage finds only entries of the ledger. Ledgers of earlier
+versions have no proof: their records count by their checksum alone.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 BIRTH_ENTRY_ID = 1 << 62
-"""No entry has it."""
+"""The entry id of a birth record; no entry has this id."""
 HEAD_ALIGNMENT = 4096
 NO_PROOF = 0
 """The proof of a ledger that an earlier version wrote without a proof."""
@@ -62,7 +63,7 @@ _CRC = struct.Struct("<I")
 
 
 class LedgerHead(NamedTuple):
-    """The begin of a ledger file."""
+    """The decoded head of a ledger file."""
 
     header: FileHeader
     data_offset: int
@@ -73,7 +74,10 @@ class LedgerHead(NamedTuple):
 
 
 def encode_ledger_head(header: FileHeader, properties: Mapping[str, str], data_offset: int = 0) -> bytes:
-    """Everything before the records, ``data_offset`` bytes (0: as few as possible)."""
+    """Return everything before the records: ``data_offset`` bytes, or for 0 the smallest size that fits.
+
+    Raises ValueError when the properties do not fit into ``data_offset`` bytes.
+    """
     body = _encode_properties(properties)
     least = 2 * FILE_HEADER_BYTES + _PART.size + len(body)
     size = data_offset or (least + HEAD_ALIGNMENT - 1) // HEAD_ALIGNMENT * HEAD_ALIGNMENT
@@ -87,9 +91,9 @@ def encode_ledger_head(header: FileHeader, properties: Mapping[str, str], data_o
 
 
 def parse_ledger_head(path: str, data: bytes) -> LedgerHead:
-    """Decode the begin of a file, its first pages.
+    """Decode the head from ``data``, the first pages of a file.
 
-    Raises DamagedFileError when both copies of the header are damaged, UnsupportedFormatError.
+    Raises DamagedFileError when both copies of the header are damaged or the head is cut off, UnsupportedFormatError.
     """
     damage: list[DamagedFileError] = []
     header: FileHeader | None = None
@@ -151,7 +155,7 @@ def with_proof(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def proof_of(store_id: bytes, ledger_id: int, properties: Mapping[str, str] | None) -> int:
-    """The proof of the ledger with these properties; NO_PROOF where they note none, or are lost."""
+    """The proof of the ledger with these properties; NO_PROOF when the properties name no proof, or are lost."""
     noted = properties is not None and properties.get(_PROOF_NOTE) == _PROOF_KIND
     return proof_from_id(store_id, ledger_id) if noted else NO_PROOF
 
@@ -159,7 +163,8 @@ def proof_of(store_id: bytes, ledger_id: int, properties: Mapping[str, str] | No
 def proof_from_id(store_id: bytes, ledger_id: int) -> int:
     """The proof of a ledger that has a proof.
 
-    Negative and even: no entry id, and not the -1 of an empty ledger, which records of earlier versions have there.
+    The proof is negative and even, so it is no entry id, and differs from the -1 that records of earlier versions have
+    in this field for an empty ledger.
     """
     key = blake2b(struct.pack("<Q", ledger_id), key=store_id, digest_size=_PROOF_BYTES, person=b"record proof")
     return (int.from_bytes(key.digest(), "little") & ~1 & (_SIGN - 1)) - _SIGN

@@ -23,13 +23,15 @@ class LedgerIndex:
         """File offsets."""
 
     def add(self, entry_id: int, offset: int) -> None:
-        """Note a point unless the last point is near. Points come in ascending order."""
+        """Add a point unless the last point is less than 64 KiB before. The caller adds points in ascending order."""
         if not self.offsets or offset - self.offsets[-1] >= INDEX_INTERVAL_BYTES:
             self.entries.append(entry_id)
             self.offsets.append(offset)
 
     def add_records(self, first_entry_id: int, file_offset: int, offsets: memoryview) -> None:
-        """Note the points of consecutive records; ``offsets`` are theirs in a buffer, ``file_offset`` of the first."""
+        """Add the points of consecutive records. ``offsets``: the offset of each record in a buffer, and the end of the
+        last record; ``file_offset``: the file offset of the first record.
+        """
         shift, last = file_offset - offsets[0], len(offsets) - 1
         due = self.offsets[-1] - shift + INDEX_INTERVAL_BYTES if self.offsets else offsets[0]
         if offsets[last] <= due:

@@ -1,4 +1,4 @@
-"""Reading pieces of one ledger file. Runs in the read pool; keeps no state."""
+"""Reads pieces of one ledger file, in the read pool. A reader keeps no state between calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LedgerBytes(Protocol):
         ...
 
     def size(self, ledger_id: int, /) -> int:
-        """Bytes of the file, 0 when there is none."""
+        """Bytes of the file, 0 for a missing file."""
         ...
 
 
@@ -48,10 +48,11 @@ class LedgerReader:
         self._proof = proof
 
     def piece(self, point: tuple[int, int], entry_id: int, end: int, last_entry_id: int, size: int) -> Piece:
-        """Read about ``size`` bytes from ``point`` (entry id, file offset) on, at least far enough to hold entry
-        ``entry_id``; records lie before ``end``, entries up to ``last_entry_id`` are in the file.
+        """Read about ``size`` bytes from ``point`` (entry id, file offset) on, and more where entry ``entry_id`` needs
+        more. Records lie before offset ``end``; the file holds entries up to ``last_entry_id``.
 
-        A damaged neighbour ends the slab; the entry itself damaged gives no slab and the reason.
+        A damaged neighbour of the entry ends the slab. When the entry itself is damaged or missing, the result has no
+        slab but the reason.
         """
         first, offset = point
         size += INDEX_INTERVAL_BYTES if first < entry_id else 0
@@ -80,7 +81,7 @@ class LedgerReader:
             size = self._enough(data, found, size)
 
     def index(self, entries: int, length: int) -> tuple[LedgerIndex, bool]:
-        """The index from the footer; or made again from the records (then True)."""
+        """(index, whether the index was made again from the records because the stored index is missing or damaged)."""
         size = self._files.size(self._ledger_id)
         if size >= FILE_HEADER_BYTES + FOOTER_BYTES:
             footer = parse_footer(self._files.read(self._ledger_id, FOOTER_BYTES, size - FOOTER_BYTES))
@@ -107,7 +108,7 @@ class LedgerReader:
             used = len(data)
             tail = found[-1]
             if isinstance(tail, Damage) and tail.last_entry_id < tail.first_entry_id and not last:
-                # Cut off by the window, or damaged: looked at again with more behind it.
+                # The window cuts off this record, or the record is damaged: read it again with more bytes behind it.
                 if tail.start == 0 and want > self._max_record_bytes * 2 + _SCAN_BYTES:
                     result.damage.append(_shifted(tail, offset))
                     break
@@ -133,7 +134,9 @@ class LedgerReader:
             return b""
 
     def _enough(self, data: bytes, found: list[Run | Damage], size: int) -> int:
-        """How much to read when the entry was not in it: as the cut-off record says, else twice as much."""
+        """The bytes to read next when ``data`` lacks the entry: as many as the header of the cut-off record demands,
+        else twice as many as before.
+        """
         tail = found[-1] if found else None
         if isinstance(tail, Damage) and (header := peek_record(data, tail.start)) is not None:
             needed = tail.start + RECORD_HEADER_BYTES + header.body_bytes
@@ -142,7 +145,7 @@ class LedgerReader:
         return size * 2
 
     def _cut(self, data: bytes, run: Run, entry_id: int) -> Slab:
-        """The run as a slab. When it begins far before the entry (index point), without that part."""
+        """The run as a slab, without the entries before ``entry_id``."""
         slab = Slab(self._ledger_id, run.first_entry_id, data, run.offsets)
         skip = entry_id - run.first_entry_id
         return slab.part(skip, slab.count) if skip else slab
@@ -166,7 +169,7 @@ class LedgerScan:
         self.end_offset = offset
         """The offset behind the last intact record."""
         self.damage: list[Damage] = []
-        """The damage, with file offsets."""
+        """The damage found, with offsets in the file."""
 
 
 def _shifted(damage: Damage, offset: int) -> Damage:

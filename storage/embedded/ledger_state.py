@@ -1,5 +1,5 @@
-"""The engine's state of one ledger. Owned by the loop (``journaled`` and ``last_failure`` by the journal's
-thread).
+"""The engine's state of one ledger. Only the loop changes it, except ``journaled`` and ``last_failure``, which the
+owner of the journal changes (``journal/writer.py``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST = attrgetter("first_entry_id")
 
 
 class LedgerState:
-    """One ledger, from creation or recovery until it is forgotten."""
+    """One ledger, from its creation or loading until the store drops the state."""
 
     __slots__ = (
         "closed",
@@ -70,16 +70,16 @@ class LedgerState:
         """None until the index is loaded from the file."""
         self.fetching_index: asyncio.Future[None] | None = None
         self.closed = False
-        """Whether the metadata call the ledger closed: last entry and length are final then."""
+        """Whether the ledger is closed in the metadata: then last entry and length are final."""
         self.sealing: asyncio.Future[None] | None = None
         self.deleted = False
         self.refusal: StorageError | None = None
-        """Why the writer takes no more appends."""
+        """The error of all further appends; None: the writer takes appends."""
         self.last_failure: StorageError | None = None
         self.pending = 0
         """Appends not yet answered."""
         self.overlapped_s = -1.0
-        """When an append last came beside an unanswered append (``CommitLane``'s clock)."""
+        """The time at which an append last came while an earlier append was unanswered (``CommitLane``'s clock)."""
         self.idle_waiters: list[asyncio.Future[None]] = []
         self.unwritten: deque[Slab] = deque()
         """Confirmed slabs that are not in the ledger file yet, ascending."""
@@ -102,7 +102,7 @@ class LedgerState:
         return self.end_offset - self.unwritten_bytes
 
     def confirm(self, slab: Slab) -> int:
-        """The slab is on disk in the journal. Returns its offset in the ledger file."""
+        """Add a slab that is on disk in the journal; returns the slab's offset in the ledger file."""
         offset = FILE_HEADER_BYTES + self.length_bytes
         if self.index is None:
             raise AssertionError("a ledger open for append has its index in memory")
@@ -115,7 +115,7 @@ class LedgerState:
         return offset
 
     def written(self) -> Slab:
-        """The oldest unwritten slab is in the ledger file."""
+        """Remove and return the oldest unwritten slab, which is now in the ledger file."""
         slab = self.unwritten.popleft()
         self.unwritten_bytes -= slab.size_bytes
         return slab

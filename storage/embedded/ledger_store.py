@@ -168,7 +168,10 @@ class EmbeddedLedgerStore:
         self.closed = True
 
     async def seal(self, state: LedgerState, refusal: type[LedgerClosedError | LedgerFencedError]) -> LedgerInfo:
-        """Take no more appends, wait for those pending, record the end."""
+        """Refuse further appends with ``refusal``, wait for the pending appends, record the end in the metadata.
+
+        Returns at once for a closed ledger. Raises NoSuchLedgerError for a deleted ledger.
+        """
         if state.deleted:
             raise NoSuchLedgerError(state.ledger_id)
         if not state.closed:
@@ -191,7 +194,7 @@ class EmbeddedLedgerStore:
         self._checkpointer.touch(state)
 
     async def _state(self, ledger_id: int) -> LedgerState:
-        """The ledger's state, loaded when this process has not seen it yet. Raises NoSuchLedgerError."""
+        """The ledger's state, loaded from the metadata when it is not in memory. Raises NoSuchLedgerError."""
         state = self._states.get(ledger_id)
         if state is not None:
             return state
@@ -230,7 +233,7 @@ class EmbeddedLedgerStore:
         return LedgerState(ledger_id, properties, last_entry_id, length, proof)
 
     def _end_of_open(self, ledger_id: int, properties: Mapping[str, str]) -> tuple[int, int]:
-        """(entries, length) of a ledger an earlier process left open: as the checkpoint says, else as its file says."""
+        """(entries, length) of a ledger that an earlier process left open: from the checkpoint, else from the file."""
         synced = self._recovered.checkpoint.synced.get(ledger_id)
         if synced is not None:
             return synced
@@ -242,7 +245,7 @@ class EmbeddedLedgerStore:
         return scan.entries, scan.end_offset - FILE_HEADER_BYTES
 
     def _forget_some(self) -> None:
-        """Closed ledgers can be loaded again: keep a bounded number."""
+        """Drop states of closed ledgers above a bound; the store can load them again."""
         if len(self._states) > _MAX_CLOSED_STATES * 2:
             idle = [
                 ledger_id

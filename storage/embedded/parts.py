@@ -45,7 +45,7 @@ class Foundation:
     ledger_files: LedgerFiles
     recovered: Recovered
     metadata_sequence: Callable[[], int]
-    """Last durable change of the metadata; any thread may ask."""
+    """Returns the sequence of the last durable change of the metadata; any thread may call it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class EngineParts:
     """None where the engine takes appends as long as the disk has any room."""
 
     async def close(self) -> None:
-        """Appends first, then their pending writes, then the files."""
+        """Finish appends, then write-behind and the last checkpoint, then close the files."""
         await self.ledgers.close()
         self.probe.close()
         if self.disk_usage is not None:
@@ -78,7 +78,7 @@ class EngineParts:
 
 
 def build_parts(base: Foundation) -> EngineParts:
-    """Put the engine together; its threads start."""
+    """Build the parts of the engine and connect them. Each lane starts its thread with its first item."""
     environment, settings = base.environment, base.settings
     health = Health()
     cache = EntryCache(settings.cache_bytes)
@@ -130,8 +130,8 @@ def build_parts(base: Foundation) -> EngineParts:
 
 
 def _segment_pool(base: Foundation) -> SegmentPool:
-    """Make the pool after recovery, when all segments are free: the pool keeps the largest and removes those beyond an
-    ordinary load.
+    """Make the pool after recovery, when all segments are free: the pool keeps the largest segments, as many as an
+    ordinary load needs, and the other segments are removed.
     """
     files, layout, settings = base.environment.files, base.layout, base.settings
     pool = SegmentPool(
@@ -174,7 +174,8 @@ def _checkpointer(base: Foundation, health: Health) -> Checkpointer:
         environment.clock,
         WriteBack(base.ledger_files),
         gather_bytes=settings.write_behind_bytes,
-        # Also with a larger cache: appends wait from the most unwritten bytes on, and pauses would make that longer.
+        # The limit holds for a large cache, too: above ``max_unwritten_bytes`` appends wait, and pauses of write-behind
+        # would make that wait longer.
         relaxed_bytes=max(min(settings.cache_bytes // 4, settings.max_unwritten_bytes * 3 // 4), 1),
         max_unwritten_bytes=settings.max_unwritten_bytes,
     )

@@ -1,8 +1,8 @@
 """Reads: from memory when the cache holds the entry, else in large pieces from the ledger file, with one piece of
 read-ahead.
 
-A read that continues where a piece ended is sequential: the next piece is fetched while the caller consumes this piece,
-and the next ``read_cached`` finds the next piece. A piece is one slab over one buffer; nothing is copied.
+A read that continues where a piece ended is sequential: the engine fetches the next piece while the caller consumes
+this piece, so the next ``read_cached`` finds the next piece. A piece is one slab over one buffer; nothing is copied.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Next(NamedTuple):
 
 
 class ReadPath:
-    """Loop only; jobs run in the pool."""
+    """The reads of all ledgers. Loop only; the jobs run in the pool."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ReadPath:
         return slab
 
     async def read(self, ledger: LedgerState, first: int, last: int, max_bytes: int) -> list[Slab]:
-        """See ``LedgerStore.read``. The caller made sure that ``first`` is confirmed."""
+        """See ``LedgerStore.read``. Precondition: entry ``first`` is confirmed."""
         found: list[Slab] = []
         entry, size = first, 0
         last = min(last, ledger.last_confirmed)
@@ -203,6 +203,6 @@ def _as_storage_error(error: BaseException | None) -> BaseException:
 
 
 def check_range(ledger: LedgerState, entry_id: int) -> None:
-    """Raises NoSuchEntryError."""
+    """Raises NoSuchEntryError unless the entry is confirmed."""
     if not 0 <= entry_id <= ledger.last_confirmed:
         raise NoSuchEntryError(ledger.ledger_id, entry_id)

@@ -1,4 +1,4 @@
-"""Tries again after the disk was full, first soon, then less often, until the disk has space."""
+"""After the disk was full, tries again to use it, first soon, then less often, until the disk has space."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_WAIT_S = 5.0
 
 
 class SpaceProbe:
-    """Watches ``Health`` and pokes the parts that ran out of space."""
+    """Watches ``Health`` and makes the parts that ran out of space try again."""
 
     def __init__(
         self, health: Health, scheduler: Scheduler, appends: AppendPath, checkpointer: Checkpointer, first_wait_s: float

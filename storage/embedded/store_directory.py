@@ -30,10 +30,10 @@ __all__ = ["open_store"]
 async def open_store(
     files: FileSystem, layout: Layout, metadata: MetadataStore, new_id: Callable[[], bytes], clock: Clock
 ) -> tuple[bytes, DamagedFileError | None]:
-    """The store id; makes the store when the directory is new. Also tells damage of VERSION, which is rewritten, as for
-    a store of an older format: from then on the new file counts.
+    """Return the store id, and the damage of VERSION or None. Makes the store when the directory is new.
 
-    Raises StoreMismatchError, MetadataDamagedError, UnsupportedFormatError.
+    Writes VERSION anew when the file is missing, damaged, or of an older format; from then on the present format
+    counts. Raises StoreMismatchError, MetadataDamagedError, UnsupportedFormatError, OSError.
     """
     known = store_id_of(await metadata.get(STORE_NODE))
     found, damage = read_version(files, layout)
@@ -59,11 +59,11 @@ def _has_data(files: FileSystem, layout: Layout) -> bool:
 
 
 def _write_new(files: FileSystem, layout: Layout, store_id: bytes, clock: Clock) -> None:
-    """Folders, first checkpoint, VERSION last: a store with VERSION is complete."""
+    """Make the folders, the first checkpoint, and VERSION last: a store with VERSION is complete."""
     for folder in (layout.journal, layout.ledgers):
         files.make_dir(folder)
     files.sync_dir(layout.root)
-    # Segments without VERSION mean that only VERSION was damaged: then a missing checkpoint is recovery's matter.
+    # Segments without VERSION mean that only VERSION was damaged: then recovery handles a missing checkpoint.
     made = files.exists(layout.checkpoint)
     if not made and not any(segment_id_of(name) is not None for name in files.list_dir(layout.journal)):
         write_checkpoint(files, layout, store_id, Checkpoint(), clock.now_ms())

@@ -1,4 +1,4 @@
-"""VERSION, the line of text that names format and store, and the node that does so in the metadata. The module raises
+"""VERSION, the line of text that names format and store, and the metadata node that names the store. The module raises
 errors only for damage and newer formats.
 """
 
@@ -75,5 +75,5 @@ def encode_store_node(store_id: bytes) -> bytes:
 
 
 def store_id_of(node: tuple[bytes, int] | None) -> bytes | None:
-    """The store id in that node."""
+    """The store id in the node ``/store``; None without the node."""
     return bytes.fromhex(json.loads(node[0])["id"]) if node is not None else None

@@ -1,10 +1,10 @@
 """The loop's side of write-behind: confirmed slabs gather here and go to the worker (``writeback.py``) in pieces.
 
-One piece is under way at a time. While the journal is busy the device belongs to it between two pieces, for as long as
-the last piece or the last frame took, times a factor that falls with the backlog: small backlogs wait for their turn, a
-backlog of ``relaxed_bytes`` is written without a pause. Unwritten entries are in the entry cache as well (its newest
-part): a backlog below the size of the cache costs no extra memory, and slabs leave memory singly, as new slabs arrive.
-Without traffic nothing waits.
+One piece is under way at a time. While the journal writes frames, write-behind pauses between two pieces and leaves the
+device to the journal. A pause lasts as long as the last piece or the last frame, whichever took longer, times a factor
+that falls as the backlog grows; a backlog of ``relaxed_bytes`` is written without a pause. Without traffic there are no
+pauses. The newest part of the entry cache holds the unwritten entries too, so a backlog below the size of the cache
+costs no extra memory, and slabs leave memory one by one, as new slabs arrive.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _GATHER_S = 0.05
 _SELDOM_S = 0.01
 _SOON_FACTOR = 4
 _PIECE_BYTES = 2 << 20
-"""The most that the buffer of direct writes takes: a single write, for which a lone frame that comes meanwhile waits.
-Only a stream that fills a piece during a pause has pieces of this size.
+"""The size of the buffer of direct writes, so that a piece is a single write; a frame that comes meanwhile waits for
+this write. Only a stream that fills a piece during a pause has pieces of this size.
 """
 _PIECES_OF_A_BACKLOG = 16
 _LARGEST_PIECE_BYTES = 4 << 20
-"""The size of a piece of a large backlog: each piece wakes two threads."""
+"""The most bytes of a piece of a large backlog. Large pieces are fewer, and each piece wakes two threads."""
 _PATIENCE = 3.0
-"""With an empty backlog a pause is so many times as long as the measured time."""
+"""With an empty backlog a pause is this many times as long as the last piece or frame."""
 _LONGEST_PAUSE_S = 0.02
 
 
@@ -57,17 +57,17 @@ class WriteBehind:
         self._lane = threads.lane("write-behind", worker.work, self._written)
         self.on_written: Done = lambda _jobs, _result, _error: None
         self.max_unwritten_bytes = max_unwritten_bytes
-        """Appends wait above it."""
+        """Appends wait while more bytes than this are unwritten."""
         self._scheduler, self._clock = scheduler, clock
         self._gather_bytes, self._relaxed_bytes = gather_bytes, relaxed_bytes
         self._queue: deque[Job | None] = deque()
         self._queued_bytes = 0
         self._flushing = False
-        """Whether a flush writes everything queued, however little it is."""
+        """Whether the queued jobs go out however few bytes they have."""
         self._urgent = False
         """A caller waits for the end of the queue: no pauses until it is written."""
         self._piece: list[Job | None] = []
-        """Under way."""
+        """The jobs of the piece under way."""
         self._started_s = 0.0
         self._gathering: Timer | None = None
         self._pausing: Timer | None = None
@@ -78,7 +78,7 @@ class WriteBehind:
         self.unwritten_bytes = 0
 
     def write(self, jobs: list[WriteSlab], frame_seconds: float) -> None:
-        """Queue the slabs of a frame that the journal wrote in so many seconds."""
+        """Queue the slabs of frames that the journal wrote in ``frame_seconds``."""
         self._frame_seconds, self._frame_seen = frame_seconds, True
         size = 0
         for job in jobs:
@@ -146,7 +146,7 @@ class WriteBehind:
         self._lane.submit(piece)
 
     def _least_bytes(self) -> int:
-        """The least size of a piece; larger when the last piece began a short time ago."""
+        """The least size of a piece in bytes; larger when the last piece began less than 10 ms ago."""
         if self._queued_bytes < self._gather_bytes or self._clock.now_s() - self._started_s > _SELDOM_S:
             return self._gather_bytes
         return _SOON_FACTOR * self._gather_bytes

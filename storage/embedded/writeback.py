@@ -1,7 +1,7 @@
 """The worker of write-behind, and its jobs: confirmed slabs go from memory into their ledger files.
 
-Jobs are worked through in order; writes to one ledger that are pending together become one call. No space: the worker
-keeps the rest and begins with it the next time. Any other error: the store has failed.
+The worker does the jobs in order; pending writes to the same ledger become one call. When there is no space, the worker
+keeps the remaining jobs and begins the next batch with them. After any other error the store has failed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE
 
 
 class WriteSlab(NamedTuple):
-    """One slab to its offset in the ledger file."""
+    """Write one slab at its offset in the ledger file."""
 
     ledger: LedgerState
     slab: Slab
@@ -34,14 +34,14 @@ class WriteSlab(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """Remove a deleted ledger's file. Passes the same lane as its writes, so none comes behind it."""
+    """Remove a deleted ledger's file. The job passes the same lane as the ledger's writes, so no write follows it."""
 
     ledger_id: int
     done: Callable[[OSError | None], None]
 
 
 class Barrier(NamedTuple):
-    """``done`` is called on the loop when everything submitted before is written."""
+    """The loop calls ``done`` when every job submitted before the barrier is finished."""
 
     done: Callable[[], None]
 
@@ -56,7 +56,7 @@ class WriteBackResult(NamedTuple):
     full: OSError | None
     """No space: the worker keeps the other jobs and begins the next batch with them."""
     remove_errors: dict[int, OSError]
-    """The errors by ledger id."""
+    """The errors of removals by ledger id."""
 
 
 class WriteBack:
@@ -68,7 +68,10 @@ class WriteBack:
         self._failure: StorageFailedError | None = None
 
     def work(self, pieces: list[list[Job | None]]) -> WriteBackResult:
-        """Raises StorageFailedError. None in a piece only says: try again."""
+        """Do the jobs left from earlier batches, then the jobs of these pieces. Raises StorageFailedError.
+
+        None in a piece is no job; it only makes the worker try the jobs again that found no space.
+        """
         if self._failure is not None:
             raise self._failure
         jobs = [*self._left, *(job for piece in pieces for job in piece if job is not None)]
@@ -93,7 +96,9 @@ class WriteBack:
         return WriteBackResult(jobs, None, errors)
 
     def _make_room(self, jobs: list[Job], errors: dict[int, OSError]) -> list[Job]:
-        """The disk is full: do the removals all the same, because they free space. Returns the completed removals."""
+        """On a full disk, do the removals among the jobs, because they free space, and keep the other jobs. Returns the
+        removals.
+        """
         removals = [job for job in jobs if isinstance(job, Remove)]
         for job in removals:
             if error := self._remove(job.ledger_id):
@@ -102,9 +107,8 @@ class WriteBack:
         return list(removals)
 
     def _write_group(self, batch: list[Job], start: int) -> int:
-        """Write the slabs of one ledger that follow each other up to the next other kind of job.
-
-        Slabs of other ledgers in between are gathered too: they do not depend on each other.
+        """Write the slabs from job ``start`` up to the next job of another kind, one call per ledger; returns the index
+        of that job. Slabs of deleted ledgers are skipped.
         """
         groups: dict[int, list[WriteSlab]] = {}
         end = start
@@ -121,7 +125,9 @@ class WriteBack:
         return end
 
     def _remove(self, ledger_id: int) -> OSError | None:
-        """A file that cannot be removed stays; it is set aside at the next start."""
+        """Remove the ledger's file. Returns the error of a failed removal: the file stays, and the next start tries
+        again. Raises StorageFailedError when the sync of the folder failed.
+        """
         try:
             self._files.remove(ledger_id)
         except OSError as error:

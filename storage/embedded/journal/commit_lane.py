@@ -1,15 +1,15 @@
-"""The journal's lane when frames are written without a Python thread.
+"""The journal's lane when a ``FrameWriter`` writes the frames without a Python thread.
 
 Appends gather during the write of a frame; then they become the next frame. Planning and reporting happen on the loop,
 the write in the ``FrameWriter``. Work of more than one write (a new segment, a control item, all work after a refusal)
 goes to the journal's thread instead, and the lane begins no other write until that work is done: so the journal has one
 owner at any time, and frames stay in order.
 
-Small frames keep a pace: a frame costs much the same however few messages it is of, and a producer that does not wait
-for its receipts fills the next frame as soon as the last frame is written. The appends of such producers wait until the
-time ``FrameWriter.pace_s`` has passed since the last frame began. Appends of producers that wait for each receipt,
-large frames, frames that are seldom anyway, and frames on a slower disk wait for nothing. All these times are multiples
-of the pace and pass on the engine's clock.
+The lane limits the rate of small frames. A frame costs nearly the same for few messages as for many, and a producer
+that does not wait for its receipts has appends for the next frame as soon as the last frame is written. The appends of
+such producers wait until ``FrameWriter.pace_s`` has passed since the last frame began. The lane does not delay appends
+of producers that wait for each receipt, large frames, frames that are rare anyway, or frames on a slower disk. All
+these times are multiples of the pace, on the engine's clock.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["CommitLane"]
 
 _OFTEN = 2.4
-"""Frames that begin more seldom than after so many paces, on average, have no pace."""
+"""The lane delays no frame while the average time between the beginnings of frames is longer than this many paces."""
 _SELDOM = 20
-"""Longer times between frames count as so many paces in the average."""
+"""The average counts a longer time between two frames as this many paces."""
 _SMALL_BYTES = 32 << 10
-"""Appends of this size are a frame that waits for no other appends."""
+"""Pending appends of at least this many bytes together are not delayed."""
 _OVERLAP = 4
-"""For so many paces an append beside an unanswered append shows that the producers of its ledger do not wait."""
+"""An append that comes while an earlier append of its ledger is unanswered shows, for this many paces, that the
+producers of the ledger do not wait for receipts.
+"""
 _TICK = 2
-"""Appends wait for so many paces at most, when no further append comes: a millisecond, the resolution of the loop's
+"""When no further append comes, appends wait for at most this many paces: a millisecond, the resolution of the loop's
 timers.
 """
 
@@ -67,18 +69,18 @@ class CommitLane:
         self._now_s, self._scheduler = clock.now_s, scheduler
         self._pending: deque[tuple[Append, int]] = deque()
         self._busy = False
-        """A frame is under way, waits for its time, or is begun at the end of this turn."""
+        """A frame is under way, waits for the pace, or begins at the end of this turn of the loop."""
         self._pace_s = pace_s = writer.pace_s
         self._often_s, self._seldom_s, self._overlap_s = _OFTEN * pace_s, _SELDOM * pace_s, _OVERLAP * pace_s
         self._pending_bytes = 0
         self._hurried = False
-        """A pending append may not wait for the pace."""
+        """Whether a pending append must not wait for the pace."""
         self._waiting = False
-        """The pending appends wait for the pace."""
+        """Whether the pending appends wait for the pace."""
         self._has_tick = False
         self._began_s = 0.0
         self._interval_s = self._seldom_s
-        """Between the beginnings of frames, on average."""
+        """The average time in seconds between the beginnings of frames."""
         self._in_thread = 0
         self._idle = Idle()
         self._batch: list[Append] = []
@@ -99,7 +101,7 @@ class CommitLane:
             return
         self._busy = True
         if self._is_due(now_s):
-            # Not at once, so that appends of other connections in this turn share the sync.
+            # The frame begins at the end of this turn, so that appends of other connections in the turn share the sync.
             self._waiting = False
             self._loop.call_soon(self._begin)
         else:
@@ -114,7 +116,7 @@ class CommitLane:
         self._writer.close()
 
     def _is_due(self, now_s: float) -> bool:
-        """Whether the pending appends are to be written now."""
+        """Whether the next frame may begin now."""
         return (
             self._hurried
             or self._interval_s > self._often_s
@@ -123,7 +125,7 @@ class CommitLane:
         )
 
     def _wait(self) -> None:
-        """Wait for the next append that finds the time come, at most for a tick."""
+        """Delay the pending appends until an append comes for which ``_is_due`` holds, for at most one tick."""
         self._waiting = True
         if not self._has_tick:
             self._has_tick = True
@@ -136,7 +138,7 @@ class CommitLane:
             self._begin()
 
     def _begin(self) -> None:
-        """The next frame, of the pending appends."""
+        """Begin the next frame with the pending appends, or give them to the journal's thread."""
         now_s = self._now_s()
         self._interval_s += (min(now_s - self._began_s, self._seldom_s) - self._interval_s) / 8
         self._began_s = now_s
@@ -175,7 +177,9 @@ class CommitLane:
             self._report(batch, result, error)
 
     def _report(self, batch: list[Append], result: BatchResult | None, error: BaseException | None) -> None:
-        """Begin the next frame first, so that the disk works on that frame while the answers of this frame go out."""
+        """Begin the next frame, then report this frame's batch: the disk works on the next frame while the answers go
+        out.
+        """
         self._busy = bool(self._pending)
         if self._busy:
             if self._is_due(self._now_s()):

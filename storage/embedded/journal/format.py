@@ -15,20 +15,22 @@ acknowledged page. Frame header, 64 bytes, little-endian::
     48  i64 written          wall clock, ms
     56  u64 metadata         last durable change of the metadata: a start detects metadata that end before this change
 
-The first page, behind its file header (which has generation and salt of this use), tells where the use before ended::
+A *use* of a segment begins when the journal takes the segment; each use has its own generation and salt. The first
+page, behind its file header (which has generation and salt of this use), records the end of the use before, which is
+the use that the journal filled last, usually of another segment::
 
     64  u32 crc32c           of generation, salt and the field below
     68  u32 zero
-    72  u64 end              behind the last frame of the use before, in its own segment; 0: not known, as in stores of
-                             before
+    72  u64 end              offset behind the last frame of the use before, in the segment of that use; 0: unknown, as
+                             in stores of earlier versions
     80  zeros
 
-A device may lose the write of a frame's header. Where the frame is the last of its segment, the end is the limit of its
-pages: later bytes belong to earlier uses.
+A device may lose the write of a frame's header. When this frame is the last of its segment, the end limits its pages:
+later bytes belong to earlier uses.
 
-The payload is the appended slabs' records, one after the other (``slab.py``); before the first entry of a ledger stands
-its birth record (``ledger_head.py``). The salt is random and bound to the store (``uses.py``): no bytes a client sends
-can look like a frame of this segment.
+The payload is the appended slabs' records, one after the other (``slab.py``); the birth record of a ledger comes right
+before the first entry of the ledger (``ledger_head.py``). The salt is random and bound to the store (``uses.py``), so
+no bytes of a client can look like a frame of this segment.
 """
 
 from __future__ import annotations
@@ -93,7 +95,7 @@ def payload_crc(generation: int, salt: int, sequence: int, buffers: Sequence[Buf
     """Checksum of a frame's payload."""
     crc = crc32c(_SEED.pack(generation, salt, sequence))
     for buffer in buffers:
-        # Mode 0 keeps the interpreter lock: 40 us per MiB is less than getting it back costs.
+        # Mode 0 keeps the interpreter lock: 40 us per MiB is less than taking the lock again costs.
         crc = crc32c(buffer, crc, gil_release_mode=0)
     return crc
 
@@ -138,13 +140,13 @@ def find_frame(data: bytes, start: int, generation: int, salt: int) -> int | Non
 
 
 def encode_first_page(header: FileHeader, end_before: int) -> bytes:
-    """The whole page. ``end_before``: in bytes, 0 when there was no use before in this process."""
+    """The whole first page. ``end_before``: the end of the use before in bytes, 0 for the first use in this process."""
     note = _NOTE.pack(_note_crc(header.generation, header.salt, end_before), 0, end_before)
     return header.pack() + note + bytes(PAGE_BYTES - FILE_HEADER_BYTES - _NOTE.size)
 
 
 def end_of_use_before(page: bytes, generation: int, salt: int) -> int | None:
-    """Bytes of the segment of the use before up to the end of its last frame; None when the page does not tell."""
+    """The end of the use before from the first page ``page``; None when the page holds no valid end."""
     if len(page) < FILE_HEADER_BYTES + _NOTE.size:
         return None
     crc, _, end = _NOTE.unpack_from(page, FILE_HEADER_BYTES)

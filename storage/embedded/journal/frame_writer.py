@@ -1,8 +1,8 @@
-"""Writes frames to segments, durable when they are reported: a single write and sync, without a Python thread.
+"""Writes frames to segments with a single write and sync, without a Python thread. A reported frame is durable.
 
-A frame that needs only its write is planned on the loop (``Journal.plan``) and given to a ``FrameWriter``, which
-reports on the loop: a turn of the loop from the socket to the disk, and a turn back. ``CompiledFrameWriter`` is made of
-``_frame_writer.c``; where that was not built, or the file system is not real, the journal's lane does all the
+The loop plans a frame that needs only its write (``Journal.plan``) and gives the frame to a ``FrameWriter``, which
+reports on the loop: a turn of the loop from the socket to the disk, and a turn back. ``CompiledFrameWriter`` uses
+``_frame_writer.c``; where this module was not built, or the file system is not real, the journal's lane does all the
 work in its thread.
 """
 
@@ -23,21 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["CompiledFrameWriter", "Frame", "FrameWriter", "open_frame_writer"]
 
 _ASYNC_BYTES = 128 << 10
-"""The loop puts frames up to this size together, which takes some 10 us; the helper's thread does so for larger frames.
-"""
+"""The loop assembles frames up to this size, which takes some 10 us; the helper's thread assembles larger frames."""
 _PAUSE_S = 1.0
-"""The first pause of asynchronous frames when the disk lets submissions wait; the helper's thread writes all frames
-then.
+"""When submissions of asynchronous I/O block, the helper's thread writes all frames for a pause. The first pause takes
+this many seconds; each pause soon after a pause is twice as long, up to a limit.
 """
 
 _PACE_S = 0.0005
-"""2,000 small frames a second: a frame, its receipts and its deliveries cost some 0.1 ms of processor time, however few
-messages they are of.
+"""At most 2,000 small frames a second: a frame, its receipts and its deliveries cost some 0.1 ms of processor time,
+however few messages the frame has.
 """
 
 
 class Frame(NamedTuple):
-    """A frame and its place. ``payload``: the buffers of its slabs, not to be changed before it is written."""
+    """A frame and its place. ``payload``: the buffers of its slabs, unchanged until the frame is written."""
 
     file: File
     offset: int
@@ -50,7 +49,7 @@ class Frame(NamedTuple):
     metadata_sequence: int
     payload: Sequence[Buffer]
     checksums: Sequence[int] = ()
-    """The CRC-32C of each of these buffers where the checksum is known, else -1; empty: no checksum is known."""
+    """The CRC-32C of each buffer of ``payload``, -1 where the checksum is not known; empty: no checksum is known."""
 
     def buffers(self) -> list[Buffer]:
         """The bytes to write at ``offset``."""
@@ -61,15 +60,15 @@ class Frame(NamedTuple):
 
 
 class FrameWriter(Protocol):
-    """One frame at a time."""
+    """Writes one frame at a time."""
 
     pace_s: float
-    """Small frames of producers that do not wait for receipts begin no sooner after each other; 0: at once."""
+    """The least seconds between the beginnings of small frames of producers that do not wait for receipts; 0: none."""
 
     def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
-        """Write the frame; ``done(error, seconds)`` is called on the loop, never within this call.
+        """Write the frame; the loop calls ``done(error, seconds)`` later, never within this call.
 
-        Without error the frame is on stable storage. A sync that failed was not tried again.
+        Without error the frame is on stable storage. The writer does not repeat a failed sync.
         """
         ...
 
@@ -79,7 +78,7 @@ class FrameWriter(Protocol):
 
 
 class CompiledFrameWriter:
-    """Over ``_frame_writer.c``: real files only, and an event loop that watches descriptors."""
+    """The frame writer of ``_frame_writer.c``. Needs real files and an event loop that watches descriptors."""
 
     pace_s = _PACE_S
 
@@ -87,7 +86,7 @@ class CompiledFrameWriter:
         from magnetar.storage.embedded.journal._frame_writer import Writer  # noqa: PLC0415 - not built everywhere
 
         self.async_bytes = async_bytes
-        """Frames up to this size are given to the system's asynchronous I/O; 0: none."""
+        """The largest frame in bytes for which the writer uses the system's asynchronous I/O; 0: no frame."""
         self._writer = Writer(async_bytes, pause_s)
         self._done: Callable[[OSError | None, float], None] | None = None
         self._loop = asyncio.get_running_loop()
@@ -121,11 +120,11 @@ class CompiledFrameWriter:
 
 
 def open_frame_writer() -> FrameWriter | None:
-    """The compiled writer; None where it was not built, where ``MAGNETAR_PURE`` is set or the loop watches no
-    descriptors.
+    """The compiled writer; None where the writer was not built, where ``MAGNETAR_PURE`` is set, or where the loop
+    watches no descriptors.
 
-    A preloaded library (a fault injector, a sandbox) sees calls of libc alone, and asynchronous I/O is none of
-    them: with ``LD_PRELOAD`` the helper's thread writes each frame by pwritev2 of libc.
+    A preloaded library (a fault injector, a sandbox) sees only calls of libc, and asynchronous I/O does not go through
+    libc: with ``LD_PRELOAD`` the helper's thread writes each frame by pwritev2 of libc.
     """
     if os.environ.get("MAGNETAR_PURE"):
         return None

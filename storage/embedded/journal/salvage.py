@@ -1,5 +1,5 @@
-"""Records out of a frame whose checksum is wrong: each intact record counts by its own checksum and by the proof of its
-ledger, for the bytes of a damaged record may look like records. Pure.
+"""Records from a frame whose checksum is wrong. A record counts by its own checksum and by the proof of its ledger,
+because the bytes of a damaged record may look like records. Pure.
 """
 
 from __future__ import annotations
@@ -35,30 +35,31 @@ class SalvagedRecord(NamedTuple):
 
 
 class LostRecord(NamedTuple):
-    """A damaged record. The ids come from its header (perhaps damaged too)."""
+    """A damaged record. The ids come from its header, which may be damaged too."""
 
     ledger_id: int
     entry_id: int
     start: int
     after: SalvagedRecord | None
-    """The intact record before it."""
+    """The last intact record before the damaged record; None without such a record."""
 
     @property
     def is_birth(self) -> bool:
-        """A ledger's birth record: no entry is lost."""
+        """Whether this is a ledger's birth record, so no entry is lost."""
         return self.entry_id == BIRTH_ENTRY_ID
 
 
 def salvage(
     payload: bytes, known: Collection[int], proof_of: Callable[[int], int], *, exact: bool = False
 ) -> list[SalvagedRecord | LostRecord]:
-    """The records in order of the payload. Bytes that look like a record count only when they name a known ledger.
+    """Return the records in the order of the payload. Behind damage, bytes that look like a record count only when they
+    name a known ledger.
 
     ``proof_of(ledger id)``: the number that every record of the ledger has, NO_PROOF for ledgers of earlier versions.
-    ``exact``: the frame is known to end where the payload ends, so records follow behind zeros, too: those of a page
-    whose write was lost, or made at a wrong place. A lost page may instead hold records that an earlier use of the
-    segment left there. Such records are as intact as the others; only the caller recognizes them, because their ledgers
-    have these entries already.
+    ``exact``: the frame is known to end where the payload ends, so the search goes on behind zeros, which may be a page
+    whose write was lost or went to a wrong place. A lost page may instead hold records that an earlier use of the
+    segment left there. Such records are intact too; only the caller recognizes them, because their ledgers have these
+    entries already.
     """
     found: list[SalvagedRecord | LostRecord] = []
     at = 0
@@ -100,11 +101,11 @@ def _proven_record_at(payload: bytes, at: int, proof_of: Callable[[int], int]) -
 def _next_record(
     payload: bytes, lost: LostRecord, said: int, known: Collection[int], proof_of: Callable[[int], int]
 ) -> int | None:
-    """Offset of the next intact record.
+    """Offset of the next intact record; None without such a record.
 
-    The length in the damaged header may be wrong, so a record before the end named by the length counts. The search
-    looks for records of all known ledgers, or, with very many ledgers, for records of the damaged record's ledger and
-    of the ledger before; when both fail, it goes byte by byte.
+    The length in the damaged header may be wrong, so an intact record before the end that this length names counts. The
+    search looks for records of all known ledgers, or, with more than 64 ledgers, for records of the damaged record's
+    ledger and of the ledger before; when both fail, it goes byte by byte.
     """
     start, end = lost.start + RECORD_HEADER_BYTES, len(payload)
     near = {lost.ledger_id, *(() if lost.after is None else (lost.after.ledger_id,))}
@@ -118,8 +119,8 @@ def _next_record(
 
 
 def _search(payload: bytes, start: int, known: Collection[int], proof_of: Callable[[int], int]) -> int | None:
-    """Offset of the first intact record of a known ledger, searched byte by byte. Skips runs of zeros: length and
-    checksum of a record are not both zero.
+    """Offset of the first intact record of a known ledger, searched byte by byte for at most 6 MiB of candidates. Skips
+    runs of zeros, because length and checksum of a record are not both zero.
     """
     at, last, left = start, len(payload) - RECORD_HEADER_BYTES, _SEARCH_BYTES
     while at <= last and left:

@@ -1,8 +1,8 @@
 """The frames of a segment, and its damage. Pure.
 
-A frame counts only with the segment's generation and salt, so remains of an earlier use never count. Behind a damaged
-frame header the next frame is found by them too. Where the segment's header is damaged or of an earlier use, they are
-those of the last use that its frames tell of (``uses.py``).
+A frame counts only with the segment's generation and salt, so remains of an earlier use never count. By generation and
+salt the scan also finds the next frame behind a damaged frame header. When the segment's header is damaged or belongs
+to an earlier use, the scan takes generation and salt of the last use from the frames (``uses.py``).
 """
 
 from __future__ import annotations
@@ -42,28 +42,31 @@ class FrameRef(NamedTuple):
     metadata_sequence: int = 0
     """The metadata sequence in the frame's header."""
     exact: bool = True
-    """The frame wrote every page of its payload; False: its end is unknown, and bytes of earlier uses lie behind it."""
+    """The frame's end is known; False: the end is unknown, and bytes of earlier uses may lie behind the frame."""
 
 
 class SegmentScan(NamedTuple):
-    """One segment."""
+    """The frames of one segment."""
 
     segment_id: int
     generation: int
-    """0: free, nothing in it is needed."""
+    """0: the segment is free, and recovery needs none of its frames."""
     frames: list[FrameRef]
     tail: FrameRef | None
     """The bytes behind the last frame: never written, torn, or a damaged last frame."""
     damage: DamagedFileError | None
     """The damage of the segment's header (also of a header that was never written)."""
     end_before: int | None = None
-    """The end of the last frame of the use before, in its segment; None: unknown."""
+    """The end of the last frame of the use before, in the segment of that use; None: unknown."""
     header_generation: int = 0
     header_salt: int = 0
-    """The salt of an intact header of the segment, of any use."""
+    """Generation and salt in the segment's header, of any use; 0 when the header is damaged."""
 
     def bounded_tail(self, end: int | None) -> FrameRef | None:
-        """The tail when the segment's last frame is known to end at ``end``; None: nothing is missing there."""
+        """The tail cut at ``end``, the known end of the segment's last frame; the whole tail when ``end`` is None.
+
+        None: the segment has no tail, or its last frame was found, so nothing is missing.
+        """
         if self.tail is None or end is None:
             return self.tail
         size = end - self.tail.offset
@@ -82,10 +85,10 @@ def scan_segment(
     """Return all frames of a segment; no frames when the generation of the segment shows that they are no longer
     needed.
 
-    ``is_bound(segment id, generation, salt)`` tells frames of this store from all other bytes; the frames of the
-    segment's last use count. None: salts are random only. Then the first frame that looks right replaces a damaged
-    header; an intact header is replaced only by a frame whose generation is in ``lost``, a generation that no segment
-    has.
+    ``is_bound(segment id, generation, salt)`` distinguishes frames of this store from all other bytes; the frames of
+    the segment's last use count. None: salts are random only. Then generation and salt of a damaged header come from
+    the first intact frame above ``free_generation``; an intact header is replaced only by a frame whose generation is
+    in ``lost``, the generations that no segment has.
 
     Raises UnsupportedFormatError.
     """
@@ -135,7 +138,7 @@ def scan_segment(
 def _first_identity(data: bytes, wanted: Callable[[int], bool]) -> tuple[int, int] | None:
     """Generation and salt of the first frame of a wanted generation.
 
-    The first: it lies before any bytes of clients of the same use, which could look like a frame.
+    The first frame counts, because it lies before all bytes of clients of the same use, which could look like a frame.
     """
     for at in range(PAGE_BYTES, len(data), PAGE_BYTES):
         frame = parse_frame(data, at) if data.startswith(FRAME_MAGIC, at) else None
@@ -147,7 +150,7 @@ def _first_identity(data: bytes, wanted: Callable[[int], bool]) -> tuple[int, in
 def _last_identity(
     data: bytes, segment_id: int, known: int, is_bound: Callable[[int, int, int], bool]
 ) -> tuple[int, int] | None:
-    """Generation and salt of the newest use behind ``known`` that a frame of this store tells of."""
+    """Generation and salt of the newest use later than generation ``known`` that has a frame of this store."""
     newest: tuple[int, int] | None = None
     for at in range(PAGE_BYTES, len(data), PAGE_BYTES):
         frame = parse_frame(data, at) if data.startswith(FRAME_MAGIC, at) else None

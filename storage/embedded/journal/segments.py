@@ -1,10 +1,10 @@
 """Preallocated journal segments: making them, keeping spares, using them again.
 
-A segment is written full of zeros once, so that later writes change no file system metadata and a sync is one device
-flush. The zeros double the bytes that go to the device, so a large segment that is needed soon is only allocated: its
-first use then costs each sync a change of metadata, which counts little beside frames of hundreds of kilobytes; its
-second use costs nothing. ``prepare`` runs in the engine's helper thread before a segment is needed; when no segment is
-ready the journal's own thread makes a segment.
+The engine fills a segment with zeros once, so that later writes change no file system metadata and a sync is one device
+flush. The zeros double the bytes that go to the device, so the engine only allocates a large segment that the journal
+needs soon: during its first use each sync then also writes file system metadata, which costs little beside frames of
+hundreds of kilobytes; later uses do not have this cost. ``prepare`` runs in the engine's helper thread before the
+journal needs a segment; when no segment is ready, the journal's own thread makes a segment.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Segment:
 
 
 class SegmentPool:
-    """Makes segments and keeps those free for use (``spares``: the helper thread appends, the journal's thread
-    pops).
+    """Makes segments and keeps the free segments in ``spares``. The loop adds prepared segments; the owner of the
+    journal takes segments and gives them back.
     """
 
     def __init__(
@@ -61,9 +61,10 @@ class SegmentPool:
         self.spares: deque[Segment] = deque()
 
     def prepare(self, size_bytes: int, *, in_haste: bool = False) -> Segment:
-        """A new segment; the device has space for all of it. ``in_haste``: a large segment is not zeroed.
+        """Make a segment, durable with its name, with space on the device for all of its bytes. ``in_haste``: do not
+        fill a large segment with zeros.
 
-        Raises OSError and leaves no file behind then.
+        Raises OSError after removing the unfinished file.
         """
         segment_id, self._next_id = self._next_id, self._next_id + 1
         path = self._layout.segment(segment_id)
@@ -88,11 +89,11 @@ class SegmentPool:
         return min(max(size_bytes * _GROWTH, self._first_bytes), self.segment_bytes)
 
     def has_spare(self, room_bytes: int) -> bool:
-        """Whether ``take`` has a segment for a frame of that size without making one."""
+        """Whether a spare has room for ``room_bytes``, so that ``take`` makes no segment."""
         return any(segment.size_bytes - PAGE_BYTES >= room_bytes for segment in self.spares)
 
     def take(self, room_bytes: int, last_size_bytes: int) -> Segment:
-        """A free segment with room for a frame of that size: a spare segment, or a new segment."""
+        """A free segment with room for ``room_bytes``: a spare, or else a new segment. Raises OSError."""
         for _ in range(len(self.spares)):
             segment = self.spares.popleft()
             if segment.size_bytes - PAGE_BYTES >= room_bytes:
@@ -102,7 +103,7 @@ class SegmentPool:
         return self.prepare(max(self.grown(last_size_bytes), room_bytes + PAGE_BYTES), in_haste=True)
 
     def give_back(self, segment: Segment) -> None:
-        """The segment's frames are no longer needed."""
+        """Add a segment whose frames are no longer needed to the spares."""
         self.spares.append(segment)
 
     def close(self) -> None:
@@ -112,7 +113,9 @@ class SegmentPool:
 
 
 def _fill(file: File, size_bytes: int) -> None:
-    """Zeros in steps, each on the device before the next: the syncs of the journal never queue behind much of them."""
+    """Write zeros in steps of 1 MiB and sync each step before the next, so that the journal's syncs wait for at most
+    one step. The caller syncs the last step.
+    """
     for offset in range(0, size_bytes, len(_ZEROS)):
         step = min(len(_ZEROS), size_bytes - offset)
         file.write([_ZEROS[:step]], offset, durable=offset + step < size_bytes)

@@ -1,12 +1,12 @@
-"""The use of a segment that its frames belong to, where the device lost the segment's header. Pure.
+"""Finds the use of a segment that its frames belong to, when the device lost the segment's header. Pure.
 
-A segment's header and its first frame go out in one write. A device that loses it leaves the header of an earlier use,
-or no header, before the frames of the last use. The salt of a use is therefore bound to store, segment and generation
-by the store id, which no client learns: a frame with such a salt belongs to this store, for any bytes of clients, and
-the greatest generation among the frames of a segment is that of its last use.
+A segment's header and its first frame go out in one write. A device that loses this write leaves the header of an
+earlier use, or no header, before the frames of the last use. The salt of a use is therefore bound to store, segment and
+generation by the store id, which clients do not have: a frame with such a salt belongs to this store, whatever bytes
+clients send, and the greatest generation among the frames of a segment is the generation of its last use.
 
-Salts of stores of earlier versions are random only. A checkpoint records whether all segments behind it are bound
-(``Checkpoint``); where they are not, a frame without a header counts only for a generation that no segment has.
+Salts of stores of earlier versions are random only. A checkpoint records whether the salts of all later segments are
+bound (``Checkpoint``); when they are not, a frame without a header counts only for a generation that no segment has.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class BoundSalts:
         self._store_id = store_id
 
     def make(self, segment_id: int, generation: int, nonce: bytes) -> int:
-        """The salt of a use. ``nonce``: random bytes, of which ``NONCE_BYTES`` count; a generation may be given twice
-        when the first write of a use was torn.
+        """The salt of a use. ``nonce``: random bytes, of which the first ``NONCE_BYTES`` count. They make salts differ
+        when the store uses a generation twice, because the first write of a use was torn.
         """
         nonce = nonce[:NONCE_BYTES]
         return int.from_bytes(nonce + self._proof(segment_id, generation, nonce), "little")
@@ -63,10 +63,10 @@ def scan_uses(
     *,
     bound: bool | None,
 ) -> list[SegmentScan]:
-    """The last use of each segment (path, segment id), read as a whole: behind the header that a device lost may stand
-    a frame of any size.
+    """Return the last use of each segment (path, segment id). ``read`` returns a whole segment, because a frame of any
+    size may follow a lost header.
 
-    ``bound``: whether all salts are bound; None: the checkpoint that tells is lost. Raises UnsupportedFormatError.
+    ``bound``: whether all salts are bound; None: unknown, the checkpoint is lost. Raises UnsupportedFormatError.
     """
     if bound is None:
         scans = [scan_segment(path, segment_id, read(path), free_generation) for path, segment_id in segments]
@@ -87,7 +87,9 @@ def scan_uses(
 
 
 def lost_generations(scans: list[SegmentScan], next_sequence: int, free_generation: int) -> set[int]:
-    """Generations beside and between those that are needed, and that no segment with frames has."""
+    """Generations that no segment with frames has, from the generation before the first needed generation to the
+    generation after the newest generation, above ``free_generation``.
+    """
     used = {scan.generation for scan in scans if scan.frames}
     needed = [scan.generation for scan in scans if _is_needed(scan, next_sequence)]
     newest = max(used, default=free_generation)
@@ -96,9 +98,9 @@ def lost_generations(scans: list[SegmentScan], next_sequence: int, free_generati
 
 
 def damaged_headers(scans: list[SegmentScan], next_sequence: int, last: int) -> list[DamagedFileError]:
-    """Segment headers that were damaged after they were synced: a header goes out together with its first frame, so
-    without a frame behind the first frame a damaged header may be a torn write. Frames before ``next_sequence``
-    are of an earlier use.
+    """The damage of segment headers that had been synced. A header goes out in one write with its first frame, so the
+    header was synced when the segment has a whole frame before ``last``, the newest frame of the journal; otherwise the
+    write of the header may have been torn. Frames before ``next_sequence`` are of an earlier use.
     """
     return [
         scan.damage

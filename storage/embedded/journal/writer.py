@@ -1,15 +1,15 @@
 """The journal's writer: one frame per group commit.
 
-``write_batch`` runs in the journal's own thread: it takes all appends that are pending, writes them as frames and
-returns when they are on the disk. ``plan`` and ``finish`` are its two ends for a batch that is one frame and needs no
-thread (``frame_writer.py``). Both keep the order of truth:
+``write_batch`` runs in the journal's own thread: it takes all pending appends, writes them as frames and returns when
+they are on the disk. ``plan`` and ``finish`` do the steps before and after the write for a batch that is one frame and
+needs no thread (``frame_writer.py``). Both ways keep these rules:
 
-* An append goes out only when it follows the last journalled entry of its ledger; so behind a failed append nothing
-  of that ledger is written before its writer has fallen back.
-* No space (ENOSPC): this batch and all later batches fail with StorageFullError until ``RESUME`` came through the same
-  queue. The write position does not move, so the next frame lies over the remains of the failed frame. Every segment
-  keeps a page for an empty frame, so ``CONFIRM`` succeeds meanwhile.
-* Any other error of write or sync: the journal has failed for good; nothing is ever written or acknowledged again.
+* The journal writes an append only when it follows the last journalled entry of its ledger. So behind a failed append
+  the journal writes nothing of that ledger until its writer appends from the failed entry on.
+* No space (ENOSPC) or no descriptor: the appends of the frame and all later appends fail with StorageFullError until
+  ``RESUME`` comes through the same queue. The write position does not move, so the next frame overwrites the remains of
+  the failed frame. Every segment keeps a page for an empty frame, so ``CONFIRM`` succeeds meanwhile.
+* Any other error of write or sync: the journal has failed for good; it never writes or acknowledges an append again.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ _SPACE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFIL
 """Errors that pass by themselves: no space on the disk, no descriptor for the next segment."""
 _JOIN_ABOVE = 64
 _EMPTY_FRAME_BYTES = frame_bytes(0)
-"""Each frame of appends has room behind it for the empty frame that confirms the frame."""
+"""The bytes of the empty frame that confirms the frame before. Each frame of appends leaves this room behind it."""
 _HASTE_BYTES_PER_S = 96 << 20
 """Segments that fill faster than this leave no time, and no bandwidth, to zero the next segment."""
 
 
 class Append(NamedTuple):
-    """A slab to be written, or without slab a control item (below)."""
+    """A slab to write, or, without a slab, a control item (below)."""
 
     ledger: LedgerState | None
     slab: Slab | None
     done: AppendDone | None
     error: StorageError | None = None
-    """The append was refused before: it only keeps its place in the order."""
+    """The append was refused before: it fails with this error in its turn."""
 
 
 RESUME = Append(None, None, None)
 """Space is free again: try the later items."""
 
 CONFIRM = Append(None, None, None)
-"""Write an empty frame: from then on damage in the frame before cannot be taken for a torn end."""
+"""Write an empty frame: from then on recovery cannot take damage in the frame before for a torn end."""
 
 
 class SpareOrder(NamedTuple):
-    """A segment to be prepared."""
+    """A segment to prepare."""
 
     size_bytes: int
     in_haste: bool
@@ -75,7 +75,7 @@ class BatchResult(NamedTuple):
     errors: dict[int, StorageError] | None
     """The errors by index in the batch; None when everything is on disk."""
     refusal: StorageError | None
-    """Why the journal takes nothing at the moment."""
+    """The error of appends at the moment; None: the journal takes appends."""
     last_sequence: int
     frames: int
     bytes_written: int
@@ -92,8 +92,8 @@ class Plan(NamedTuple):
 
 
 class Journal:
-    """Writes frames into segments. The owner of the batch owns it: the journal's thread or, with a ``FrameWriter``,
-    the loop; never both at a time (``CommitLane``).
+    """Writes frames into segments. The journal's thread or, with a ``FrameWriter``, the loop owns the journal, never
+    both at a time (``CommitLane``).
     """
 
     def __init__(
@@ -122,10 +122,10 @@ class Journal:
         self._full: list[Segment] = []
         self._refusal: StorageError | None = None
         self.released_sequence = -1
-        """Set by the loop: a durable checkpoint records that frames up to this sequence are in synced ledger files."""
+        """A durable checkpoint records that frames up to this sequence are in synced ledger files. Set by the loop."""
 
     def write_batch(self, batch: list[Append]) -> BatchResult:
-        """Write and sync; never raises for a state of the disk. In the journal's thread."""
+        """Write and sync the batch, in the journal's thread. Errors of the disk are in the result, not raised."""
         started = time.perf_counter()
         errors: dict[int, StorageError] = {}
         frames = written = start = 0
@@ -141,8 +141,8 @@ class Journal:
         return BatchResult(errors or None, self._refusal, self.next_sequence - 1, frames, written, seconds)
 
     def plan(self, batch: list[Append]) -> Plan | None:
-        """Plan the batch as one frame that needs only its write. None, without effect, when the batch needs more work;
-        then call ``write_batch``. Call no other method between a plan and its ``finish``.
+        """Plan the batch as one frame that needs only its write. Returns None, without effect, when the batch needs
+        more work; then call ``write_batch``. Call no other method between a plan and its ``finish``.
         """
         if self._refusal is not None or (len(batch) > 1 and self._frame_end(batch, 0) < len(batch)):
             return None
@@ -158,7 +158,7 @@ class Journal:
         return Plan(todo, errors, room, self._place(payload, room, checksums))
 
     def finish(self, plan: Plan, error: OSError | None, seconds: float) -> BatchResult:
-        """Settle the batch of a plan whose frame was written, or whose write failed."""
+        """Return the result of a plan after its write; ``error``: the write failed."""
         if error is None:
             self._written(plan.room)
         else:
@@ -167,7 +167,7 @@ class Journal:
         return BatchResult(plan.errors or None, self._refusal, self.next_sequence - 1, 1, written, seconds)
 
     def wants_spare(self) -> SpareOrder | None:
-        """The segment that should be prepared now (a glance from the loop, without lock)."""
+        """The segment to prepare now, or None. The loop calls this without a lock, so figures may be a little old."""
         segment = self._segment
         if self._pool.spares or segment is None or segment.used_bytes * 2 < segment.size_bytes:
             return None
@@ -176,15 +176,15 @@ class Journal:
         return SpareOrder(self._pool.grown(segment.size_bytes), in_haste)
 
     def close(self) -> None:
-        """Close the files. Only after the lane is idle."""
+        """Close the files. Call only when the lane is idle."""
         for segment in [*self._full, *([self._segment] if self._segment else [])]:
             segment.file.close()
         self._full, self._segment = [], None
         self._pool.close()
 
     def _control(self, item: Append) -> int:
-        """RESUME: try again from here on, unless the journal failed for good. CONFIRM: an empty frame, also while the
-        disk is full.
+        """Carry out a control item; returns the bytes written. RESUME: take appends again, unless the journal has
+        failed for good. CONFIRM: write an empty frame, also while the disk is full.
         """
         if item is RESUME and isinstance(self._refusal, StorageFullError):
             self._refusal = None
@@ -193,8 +193,8 @@ class Journal:
         return 0
 
     def _frame_end(self, batch: list[Append], start: int) -> int:
-        """The end of the frame that begins with this append: before a control item, or before an append that would make
-        it too large.
+        """The end of the frame that begins with append ``start``: before a control item, or before an append that would
+        make the frame too large.
         """
         size = 0
         for index in range(start, len(batch)):
@@ -209,7 +209,7 @@ class Journal:
     def _gather(
         self, batch: list[Append], start: int, end: int, errors: dict[int, StorageError]
     ) -> list[tuple[int, Append]]:
-        """The appends that may be written; the others have their error."""
+        """Return the appends that may be written, and put the errors of the other appends into ``errors``."""
         todo = []
         for index in range(start, end):
             item = batch[index]
@@ -224,7 +224,9 @@ class Journal:
         return todo
 
     def _write(self, todo: list[tuple[int, Append]], errors: dict[int, StorageError]) -> int:
-        """One frame; on failure the appends fall back and take the error. Returns bytes written."""
+        """Write and sync one frame; returns the bytes written, 0 after a failure. After a failure the appends get the
+        error, and their ledgers end before them.
+        """
         payload, _ = _payload(todo)
         if len(payload) > _JOIN_ABOVE:
             payload = [b"".join(payload)]
@@ -239,7 +241,7 @@ class Journal:
         return room
 
     def _fail(self, todo: list[tuple[int, Append]], error: OSError, errors: dict[int, StorageError]) -> None:
-        """Take note that the frame is not written, or its fate unknown."""
+        """Fail the appends of a frame whose write or sync failed, and refuse later appends."""
         if error.errno in _SPACE_ERRORS:
             self._refusal = StorageFullError(f"journal: {error}")
         else:
@@ -254,8 +256,8 @@ class Journal:
         return segment is not None and segment.used_bytes + room <= segment.size_bytes
 
     def _place(self, payload: list[Buffer], room: int, checksums: Sequence[int] = ()) -> Frame:
-        """The place of the next frame; takes another segment when the active segment is full. Raises OSError when there
-        is no other segment.
+        """Place the next frame; takes another segment when the active segment is full. Raises OSError when the journal
+        cannot make another segment.
         """
         needed = room + _EMPTY_FRAME_BYTES if payload else room
         if not self._fits(needed):
@@ -276,7 +278,7 @@ class Journal:
         )
 
     def _written(self, room: int) -> None:
-        """The frame is on the disk."""
+        """Move the write position behind a frame that is on the disk."""
         segment = self._segment
         assert segment is not None
         self._first_page = b""
@@ -285,8 +287,8 @@ class Journal:
         self.next_sequence += 1
 
     def _next_segment(self, room: int) -> None:
-        """Leave the active segment, give released segments back, take the next segment. State changes only when every
-        step succeeds.
+        """Give released segments back to the pool, leave the active segment and take the next segment. On OSError the
+        active segment stays in use.
         """
         keep = []
         for old in self._full:
@@ -318,7 +320,7 @@ def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int]]:
         assert ledger is not None
         assert slab is not None
         if slab.first_entry_id == 0:
-            # Until the sync of the ledger's file, this record identifies the owner of the entries.
+            # Until the sync of the ledger's file, only this record holds the ledger's properties beside the metadata.
             buffers.append(birth_record(slab.ledger_id, ledger.properties, ledger.proof))
             checksums.append(-1)
         buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())
@@ -327,7 +329,7 @@ def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int]]:
 
 
 def _fall_back(item: Append) -> LedgerState:
-    """The append is not written: its ledger ends before it."""
+    """Set the ledger's journalled end before an append that is not written; returns the ledger."""
     ledger, slab = item.ledger, item.slab
     assert ledger is not None
     assert slab is not None
