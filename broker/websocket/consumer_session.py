@@ -1,12 +1,13 @@
-"""A consumer over a WebSocket: messages are pushed as texts, acknowledgements and other commands come back.
+"""A consumer over a WebSocket: the session writes messages as texts, and reads acknowledgements and other commands.
 
-    push (default)    as many messages as receiverQueueSize are with the client; each acknowledgement, negative or not,
+    push (default)    the session writes up to receiverQueueSize messages ahead; each acknowledgement, negative or not,
                       makes room for another message
-    pull              as many as the client permitted
+    pull              the session writes as many messages as the client has permitted
 
-Permits of the broker are credits: the session passes the window, or the permits of the client, to the broker as FLOW,
-and each message that the client has finished gives a permit back. So the broker never sends more messages than may be
-passed on, except for the rest of a batch, which waits here. The session writes nothing while the peer does not read.
+The session sends FLOW permits to the broker: in push mode for the receive window, and one more for each
+acknowledgement; in pull mode the client's permits, or with several partitions a fixed number of messages fetched ahead.
+So few messages wait in the session: these, and the rest of a batch. The session writes no message while the peer does
+not read.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ _SHARED: Final = (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
 _MOST_PERMITS: Final = (1 << 31) - 1
 _PREFETCH: Final = 100
 _A_TURN: Final = 64
-"""Messages written before others get their turn."""
+"""Messages that a session writes in one turn of the event loop."""
 _UNIT_BYTES: Final = 1 << 14
-"""Bytes of an entry, without its compression, that count as much in a turn as a message."""
+"""Uncompressed bytes of an entry that count in a turn like one message."""
 
 
 class Part:
-    """The consumer on one partition. `owed`: permits that its broker side is to be given with the next FLOW."""
+    """The consumer on one partition. `owed`: permits that the session sends to the broker with the next FLOW."""
 
     def __init__(self, index: int, topic: str) -> None:
         self.index = index
@@ -70,7 +71,7 @@ class Part:
 
 
 class ConsumerSession(Session):
-    """See above. `delivered`: messages written since the start."""
+    """See the module. `delivered`: messages written since the session started."""
 
     def __init__(self, place: session.Place, parameters: ConsumerParameters) -> None:
         super().__init__(place)
@@ -81,7 +82,7 @@ class ConsumerSession(Session):
         self.parts: list[Part] = []
         self.outstanding = Outstanding()
         self._arrived: deque[Answer] = deque()
-        self._queue: deque[Incoming] = deque()  # of the entry that was taken apart last
+        self._queue: deque[Incoming] = deque()  # messages of the latest parsed entry
         self._waiting_bytes = 0
         self._with_client = 0
         self._permitted = 0
@@ -140,13 +141,13 @@ class ConsumerSession(Session):
             self._owe(part, self._first_credit())
 
     def _first_credit(self) -> int:
-        """Permits of a partition at its start; with a pull from several partitions, the messages fetched ahead."""
+        """Permits of a partition at its start; in pull mode with several partitions, the messages fetched ahead."""
         if not self.parameters.pull:
             return max(1, self.parameters.window // len(self.parts))
         return 0 if len(self.parts) == 1 else max(1, _PREFETCH // len(self.parts))
 
     def _owe(self, part: Part, permits: int) -> None:
-        """Give the broker that many permits more, with others of this turn."""
+        """Add permits to the partition's next FLOW, which the session sends once per turn of the event loop."""
         if permits > 0 and not part.owed:
             self.loop.call_soon(self._flow, part)
         part.owed = min(part.owed + max(0, permits), _MOST_PERMITS)
@@ -168,8 +169,8 @@ class ConsumerSession(Session):
         self.share.set("websocket", self._waiting_bytes)
 
     def pump(self) -> None:
-        """Write messages as permits and socket allow: some now, the rest in later turns of the event loop. Each entry
-        is parsed when its turn comes.
+        """Write messages as far as permits and socket allow: some now, the rest in later turns of the event loop. An
+        entry is parsed when no message before it waits.
         """
         done = 0
         while self.room > 0 and self.peer.is_writable and not self.closed:
@@ -195,7 +196,7 @@ class ConsumerSession(Session):
         self.pump()
 
     def _take_apart(self, answer: Answer) -> None:
-        """Queue the messages of an entry."""
+        """Parse an entry and queue its messages for the client."""
         part = self.parts[answer.command.message.consumer_id]
         message_id = answer.command.message.message_id
         entry = message_id.ledgerId, message_id.entryId
@@ -207,7 +208,7 @@ class ConsumerSession(Session):
             self.link.send(requests.ack(part.index, entry, validation=e.validation))
             self._owe(part, permits_of(answer))
             return
-        except LargeEntryError as e:  # unacknowledged, for a client that takes larger entries
+        except LargeEntryError as e:  # the entry stays unacknowledged, for a client that accepts larger entries
             log.warning("websocket.large_entry", topic=part.topic, subscription=self.subscription, reason=str(e))
             self.peer.end(INTERNAL_ERROR, str(e))
             return
@@ -220,16 +221,16 @@ class ConsumerSession(Session):
             self._queue.extend(wanted)
 
     def wanted(self, part: Part, found: list[Incoming]) -> list[Incoming]:
-        """The messages of an entry that the client gets."""
+        """Return the messages of an entry that the session passes to the client."""
         if not found or not found[0].metadata.encryption_keys or self.parameters.crypto_failure == "CONSUME":
             return found
         if self.parameters.crypto_failure == "DISCARD":
             self.link.send(requests.ack(part.index, found[0].entry, validation=pb.CommandAck.DecryptionError))
-        return []  # FAIL: it stays unacknowledged, as in Apache Pulsar's clients
+        return []  # FAIL: the entry stays unacknowledged, as in Apache Pulsar's clients
 
     @property
     def room(self) -> int:
-        """How many messages may be written now."""
+        """How many messages the session may write now."""
         if self.parameters.pull:
             return self._permitted
         return self.parameters.window - self._with_client
@@ -247,7 +248,7 @@ class ConsumerSession(Session):
         self.given(message)
 
     def given(self, message: Incoming) -> None:
-        """The client has it."""
+        """Account for a message written to the client; start its acknowledgement timeout, if any."""
         self.outstanding.given(message)
         if self.parameters.ack_timeout_ms:
             self._timeouts.restart((message.part, *message.entry), self.loop.time())
@@ -275,7 +276,7 @@ class ConsumerSession(Session):
             self.on_acknowledgement(command)
 
     def on_acknowledgement(self, command: session_json.ConsumerCommand) -> None:
-        """An acknowledgement, negative or not."""
+        """Handle an acknowledgement or a negative acknowledgement. Raises BadMessageError."""
         try:
             found = session_json.decode_message_id(command.message_id)
         except ValueError as e:
@@ -297,7 +298,7 @@ class ConsumerSession(Session):
         self.done_with_one(part)
 
     def done_with_one(self, part: Part) -> None:
-        """The client makes room for another message (push)."""
+        """In push mode, make room for another message and give the broker a permit for this partition."""
         if not self.parameters.pull and self._with_client:
             self._with_client -= 1
             self._owe(part, 1)
@@ -348,19 +349,22 @@ class ConsumerSession(Session):
         self._arm()
 
     def redeliver(self, places: list[Place]) -> None:
-        """Ask for entries again; those that came too often go to the dead letters."""
+        """Request the redelivery of entries; publish entries that came too often to the dead letter topic instead."""
         if self._dead_letters is not None:
             places = [place for place in places if not self._dead_letters.send(place)]
         for index in {place[0] for place in places}:
             part = self.parts[index]
             if self.is_shared:
                 self.link.send(requests.redeliver(index, dict.fromkeys(p[1:] for p in places if p[0] == index)))
-            else:  # the broker gives all again that is not acknowledged
+            else:  # the broker redelivers all unacknowledged entries
                 self._forget(part, owed=True)
                 self.link.send(requests.redeliver(index, ()))
 
     def _forget(self, part: Part, *, owed: bool) -> None:
-        """Forget the messages of a partition, queued or with the client: they come again."""
+        """Forget the messages of a partition, queued or with the client, because the broker will redeliver them.
+
+        owed: return their permits to the broker.
+        """
         arrived = [each for each in self._arrived if each.command.message.consumer_id == part.index]
         self._arrived = deque(each for each in self._arrived if each.command.message.consumer_id != part.index)
         self._weigh(-sum(len(each.entry) for each in arrived))

@@ -1,7 +1,8 @@
-"""Messages that came too often are published to another topic and acknowledged (maxRedeliverCount).
+"""Publishes messages that came too often to a dead letter topic, and acknowledges them (maxRedeliverCount).
 
-As in Apache Pulsar's clients: a message that came maxRedeliverCount times is given to the client once more, and put
-there when it would have to come again. The producer of the other topic has the rights of the session's role.
+As in Apache Pulsar's clients, the client gets a message with the redelivery count maxRedeliverCount once more; when the
+message would then be redelivered again, the session publishes it to the dead letter topic. The producer of that topic
+has the rights of the session's role.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ log = structlog.get_logger(__name__)
 _TYPE = pb.BaseCommand
 _PRODUCER_ID: Final = 1 << 20
 MOST_KEPT_BYTES: Final = 16 << 20
-"""Entries kept to be published there; the oldest beyond it are delivered again instead."""
+"""Limit of the bytes of entries kept for the dead letter topic; beyond it the session drops the oldest of these
+entries, and the broker redelivers them instead.
+"""
 
 
 class Part(Protocol):
@@ -55,7 +58,7 @@ class Owner(Protocol):
     def now_ms(self) -> int: ...
 
     def redeliver(self, places: list[Place]) -> None:
-        """Ask the broker for entries again."""
+        """Request the redelivery of entries from the broker."""
 
 
 class DeadLetters:
@@ -66,14 +69,16 @@ class DeadLetters:
         self._topic = topic
         self._most = most
         self._kept: OrderedDict[Place, list[Incoming]] = OrderedDict()
-        self._waiting: dict[int, tuple[Place, int]] = {}  # sequence id -> its entry, how many messages it has
+        self._waiting: dict[int, tuple[Place, int]] = {}  # sequence id -> entry, number of its messages
         self._left: dict[Place, int] = {}
         self._kept_bytes = 0
         self._sequence_id = 0
         self._name: str | None = None
 
     def takes(self, found: list[Incoming]) -> bool:
-        """Keep an entry that came often enough; whether it came so often that the client is not to have it."""
+        """Keep an entry with the redelivery count `most` or more. Return True for a count above `most`: then the client
+        does not get the entry, which goes to the dead letter topic at once.
+        """
         count = found[0].redelivery_count
         if count < self._most:
             return False
@@ -89,11 +94,11 @@ class DeadLetters:
         return False
 
     def forget(self, place: Place) -> None:
-        """Forget an acknowledged message."""
+        """Drop a kept entry, for example an acknowledged entry."""
         self._kept_bytes -= _weight(self._kept.pop(place, []))
 
     def send(self, place: Place) -> bool:
-        """Publish an entry that would come again; False when it has not come often enough."""
+        """Publish an entry instead of its redelivery. Return False, without effect, for an entry that is not kept."""
         found = self._kept.get(place)
         if found is None:
             return False
@@ -151,7 +156,7 @@ class DeadLetters:
         return encode_entry(metadata, message.payload)
 
     def _on_receipt(self, answer: Answer) -> None:
-        """Stored: the original is acknowledged when all of its messages are."""
+        """A message is stored in the dead letter topic; when all messages of its entry are, acknowledge the entry."""
         place, _ = self._waiting.pop(answer.command.send_receipt.sequence_id, (None, 0))
         if place is None:
             return
@@ -168,7 +173,9 @@ class DeadLetters:
             self._session.link.send(requests.redeliver(place[0], [place[1:]]))
 
     def _on_closed(self, answer: Answer) -> None:  # noqa: ARG002 - a subscriber
-        """The topic was unloaded: unstored messages return, and the next message opens the producer again."""
+        """The dead letter topic was unloaded: request the redelivery of entries with unstored messages. The next
+        publication opens the producer again.
+        """
         places = {place for place, _ in self._waiting.values()}
         self._name = None
         self._waiting.clear()

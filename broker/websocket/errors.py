@@ -1,8 +1,8 @@
-"""Why a session does not open or ends.
+"""The reasons for which a session does not open, or ends.
 
 SessionRefusedError        before the handshake: an HTTP status instead of 101
 └── ParameterError         400: a query parameter
-BadMessageError            a message of the client that cannot be used: the session closes
+BadMessageError            the client sent an invalid message: the session closes
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STATUS_OF: Final[dict[int, int]] = {
 
 
 class SessionRefusedError(Exception):
-    """The session does not open: `status` and `reason` are the answer to the handshake."""
+    """The session does not open. `status` and `reason` are the HTTP answer to the handshake."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -45,14 +45,14 @@ class SessionRefusedError(Exception):
 
 
 class ParameterError(SessionRefusedError):
-    """A query parameter that is no value of its kind."""
+    """A query parameter has an invalid value."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(400, f"Invalid query params: {reason}")
 
 
 class BadMessageError(Exception):
-    """A message of the client that cannot be used; the session closes with `code`."""
+    """The client sent an invalid message; the session closes with `code`."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""Entries that a consumer session got, taken apart into messages. Pure."""
+"""Splits the entries that a consumer session gets into messages. Pure."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 
 _WORD: Final = (1 << 64) - 1
 MOST_IN_BATCH: Final = 10_000
-"""Messages of a batch: it is taken apart in one turn of the event loop, 1 KiB of memory for each."""
+"""Limit of the messages of a batch: the session splits it in one turn of the event loop, with 1 KiB of memory for each.
+"""
 _MOST_PARTS: Final = 1 << 16
-"""Properties of an entry and of its messages, read in the same turn."""
+"""Limit of the properties of an entry and of its messages, which the session reads in the same turn."""
 
 _LEAST_BYTES: Final = 6
-"""The least bytes of a message in a batch: the length of its metadata, and the size of its payload in them."""
+"""The fewest bytes of a message in a batch: the length of its metadata, and metadata with the size of its payload."""
 
 
 class LargeEntryError(Exception):
-    """An entry of more messages than MOST_IN_BATCH or of too many properties; it may be whole."""
+    """An entry has more messages than MOST_IN_BATCH or too many properties; it may be intact."""
 
     def __init__(self, entry: tuple[int, int], reason: str) -> None:
         super().__init__(f"entry {entry[0]}:{entry[1]} {reason}")
 
 
 class UnreadableEntryError(Exception):
-    """An entry that cannot be taken apart: `validation` is the error in its acknowledgement."""
+    """An entry is damaged. `validation`: the error that the session sends to the broker with the acknowledgement."""
 
     def __init__(self, validation: int) -> None:
         super().__init__(pb.CommandAck.ValidationError.Name(validation))
@@ -46,7 +47,7 @@ class UnreadableEntryError(Exception):
 
 
 class Incoming(NamedTuple):
-    """One message, not yet written. `entry`: its place, for acknowledgements; `batch_size` is 0 outside a batch."""
+    """One message, not yet written. `entry`: ledger id and entry id; `batch_size` is 0 outside a batch."""
 
     part: int
     entry: tuple[int, int]
@@ -59,7 +60,7 @@ class Incoming(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """About the bytes of memory it takes."""
+        """The approximate bytes of memory that the message occupies."""
         return len(self.payload) + 256
 
     @property
@@ -82,7 +83,7 @@ class Incoming(NamedTuple):
         return found
 
     def text(self, partition: int) -> bytes:
-        """The frame for the client."""
+        """Return the JSON text for the client."""
         event_time = (self.metadata if self.single is None else self.single).event_time
         return ConsumerText(
             message_id=encode_message_id(self.message_id(partition)),
@@ -97,7 +98,7 @@ class Incoming(NamedTuple):
 
 
 def _encryption(metadata: pb.MessageMetadata) -> dict[str, Any] | None:
-    """The data with which a client decrypts by itself; None for a plain message."""
+    """Return the data with which the client itself decrypts the message; None for a message that is not encrypted."""
     if not metadata.encryption_keys:
         return None
     keys = {
@@ -120,7 +121,7 @@ def _encryption(metadata: pb.MessageMetadata) -> dict[str, Any] | None:
 
 
 def permits_of(answer: Answer) -> int:
-    """How many permits the broker took for a MESSAGE: a permit for each of its messages."""
+    """Return how many permits the broker counted for a MESSAGE command: one per unacknowledged message of its entry."""
     words = answer.command.message.ack_set
     if words:
         return sum((word & _WORD).bit_count() for word in words)
@@ -129,7 +130,7 @@ def permits_of(answer: Answer) -> int:
 
 
 def plain_bytes(answer: Answer, most_bytes: int) -> int:
-    """The bytes that `take_apart` handles: those of the entry, or of its payload without the compression."""
+    """Return the bytes that `take_apart` handles: the larger of the entry and its uncompressed payload."""
     metadata, _ = split_entry(answer.entry)
     if metadata is None or metadata.compression == pb.NONE or metadata.uncompressed_size > most_bytes:
         return len(answer.entry)
@@ -137,9 +138,10 @@ def plain_bytes(answer: Answer, most_bytes: int) -> int:
 
 
 def take_apart(answer: Answer, part: int, most_bytes: int) -> Iterator[Incoming]:
-    """The messages of a MESSAGE, those acknowledged before left out; `most_bytes`: no payload decompresses to more.
+    """Yield the messages of a MESSAGE command, except acknowledged and compacted messages of a batch. `most_bytes`:
+    limit of the uncompressed payload.
 
-    Raises UnreadableEntryError or LargeEntryError with the first message.
+    Raises UnreadableEntryError or LargeEntryError; also after some messages of a damaged batch.
     """
     try:
         yield from _messages(answer, part, most_bytes)
@@ -197,7 +199,7 @@ def _plain(metadata: pb.MessageMetadata, payload: memoryview) -> bytes:
 
 
 def _open_indexes(words: Sequence[int]) -> set[int] | None:
-    """The indexes whose bit is set: not acknowledged yet; None where all are."""
+    """Return the batch indexes whose bit is set, which are not acknowledged; None when the ack set is empty: all."""
     if not words:
         return None
     return {64 * at + bit for at, word in enumerate(words) for bit in range(64) if word >> bit & 1}

@@ -1,9 +1,10 @@
-"""A session's commands to the broker and the answers: a `Connection` whose transport is the session's socket.
+"""Passes a session's commands to the broker and the answers back: a `Connection` whose transport is the session's
+socket.
 
-`Connection` keeps the rules: rights of each command, limits, the publish gate, the account of memory, waiting output.
-When it pauses reading, the socket is not read; bytes waiting in the socket count as its output, so a peer that does not
-read gets no more messages. Its output is cut into commands and delivered in the next turn of the event loop, never
-inside its own calls.
+`Connection` applies its rules: rights of each command, limits, the publish gate, the memory account, waiting output.
+When the connection pauses reading, the link stops reading the socket. Bytes that wait in the socket count as output of
+the connection, so a peer that does not read gets no more messages. The link cuts the connection's output into commands,
+and delivers them in the next turn of the event loop, never inside a call of the connection.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ class Socket(Protocol):
     def release_reading(self, reason: str) -> None: ...
 
     def end(self, code: int, reason: str) -> None:
-        """Close behind the written bytes."""
+        """Close the WebSocket after the bytes written before."""
 
 
 class Link:
     """One session's connection inside the broker.
 
-    subscribers: command type -> function that is called with each such Answer (SEND_RECEIPT, MESSAGE, ...).
+    subscribers: command type (SEND_RECEIPT, MESSAGE, ...) -> function that the link calls with each such Answer.
     """
 
     def __init__(self, resources: ConnectionResources, services: ClientServices, socket: Socket, *, tls: bool) -> None:
@@ -71,7 +72,7 @@ class Link:
         return self.connection.closed
 
     def admit(self, identity: Identity, proof: Authenticated | None) -> None:
-        """Speak for this role from now on. A proof that expires ends the connection."""
+        """Authenticate the connection as this role. When the proof expires, the connection ends."""
         connection = self.connection
         connection.auth = AuthSession(connection, connection.services.auth)
         connection.auth.take(identity, proof)
@@ -80,13 +81,14 @@ class Link:
         connection.admit()
 
     def send(self, frame: bytes) -> None:
-        """Give the broker a command. Not from inside a call of the connection."""
+        """Pass a command to the broker. Precondition: the caller is not inside a call of the connection."""
         feed(self.connection, frame)
 
     async def ask(self, build: Callable[[int], bytes]) -> Any:
-        """Send a request made by build(request_id); its answer's command.
+        """Send the request that build(request_id) makes, and return the command of its answer.
 
-        Raises: RequestFailedError for an error; it is ServiceNotReady when the connection ends or no answer comes.
+        Raises: RequestFailedError with the error of the broker; with ServiceNotReady when the connection ends, or when
+        no answer comes within ANSWER_WITHIN_S.
         """
         self._last_request += 1
         request_id = self._last_request
@@ -111,7 +113,7 @@ class Link:
         for answer in self._cutter.feed(data):
             kind = answer.command.type
             if kind == _TYPE.PING:
-                self.send(requests.pong())  # the socket's own deadlines tell whether the peer lives
+                self.send(requests.pong())  # the socket's own deadlines detect a dead peer
             elif (subscriber := self.subscribers.get(kind)) is not None:
                 subscriber(answer)
             elif kind in _ANSWERS:
@@ -121,14 +123,14 @@ class Link:
                     future.set_result(command)
 
     def paused(self) -> None:
-        """The socket holds more than its peer reads."""
+        """The peer does not read fast enough: stop the broker's output until `resumed`."""
         self.connection.pause_writing()
 
     def resumed(self) -> None:
         self.connection.resume_writing()
 
     def lost(self, error: Exception | None) -> None:
-        """The socket is gone; safe to call twice."""
+        """The socket is closed: end the connection and fail waiting requests. Safe to call twice."""
         if not self._transport.gone:
             self._transport.gone = True
             self.connection.connection_lost(error)
@@ -138,7 +140,7 @@ class Link:
 
 
 class _LinkTransport(asyncio.Transport):
-    """The transport of the connection: frames written go to the link, all other calls to the socket."""
+    """The transport of the connection: passes written frames to the link, and all other calls to the socket."""
 
     def __init__(self, socket: Socket, deliver: Callable[[bytes], None]) -> None:
         super().__init__()

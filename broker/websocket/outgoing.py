@@ -1,4 +1,4 @@
-"""Messages of a producer session on their way: made into entries, batched where the session requests batches. Pure."""
+"""Makes entries of the messages of a producer session, in batches where the session requests batches. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _U64: Final = (1 << 64) - 1
 
 @dataclass(slots=True)
 class Outgoing:
-    """One entry that is sent and not yet stored. `contexts`: of its messages, in order; `frame`: to send it again."""
+    """An entry that the broker has not stored yet.
+
+    contexts: the client's contexts of its messages, in order. frame: the SEND command, kept to send it again.
+    """
 
     partition: int
     first_sequence_id: int
@@ -45,7 +48,7 @@ class Batch:
 
 
 def weight(message: ProducerMessage) -> int:
-    """Bytes of payload, key and properties."""
+    """Return the size of payload, key and properties."""
     texts = sum(len(key) + len(value) for key, value in message.properties.items())
     return len(message.payload) + len(message.key or "") + texts
 
@@ -53,7 +56,7 @@ def weight(message: ProducerMessage) -> int:
 def entry_of(
     message: ProducerMessage, parameters: ProducerParameters, name: str, sequence_id: int, now_ms: int
 ) -> bytes:
-    """An entry of one message, no batch."""
+    """Return the entry of a single message without a batch."""
     metadata = pb.MessageMetadata(producer_name=name, sequence_id=sequence_id & _U64, publish_time=now_ms)
     for key, value in message.properties.items():
         metadata.properties.add(key=key, value=value)
@@ -79,7 +82,7 @@ def entry_of(
 
 
 def batch_entry_of(batch: Batch, parameters: ProducerParameters, name: str, now_ms: int) -> bytes:
-    """The entry of a batch; its metadata are those of the first message where they are the entry's own."""
+    """Return the entry of a batch. Metadata that exist once per entry come from the first message."""
     first, last = batch.messages[0][0], batch.messages[-1][0]
     metadata = pb.MessageMetadata(
         producer_name=name,

@@ -1,8 +1,8 @@
-"""The messages that a consumer session has given its client and that are not acknowledged. Pure: times are arguments.
+"""The unacknowledged messages that a consumer session has passed to its client. Pure: times are arguments.
 
-A batch is a single entry of the broker: the session acknowledges the entry with the last of its messages, as Apache
-Pulsar's clients do. MOST_KEPT bounds the remembered entries; beyond it the oldest entries are forgotten, and the broker
-delivers their messages again.
+A batch is a single entry of the broker: the session acknowledges the entry when the client has acknowledged all of its
+messages, as Apache Pulsar's clients do. MOST_KEPT bounds the remembered entries; beyond it the session forgets the
+oldest entries, and the broker redelivers their messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Entry:
 
 
 class Outstanding:
-    """Entries by their place."""
+    """The unacknowledged entries by their place."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Place, _Entry] = OrderedDict()
@@ -38,7 +38,7 @@ class Outstanding:
         return len(self._entries)
 
     def arrived(self, messages: list[Incoming]) -> None:
-        """The messages of one entry came from the broker; of a batch all have to be acknowledged."""
+        """Remember an entry with these messages; the client has to acknowledge each of them."""
         first = messages[0]
         place = (first.part, *first.entry)
         entry = self._entries.pop(place, None) or _Entry()
@@ -50,13 +50,15 @@ class Outstanding:
             self._entries.popitem(last=False)
 
     def given(self, message: Incoming) -> None:
-        """A message was written to the client."""
+        """Count a message written to the client."""
         entry = self._entries.get((message.part, *message.entry))
         if entry is not None:
             entry.given += 1
 
     def given_of(self, place: Place) -> int:
-        """How many messages of an entry the client has, or had; they no longer count."""
+        """Return how many messages of an entry the session has written (1 for a forgotten entry), and reset the
+        count.
+        """
         entry = self._entries.get(place)
         if entry is None:
             return 1
@@ -64,10 +66,13 @@ class Outstanding:
         return given
 
     def acknowledge(self, place: Place, batch_index: int, *, is_batch: bool) -> bool:
-        """Whether the whole entry is to be acknowledged now."""
+        """Note an acknowledgement by the client; return whether the session has to acknowledge the entry now.
+
+        is_batch: the client acknowledges one message of a batch, else the whole entry.
+        """
         entry = self._entries.get(place)
         if entry is None:
-            return not is_batch  # of a batch that is not known others may be unacknowledged
+            return not is_batch  # other messages of a forgotten batch may be unacknowledged
         if is_batch:
             entry.open_bits &= ~(1 << batch_index)
             if entry.open_bits:
@@ -76,13 +81,13 @@ class Outstanding:
         return True
 
     def forget(self, part: int) -> int:
-        """Forget a partition; return how many of its messages the client has."""
+        """Forget the entries of a partition; return how many of their messages the session has written."""
         places = [place for place in self._entries if place[0] == part]
         return sum(self._entries.pop(place).given for place in places)
 
 
 class Redeliveries:
-    """Entries that are to be delivered again after one delay that is the same for all: a queue."""
+    """A queue of entries to redeliver after a delay, which is the same for all entries."""
 
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
@@ -92,13 +97,15 @@ class Redeliveries:
         return len(self._due)
 
     def add(self, place: Place, now_s: float) -> None:
-        """Start the delay of an entry; an entry that waits already keeps its time."""
+        """Start the delay of an entry; an entry in the queue keeps its time. Beyond MOST_KEPT the oldest entry is
+        dropped.
+        """
         self._due.setdefault(place, now_s + self._delay_s)
         if len(self._due) > MOST_KEPT:
             self._due.popitem(last=False)
 
     def restart(self, place: Place, now_s: float) -> None:
-        """The delay of an entry begins anew."""
+        """Start the delay of an entry again, also of an entry in the queue."""
         self._due.pop(place, None)
         self.add(place, now_s)
 
@@ -107,11 +114,11 @@ class Redeliveries:
 
     @property
     def next_s(self) -> float | None:
-        """The time until the first entry is due."""
+        """The time at which the first entry is due, on the clock of `now_s`; None for an empty queue."""
         return next(iter(self._due.values()), None)
 
     def take(self, now_s: float) -> Iterator[Place]:
-        """Take the places that are due out of the table."""
+        """Remove and yield the places that are due."""
         while self._due:
             place, at_s = next(iter(self._due.items()))
             if at_s > now_s:

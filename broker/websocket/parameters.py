@@ -33,8 +33,8 @@ _TYPES: Final = {name: pb.CommandSubscribe.SubType.Value(name) for name in ("Exc
 
 @dataclass(frozen=True, slots=True)
 class ProducerParameters:
-    """`initial_sequence_id`: the last sequence id used before; `encryption_keys`: the client encrypts by itself with
-    these.
+    """`initial_sequence_id`: the last sequence id that the client has used before; `encryption_keys`: the keys with
+    which the client itself encrypts.
     """
 
     name: str | None
@@ -76,7 +76,9 @@ class ProducerParameters:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerParameters:
-    """`window`: messages given and not yet acknowledged; 0 of `ack_timeout_ms` and `max_redeliver_count`: none."""
+    """`window`: limit of unacknowledged messages with the client. 0 in `ack_timeout_ms` or `max_redeliver_count`:
+    off.
+    """
 
     subscription_type: int
     durable: bool
@@ -121,7 +123,7 @@ class ConsumerParameters:
 
 @dataclass(frozen=True, slots=True)
 class ReaderParameters:
-    """`start`: earliest, latest, or the id of the message behind which to begin."""
+    """`start`: earliest, latest, or the id of the message after which the reader begins."""
 
     start: str | pb.MessageIdData
     window: int
@@ -130,7 +132,9 @@ class ReaderParameters:
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> ReaderParameters:
-        """Raises ParameterError, and SessionRefusedError (500) for a queue size that is no number, as Apache Pulsar."""
+        """Raises ParameterError, and SessionRefusedError (500) for a queue size that is no number, as in Apache
+        Pulsar.
+        """
         try:
             window = _window(query)
         except ParameterError as e:
@@ -193,7 +197,7 @@ def _choice(query: Mapping[str, str], name: str, choices: tuple[str, ...], defau
 
 
 def _encryption_keys(query: Mapping[str, str]) -> tuple[pb.EncryptionKeys, ...]:
-    """Keys with which the client encrypts by itself: base64 of {name: {"keyValue": base64, "metadata": {...}}}."""
+    """Parse the keys with which the client encrypts: base64 of {name: {"keyValue": base64, "metadata": {...}}}."""
     text = query.get("encryptionKeys", "").strip()
     if not text:
         return ()

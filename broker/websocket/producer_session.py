@@ -1,7 +1,7 @@
-"""A producer over a WebSocket: a text is a message, its answer a receipt or an error.
+"""A producer over a WebSocket: the session publishes each text as a message, and answers with a receipt or an error.
 
-Answers of one partition come in the order of its messages. The session keeps unstored messages, to send them again
-after an unload of the topic; beyond the session's share of memory the socket is not read.
+The answers of one partition come in the order of its messages. The session keeps unstored messages to send them again
+after an unload of the topic, and stops reading the socket while they exceed the session's share of memory.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 _TYPE = pb.BaseCommand
 _U64: Final = (1 << 64) - 1
 _KEPT_FACTOR: Final = 2
-"""An entry is kept once to be sent again and once on its way to the disk."""
+"""The memory of an unstored entry: the session keeps a copy to send again, the write to the disk another copy."""
 
 
 class Router:
     """Chooses the partition of a message as Apache Pulsar's client in the proxy does.
 
-    By key for a message with a key; else a random partition for all messages, or the partitions in turn.
+    A message with a key goes to the partition of the key's hash. Messages without a key go to the partitions in turn,
+    or all to one partition chosen at random, as `routing` demands.
     """
 
     def __init__(self, partitions: int, routing: str, hashing: str, chance: random.Random | None = None) -> None:
@@ -75,7 +76,7 @@ class _Part:
 
 
 class ProducerSession(Session):
-    """See above. `published`: messages stored since the start."""
+    """See the module. `published`: messages stored since the session started."""
 
     def __init__(self, place: Place, parameters: ProducerParameters) -> None:
         super().__init__(place)
@@ -131,7 +132,9 @@ class ProducerSession(Session):
             self._send_alone(part, message, now_ms)
 
     def _check(self, message: ProducerMessage) -> None:
-        """A client that encrypts by itself declares its compression, with all fields or none."""
+        """Refuse a message of a client that encrypts unless it has both or neither of the fields of the compression.
+        Raises MessageTextError.
+        """
         named = message.compression not in (None, pb.NONE)
         if self.parameters.encryption_keys and named != (message.uncompressed_bytes is not None):
             raise MessageTextError(
@@ -161,7 +164,7 @@ class ProducerSession(Session):
             part.timer = self.loop.call_later(self.parameters.batch_delay_ms / 1000, self._flush, part)
 
     def _flush(self, part: _Part) -> None:
-        """Send the batch of a partition, if any."""
+        """Send the messages that wait in the batch of a partition."""
         if part.timer is not None:
             part.timer.cancel()
             part.timer = None
@@ -197,7 +200,7 @@ class ProducerSession(Session):
             self.link.send(outgoing.frame)
 
     def _weigh(self, delta: int) -> None:
-        """Account for kept messages, and stop reading while they exceed the session's share."""
+        """Account for the memory of unstored messages, and stop reading while it exceeds the session's share."""
         self._pending_bytes += delta
         self.share.set("websocket", _KEPT_FACTOR * self._pending_bytes)
         if delta > 0 and self.share.is_over:
@@ -229,7 +232,7 @@ class ProducerSession(Session):
             self._fail(outgoing, f"{pb.ServerError.Name(error.error)}: {error.message}")
 
     def _taken(self, part: _Part, sequence_id: int) -> Outgoing | None:
-        """The entry that an answer is about; entries before it were answered under their last sequence id."""
+        """Remove and return the entry with this first or last sequence id; None when no unstored entry has it."""
         for outgoing in part.pending:
             if sequence_id in (outgoing.first_sequence_id & _U64, outgoing.last_sequence_id & _U64):
                 part.pending.remove(outgoing)
@@ -244,7 +247,7 @@ class ProducerSession(Session):
     # --- deadlines and unloading ---------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Look at the oldest entry when its time to be stored is over (sendTimeoutMillis)."""
+        """Set the timer that fails entries not stored in time (sendTimeoutMillis)."""
         if self._deadline is None and self.parameters.send_timeout_ms:
             self._deadline = self.loop.call_later(self.parameters.send_timeout_ms / 1000, self._look)
 
@@ -273,7 +276,9 @@ class ProducerSession(Session):
             self.link.send(outgoing.frame)
 
     def given_up(self, reason: str) -> None:
-        """Keep the session and answer each message with the reason (a terminated topic, a revoked right)."""
+        """Keep the session open, and fail unstored and later messages with the reason (for example a terminated
+        topic).
+        """
         for part in self._parts:
             if not part.is_open:
                 part.refusal = reason

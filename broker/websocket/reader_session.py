@@ -1,6 +1,7 @@
-"""A reader over a WebSocket: a subscription that is not kept, from a place the client chose.
+"""A reader over a WebSocket: a non-durable subscription that begins where the client chose.
 
-The session acknowledges messages as it writes them; each answer of the client makes room for the next message.
+The session acknowledges an entry when it has written the entry's last message; each acknowledgement of the client makes
+room for another message.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ReaderSession(ConsumerSession):
-    """See above."""
+    """See the module."""
 
     def __init__(self, place: Place, parameters: ReaderParameters) -> None:
         chosen = ConsumerParameters(
@@ -42,13 +43,13 @@ class ReaderSession(ConsumerSession):
         super().__init__(place, chosen)
         role = place.link.connection.role
         name = f"reader-{secrets.token_hex(5)}"
-        self.subscription = f"{role}-{name}" if role else name  # a role may be limited to names that begin with it
+        self.subscription = f"{role}-{name}" if role else name  # policies may limit a role to this prefix
         if isinstance(parameters.start, str):
             self._start = EARLIEST if parameters.start == "earliest" else LATEST
         else:
             self._start = parameters.start
-        self._written: deque[int] = deque()  # partitions of messages that the client has not answered
-        self._read: dict[int, pb.MessageIdData] = {}  # of each partition the last message that was written
+        self._written: deque[int] = deque()  # partitions of unanswered messages
+        self._read: dict[int, pb.MessageIdData] = {}  # last written message by partition
 
     async def open(self) -> None:
         await super().open()
@@ -72,7 +73,7 @@ class ReaderSession(ConsumerSession):
         return self._read.get(part.index, self._start)
 
     def wanted(self, part: Part, found: list[Incoming]) -> list[Incoming]:
-        """Return the messages behind the reader's place in the batch in which the reader begins."""
+        """Leave out the messages up to the reader's place in the entry in which the reader begins."""
         place = self._place_of(part)
         if found and found[0].entry == (place.ledgerId, place.entryId):
             behind = [message for message in found if message.batch_size and message.batch_index > place.batch_index]

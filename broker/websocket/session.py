@@ -1,4 +1,4 @@
-"""The common part of producer, consumer and reader sessions, and the paths below /ws/v2 that name them."""
+"""The common part of producer, consumer and reader sessions, and the paths of sessions below /ws/v2."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ log = structlog.get_logger(__name__)
 _FIRST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _TRIES: Final = 20
-"""About a minute and a half until a session gives its topic up."""
+"""After so many attempts, about a minute and a half, a session gives up to open its topic again."""
 _LASTING: Final = frozenset(
     {pb.AuthorizationError, pb.TopicTerminatedError, pb.NotAllowedError, pb.ProducerFenced, pb.IncompatibleSchema}
 )
 PREFIX: Final = "/ws/v2/"
 NEEDS: Final[dict[str, Need]] = {"producer": TOPIC_PRODUCE, "consumer": TOPIC_CONSUME, "reader": TOPIC_CONSUME}
-"""THE table of sessions: the right to open each kind."""
+"""The kinds of sessions, with the right that each kind requires."""
 _DOMAINS: Final = ("persistent", "non-persistent")
 _PARTS_BEFORE_TOPIC: Final = 4
 _PARTS_OF_CONSUMER: Final = 6
 
 
 class SessionPath(NamedTuple):
-    """A session: its kind, its topic and, of a consumer, its subscription."""
+    """The kind of a session, its topic and, for a consumer, its subscription."""
 
     kind: str
     topic: TopicName
@@ -52,13 +52,13 @@ class SessionPath(NamedTuple):
 
 
 def parse_path(path: str) -> SessionPath:
-    """The session that a raw path (still percent-encoded, no query) names. Raises SessionRefusedError.
+    """Parse a raw path (still percent-encoded, without the query). Raises SessionRefusedError.
 
     /ws/v2/producer/{domain}/{tenant}/{namespace}/{topic}
     /ws/v2/reader/{domain}/{tenant}/{namespace}/{topic}
     /ws/v2/consumer/{domain}/{tenant}/{namespace}/{topic}/{subscription}
 
-    The statuses of paths that name nothing are those of Apache Pulsar 4.2.
+    Any other path has the same status as in Apache Pulsar 4.2.
     """
     kind, *parts = path.removeprefix(PREFIX).split("/")
     if not path.startswith(PREFIX) or kind not in NEEDS:
@@ -99,7 +99,7 @@ class Peer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a session: broker, topic and client. `share`: the account of the session's memory."""
+    """The surroundings of a session: broker, topic and client. `share`: the account of the session's memory."""
 
     resources: ConnectionResources
     now_ms: Callable[[], int]
@@ -130,17 +130,17 @@ class Session:
         raise NotImplementedError
 
     def start(self) -> None:
-        """The handshake is done: texts may be written."""
+        """Begin the session; its caller has completed the handshake, so that the session may write texts."""
 
     def on_text(self, text: str) -> None:
-        """A text frame. Raises BadMessageError when the session has to end."""
+        """Handle a text from the client. Raises BadMessageError when the session has to end."""
         raise NotImplementedError
 
     def on_writable(self) -> None:
-        """The peer has read the waiting output."""
+        """Continue to write: the peer has read the waiting output."""
 
     def close(self) -> None:
-        """The peer is gone; safe to call twice."""
+        """End the session after the loss of the connection. Safe to call twice."""
         self.closed = True
         if len(self.tasks):
             self._lasting_tasks.spawn(self.tasks.close(), "websocket.close")
@@ -148,14 +148,16 @@ class Session:
     # --- requests ------------------------------------------------------------------------------------------------
 
     async def ask(self, build: Callable[[int], bytes]) -> Any:
-        """Ask as `Link.ask` does; raises SessionRefusedError, for use while the session opens."""
+        """Send a request as `Link.ask` does, while the session opens. Raises SessionRefusedError."""
         try:
             return await self.link.ask(build)
         except RequestFailedError as e:
             raise SessionRefusedError.of_server_error(e.code, e.message) from e
 
     async def topic_names(self) -> list[str]:
-        """The topic, or its partitions. Raises SessionRefusedError."""
+        """Return the topic's name, or the names of its partitions; create a missing topic. Raises
+        SessionRefusedError.
+        """
         if self.topic.partition >= 0:
             return [str(self.topic)]
         found = await self.ask(
@@ -166,7 +168,9 @@ class Session:
         return [str(self.topic.partition_name(i)) for i in range(found.partitions)]
 
     def reopen(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """The broker closed a part of the session (its topic was unloaded): do `work` until it succeeds."""
+        """Open again a part of the session that the broker closed (its topic was unloaded): repeat `work` with pauses.
+        After a lasting error or the last attempt, call `given_up`.
+        """
         self.tasks.spawn(self._reopen(work), "websocket.reopen")
 
     async def _reopen(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -187,6 +191,6 @@ class Session:
         self.given_up("the topic is not served")
 
     def given_up(self, reason: str) -> None:
-        """A part of the session cannot be opened again."""
+        """End the session, because a part of it cannot be opened again. A producer overrides this."""
         log.info("websocket.given_up", topic=str(self.topic), reason=reason)
         self.peer.end(INTERNAL_ERROR, reason)

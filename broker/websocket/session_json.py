@@ -33,12 +33,12 @@ __all__ = [
 NOT_JSON: Final = 3
 BAD_PAYLOAD: Final = 7
 UNKNOWN: Final = 8
-"""Numbers of WebSocketError in `result` ("send-error:7")."""
+"""Numbers of Apache Pulsar's WebSocketError in `result` ("send-error:7")."""
 _MOST_I64: Final = 1 << 63
 
 
 class MessageTextError(ValueError):
-    """A message of a producer that cannot be published: `error` is the number in the answer."""
+    """A text of a producer is no valid message. `error`: the number in the answer."""
 
     def __init__(self, error: int, reason: str, context: str | None = None) -> None:
         super().__init__(reason)
@@ -48,7 +48,7 @@ class MessageTextError(ValueError):
 
 
 class MissingValueError(ValueError):
-    """A property without a value; Apache Pulsar closes the session with 1011."""
+    """A property has no value; Apache Pulsar closes the session with 1011."""
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class _Ack(msgspec.Struct, omit_defaults=True, rename="camel"):
 
 
 class ConsumerText(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """One message for a consumer or reader, in Apache Pulsar's order of names."""
+    """One message for a consumer or reader; its JSON names are in Apache Pulsar's order."""
 
     message_id: str
     payload: str
@@ -169,13 +169,13 @@ _TAIL: Final = b',"errorCode":0,"schemaVersion":0}'
 
 
 def ack_text(message_id: pb.MessageIdData, context: str | None) -> bytes:
-    """The answer to a message that is stored."""
+    """Return the answer to a stored message."""
     ack = _Ack("ok", message_id=encode_message_id(message_id), context=context)
     return msgspec.json.encode(ack)[:-1] + _TAIL
 
 
 def error_text(error: int, reason: str, context: str | None) -> bytes:
-    """The answer to a message that is not."""
+    """Return the answer to a message that could not be stored."""
     return msgspec.json.encode(_Ack(f"send-error:{error}", error_msg=reason, context=context))[:-1] + _TAIL
 
 

@@ -5,11 +5,11 @@
     no bytes in either direction                      webSocketSessionIdleTimeoutMillis
     output that the peer does not read                two keep-alive intervals (`network.keep_alive`)
     a message that does not arrive whole              the idle timeout
-    memory for received bytes, or for its publishes   a keep-alive interval (``account``)
+    a wait for memory, of received bytes or publishes a keep-alive interval (``account``)
     closing                                           CLOSE_WITHIN_S
 
-`websockets` (sans-I/O) reads and writes frames; a message may have webSocketMaxTextFrameSize bytes, for any number of
-frames. Compression of frames is not offered: it costs 300 KiB a session.
+The sans-I/O part of `websockets` reads and writes frames. A message may have webSocketMaxTextFrameSize bytes, in any
+number of frames. The broker does not offer compression of frames, which costs 300 KiB a session.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ OPEN_WITHIN_S: Final = 60.0
 CLOSE_WITHIN_S: Final = 10.0
 _TRY_AGAIN_LATER: Final = 1013
 _HELD_UNIT: Final = 16
-"""Bits: received bytes count in steps of 64 KiB."""
+"""The account counts received bytes in steps of 2^16 (64 KiB)."""
 _GOING_AWAY: Final = 1001
 _MOST_REASON_BYTES: Final = 120
 _FRAMES_A_TURN: Final = 128
 _PIECE: Final = 4096
-"""Bytes that are cut into frames at a time: up to 700 frames."""
+"""Bytes that `websockets` cuts into frames in one call: up to 700 frames."""
 _quiet = logging.getLogger("magnetar.websocket.frames")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
 
 
 class WebSocket(asyncio.Protocol):
-    """See above.
+    """See the module.
 
-    idle_s, ping_s: 0 or less never. on_gone: called once, when the connection is lost.
+    idle_s, ping_s: with 0 or less, no idle timeout and no pings. on_gone: called once, when the connection is lost.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class WebSocket(asyncio.Protocol):
         self._when_gone = [on_gone]
         self._loop = asyncio.get_running_loop()
         self._session: Session | None = None
-        self._begun = bytearray()  # of a text in several frames
+        self._begun = bytearray()  # the frames so far of an incomplete text
         self._in_text = False
         self._holds: set[str] = set()
-        self._waiting: list[bytes] = []  # received while reading was held back, or for later turns
+        self._waiting: list[bytes] = []  # received bytes for later turns
         self._timers: list[asyncio.TimerHandle] = []
         self._active = True
         self._gone = False
@@ -92,7 +92,7 @@ class WebSocket(asyncio.Protocol):
     # --- the handshake -------------------------------------------------------------------------------------------
 
     async def open(self, head: bytes, open_session: Callable[[WebSocket], Awaitable[Session]]) -> None:
-        """Answer the request whose head this is: 101 and the session begins, or the status of the refusal."""
+        """Answer the request with this head: with 101, and begin the session, or with the status of the refusal."""
         self._frames.receive_data(head)
         found = next(iter(self._frames.events_received()), None)
         if not isinstance(found, Request):
@@ -152,7 +152,7 @@ class WebSocket(asyncio.Protocol):
         self._weigh()
 
     def _weigh(self) -> None:
-        """Account for the received bytes of an incomplete message."""
+        """Account for the received bytes of an incomplete message and of frames that wait for a later turn."""
         held = len(self._begun) + len(self._frames.reader.buffer) + sum(map(len, self._waiting))
         units = held >> _HELD_UNIT
         if units == self._held_units or self._share is None:
@@ -163,7 +163,7 @@ class WebSocket(asyncio.Protocol):
             self.wait_for_memory()
 
     def _take(self, data: bytes) -> None:
-        """Handle frames: some now, the rest in later turns of the event loop; nothing is read before that."""
+        """Handle some frames now and the rest in later turns of the event loop; do not read the socket before that."""
         at = frames = 0
         while at < len(data) and frames < _FRAMES_A_TURN and not self._holds and not self._gone:
             self._frames.receive_data(data[at : at + _PIECE])
@@ -195,7 +195,7 @@ class WebSocket(asyncio.Protocol):
             self._session.on_writable()
 
     def _on_events(self) -> int:
-        """How many frames there were."""
+        """Handle the received frames, write the answers, and return how many frames there were."""
         events = self._frames.events_received()
         for event in events:
             if self._gone or self._frames.state is not OPEN:
@@ -232,18 +232,20 @@ class WebSocket(asyncio.Protocol):
         self._session.on_text(text)
 
     def keep(self, on_gone: Callable[[], None]) -> None:
-        """Call this, too, when the connection is lost."""
+        """Call `on_gone` too when the connection is lost."""
         self._when_gone.append(on_gone)
 
     # --- for the session and its link ----------------------------------------------------------------------------
 
     def account(self, share: MemoryShare, within_s: float) -> None:
-        """Count received bytes in this share from now on; a session that waits for memory for longer than that ends."""
+        """Count received bytes in this share from now on; a session that waits for memory longer than `within_s`
+        ends.
+        """
         self._share, self._memory_within_s = share, within_s
         self.keep(share.close)
 
     def wait_for_memory(self) -> None:
-        """Read no more until nothing is over its share. `account` has been called."""
+        """Stop reading until no share of the account is exceeded. Precondition: a call of `account`."""
         if self._share is None or "memory" in self._holds:
             return
         self._share.wait()
@@ -308,7 +310,7 @@ class WebSocket(asyncio.Protocol):
         self._is_ending = True
         self._later(CLOSE_WITHIN_S, self._transport.abort)
         if self._session is not None and self._frames.close_rcvd is None and self._transport.can_write_eof():
-            self._transport.write_eof()  # a close with input unread is a reset, which may overtake the close frame
+            self._transport.write_eof()  # closing with unread input sends a reset, which may overtake the close frame
         else:
             self._transport.close()
 

@@ -46,7 +46,7 @@ class WebSocketService:
         self._open: dict[WebSocket, None] = {}
 
     def __len__(self) -> int:
-        """Open sessions, those that are opening or closing included."""
+        """The number of sessions, including sessions that are opening or closing."""
         return len(self._open)
 
     def serve(
@@ -59,10 +59,10 @@ class WebSocketService:
         certificate: dict[str, Any] | None,
         on_gone: Callable[[], None],
     ) -> WebSocket:
-        """The protocol that takes over a connection after a request for a WebSocket.
+        """Return the protocol that takes over a connection after a request for a WebSocket.
 
-        head: the request's line and headers; path and headers (lower-case names) are those in it, the path still
-        percent-encoded. on_gone: called when the connection is lost.
+        head: the request's line and headers as bytes; path (still percent-encoded), query and headers (lower-case
+        names) are its parsed parts. on_gone: called when the connection is lost.
         """
         settings = self._resources.settings
 
@@ -124,8 +124,8 @@ class WebSocketService:
     async def _identify(
         self, headers: Mapping[str, str], token: str | None, certificate: dict[str, Any] | None
     ) -> tuple[Identity, Authenticated | None]:
-        """Authenticate the client; browsers, which cannot set headers, give a token in the query. Raises
-        SessionRefusedError.
+        """Authenticate the client by its headers, its certificate, or the token in the query of a browser, which cannot
+        set headers. Raises SessionRefusedError.
         """
         auth = self._services.auth
         if not auth.authenticator.enabled:
@@ -149,6 +149,6 @@ class WebSocketService:
             raise SessionRefusedError(403, "Not authorized")
 
     def close(self) -> None:
-        """End all sessions, as the broker stops."""
+        """End all sessions, because the broker stops."""
         for socket in list(self._open):
             socket.end(1001, "the broker stops")
