@@ -54,7 +54,7 @@ def fill(broker, messages):
         producer.send_async(pool[at : at + SIZE], None)
     producer.flush()
     client.close()
-    broker.stop()  # everything is in its ledger files
+    broker.stop()  # after the stop all messages are in ledger files
     broker.start()
 
 

@@ -121,9 +121,9 @@ def topic_columns(
 
 
 def select_columns(columns: Sequence[Column], names: Sequence[str]) -> tuple[Column, ...]:
-    """The columns called `names`, in the order of the table, for any order of the names; EXTRA columns behind them.
+    """The columns called `names`, in the order of the table whatever the order of `names`; EXTRA columns stand last.
 
-    Names are compared without case, as Spark does. Raises UnknownColumnError.
+    Compares names without case, as Spark does. Raises UnknownColumnError.
     """
     wanted = {name.lower() for name in names}
     known = (*columns, *(c for c in EXTRA if c not in columns))

@@ -24,13 +24,13 @@ MOST_SMALL_TASKS = 64
 
 
 SPLIT_BYTES = 256 << 20
-"""Stored bytes of a Spark partition, about."""
+"""The approximate number of stored bytes of a Spark partition."""
 LEAST_BYTES = 32 << 20
 """The least stored bytes of a Spark partition that exists only to occupy another core."""
 
 
 class EntrySpan(NamedTuple):
-    """The entries ``first .. end - 1`` of a ledger file, and the part of an earlier walk they lie in."""
+    """The entries ``first .. end - 1`` of a ledger file, and the part of an earlier walk that contains them."""
 
     first: int
     end: int
@@ -135,8 +135,8 @@ def pack(
     """The ranges as Spark partitions, each a list of ranges in their order.
 
     Ranges heavier than `split_bytes` or longer than `max_messages` are cut; with fewer pieces than `min_tasks` they are
-    cut further. With more than MOST_SMALL_TASKS pieces, neighbours that are small together share a partition. Ranges of
-    positions are never cut.
+    cut further. With more pieces than both `min_tasks` and MOST_SMALL_TASKS, small neighbours share a partition. Ranges
+    of positions are never cut.
     """
     pieces = [part for each in ranges for part in _cut(each, _parts(each, split_bytes, max_messages))]
     if min_tasks is not None and len(pieces) < min_tasks:

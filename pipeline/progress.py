@@ -22,7 +22,7 @@ _BAR_WIDTH = 24
 
 
 class Progress:
-    """Progress of a job in some unit of work (weight); not thread-safe.
+    """Progress of a job in a unit of work (weight) that the job chooses; not thread-safe.
 
     Args: style: one of STYLES; `auto` is a bar on a terminal, else plain lines.
     """

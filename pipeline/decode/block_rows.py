@@ -176,7 +176,7 @@ class BlockRows:
         yield joined(parts)
 
     def _messages(self, scan: Scan, batches: _Batches, buffers: Buffers) -> Iterator[Rows]:
-        """Rows of these batches, at most MAX_ROWS at a time; a broken batch ends with its last sound message."""
+        """Rows of these batches, at most MAX_ROWS at a time; a broken batch ends before its first broken message."""
         n = len(batches.entries)
         if not n:
             return

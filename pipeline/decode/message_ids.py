@@ -59,7 +59,7 @@ def message_ids(
 
 
 def _joined(n: int, parts: list[tuple[Any, ...]]) -> pa.Array:
-    """Rows made of parts ``before | varint | behind``, each only in the rows that have it."""
+    """Rows as the concatenation of parts ``before | varint | behind``; a row contains only the parts that it has."""
     lengths = np.zeros(n, np.int64)
     for values, there, before, behind in parts:
         lengths += np.where(there, len(before) + _varint_lengths(values) + len(behind), 0)

@@ -126,7 +126,7 @@ def _note_topic(report: AuditReport, topic: str, whole: StretchFacts) -> None:
 
 
 def cursor_findings(topic: str, stats: dict[str, Any]) -> Iterator[Finding]:
-    """Cursors whose mark-delete or read position lies behind the last confirmed entry."""
+    """Cursors whose mark-delete position lies behind the last confirmed entry."""
     if not stats:  # the topic was deleted meanwhile
         return
     last = Position.parse(stats["lastConfirmedEntry"])

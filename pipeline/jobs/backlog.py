@@ -71,7 +71,7 @@ def collect(
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     pause: Callable[[float], None] = time.sleep,
 ) -> list[dict[str, Any]]:
-    """Take samples and append each to the history as soon as it is there; the whole history, oldest first.
+    """Take samples and append each to the history at once; returns the whole history, oldest first.
 
     Raises: CatalogError; OSError for a history that cannot be written.
     """
@@ -89,7 +89,7 @@ def collect(
 
 
 def _append(history: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Append the lines; a line that a crash has cut ends first."""
+    """Append one line per row; before that, end an incomplete last line, which a crash may have left."""
     with history.open("ab+") as file:
         end = file.seek(0, os.SEEK_END)
         cut = end > 0 and (file.seek(end - 1), file.read(1))[1] != b"\n"
@@ -97,7 +97,7 @@ def _append(history: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def read_history(path: Path) -> list[dict[str, Any]]:
-    """The rows of a history; a last line that a crash has cut is left out."""
+    """The rows of a history. Lines that do not parse are left out: a crash may leave an incomplete line."""
     if not path.exists():
         return []
     found = []

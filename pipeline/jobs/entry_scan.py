@@ -1,4 +1,4 @@
-"""Jobs that look at every entry of some topics once and bring back a small summary of each stretch."""
+"""Jobs that examine every entry of some topics once and return a small summary of each stretch."""
 
 from __future__ import annotations
 

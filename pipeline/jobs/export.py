@@ -83,9 +83,9 @@ class SplitResult:
 
 @dataclass(slots=True)
 class ExportReport:
-    """The result of one committed run.
+    """The committed rounds of one run, or of all runs of a stream.
 
-    spans: topic partition -> [first index, end) of this run.   lost: ranges that the topics do not have any more.
+    spans: topic partition -> [first index, end) of these rounds.   lost: ranges that the topics no longer have.
     anew: topic partitions that were deleted and made anew since.   conflicts: commits of other jobs that came first.
     """
 
@@ -327,8 +327,8 @@ class ExportJob:
         progress.advance(0, messages=sum(file.rows for file in files))
 
     def _discard(self, files: list[DataFile]) -> None:
-        """Remove the files of a commit that lost. Only those that the table does not name: a commit may have been
-        stored although its answer was lost.
+        """Remove the files of a commit that failed, except files that the table names: a commit may have been stored
+        although its answer was lost.
         """
         named = {file.path for file in self.table.files()}
         for file in files:
@@ -360,6 +360,6 @@ class ExportJob:
 
 
 def _behind(table: Committer, topic: str, log: LogRange) -> int:
-    """How many messages the table lacks."""
+    """How many stored messages of a topic partition the table lacks."""
     start = table.committed([topic]).get(topic, 0)
     return max(0, int(log.end_index or 0) - max(start, int(log.first_index or 0)))

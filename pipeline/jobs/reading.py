@@ -100,8 +100,8 @@ def _indexes(offsets: Offsets) -> dict[str, int]:
 def plan_tasks(
     spans: Sequence[IndexSpan], logs: Mapping[str, LogRange], options: SourceOptions, cores: int
 ) -> list[list[ReadRange]]:
-    """Return each task's ranges: pieces of `splitBytes`, by default the same number of pieces for each core; within a
-    task along the borders of ledger files where these are readable.
+    """Return each task's ranges: pieces of `splitBytes`, by default the same number of pieces for each core. Within a
+    task, ranges are cut at the borders of ledger files if these are readable.
     """
     directory = open_directory(options.storage_path) if options.storage_path else None
     ledgers = SegmentMap(directory) if directory is not None and options.read_mode != "broker" else None
@@ -121,7 +121,8 @@ def plan_tasks(
 
 
 def readable(options: SourceOptions) -> ReadSettings:
-    """For jobs that inspect messages: a message that stays encrypted ends them, unless they skip it.
+    """The reading settings of a job that inspects messages: with onEncrypted=deliver, a message that stays encrypted
+    ends the job, as with onEncrypted=fail.
 
     The copy of a ciphertext would not carry its encryption keys, and an encrypted batch hides the keys of its messages.
     """

@@ -59,7 +59,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """A commit: `files` hold every message of `spans`, except for `lost` indexes, which the topic has no more.
+    """A commit: `files` hold every message of `spans`, except for `lost` indexes, which the topic no longer has.
 
     schema:      of the rows, without the partition column.
     lost:        spans that the broker had trimmed before they were read; they end where a span of their topic begins.

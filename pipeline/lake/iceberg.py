@@ -195,7 +195,7 @@ class IcebergTable:
         catalog = self._catalog()
         with _raising_full_catalog(self.place.uri), contextlib.suppress(NamespaceAlreadyExistsError):
             catalog.create_namespace(self._namespace)
-        # Another process may create it at the same time.
+        # Another process may create the table at the same time.
         with (
             contextlib.suppress(TableAlreadyExistsError, CommitFailedException),
             raising_full(self.place.uri),
@@ -247,7 +247,7 @@ class IcebergTable:
 
 
 class SyncedFiles(PyArrowFileIO):
-    """pyiceberg's files on a local disk. A file that it writes is on the disk when it is closed."""
+    """pyiceberg's access to files, for a local disk: a written file is durable once it is closed."""
 
     def new_output(self, location: str) -> PyArrowFile:
         made = super().new_output(location)

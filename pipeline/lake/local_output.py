@@ -43,7 +43,7 @@ class LocalOutput:
         self._writing: _BlockWriter | None = None
 
     def write(self, data: Any) -> int:
-        """Returns: the bytes taken, always all of them; `data` may change afterwards."""
+        """Take all of `data`; returns its number of bytes. The caller may change `data` afterwards."""
         with memoryview(data).cast("B") as taken:
             self._take(taken)
             return len(taken)
@@ -152,7 +152,7 @@ class _BlockWriter:
 
 
 class _Disk:
-    """The descriptors of the file: through the cache, and past the cache or None."""
+    """The two descriptors of the file: one through the cache, and one past the cache (None without O_DIRECT)."""
 
     def __init__(self, file: int, direct: int | None) -> None:
         self._file, self._direct = file, direct
@@ -206,7 +206,7 @@ def _open_direct(path: str) -> int | None:
 
 
 def _aligned_memory() -> tuple[mmap.mmap, int]:
-    """Memory, and where in it a huge page begins."""
+    """Memory, and the offset in it at which a huge page begins."""
     memory = mmap.mmap(-1, 2 * _HUGE_PAGE_BYTES)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a system without them

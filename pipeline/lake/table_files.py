@@ -84,7 +84,7 @@ class TableFiles:
                 sync_with_directories(self.absolute(path), posixpath.dirname(self.uri))
 
     def remove(self, path: str) -> None:
-        """Does nothing for an absent file."""
+        """Delete a file; does nothing for an absent file."""
         system, root = self._system()
         with contextlib.suppress(FileNotFoundError):
             system.delete_file(posixpath.join(root, path))
@@ -139,7 +139,8 @@ def _local_path(uri: str) -> str:
 
 
 def sync_with_directories(path: str, top: str) -> None:
-    """Return when the file, and its name and those of the directories above it, up to names in `top`, are on the disk.
+    """Sync the file, its name, and the names of the directories above it up to the names in `top`; all are durable on
+    return.
 
     A directory that this user may not read counts as synced.
     """
@@ -152,7 +153,7 @@ def sync_with_directories(path: str, top: str) -> None:
 
 
 def sync_path(path: str) -> None:
-    """Return when a file, or the names in a directory, are on the disk."""
+    """Sync a file, or the names in a directory; they are durable on return."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

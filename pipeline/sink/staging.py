@@ -65,7 +65,7 @@ class Staging:
         return None if text is None else list(text["files"])
 
     def publish(self, batch_id: int, names: Sequence[str]) -> list[str]:
-        """Decide which files count; a former decision stands. Returns the names that count. Raises: OSError."""
+        """Write the manifest with these names, unless it exists. Returns the names in the manifest. Raises: OSError."""
         former = self.manifest(batch_id)
         if former is not None:
             return former
@@ -77,7 +77,7 @@ class Staging:
         return self._read(batch_id, _SENT) is not None
 
     def mark_sent(self, batch_id: int, report: dict[str, Any]) -> None:
-        """Note that every row is stored. Raises: OSError."""
+        """Record that every row of the batch is stored. Raises: OSError."""
         self._write(batch_id, _SENT, report)
 
     def rows(self, batch_id: int, name: str) -> Iterator[pa.RecordBatch]:

@@ -95,12 +95,12 @@ class PulsarWriter(DataSourceArrowWriter):
         log_reports(_reports(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Messages that tasks have sent stay in the topics."""
+        """Log the failure; messages that tasks have sent stay in the topics."""
         log.warning("pulsar sink: the write failed; %d messages are stored", _stored(_reports(messages)))
 
 
 class PulsarStreamWriter(DataSourceStreamArrowWriter):
-    """Micro-batches. Spark makes a new object for each, so nothing is remembered here."""
+    """Writes micro-batches. Spark makes a new object for each micro-batch, so no state lasts from one to the next."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -132,16 +132,18 @@ class PulsarStreamWriter(DataSourceStreamArrowWriter):
         send_published(staging, batchId, [m.staged for m in sent if m.staged], self._options, sent[0].sink_id)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Files of the batch stay for its repetition; the broker then drops sent entries as known."""
+        """Log the failure. Files of the batch stay for its repetition, in which the broker drops stored entries."""
         log.warning("pulsar sink: batch %d failed; %d messages are stored", batchId, _stored(_reports(messages)))
 
 
 def send_published(
     staging: Staging, batch_id: int, names: list[str], options: SinkOptions, sink_id: str
 ) -> list[TopicReport]:
-    """Decide that these files are the batch's rows (a former decision stands), and send them.
+    """Publish these files as the batch's rows, unless the batch has published files, and send the published files.
 
-    Everything is stored on return; a batch that was sent is left out. Raises: as `send_rows`, StagingError, OSError.
+    All rows are stored on return; a batch that was sent before is not sent again.
+
+    Raises: as `send_rows`, StagingError, OSError.
     """
     reports: list[TopicReport] = []
     if not staging.is_sent(batch_id):
