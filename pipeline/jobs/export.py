@@ -249,15 +249,18 @@ class ExportJob:
     # --- one round --------------------------------------------------------------------------------------------------
 
     def _first_indexes(self, logs: Mapping[str, LogRange]) -> dict[str, int]:
-        """Return the first index of each topic partition that the table lacks: `startingOffsets`, the same in every
-        round of this job.
+        """Return the first index to export of topic partitions without a position in the table, by `startingOffsets`;
+        the index of a topic partition stays the same in every round of this job.
         """
         known = self.table.committed(logs).keys() | self._begun.keys()
         self._begun.update(starting_indexes(self.options, {t: log for t, log in logs.items() if t not in known}))
         return self._begun
 
     def _next_round(self, logs: Mapping[str, LogRange], firsts: Mapping[str, int], ends: Mapping[str, int]) -> _Work:
-        """The next indexes of each topic partition, and the lost indexes among them. Raises: DataLossError."""
+        """The work of the next round: the next indexes of each topic partition, and lost indexes before them.
+
+        Raises: DataLossError with failOnDataLoss.
+        """
         committed, ledgers = self.table.committed(logs), self.table.ledgers(logs)
         wanted, lost, anew = {}, [], {}
         for topic, log in logs.items():

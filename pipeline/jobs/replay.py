@@ -98,7 +98,10 @@ class ReplayState:
         self._path = path
 
     def pinned(self, identity: Mapping[str, str], decide: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The decision of the first run. Raises: OptionError, OSError."""
+        """The stored decision of the first run; the first run calls `decide` and stores the result durably.
+
+        Raises: OptionError for a run with another identity or a file that is no state of a replay, OSError.
+        """
         if self._path.exists():
             return self._known(identity)
         decision = decide()

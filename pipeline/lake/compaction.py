@@ -65,9 +65,10 @@ def join_files(
 
 
 def replace_group(table: Committer, group: Sequence[DataFile], added: Sequence[DataFile]) -> bool:
-    """Commit a joined group, again after each commit of another job that came first.
+    """Commit a joined group; repeats the commit when another job's commit came first.
 
-    Returns: False when another compaction has replaced files of the group; the new files are removed then.
+    Returns: False when another compaction has replaced files of the group, or the last attempt met another commit too;
+    the new files are removed then.
     """
     for _ in range(_MOST_ATTEMPTS):
         try:

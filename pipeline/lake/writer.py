@@ -206,7 +206,7 @@ def _times(batch: pa.RecordBatch) -> pa.Array | None:
 def _by_date(
     batch: pa.RecordBatch,
 ) -> Iterator[tuple[str | None, pa.RecordBatch, tuple[int, int] | None]]:
-    """(date, its rows in order, their lowest and highest time); nearly always all rows have one date."""
+    """Each date, its rows in order, and their lowest and highest time; nearly always all rows have the same date."""
     times = _times(batch)
     limits = None if times is None else _limits(times)
     if times is None or limits is None:
@@ -240,6 +240,6 @@ def _note(each: _OpenFile, part: pa.RecordBatch, time: tuple[int, int] | None) -
 
 
 def _limits(column: pa.Array) -> tuple[int, int] | None:
-    """Lowest and highest; None when every value is null."""
+    """The lowest and highest value; None when every value is null."""
     found = pc.min_max(column).as_py()
     return None if found["min"] is None else (found["min"], found["max"])

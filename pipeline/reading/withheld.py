@@ -38,13 +38,13 @@ class WithheldEntries:
     """Walks over withheld entries of one topic partition.
 
     Behind a withheld entry the walk requests the next entries of the same ledger, twice as many each time, side by
-    side. So a run of n entries takes about n requests, not two for each entry one after another.
+    side. So a run of n entries takes about n requests, most of them in parallel, instead of two per entry in sequence.
     """
 
     def __init__(self, entries: Entries, topic: str) -> None:
         self._entries, self._topic = entries, topic
         self._place: tuple[int, Position] | None = None
-        """The index where the walk stands, and the entry that presumably has it."""
+        """The next index of the walk, and the entry that presumably has this index."""
         self._ahead: dict[Position, Facts] = {}
         self._count = 1
 

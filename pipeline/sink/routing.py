@@ -17,14 +17,14 @@ class RoutingError(ValueError):
 
 
 class Router:
-    """Chooses partitions for one task. `run`: messages without a key that stay together before the next partition."""
+    """Chooses partitions for one task. `run`: how many successive messages without a key share a partition."""
 
     def __init__(self, routing: Routing, task: int, run: int) -> None:
         self._routing, self._run = routing, max(run, 1)
         self._keyless = task * self._run
 
     def partition(self, row: Row, partitions: int) -> int:
-        """0 .. partitions - 1, or -1 for a topic that is not partitioned. Raises: RoutingError."""
+        """The partition of a row, or -1 for a topic that is not partitioned. Raises: RoutingError."""
         if partitions == 0:
             return -1
         if self._routing is Routing.PARTITION and row.partition >= 0:
@@ -39,5 +39,5 @@ class Router:
 
 
 def partition_name(topic: str, partition: int) -> str:
-    """The topic's name on the wire."""
+    """The topic's name in the protocol: with ``-partition-N`` for a partition."""
     return topic if partition < 0 else f"{topic}-partition-{partition}"
