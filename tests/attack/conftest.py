@@ -58,7 +58,7 @@ class Http:
         self.socket = socket.create_connection((address.hostname, address.port), timeout)
 
     def request(self, method, path, body=b"", role=None):
-        """(status, body) of a request; the body is sent as fast as it is taken, and no longer than it is."""
+        """Send a request and return (status, body); sending ends when the broker closes the connection."""
         head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         if role is not None:
             head += f"Authorization: Bearer {token(role)}\r\n"
@@ -136,7 +136,9 @@ class Target:
         return Watch(self.broker, self._role)
 
     def unharmed(self, watch, most_seconds=0.5, most_mib=48):
-        """The honest client waited little, by the measure of a machine that may be busy, and memory stayed bounded."""
+        """Check that the honest client waited at most `most_seconds`, or 100 times its usual wait if that is more (the
+        machine may be busy), and that memory grew by less than `most_mib`.
+        """
         limit = max(most_seconds, 100 * self._usual)
         assert watch.worst < limit, f"a client waited {watch.worst:.2f} s"
         grown = self.broker.rss_bytes - self._before

@@ -97,7 +97,7 @@ def path_of(row, **change):
 
 
 def some(values, count, key):
-    """So many of the values, different values for another key; all values in the whole sweep."""
+    """`count` of the values, chosen by the key; all values in the whole sweep."""
     rows = list(values.items())
     start = 0 if WHOLE else zlib.crc32(key.encode()) % len(rows)
     return itertools.islice(itertools.cycle(rows), start, start + (len(rows) if WHOLE else count))

@@ -45,7 +45,7 @@ class Swept:
         return peer
 
     def send(self, *frames):
-        """Send each with a PING behind it, until the broker answers that or closes the connection."""
+        """Send each frame followed by a PING; read until the broker answers the PING or closes the connection."""
         for data in frames:
             peer = self._ready()
             try:

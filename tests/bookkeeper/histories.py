@@ -1,7 +1,7 @@
 """Random histories of a log with two would-be owners on simulated bookies, and the invariants of each history.
 
 Each owner acts as a broker does with a topic: read the list of ledgers, recover the last ledger, create a new ledger,
-put it on the list by compare-and-set, append to it; and begin again when it fails. An owner gets no notice of another
+put it on the list by compare-and-set, append to it, and begin again after an error. An owner gets no notice of another
 owner. Meanwhile bookies crash, hang, refuse and come back, owners are suspended, cut off from bookies, killed and
 replaced, and the metadata service is slow, away, or loses answers. All chance comes from the seed.
 
@@ -55,7 +55,7 @@ class History:
         bookies = self.quorums.ensemble_size + self.chance.choice([0, 0, 1, 2])
         self.cluster = SimCluster(bookies, seed)
         self.cluster.network.latency_s = self.chance.choice([(0.0002, 0.002), (0.0005, 0.02), (0.0001, 0.1)])
-        self.cluster.service.reports_changes = watches  # which prove nothing
+        self.cluster.service.reports_changes = watches  # a watch is no proof of a change
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.next_payload = 0
         self.over = False
@@ -65,7 +65,7 @@ class History:
 
     def fail(self, what: str) -> None:
         error = ViolationError(f"seed {self.seed}: {what}\n" + "\n".join(self.notes[-40:]))
-        self.first_violation = self.first_violation or error  # one raised in a callback goes no further
+        self.first_violation = self.first_violation or error  # an error raised in a callback does not reach the caller
         raise error
 
     def note(self, what: str) -> None:
@@ -74,7 +74,7 @@ class History:
     # owners
 
     async def own(self, client, name: str) -> None:
-        """One process, from its start until it is killed."""
+        """Act as an owner process until the test kills the process or the history ends."""
         while not self.over:
             try:
                 await self.term(client, name)
@@ -85,7 +85,7 @@ class History:
                 await asyncio.sleep(self.chance.uniform(0.01, 1.0))
 
     async def term(self, client, name: str) -> None:
-        """Become the owner, write, lose it."""
+        """Become the owner of the log, and write until the ownership ends."""
         ledgers, version = await client.store.get_list(LOG)
         if ledgers:
             last = await client.client.recover(ledgers[-1])
@@ -146,7 +146,7 @@ class History:
     # faults
 
     async def disturb(self) -> None:
-        """One fault after the other, some lasting."""
+        """Cause faults one after the other; some of them last."""
         for _ in range(self.chance.randrange(1, 12)):
             await asyncio.sleep(self.chance.choice([0.001, 0.01, 0.1, 1.0, 3.0]) * self.chance.random())
             fault = self.chance.choice(FAULTS)
@@ -230,7 +230,7 @@ class History:
         self.cluster.service.lost_answers = 0.0
 
     async def forget_fences(self) -> None:
-        """All bookies crash at once and come back at once."""
+        """All bookies crash and start again at the same time."""
         for bookie in self.cluster.bookies:
             bookie.crash()
             bookie.start()
@@ -253,7 +253,7 @@ class History:
         return client
 
     async def run(self) -> int:
-        """The number of acknowledged entries. Raises ViolationError."""
+        """Play the history; return the number of acknowledged entries. Raises ViolationError."""
         for index in range(2):
             self.cluster.clients.append(self.start_owner(index))
         disturbing = [asyncio.get_running_loop().create_task(self.disturb()) for _ in range(2)]
@@ -274,7 +274,7 @@ class History:
         return len(self.acknowledged)
 
     async def settle(self) -> None:
-        """The faults end; the owners come to an end."""
+        """End all faults and all owners."""
         for bookie in self.cluster.bookies:
             bookie.go_on()
             bookie.start()
@@ -326,7 +326,7 @@ FAULTS = [
 
 
 def play(seed: int, *, watches: bool = False) -> int:
-    """One history; the number of its acknowledged entries. Raises ViolationError."""
+    """Play one history; return the number of its acknowledged entries. Raises ViolationError."""
     loop = VirtualLoop()
     try:
         with structlog.testing.capture_logs() as logs:
@@ -353,7 +353,7 @@ def play(seed: int, *, watches: bool = False) -> int:
 
 
 def end(loop: VirtualLoop) -> None:
-    """Nothing is left to run, also of a history that failed in its middle."""
+    """Cancel the remaining tasks of the history, which may have failed in its middle."""
     for _ in range(10):
         tasks = asyncio.all_tasks(loop)
         for task in tasks:

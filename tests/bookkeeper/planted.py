@@ -15,7 +15,7 @@ __all__ = ["PLANTED", "planted"]
 
 
 def trust_without_confirmation(patch):
-    """Acknowledgements count although the bookies may have forgotten a fence."""
+    """The writer counts acknowledgements although the bookies may have forgotten a fence."""
 
     async def confirm(self):
         self._confirming, self._trust_timer = False, None
@@ -68,7 +68,7 @@ def one_acknowledgement_is_enough(patch):
 
 
 def confirm_while_the_ensemble_changes(patch):
-    """Entries are confirmed that the new segment then leaves out."""
+    """The writer confirms entries that the new segment then leaves out."""
 
     def set_nothing(self, value):
         pass
@@ -88,7 +88,7 @@ def silence_is_absence(patch):
 
 
 def recover_without_fencing(patch):
-    """A recovery reads, and leaves the writer to write on."""
+    """A recovery reads without a fence, so the writer can go on."""
 
     async def read_plainly(context, ledger_id, metadata, digester, key, *, fence):
         return await read_last_confirmed(context, ledger_id, metadata, digester, key, fence=False)

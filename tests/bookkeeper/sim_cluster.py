@@ -59,7 +59,7 @@ class SimCluster:
 
 
 def simulated(test):
-    """Run an async test on a loop whose time passes only when nothing else is to be done."""
+    """Run an async test on a loop whose time passes only while no callback is ready."""
 
     def run(*arguments, **named):
         loop = VirtualLoop()
@@ -72,5 +72,5 @@ def simulated(test):
 
     functools.update_wrapper(run, test)
     run.__signature__ = inspect.signature(test)
-    del run.__wrapped__  # pytest would see the coroutine
+    del run.__wrapped__  # with `__wrapped__` pytest would find the coroutine function
     return run

@@ -137,7 +137,9 @@ async def test_a_bookie_that_hangs_delays_nothing_and_is_replaced():
 
 
 async def fenced_and_forgotten(cluster):
-    """A writer that has written nothing; its ledger was recovered as empty, and every bookie forgot that."""
+    """A writer without entries. Another client has recovered its ledger as empty, and every bookie has forgotten the
+    fence.
+    """
     cluster.service.reports_changes = False
     writer = await cluster.join().client.create(E3)
     await asyncio.sleep(1)
@@ -160,7 +162,7 @@ async def test_a_fence_that_the_bookies_forgot_is_found_in_the_metadata():
 
 @simulated
 async def test_without_confirmations_that_add_would_be_acknowledged():
-    """The test above can fail."""
+    """Without confirmations the writer acknowledges the add, so the test above can fail."""
     cluster = SimCluster(3)
     writer = await fenced_and_forgotten(cluster)
 
@@ -376,7 +378,7 @@ async def test_a_recovery_replaces_a_bookie_that_refuses_its_adds():
 
 @simulated
 async def test_striped_entries_of_a_slow_bookie_are_not_late_by_those_of_others():
-    """A place that has answered all of its own entries is not silent because others go on."""
+    """A bookie that has answered all adds of its own entries does not count as silent while other bookies get adds."""
     cluster = SimCluster(4)
     writer = await cluster.join(add_timeout_s=2).client.create(LedgerOptions(4, 2, 2))
     for _ in range(40):

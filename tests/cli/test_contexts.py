@@ -1,4 +1,4 @@
-"""Named brokers in a file of their owner, and which one a command speaks to."""
+"""Named brokers in a file of their owner, and the choice of the broker that a command calls."""
 
 import json
 

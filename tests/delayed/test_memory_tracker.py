@@ -1,4 +1,4 @@
-"""The in-memory tracker, and as the naive twin of the bucket index: both deliver the same at the same times."""
+"""The in-memory tracker by itself, and as the naive twin of the bucket index: both deliver the same at the same times."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

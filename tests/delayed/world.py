@@ -68,7 +68,7 @@ class Clock:
 
 
 class Subscription:
-    """A subscription with one consumer, which may be away; a small dispatcher that acts as the real dispatcher."""
+    """A subscription with one consumer, which may be disconnected, and a small model of the real dispatcher."""
 
     def __init__(self, world, name, mark_delete):
         self.world, self.name = world, name
@@ -177,7 +177,7 @@ class World:
     # --- time and turns ---
 
     def allowed(self):
-        """The latest cutoff that this process has seen: entries up to it may be delivered."""
+        """The latest cutoff of this process: the index may deliver entries with times up to it."""
         now = self.clock.now + (0 if self.policy.strict else self.policy.tick_ms)
         self._allowed = max(self._allowed, now if self.policy.active else FOREVER)
         return self._allowed
@@ -189,7 +189,7 @@ class World:
             self.loop.run_until_complete(asyncio.sleep(0))
 
     def settle(self, limit=3000):
-        """Turn until nothing moves at this time."""
+        """Turn the loop until no timer is due and no call of the stores is made."""
         for _ in range(limit):
             before = len(self.faults.calls)
             ran = self.clock.run_due()
@@ -201,7 +201,7 @@ class World:
         raise AssertionError("it never comes to rest")
 
     def advance(self, ms, *, poll=True):
-        """Time goes on, stopping at every timer."""
+        """Move time ahead, and settle at every timer."""
         end = self.clock.now + ms
         self.settle()
         for _ in range(5000):
@@ -218,7 +218,7 @@ class World:
             self.poll()
 
     def run(self, coroutine):
-        """Run to its end, timers included."""
+        """Run the coroutine to its end, with the timers that it needs."""
         task = self.loop.create_task(coroutine)
         for _ in range(5000):
             if task.done():

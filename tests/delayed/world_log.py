@@ -84,7 +84,7 @@ class Log:
         return sum(p <= up_to for p in self.positions(after))
 
     def append(self, times):
-        """Returns the piece."""
+        """Append a run to the current ledger; return its piece."""
         ledger = self.ledgers[self.current]
         ledger += times
         return (self.current, len(ledger) - len(times), 0, len(times))

@@ -15,7 +15,7 @@ Position = tuple[int, int]
 
 @dataclass
 class Entry:
-    """One entry as it was sent. `position` is None until a receipt or a reader tells it."""
+    """One entry as a client sent it. `position` is None until a receipt or a message of a reader has it."""
 
     sequence_id: int
     body: bytes
@@ -31,10 +31,10 @@ class Entry:
 
 @dataclass(eq=False)
 class ModelConsumer:
-    """`holds`: entries sent to it and neither acknowledged nor taken back.
+    """`holds`: entries that the broker sent to the consumer, and that are neither acknowledged nor taken back.
 
-    Entries are planned by the average number of messages in them, so permits may become negative by a round's worth:
-    `may_get` is whether there were any when the last round can have begun.
+    The broker plans entries by their average number of messages, so one round may make permits negative: `may_get` is
+        whether the consumer had permits when the last round can have begun.
     """
 
     consumer_id: int
@@ -54,11 +54,11 @@ class ModelSubscription:
         self.unsaved: dict[int, set[int]] = {}
         """Messages acknowledged that a crash may bring back."""
         self.unsure: dict[int, set[int]] = {}
-        """Messages of before a crash of which either is right: acknowledged or not."""
+        """Messages acknowledged before a crash: after it the broker may deliver them again or not."""
         self.consumers: list[ModelConsumer] = []
         self.active: ModelConsumer | None = None
         self.next = 0
-        """Exclusive and Failover: the first entry the active consumer was not yet sent."""
+        """Exclusive and Failover: the first entry that the active consumer has not got yet."""
         for index in range(start, len(log)):
             self.appended(index)
 
@@ -89,7 +89,7 @@ class ModelSubscription:
             consumer.holds.clear()
 
     def give_back(self, consumer: ModelConsumer, entries: set[int] | None) -> None:
-        """The consumer asks for entries again, all it holds when none are named."""
+        """The consumer requests redelivery of entries, without ids of all entries that it holds."""
         if self.single:
             if consumer is self.active:
                 self.rewind()
@@ -119,7 +119,7 @@ class ModelSubscription:
         self.unsaved.clear()
 
     def moved_to(self, index: int) -> None:
-        """Sought: everything from `index` on is to be delivered again, nothing before it."""
+        """A seek: the broker must deliver every entry from `index` on again, and no entry before it."""
         self.left = {i: set(range(self.log[i].count)) for i in range(index, len(self.log))}
         self.unsaved.clear()
         self.unsure.clear()
@@ -145,7 +145,7 @@ class ModelSubscription:
         return self.type in (EXCLUSIVE, FAILOVER)
 
     def delivered(self, consumer: ModelConsumer, index: int, messages: set[int]) -> None:
-        """An entry came, with these of its messages not acknowledged."""
+        """Check a delivered entry; `messages` are those that its ack set shows as not acknowledged."""
         where = f"{self.name}: entry {index}"
         assert consumer in self.consumers, f"{where} to a consumer that is gone"
         assert consumer.may_get, f"{where} without permits"

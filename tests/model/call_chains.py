@@ -23,7 +23,7 @@ Type = pb.BaseCommand
 
 @dataclass
 class Chain:
-    """Calls as (module, function), module as `broker/topics/producer`; `objects` by class and place in memory."""
+    """Calls as (module, function), with modules like `broker/topics/producer`; `objects` are ids of called objects."""
 
     calls: list[tuple[str, str]] = field(default_factory=list)
     objects: set[int] = field(default_factory=set)
@@ -39,12 +39,12 @@ class Chain:
         return [call for call in self.calls if call[0].startswith("broker/")]
 
     def note(self, frame: Any, event: str, _argument: Any) -> None:
-        """As `sys.setprofile` calls it."""
+        """Note a call; a profile function for `sys.setprofile`."""
         if event != "call":
             return
         module = _module(frame.f_code.co_filename)
         if module is None or frame.f_code.co_name.startswith("<") or frame.f_code.co_name == "encode_command":
-            return  # the last is the client's
+            return  # only the client calls `encode_command` here
         self.calls.append((module, frame.f_code.co_name))
         owner = frame.f_locals.get("self")
         if owner is not None and id(owner) not in self.objects:

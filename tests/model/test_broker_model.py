@@ -96,7 +96,7 @@ class BrokerMachine(RuleBasedStateMachine):
         return result
 
     def request(self, peer: Peer, kind: int, field: str, command: Any) -> pb.BaseCommand:
-        """Ask and return the answer."""
+        """Send a request and return its answer."""
         command.request_id = self.sim.next_id()
         self.do(peer.send, Command(type=kind, **{field: command}))
         return self.answers.pop(command.request_id)
@@ -373,8 +373,8 @@ class BrokerMachine(RuleBasedStateMachine):
         seed=st.integers(0, 1000),
     )
     def crash(self, under_way: list[int], acks: bool, turns: int, mode: str, seed: int) -> None:
-        """Crash amid publishes and acknowledgements: afterwards messages with a receipt exist, others perhaps, in
-        order, and some of the last acknowledgements.
+        """Crash amid publishes and acknowledgements. Afterwards all messages with a receipt exist, perhaps the first of
+        the others, in order; some of the last acknowledgements may be lost.
         """
 
         async def some_turns() -> None:

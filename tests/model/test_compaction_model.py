@@ -16,10 +16,10 @@ CODECS = [pb.NONE, pb.NONE, pb.LZ4, pb.ZSTD]
 class Model:
     def __init__(self):
         self.messages = []
-        """(position, batch index, key, value), of all."""
+        """(position, batch index, key, value) of every published message."""
 
     def compacted(self, horizon):
-        """The expected output of a compacted reader: the newest of each key up to the horizon, all behind it."""
+        """The expected output of a compacted reader: the newest of each key up to the horizon, and all later messages."""
         newest = {m[2]: m for m in self.messages if m[0] <= horizon and m[2] is not None}
         left = [m for m in self.messages if m[0] <= horizon and newest.get(m[2]) is m and m[3]]
         return left + [m for m in self.messages if m[0] > horizon]
@@ -63,7 +63,7 @@ class Work:
             assert await self.bench.values(start) == [m for m in expected if m[0] >= start]
 
     async def consume(self):
-        """A durable subscription reads some, acknowledges some; never is one skipped, never one given twice."""
+        """A durable subscription reads some messages and acknowledges some of them; none is skipped or delivered twice."""
         reader, cursor = await self.bench.subscription()
         if self.acked is None:
             self.acked = set()

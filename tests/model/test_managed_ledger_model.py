@@ -22,7 +22,7 @@ BATCH = 4  # messages in each batch that is acknowledged by index
 
 @dataclass
 class CursorModel:
-    """The acknowledgements of a cursor, and those that were surely saved."""
+    """The acknowledgements of a cursor, and those that were certainly saved."""
 
     acked: set[Position] = field(default_factory=set)
     partial: dict[Position, int] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class ManagedLedgerMachine(RuleBasedStateMachine):
 
     @rule(first=st.integers(1, 9), second=st.integers(1, 9), keep=st.booleans())
     def append_that_fails(self, first: int, second: int, keep: bool) -> None:
-        """Two runs in flight when the disk is full; the first may have made it in part."""
+        """Two runs are in flight when the disk is full; the store may have kept a part of the first run."""
         results: list[Any] = []
 
         async def work() -> None:

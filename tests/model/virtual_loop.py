@@ -1,4 +1,4 @@
-"""An event loop whose time passes only when nothing else is to be done: a minute of waiting costs nothing, and the same
+"""An event loop whose time passes only while no callback is ready: a minute of waiting takes no real time, and the same
 calls give the same history.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """Time stands still while there is work; work for threads runs at once. There are no sockets.
+    """Time stands still while callbacks are ready; work for executors runs at once, on the loop. There are no sockets.
 
-    Calls that are due at one time happen in the order of their making.
+    Callbacks with the same time run in the order of the calls that made them.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return future
 
     def next_s(self) -> float | None:
-        """When the next call is due that was not cancelled."""
+        """The time of the next callback that is not cancelled; None without one."""
         timers = self._timers
         while timers and timers[0][2]._cancelled:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 
     def wait(self) -> None:
-        """Nothing is ready: move time to the next call."""
+        """Move time to the next callback; called while none is ready."""
         due_s = self.next_s()
         if due_s is None:
             raise RuntimeError("everything waits and nothing is left that could happen")
@@ -59,7 +59,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle) -> None:
-        """The handle is passed over when its time comes."""
+        """Do nothing: the loop skips a cancelled handle when its time comes."""
 
     def _write_to_self(self) -> None:
         """Wake no `select`: this loop never sleeps."""

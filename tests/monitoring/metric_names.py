@@ -1,4 +1,4 @@
-"""Names of metrics in PromQL, and those that exist."""
+"""Names of metrics in PromQL expressions, and names of metrics that exist."""
 
 import re
 

@@ -113,7 +113,7 @@ CALM = {
         f'magnetar_delayed_lateness_ms_bucket{{{B},topic="t",le="+Inf"}}': "0+60x90",
     },
 }
-"""Series under which it does not."""
+"""Series under which the alert does not fire."""
 
 
 def case(alert, series, *, fires):

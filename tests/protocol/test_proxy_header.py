@@ -1,4 +1,4 @@
-"""The PROXY header: every version, every cut, and bytes that are none."""
+"""The PROXY header: every version, every cut, and bytes that are no such header."""
 
 import contextlib
 import socket

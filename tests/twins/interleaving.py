@@ -41,17 +41,17 @@ class _Worker:
         threading.Thread(target=self._main, name="simulated", daemon=True).start()
 
     def advance(self) -> None:
-        """Loop side: run to the next operation, or to the end."""
+        """Called by the loop: let the work run to its next operation, or to its end."""
         self._go.release()
         self._stopped.acquire()
 
     def stop(self) -> None:
-        """Worker side: before an operation."""
+        """Called by the worker before an operation: wait for the next turn."""
         self._stopped.release()
         self._go.acquire()
 
     def tell(self) -> None:
-        """Loop side: report the result. A crash ends the run without a report."""
+        """Called by the loop: report the result. Raises SimulatedCrash, without a report, after a crash."""
         if isinstance(self._error, SimulatedCrash):
             raise self._error
         self._done(self._result, self._error)
@@ -88,7 +88,7 @@ class _Turns:
             worker.stop()
 
     def _tick(self) -> None:
-        """Let some of those that wait go on, none of them sometimes."""
+        """Let some of the waiting workers continue; sometimes none of them."""
         try:
             for _ in range(self._chance.choice((0, 1, 1, 2, 5))):
                 if self._waiting:
@@ -106,7 +106,7 @@ class _Turns:
             worker.tell()
 
     def _end(self) -> None:
-        """The process is dead: waiting threads notice at their next operation."""
+        """Run the waiting workers to their end: after a crash each next operation on the disk fails."""
         waiting, self._waiting = self._waiting, []
         for worker in waiting:
             while not worker.finished:

@@ -84,7 +84,7 @@ class MemoryLedgerWriter:
                     future.set_result(None)
 
     async def wait_idle(self) -> None:
-        """Until no append is pending."""
+        """Wait until no append is pending."""
         if self._pending:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(future)
@@ -138,12 +138,12 @@ class MemoryLedgerStore:
         self._held = True
 
     def release(self) -> None:
-        """Complete the waiting appends, and later appends at once again."""
+        """Complete the waiting appends, and from now on every append at once."""
         self._held = False
         self._schedule()
 
     def wake(self, writer: MemoryLedgerWriter) -> None:
-        """The writer has pending appends."""
+        """Schedule the writer, which has pending appends."""
         self._woken[writer.ledger_id] = writer
         self._schedule()
 

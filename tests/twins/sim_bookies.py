@@ -31,7 +31,7 @@ class SimLedger:
 
 
 class Party:
-    """One client process as the network sees it. Paused: nothing comes in or goes out, all of it does later."""
+    """One client process as the network sees it. While it is paused, all bytes in both directions wait."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,7 +48,7 @@ class Party:
             call()
 
     def run(self, call) -> None:
-        """Now, or once the party goes on."""
+        """Call now, or when the paused party continues."""
         if self.paused:
             self.held.append(call)
         else:
@@ -61,9 +61,9 @@ class SimBookie:
         self.ledgers: dict[int, SimLedger] = {}
         self.up, self.read_only, self.suspended = True, False, False
         self.damaged: set[tuple[int, int]] = set()
-        """(ledger, entry) whose bytes it gives with a flipped bit."""
+        """(ledger, entry) of the entries that the bookie returns with a flipped bit."""
         self.answer_codes: dict[int, int] = {}
-        """Opcode: error code it answers all such requests with."""
+        """Opcode -> the error code with which the bookie answers every request of that kind."""
         self.links: set[Link] = set()
         self.requests: list[tuple[int, int, int, int]] = []
         """(opcode, flags, ledger, entry) of every request."""
@@ -216,7 +216,7 @@ class Link(asyncio.Transport):
         self._most_unsent_bytes = self._most_unsent_bytes if high is None else high
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the bookie has not taken."""
+        """The number of bytes that the bookie has not received yet."""
         return self._unsent_bytes
 
     def write(self, data) -> None:
@@ -228,7 +228,7 @@ class Link(asyncio.Transport):
         self.party.run(lambda: self._send(data))
 
     def taken(self, size_bytes: int) -> None:
-        """The bookie has so many bytes more."""
+        """Note that the bookie has received so many more bytes."""
         self._unsent_bytes -= size_bytes
         if self._paused and self._unsent_bytes <= self._most_unsent_bytes // 4:
             self._paused = False
@@ -282,7 +282,7 @@ class Link(asyncio.Transport):
 
 
 class SimNetwork:
-    """Between parties and bookies. `latency_s`: (least, most) of one way, and of a bookie's disk."""
+    """The network between parties and bookies. `latency_s`: (least, most) of one way, and of a bookie's disk."""
 
     def __init__(self, chance: Random, latency_s=(0.0002, 0.002)) -> None:
         self.chance, self.latency_s = chance, latency_s
@@ -298,18 +298,18 @@ class SimNetwork:
         self.loop.call_later(self.chance.uniform(*self.latency_s), call)
 
     def due(self, after: float) -> float:
-        """A time of arrival, not before one given earlier."""
+        """A time of arrival that is not before ``after``."""
         return max(after, self.loop.time() + self.chance.uniform(*self.latency_s))
 
     def is_parted(self, party: Party, bookie: SimBookie) -> bool:
         return (party.name, bookie.bookie_id) in self.parted
 
     def part(self, party: Party, bookie: SimBookie) -> None:
-        """Bytes between them are lost, and neither end notices."""
+        """Lose all bytes between the party and the bookie from now on; neither end notices."""
         self.parted.add((party.name, bookie.bookie_id))
 
     def heal(self) -> None:
-        """Connections that lost bytes end: TCP would have given up, or continues with resent bytes."""
+        """Repair all links. Connections over parted links end, because their bytes are lost."""
         for bookie in self.bookies.values():
             for link in list(bookie.links):
                 if self.is_parted(link.party, bookie):
@@ -325,7 +325,7 @@ class SimNetwork:
             await arrived
             bookie = self.bookies[f"{address.host}:{address.port}"]
             if self.is_parted(party, bookie):
-                await asyncio.Event().wait()  # until the connect timeout
+                await asyncio.Event().wait()  # waits until the connect timeout
             if not bookie.up:
                 raise ConnectionRefusedError("refused")
             protocol = make()

@@ -33,7 +33,7 @@ _folder_of = lru_cache(maxsize=4096)(posixpath.dirname)
 
 
 class SimulatedCrash(BaseException):
-    """The process is gone. Not an Exception: nothing may handle it."""
+    """The process has ended. No subclass of Exception, so that no code of the process handles it."""
 
 
 class BadWrites(Protocol):
@@ -112,7 +112,7 @@ class _SimFile:
         return True
 
     def start_writeback(self, offset: int, size: int) -> None:
-        """Nothing is promised, so nothing is done."""
+        """Do nothing: the call promises nothing."""
 
     def truncate(self, size: int) -> None:
         data = self._inode.data
@@ -310,7 +310,7 @@ class SimDisk:
         return disk
 
     def after_kill(self) -> SimDisk:
-        """The disk as the next process finds it on a machine that goes on: unsynced writes are there, still unsynced.
+        """The disk as the next process finds it on a machine that still runs: unsynced writes are there, still unsynced.
         All names are durable.
         """
         disk = self.copy()
@@ -332,7 +332,7 @@ class SimDisk:
         return bytes(self._names[path].data)
 
     def put(self, path: str, data: bytes) -> None:
-        """Place a file, synced."""
+        """Make or replace a file with these bytes, synced."""
         self._names[path] = self._durable_names[path] = _Inode(data)
 
     def path_of(self, inode: _Inode) -> str:
@@ -346,7 +346,7 @@ class SimDisk:
         inode.durable = bytes(inode.data)
 
     def overwrite(self, path: str, offset: int, data: bytes) -> None:
-        """The device stores these bytes at a place of the file, now and for good."""
+        """The device stores these bytes at an offset of the file, on stable storage too."""
         inode = self._names[path]
         inode.data[offset : offset + len(data)] = data
         inode.unsynced.append((offset, data))

@@ -27,7 +27,7 @@ class SimMetadataService:
         self.loop = network.loop
         self.up = True
         self.lost_answers = 0.0
-        """Chance of an answer to be lost."""
+        """The probability that an answer is lost."""
         self.nodes: dict[int, list[tuple[bytes, int]]] = {}
         """All versions of each ledger, the newest last."""
         self.next_id = 0
@@ -213,7 +213,7 @@ class SimRegistry:
         return lambda: self._listeners.remove(callback) if callback in self._listeners else None
 
     def refresh(self) -> None:
-        """See the world as it is now."""
+        """Read the present set of bookies at once."""
         self._known = {name for name, bookie in self._network.bookies.items() if bookie.up}
         self._read_only = {name for name, bookie in self._network.bookies.items() if bookie.read_only}
         for listener in list(self._listeners):

@@ -1,4 +1,4 @@
-"""Bookies that do not keep to the handshake; those that do are real (tests/cluster/test_bookie_security.py)."""
+"""Bookies that violate the handshake; tests/cluster/test_bookie_security.py has real bookies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def frame(body):
 
 @contextlib.asynccontextmanager
 async def bookie(*answers):
-    """Gives one answer to each thing that it reads, None: closes the connection."""
+    """Sends the next answer after each read; closes the connection for an answer of None."""
 
     async def serve(reader, writer):
         for answer in answers:

@@ -68,7 +68,7 @@ async def test_a_service_that_is_away_delays_the_watch_and_ends_nothing():
     member = cluster.join()
     writer = await member.client.create(E3)
     cluster.service.up = False
-    cluster.service.changed(writer.ledger_id)  # as when a connection is lost
+    cluster.service.changed(writer.ledger_id)  # as after the loss of a connection
     await until(lambda: cluster.service.loop.time() > 20, 60, "some time")
     assert writer.failure is None
     cluster.service.up = True

@@ -1,4 +1,4 @@
-"""Where a damaged file goes on: at a real entry, never inside an entry, with any bytes between."""
+"""The search continues in a damaged file at a real entry, never inside an entry, with any bytes between."""
 
 import pytest
 from hypothesis import given, settings

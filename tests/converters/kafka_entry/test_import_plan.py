@@ -49,7 +49,7 @@ class Topic:
 
 
 def run(topic, data, *, stop_after=None, resume=True):
-    """One run of the import; `stop_after` appends it is killed."""
+    """One run of the import; the test kills it after `stop_after` appends."""
     found = survey(opened(data))
     name = producer_name("orders-0/0.log", found.first_batch, found.sequence_mode)
     last = topic.persisted.get(name, -1) if resume else -1
