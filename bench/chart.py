@@ -9,8 +9,8 @@ COLOURS = {"limit": "#9aa0a6", "ours": "#3b6fb6", "ours-nosync": "#a9c4e6", "lit
 
 
 def chart(title: str, rows: dict[str, dict[str, float]], unit: dict[str, str]) -> str:
-    """`rows`: case -> contender -> value. A longer bar is better if the unit ends in "/s", else worse; the label of a
-    case names the direction.
+    """`rows`: case -> contender -> value; `unit`: case -> unit. Each bar has a label with contender, value and unit; a
+    longer bar is better if the unit ends in "/s", else worse.
     """
     parts, y = [], TOP
     for case, values in rows.items():
