@@ -66,7 +66,7 @@ _U32 = struct.Struct(">I")
 _HEAD = struct.Struct(">II")
 
 LEAST_MESSAGE_BYTES = 6
-"""The least bytes of a message in a batch: its size, and SingleMessageMetadata with payload_size alone."""
+"""The fewest bytes of a message in a batch: its size, and SingleMessageMetadata with only payload_size."""
 MOST_COMPRESSION = 1 << 15
 """No codec of Pulsar expands a byte to more bytes (zstd has the largest ratio)."""
 
@@ -177,7 +177,10 @@ def encode_picked(
 
 
 def as_sent(body: memoryview, mode: int) -> memoryview:
-    """The part of an entry that a peer gets: 0 without broker entry metadata, 1 as stored, 2 also without checksum."""
+    """Return the part of an entry that a peer gets.
+
+    mode: 0 without broker entry metadata, 1 as stored, 2 also without checksum.
+    """
     if mode != 1:
         body = body[after_prefix(body) :]
     if mode == 2 and body[:2] == MAGIC_CHECKSUM:
@@ -186,7 +189,7 @@ def as_sent(body: memoryview, mode: int) -> memoryview:
 
 
 def after_prefix(body: Any) -> int:
-    """The offset at which headers and payload begin in an entry: behind a valid 0x0e02 part, if any."""
+    """Return the offset of headers and payload in an entry: behind a valid 0x0e02 part, if any."""
     if len(body) >= 6 and bytes(body[:2]) == MAGIC_ENTRY_METADATA:
         end = 6 + int(_U32.unpack_from(body, 2)[0])
         if end <= len(body):
@@ -229,8 +232,8 @@ def entry_facts(slab: bytes, record_offsets: bytes, i: int, j: int, want_hash: b
 
 
 def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int, int, int, int]:
-    """Return batch size, deliver_at, publish time, broker timestamp, key hash (0: not wanted) and flags of a stored
-    entry.
+    """Return message count, deliver_at, publish time, broker timestamp (-1: none), key hash (0: not wanted) and flags
+    of a stored entry.
     """
     at = after_prefix(body)
     timestamp = _broker_timestamp(body, at)
@@ -254,9 +257,10 @@ def entry_fact(body: bytes | memoryview, want_hash: int) -> tuple[int, int, int,
 
 
 def messages_claimed(metadata: pb.MessageMetadata, payload_bytes: int, *, packed: bool) -> int:
-    """The number of messages that an entry counts as: num_messages_in_batch, or 1 when the bytes cannot hold so many.
-    Permits and unacknowledged messages count by this number: an unchecked claim of 2^31-1 messages would take all
-    permits that a consumer will ever give.
+    """Return the message count of an entry: num_messages_in_batch, or 1 when the bytes cannot hold so many messages.
+
+    Permits and unacknowledged messages are counted with this number: an unchecked claim of 2^31-1 messages would use
+    up all permits that a consumer ever gives.
     """
     claim = metadata.num_messages_in_batch
     room = payload_bytes * (MOST_COMPRESSION if packed else 1)
@@ -274,7 +278,7 @@ def _broker_timestamp(body: bytes | memoryview, prefix_bytes: int) -> int:
 
 
 def _sticky_key(metadata: pb.MessageMetadata) -> bytes:
-    """Ordering key, else partition key, else producer name and sequence id."""
+    """Return the ordering key, else the partition key, else producer name and sequence id."""
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key
     if metadata.HasField("partition_key"):
@@ -289,5 +293,5 @@ def _sticky_key(metadata: pb.MessageMetadata) -> bytes:
 
 
 def _raw(text: str | bytes) -> bytes:
-    """A string of the wire as received: the runtime returns bytes for invalid UTF-8."""
+    """Return the received bytes of a string field; for invalid UTF-8 the protobuf runtime gives bytes already."""
     return text if isinstance(text, bytes) else text.encode()

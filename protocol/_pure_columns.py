@@ -74,11 +74,11 @@ class MessageColumn(IntEnum):
 
 
 class EntryStatus(IntEnum):
-    """Whether an entry can be read, and if not, why."""
+    """Whether an entry can be read, or the reason why not."""
 
     FINE = 0
     SHORT = 1
-    """Headers leave the entry."""
+    """The headers point behind the end of the entry."""
     CHECKSUM = 2
     """The checksum does not match."""
     METADATA = 3
@@ -102,10 +102,10 @@ class ColumnFlag(IntFlag):
     """The entry has num_messages_in_batch."""
     MARKER = 128
     HAS_TXN = 256
-    """The entry has both halves of the transaction's id."""
+    """The entry has both halves of a transaction id."""
     IS_CHUNK = 512
     NAMES_FORMAT = 1024
-    """A property is called entry.format."""
+    """A property has the key entry.format."""
     HAS_EVENT_TIME = 2048
     """Messages only."""
     COMPACTED_OUT = 4096
@@ -204,7 +204,7 @@ def _pair(view: memoryview, at: int, end: int) -> tuple[bool, bool]:
 
 
 def _encryption(view: memoryview, at: int, end: int) -> bool:
-    """Whether EncryptionKeys has a key's name and value, and its metadata are pairs."""
+    """Whether an EncryptionKeys has key and value, and all its metadata are complete KeyValues."""
     seen, pairs = 0, True
     try:
         for number, wire, size, after in fields(view, at, end):
@@ -409,7 +409,7 @@ def property_columns(buffer: Any, starts: Any, ends: Any, field_number: int, row
 
 
 def _parts(view: memoryview, at: int, end: int) -> list[int]:
-    """Return start and length of key and value; of a repeated field the last counts."""
+    """Return start and length of key and value; the last of a repeated field counts."""
     found = [0, 0, 0, 0]
     try:
         for number, wire, size, after in fields(view, at, end):

@@ -1,10 +1,10 @@
 """Cutting frames in Python: the part of `_pure` that makes runs of SENDs out of a socket read (see `speed.cut`).
 
-A SEND is parsed by the protobuf runtime when it is the first of its kind, and recognised when it follows: `_Usual`
-keeps the bytes of a SEND that was parsed, and `_usual_frames` takes the frames behind it as long as they differ only
-where a client's consecutive SENDs do (sizes, checksum, the low bits of the sequence id, the entry itself). Metadata
-behind the three required fields are looked up among the parsed metadata. All other bytes take the long way, so both
-ways agree on any bytes.
+The protobuf runtime parses the first SEND of a form; later SENDs of this form are recognised without parsing. `_Usual`
+keeps the bytes of a parsed SEND, and `_usual_frames` takes the frames behind it as long as they differ only where a
+client's consecutive SENDs differ (sizes, checksum, the low bits of the sequence id, the entry itself). Metadata behind
+the three required fields are looked up in a cache of parsed metadata. All other frames are parsed, so both ways give
+the same result for any bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SEND = pb.BaseCommand.SEND
 _HAS_CHECKSUM = int(EntryFlag.HAS_CHECKSUM)
 _HAS_DELIVER_AT = int(EntryFlag.HAS_DELIVER_AT)
 
-# A SEND of producer id, sequence id and perhaps a number of messages below 128; varints of up to nine bytes.
+# A SEND with producer id, sequence id and optionally a number of messages below 128; varints of up to nine bytes.
 _USUAL_SEND = re.compile(
     rb"\x08\x06\x32.\x08[\x80-\xff]{0,8}[\x00-\x7f]\x10([\x80-\xff]{0,8}[\x00-\x7f])(?:\x18[\x00-\x7f])?", re.DOTALL
 )
@@ -43,12 +43,12 @@ _BEHIND_NAME = re.compile(rb"\x10[\x80-\xff]{0,8}[\x00-\x7f]\x18[\x80-\xff]{0,8}
 _KNOWN_RESTS = 1024
 _KNOWN_REST_BYTES = 128
 _rests: dict[bytes, int] = {}
-"""The flags of metadata by the bytes behind producer name, sequence id and publish time; none with deliver_at."""
+"""Bytes of metadata behind producer name, sequence id and publish time -> flags; never metadata with deliver_at."""
 
 
 def _flags_of(metadata: bytes, rest: bytes) -> int:
-    """Return the flags of an entry whose metadata ends in `rest`, remembered by that rest; -1 when the metadata has to
-    be parsed.
+    """Return the flags of an entry whose metadata ends with `rest`, and cache them under `rest`; -1 for unreadable
+    metadata and metadata with deliver_at, which `look_at` has to parse.
     """
     parsed = parse_metadata(metadata)
     flags = _HAS_CHECKSUM | metadata_flags(parsed) if parsed is not None else -1
@@ -62,7 +62,7 @@ def _flags_of(metadata: bytes, rest: bytes) -> int:
 
 
 class _Run:
-    """A run being collected."""
+    """A run to which frames are still added."""
 
     __slots__ = (
         "counts",
@@ -97,7 +97,7 @@ class _Run:
         self.ends.append(self.size)
         self.sequences.append(signed(send.sequence_id))
         highest = send.highest_sequence_id
-        self.highest.append(signed(highest) if highest >= send.sequence_id else 0)  # below it means there is none
+        self.highest.append(signed(highest) if highest >= send.sequence_id else 0)  # smaller: counts as absent
         self.counts.append(send.num_messages)
         self.deliver_at.append(deliver_at)
         self.flags.append(flags)
@@ -129,9 +129,7 @@ class _Run:
 
 
 class _Usual:
-    """The parts that later SEND commands share with this command: everything but the low seven bits of the
-    sequence id.
-    """
+    """The bytes that later SEND commands share with this command: all but the low seven bits of the sequence id."""
 
     __slots__ = ("base", "count", "head", "high", "low_at", "size", "tail")
 
@@ -144,7 +142,7 @@ class _Usual:
 
     @classmethod
     def of(cls, command: bytes, send: pb.CommandSend) -> _Usual | None:
-        """Return None unless the command has the usual form: these fields, each once, and no others."""
+        """Return None unless the command has the form of `_USUAL_SEND`: these fields, each once, and no others."""
         found = _USUAL_SEND.fullmatch(command)
         if found is None or command[3] != len(command) - 4:
             return None
@@ -210,8 +208,8 @@ def cut(
 def _usual_frames(
     data: bytes | bytearray, view: memoryview, at: int, end: int, max_frame_bytes: int, run: _Run, usual: _Usual
 ) -> int:
-    """Add the frames from `at` on that are whole, sound and equal in form to `usual`; return the start of the first
-    other frame.
+    """Add the frames from `at` on that are complete, have a right checksum and the form of `usual`; return the start of
+    the first other frame.
     """
     size, head, high, tail, base = usual.size, usual.head, usual.high, usual.tail, usual.base
     low_at, entry_at, least = 8 + usual.low_at, 8 + size, size + 16

@@ -18,7 +18,7 @@ _BAD_CHECKSUM = int(EntryFlag.BAD_CHECKSUM)
 
 
 def signed(value: int) -> int:
-    """A u64 of the wire as int64."""
+    """Return a u64 of the wire as int64."""
     return value - (1 << 64) if value >> 63 else value
 
 
@@ -85,7 +85,7 @@ def look_at(send: pb.CommandSend, entry: bytes | memoryview) -> tuple[int, int]:
         at = 6
         if crc32c(memoryview(entry)[6:]) != _U32.unpack_from(entry, 2)[0]:
             return flags | _BAD_CHECKSUM, 0
-    elif len(entry) < 2:  # not even room for a magic number
+    elif len(entry) < 2:  # too short for a magic number
         return flags | EntryFlag.NO_ENTRY, 0
     metadata = metadata_of(entry, at)
     if metadata is None:
@@ -107,7 +107,7 @@ def parse_metadata(data: bytes) -> pb.MessageMetadata | None:
         metadata = pb.MessageMetadata.FromString(data)
     except DecodeError:
         return None
-    return metadata if metadata.IsInitialized() else None  # the runtime parses without a look at required fields
+    return metadata if metadata.IsInitialized() else None  # FromString does not check required fields
 
 
 def metadata_flags(metadata: pb.MessageMetadata) -> int:

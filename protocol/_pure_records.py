@@ -36,7 +36,7 @@ def stamp(
     view = memoryview(data)
     parts: list[bytes | memoryview] = []
     record_offsets = [0]
-    sizes: dict[int, tuple[bytes, int]] = {}  # by its value: the size as a record has it and the checksum of that
+    sizes: dict[int, tuple[bytes, int]] = {}  # size -> its bytes in a record header, and their checksum
     at, start, entry_id = 0, where[i], first_entry_id
     identity, encode = _IDENTITY.pack, _CHECKSUM.pack
     for prefix, end in zip(prefixes, where[i + 1 : j + 1], strict=True):
@@ -66,17 +66,17 @@ def stamp_in_place(
     index_before: int,  # noqa: ARG001
     /,
 ) -> int | None:
-    """Return without a change: the twin in Python stamps no bytes in place, and the caller uses `stamp`."""
+    """Return None without a change: Python cannot change bytes in place, so the caller uses `stamp`."""
     return None
 
 
 def _prefixes(counts: memoryview, broker_timestamp_ms: int, index_before: int) -> list[bytes]:
-    """The 0x0e02 part of each entry; empty for an entry of no messages, or when nothing is wanted."""
+    """Return the 0x0e02 part of each entry; empty for an entry without messages, and without timestamp and index."""
     if index_before == -2:
         same = entry_prefix(broker_timestamp_ms, -1) if broker_timestamp_ms >= 0 else b""
         return [same if count > 0 else b"" for count in counts]
     index = index_before
-    around: dict[int, tuple[bytes, bytes]] = {}  # by all but the low seven bits of the index: the bytes around these
+    around: dict[int, tuple[bytes, bytes]] = {}  # index without its low seven bits -> the bytes around these bits
     prefixes = []
     for count in counts:
         if count <= 0:
@@ -95,7 +95,7 @@ def _prefixes(counts: memoryview, broker_timestamp_ms: int, index_before: int) -
 
 
 def entry_prefix(broker_timestamp_ms: int, index: int) -> bytes:
-    """The 0x0e02 part: magic, u32 size, BrokerEntryMetadata; negative values are left out."""
+    """Return the 0x0e02 part: magic, u32 size, BrokerEntryMetadata; negative values are left out."""
     body = b""
     if broker_timestamp_ms >= 0:
         body += b"\x08" + varint(broker_timestamp_ms)

@@ -1,5 +1,5 @@
-"""Message ids of an ACK by ledger, where it acknowledges whole entries only. Compiled, else the pure twin, chosen as in
-`speed.py`.
+"""Groups the message ids of an ACK by ledger, if the ACK acknowledges whole entries only. Compiled, else the pure twin,
+chosen as in `speed.py`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPILED", "MAX_ENTRY_ID", "MAX_LEDGER_ID", "pure_whole_entries", "whole_entries"]
 
-MAX_ENTRY_ID = (1 << 32) - 1  # the limit of bitmaps; no ledger grows so long
+MAX_ENTRY_ID = (1 << 32) - 1  # the limit of the bitmaps; no ledger gets so many entries
 MAX_LEDGER_ID = (1 << 63) - 1
 
 
 def pure_whole_entries(command: pb.CommandAck) -> dict[int, list[int]] | None:
-    """Return the acknowledged entries of each ledger, in their order; None when an id has an ack set, or no entry can
-    have this id.
+    """Return the acknowledged entries of each ledger, in their order; None when an id has an ack set or is above
+    MAX_LEDGER_ID or MAX_ENTRY_ID.
     """
     ledgers: dict[int, list[int]] = {}
     for ident in command.message_id:
@@ -35,11 +35,11 @@ whole_entries = pure_whole_entries
 if not os.environ.get("MAGNETAR_PURE"):
     try:
         from magnetar.protocol._acks import whole_entries as _compiled
-    except ImportError:  # no compiler at install time: the twin serves
+    except ImportError:  # no compiler at install time: the twin is used
         pass
     else:
         COMPILED = True
 
         def whole_entries(command: pb.CommandAck) -> dict[int, list[int]] | None:
-            """See ``pure_whole_entries``: to write the ids and to read them costs less than an object for each."""
+            """As ``pure_whole_entries``; to serialize and read the ids costs less than an object for each id."""
             return _compiled(command.SerializePartialToString())

@@ -1,4 +1,4 @@
-"""Cuts the bytes of a broker into commands: the client's side of the frames (`cut` in speed.py is the broker's).
+"""Cuts the bytes of a broker into commands, for clients (the broker cuts the bytes of clients with `speed.cut`).
 
 frame = u32 totalSize | u32 commandSize | BaseCommand | headers and payload (MESSAGE only)
 """
@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 class AnswerCutter:
-    """Takes the received bytes piece by piece and returns the complete commands."""
+    """Takes the received bytes in pieces of any size and returns the complete commands."""
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()

@@ -1,7 +1,7 @@
 """Batches: the messages inside an entry's payload, and an entry rewritten with some of them.
 
-An uncompressed batch is ``{ u32 size | SingleMessageMetadata | payload_size bytes }`` as often as num_messages_in_batch
-says. Compression is applied to the whole; an encrypted batch cannot be looked into.
+An uncompressed batch is num_messages_in_batch times ``{ u32 size | SingleMessageMetadata | payload_size bytes }``. The
+batch is compressed as a whole; an encrypted batch cannot be read.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class SingleMessage(NamedTuple):
 
 
 def encode_entry(metadata: pb.MessageMetadata, payload: bytes | memoryview) -> bytes:
-    """Headers and payload with checksum: ``0x0e01 | crc32c | u32 size | MessageMetadata | payload``."""
+    """Return headers and payload with checksum: ``0x0e01 | crc32c | u32 size | MessageMetadata | payload``."""
     encoded = metadata.SerializeToString()
     body = b"".join((_U32.pack(len(encoded)), encoded, payload))
     return _MAGIC_CHECKSUM + _U32.pack(crc32c(body)) + body
 
 
 def walk_batch(metadata: pb.MessageMetadata, payload: bytes | memoryview) -> Iterator[SingleMessage]:
-    """The messages of an entry's payload, in order; decompresses first. Raises MalformedEntryError or
+    """Decompress the payload of an entry and yield its messages in order. Raises MalformedEntryError or
     CompressionError.
     """
     if metadata.encryption_keys:
@@ -67,7 +67,7 @@ def walk_batch(metadata: pb.MessageMetadata, payload: bytes | memoryview) -> Ite
 
 
 def encode_batch(messages: list[tuple[pb.SingleMessageMetadata, bytes | memoryview]]) -> bytes:
-    """Uncompressed batch payload; sets each payload_size."""
+    """Return the uncompressed payload of a batch; set payload_size of each message."""
     parts: list[bytes | memoryview] = []
     for single, payload in messages:
         single.payload_size = len(payload)
@@ -77,11 +77,11 @@ def encode_batch(messages: list[tuple[pb.SingleMessageMetadata, bytes | memoryvi
 
 
 def keep_messages(body: bytes | memoryview, keep: Container[int]) -> bytes | None:
-    """A batch entry that keeps only the messages whose index is in `keep`; None when no message is kept.
+    """Return a batch entry that keeps only the messages whose index is in `keep`; None when no message is kept.
 
     Indexes and count stay the same: a removed message stays as metadata with compacted_out and no payload, so a
     consumer's batch indexes still fit; compacted_batch_indexes names the kept messages (the same bytes as Apache Pulsar
-    4.2.4 makes of a batch). Broker entry metadata in front is kept. Raises MalformedEntryError, CompressionError.
+    4.2.4 makes of a batch). Broker entry metadata in front stay. Raises MalformedEntryError, CompressionError.
     """
     metadata, payload = split_entry(body)
     if metadata is None:

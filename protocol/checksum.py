@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli), the checksum of frames and records: the package `crc32c`, without its own imports.
 
-The package looks its own version up by `importlib.metadata`, which is a twentieth of the broker's start-up. So this
-module loads only its extension, or the package where that fails.
+The package reads its own version with `importlib.metadata`, which takes a twentieth of the broker's start-up time. So
+this module loads only the package's extension, or the whole package where that fails.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ if TYPE_CHECKING:
     from crc32c import crc32c
 else:
     crc32c = _extension()
-    if crc32c is None:  # another shape of the package
+    if crc32c is None:  # a release of the package with another structure
         from crc32c import crc32c

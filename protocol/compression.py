@@ -1,7 +1,7 @@
-"""Payload compression of Pulsar messages. Decoding is bounded by the size the metadata claims.
+"""Payload compression of Pulsar messages. The size in the metadata bounds decompression.
 
-LZ4 and SNAPPY are raw blocks, ZLIB a zlib stream, ZSTD a frame. A payload that grows beyond its claim,
-or stays below it, is refused: decompression never takes more memory than the metadata announces.
+LZ4 and SNAPPY are raw blocks, ZLIB a zlib stream, ZSTD a frame. A payload whose
+decompressed size differs from this size is refused: decompression never takes more memory than the metadata announces.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.errors import CompressionError
 
 MAX_UNCOMPRESSED_BYTES = 128 * 1024 * 1024
-"""No message is as large; decompression refuses larger claims without reading the payload."""
+"""No message is so large; decompression refuses larger sizes without reading the payload."""
 
 
 def compress(codec: int, data: bytes | memoryview) -> bytes:
@@ -54,7 +54,7 @@ def decompress_into(codec: int, data: bytes | memoryview, out: memoryview) -> No
     """Decompress exactly ``len(out) - 1`` bytes into `out`, or raise CompressionError; the last byte reveals a longer
     payload.
 
-    Bulk readers use this function, which makes no payload object. Refuses codec NONE.
+    Bulk readers use this function, because it creates no payload object. Refuses codec NONE.
     """
     try:
         if codec == pb.ZLIB:

@@ -1,13 +1,13 @@
-"""Entries that a broker pushes to one consumer, cut out of the stream as columns. For readers of many entries.
+"""Cuts the entries that a broker pushes to one consumer out of the stream, as columns. For readers of many entries.
 
 Compiled, else the pure twin, chosen as in `speed.py`.
 
 deliveries(buffer, start, consumer_id) -> (table, end)
     The MESSAGE frames for this consumer at the beginning of ``buffer[start:]``, up to the first frame of another
-    kind or an incomplete frame; `end` is the begin of that frame. Table: ``bytes`` of native int64, column by column,
-    columns as DeliveryColumn; offsets count from the beginning of the buffer, u64 values of the wire are signed. A
-    frame that is odd in any way (a field twice, a group, another command beside the MESSAGE, the id of a first chunk)
-    ends the cut: `answers.AnswerCutter` takes the frame, or reports its fault.
+    kind or an incomplete frame; `end` is the start of that frame. Table: ``bytes`` of native int64, column by column,
+    columns as DeliveryColumn; offsets count from the beginning of the buffer, u64 values of the wire are signed. An
+    unusual frame (a field twice, a group, another command beside the MESSAGE, the id of a first chunk) ends the cut:
+    the caller passes it to `answers.AnswerCutter`, which returns its command or raises.
     Raises ValueError for a start outside of the buffer.
 """
 
@@ -58,7 +58,7 @@ def pure_deliveries(buffer: Any, start: int, consumer_id: int, /) -> tuple[bytes
 
 
 def _command(view: memoryview, at: int, end: int, consumer_id: int) -> tuple[int, int]:
-    """Ledger and entry of a MESSAGE for the consumer. Raises BrokenFieldError for anything else."""
+    """Return ledger and entry of a MESSAGE for the consumer. Raises BrokenFieldError for any other command."""
     if any(number not in (_TYPE, _MESSAGE) for number, *_ in fields(view, at, end)):
         raise BrokenFieldError  # another command beside the MESSAGE, which may lack required fields
     found = _once(view, at, end, {_TYPE: 0, _MESSAGE: 2})
@@ -70,13 +70,16 @@ def _command(view: memoryview, at: int, end: int, consumer_id: int) -> tuple[int
         raise BrokenFieldError
     size, after = message[2]
     if any(number == _FIRST_CHUNK for number, *_ in fields(view, after - size, after)):
-        raise BrokenFieldError  # an id of its own: the same
+        raise BrokenFieldError  # the id of the first chunk may lack required fields, too
     ids = _once(view, after - size, after, {1: 0, 2: 0})
     return signed64(ids[1][0]), signed64(ids[2][0])
 
 
 def _once(view: memoryview, at: int, end: int, wanted: dict[int, int]) -> dict[int, tuple[int, int]]:
-    """Value and end of each wanted field, which is there once and of that wire type; others are passed over."""
+    """Return value and end of each wanted field; skip all other fields.
+
+    Raises BrokenFieldError unless each wanted field occurs exactly once and has the given wire type.
+    """
     found: dict[int, tuple[int, int]] = {}
     for number, wire, value, after in fields(view, at, end):
         if number in wanted:
@@ -94,7 +97,7 @@ deliveries = pure_deliveries
 if not os.environ.get("MAGNETAR_PURE"):
     try:
         from magnetar.protocol import _deliveries
-    except ImportError:  # no compiler at install time: the twin serves
+    except ImportError:  # no compiler at install time: the twin is used
         pass
     else:
         COMPILED = True

@@ -3,13 +3,13 @@ readers.
 
 Compiled, else the pure twin, chosen as in `speed.py`. A table is ``bytes`` of native int64, column by column: value r
 of column c is element ``c * rows + r``. Offsets count from the beginning of the buffer; a length of -1 means that there
-is no such field, 0 stands in number columns without a value. u64 values of the wire are signed. Metadata are read as
+is no such field; number columns are 0 without a value. u64 values of the wire are signed. Metadata are read as
 protobuf prescribes: the last of a repeated scalar counts, unknown fields are skipped, and so are known fields of
 another wire type; groups, and a KeyValue or EncryptionKeys that is not whole, make metadata unreadable.
 
 entry_columns(buffer, starts, ends, verify) -> table
     A row for each entry ``buffer[starts[i]:ends[i]]`` (native int64 arrays), columns as EntryColumn. `verify`: compute
-    the checksums that entries carry. STATUS is an EntryStatus; only with FINE have the other columns a meaning.
+    the checksums that entries carry. STATUS is an EntryStatus; the other columns are valid only with FINE.
 message_columns(buffer, starts, ends, counts, max_rows, entry, start, index)
         -> (table, entry, start, index, broken)
     A row for each message of the uncompressed batches ``buffer[starts[i]:ends[i]]`` of counts[i] messages, columns as
@@ -20,7 +20,7 @@ property_columns(buffer, starts, ends, field_number, rows) -> table
     The `rows` properties (KeyValue fields of that number) of the metadata ``buffer[starts[i]:ends[i]]``, in order:
     columns i, key start, key length, value start, value length.
 gather(buffers, which, starts, lengths) -> (offsets, data)
-    The values ``buffers[which[i]][starts[i] : starts[i] + lengths[i]]`` one behind the other, none for a length below
+    The values ``buffers[which[i]][starts[i] : starts[i] + lengths[i]]`` one behind the other, empty for a length below
     0; native int32 offsets[n + 1] into data, so together at most 2 GiB. At most 4096 buffers.
 All raise ValueError for arrays that do not fit the buffer or each other.
 """
@@ -54,7 +54,7 @@ gather = _pure_columns.gather
 if not os.environ.get("MAGNETAR_PURE"):
     try:
         from magnetar.protocol import _entry_columns
-    except ImportError:  # no compiler at install time: the twin serves
+    except ImportError:  # no compiler at install time: the twin is used
         pass
     else:
         COMPILED = True

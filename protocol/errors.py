@@ -1,9 +1,9 @@
-"""Errors of foreign bytes and names.
+"""Errors in bytes and names that peers send.
 
 ProtocolError
 ├── InvalidTopicNameError     no topic or namespace name
-├── MalformedEntryError       headers and payload that do not hold together
-├── MalformedAnswerError      bytes from a broker that are no frames of its protocol
+├── MalformedEntryError       headers and payload that contradict each other
+├── MalformedAnswerError      bytes from a broker that are no frames of the protocol
 ├── TooManyPartsError         a message whose lists have more parts than the broker reads in one turn
 └── CompressionError          a payload that its codec does not decode, or not to the size it claims
 """
@@ -20,7 +20,7 @@ class InvalidTopicNameError(ProtocolError):
 
 
 class MalformedEntryError(ProtocolError):
-    """Headers and payload that do not hold together."""
+    """Headers and payload that contradict each other."""
 
 
 class MalformedAnswerError(ProtocolError):

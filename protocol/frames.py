@@ -12,6 +12,6 @@ _HEAD = struct.Struct(">II")
 
 
 def encode_command(base: pb.BaseCommand, payload: bytes | memoryview = b"") -> bytes:
-    """A whole frame: the command and, for MESSAGE, headers and payload."""
+    """Return a whole frame: the command and, for MESSAGE, headers and payload."""
     command = base.SerializeToString()
     return b"".join((_HEAD.pack(4 + len(command) + len(payload), len(command)), command, payload))

@@ -20,7 +20,7 @@ def murmur3_32(data: bytes | memoryview) -> int:
 
 
 def murmur3_32_with_each(prefix: bytes, suffixes: Iterable[bytes]) -> list[int]:
-    """``murmur3_32(prefix + suffix)`` for each suffix; the prefix is walked once."""
+    """Return ``murmur3_32(prefix + suffix)`` for each suffix; the prefix is hashed only once."""
     whole = len(prefix) & ~3
     start, rest = _mixed(0, prefix, whole), prefix[whole:]
     found = []
@@ -32,7 +32,7 @@ def murmur3_32_with_each(prefix: bytes, suffixes: Iterable[bytes]) -> list[int]:
 
 
 def _mixed(h: int, data: bytes | memoryview, whole: int) -> int:
-    """The state after `whole` bytes, a multiple of four."""
+    """Return the state after the first `whole` bytes, a multiple of four."""
     for i in range(0, whole, 4):
         k = (data[i] | data[i + 1] << 8 | data[i + 2] << 16 | data[i + 3] << 24) * 0xCC9E2D51 & _M
         k = (k << 15 | k >> 17) * 0x1B873593 & _M
@@ -42,7 +42,7 @@ def _mixed(h: int, data: bytes | memoryview, whole: int) -> int:
 
 
 def _finished(h: int, tail: bytes | memoryview, size: int) -> int:
-    """The hash, from the last up to three bytes and the size of everything."""
+    """Return the hash, from the state, the last zero to three bytes and the size of all bytes."""
     if tail:
         k = int.from_bytes(tail, "little") * 0xCC9E2D51 & _M
         h ^= (k << 15 | k >> 17) * 0x1B873593 & _M
@@ -58,7 +58,7 @@ def sticky_hash(key: bytes | memoryview) -> int:
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode as an unsigned number of 32 bits: over the units of UTF-16."""
+    """String.hashCode as an unsigned number of 32 bits, computed over UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):

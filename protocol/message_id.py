@@ -17,22 +17,22 @@ _WORD_BYTES = 8
 
 
 def signed(value: int) -> int:
-    """A u64 of the wire as the signed number it means."""
+    """Return the signed number that a u64 of the wire stands for."""
     return value - (1 << 64) if value >> 63 else value
 
 
 def unsigned(value: int) -> int:
-    """A signed number as the u64 that travels."""
+    """Return the u64 of the wire for a signed number."""
     return value & MASK
 
 
 def words_to_bits(words: Sequence[int]) -> int:
-    """The words as one int, in time linear in the words: a peer may send many."""
+    """Return the words as one int. Takes time linear in the number of words, because a peer may send many."""
     return int.from_bytes(b"".join([(word & MASK).to_bytes(_WORD_BYTES, "little") for word in words]), "little")
 
 
 def bits_to_words(bits: int) -> list[int]:
-    """One int as the words of a Java BitSet."""
+    """Return the words of a Java BitSet for one int."""
     size = -(-bits.bit_length() // 64) * _WORD_BYTES
     data = bits.to_bytes(size, "little")
     starts = range(0, size, _WORD_BYTES)
@@ -40,10 +40,10 @@ def bits_to_words(bits: int) -> list[int]:
 
 
 def remaining(words: Iterable[int]) -> int:
-    """The number of messages of the batch that are still to be acknowledged. Words may be signed as on the wire."""
+    """Return how many messages of the batch are still to be acknowledged. Words may be signed as on the wire."""
     return sum((word & MASK).bit_count() for word in words)
 
 
 def is_empty(words: Iterable[int]) -> bool:
-    """Whether no message of the batch is left: the acknowledgement covers the whole entry."""
+    """Whether no message of the batch is left to be acknowledged, so that the whole entry is acknowledged."""
     return not any(words)

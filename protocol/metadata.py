@@ -28,7 +28,7 @@ def split_entry(body: memoryview | bytes) -> tuple[pb.MessageMetadata | None, me
 
 
 def parse_entry_metadata(body: memoryview | bytes) -> pb.BrokerEntryMetadata | None:
-    """The broker entry metadata of an entry; None when absent, or unreadable because a client has sent them."""
+    """Return the broker entry metadata of an entry; None when absent, or unreadable (a client may send such bytes)."""
     end = after_prefix(body)
     try:
         return pb.BrokerEntryMetadata.FromString(bytes(body[6:end])) if end else None

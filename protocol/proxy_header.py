@@ -25,12 +25,12 @@ _LARGEST_PORT: Final = 65535
 
 
 class MalformedProxyHeaderError(Exception):
-    """Bytes that begin like a header and are none."""
+    """Bytes that begin like a header but are no valid header."""
 
 
 class ProxyHeader(NamedTuple):
-    """The client's address and port, "" where the proxy names none (a health check of its own), and the bytes of the
-    header.
+    """The client's address ("" when the proxy names no client, as for its own health check) and port, and the size of
+    the header in bytes.
     """
 
     address: str
@@ -39,9 +39,9 @@ class ProxyHeader(NamedTuple):
 
 
 def parse_proxy_header(data: bytes) -> ProxyHeader | None:
-    """The header that `data`, all that came so far, begins with.
+    """Parse the header at the beginning of `data`, which are all bytes received so far.
 
-    Returns: None while more bytes are needed to tell: at most MAX_V2_BYTES; size 0 for a connection without a header.
+    Returns: None while the header is incomplete (it has at most MAX_V2_BYTES); size 0 for a connection without header.
     Raises: MalformedProxyHeaderError.
     """
     if data.startswith(V1_START):

@@ -1,4 +1,4 @@
-"""All commands of a broker to a client: pure builders, values to the bytes of a frame.
+"""All commands of a broker to a client: pure functions that build the bytes of a frame from values.
 
 A field is set exactly when Apache Pulsar 4.2 sets it (clients and transcripts see presence, not only values). Ids are
 signed numbers; -1 travels as 2^64 - 1.
@@ -235,8 +235,8 @@ def message(
     ack_set: Sequence[int] = (),
     consumer_epoch: int = -1,
 ) -> bytes:
-    """One MESSAGE; whole spans are encoded by `speed.encode_messages`. `ack_set` words are signed, set bits still to
-    consume.
+    """Return one MESSAGE (`speed.encode_messages` encodes many). Words of `ack_set` are signed; a set bit stands for a
+    message that is still to be consumed.
     """
     base = _base(_TYPE.MESSAGE)
     command = base.message

@@ -1,6 +1,6 @@
-"""All commands of a client to a broker: pure builders, the counterpart of `replies`.
+"""Commands of a client to a broker: pure functions that build frames, the counterpart of `replies`.
 
-Only the commands that the tools of this project need: lookup, a producer, a reader.
+Only the commands that the tools of this project need: lookups, producers, consumers, readers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def connect(
 
 
 def auth_response(client_version: str, auth_method: str, auth_data: bytes) -> bytes:
-    """The answer to AUTH_CHALLENGE."""
+    """AUTH_RESPONSE, the answer to AUTH_CHALLENGE."""
     data = pb.AuthData(auth_method_name=auth_method, auth_data=auth_data)
     command = pb.CommandAuthResponse(client_version=client_version, response=data, protocol_version=PROTOCOL_VERSION)
     return encode_command(pb.BaseCommand(type=_TYPE.AUTH_RESPONSE, authResponse=command))
@@ -43,7 +43,7 @@ def pong() -> bytes:
 
 
 def partitioned_metadata(request_id: int, topic: str, *, create: bool = False) -> bytes:
-    """Requests the number of partitions. With `create` the broker may create an absent topic, as for producers."""
+    """Request the number of partitions. With `create` the broker may create an absent topic, as for producers."""
     command = pb.CommandPartitionedTopicMetadata(
         topic=topic, request_id=request_id, metadata_auto_creation_enabled=create
     )
@@ -64,8 +64,8 @@ def producer(
     *,
     encrypted: bool = False,
 ) -> bytes:
-    """A Shared producer. With a name of the caller the broker's deduplication recognizes the producer later; with None
-    the broker chooses a name.
+    """PRODUCER with access mode Shared. With a name from the caller, the broker's deduplication recognizes the producer
+    later; with None the broker chooses a name.
     """
     command = pb.CommandProducer(topic=topic, producer_id=producer_id, request_id=request_id)
     if name is not None:
@@ -111,9 +111,9 @@ def reader(
     read_compacted: bool = False,
     create: bool = True,
 ) -> bytes:
-    """SUBSCRIBE to a subscription that is not kept, from the entry behind position `after` on; default: the first.
+    """SUBSCRIBE to a non-durable subscription that begins behind position `after`; default: at the first entry.
 
-    Without `create` the broker refuses a missing topic, with any rules of auto creation.
+    Without `create` the broker refuses an absent topic, whatever its rules of auto creation are.
     """
     command = pb.CommandSubscribe(
         topic=topic,
@@ -135,7 +135,7 @@ def reader(
 
 
 def durable_subscription(request_id: int, consumer_id: int, topic: str, subscription: str) -> bytes:
-    """SUBSCRIBE that creates the subscription at the first entry where it is absent; Shared, so others may join."""
+    """SUBSCRIBE, type Shared; the broker creates an absent subscription at the first entry of the topic."""
     command = pb.CommandSubscribe(
         topic=topic,
         subscription=subscription,
@@ -149,7 +149,7 @@ def durable_subscription(request_id: int, consumer_id: int, topic: str, subscrip
 
 
 def acknowledge(request_id: int, consumer_id: int, ledger_id: int, entry_id: int) -> bytes:
-    """ACK of one whole entry, with an answer once it is kept."""
+    """ACK of one whole entry; the broker answers once it has kept the acknowledgement."""
     place = pb.MessageIdData(ledgerId=unsigned(ledger_id), entryId=unsigned(entry_id))
     command = pb.CommandAck(
         consumer_id=consumer_id, ack_type=pb.CommandAck.Individual, message_id=[place], request_id=request_id
@@ -189,7 +189,7 @@ def subscribe(command: pb.CommandSubscribe) -> bytes:
 
 
 def ack(consumer_id: int, entry: tuple[int, int], *, cumulative: bool = False, validation: int | None = None) -> bytes:
-    """Acknowledge a whole entry; `validation`: why it could not be read."""
+    """Acknowledge a whole entry, without an answer. `validation`: the reason why the client cannot read the entry."""
     kind = pb.CommandAck.Cumulative if cumulative else pb.CommandAck.Individual
     command = pb.CommandAck(consumer_id=consumer_id, ack_type=kind)
     command.message_id.add(ledgerId=entry[0], entryId=entry[1])
@@ -199,7 +199,7 @@ def ack(consumer_id: int, entry: tuple[int, int], *, cumulative: bool = False, v
 
 
 def redeliver(consumer_id: int, entries: Iterable[tuple[int, int]]) -> bytes:
-    """Give these entries again; none: all that are not acknowledged."""
+    """Request redelivery of these entries; without entries, of all unacknowledged entries."""
     command = pb.CommandRedeliverUnacknowledgedMessages(consumer_id=consumer_id)
     for ledger_id, entry_id in entries:
         command.message_ids.add(ledgerId=ledger_id, entryId=entry_id)

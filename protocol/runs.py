@@ -1,4 +1,4 @@
-"""EntryRun: consecutive SENDs of one producer found in one socket read. The unit of publishing."""
+"""EntryRun: consecutive SENDs of one producer found in one socket read. The broker publishes entries in runs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class EntryFlag:
     NO_ENTRY: Final = 4096
     """No bytes behind the command, or a cut-off checksum: the connection closes."""
     SHADOW: Final = 8192
-    """CommandSend names a message id of its own (shadow topics)."""
+    """CommandSend has a message id (shadow topics)."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class EntryRun(_Fields):
 
     data: the entries' headers and payload one behind the other, untouched, each behind `gap` bytes that are reserved
     for the header of a log record; offsets: native int64[count + 1] into data, where these parts begin and end.
-    size_bytes: of the entries alone.
+    size_bytes: of the entries without gaps.
     sequence_ids, highest_sequence_ids (0 when absent), num_messages, deliver_at: native int64[count], u64 of the wire
     as signed. flags: native uint32[count] of EntryFlag; any_flags and all_flags are their OR and AND. ascending: each
     sequence id is above the previous id.
@@ -77,11 +77,11 @@ class EntryRun(_Fields):
     are_records = False
     """Whether the gaps contain the headers of log records: `data` is then a ledger's slab."""
     wanted_gap = 0
-    """The gap that would have spared this run a copy; 0: unknown, or the run had this gap."""
+    """The gap with which this run would not have needed a copy; 0: unknown, or the run had this gap."""
 
     @classmethod
     def from_cut(cls, item: tuple[Any, ...]) -> EntryRun:
-        """Make a run of an item of `speed.cut`, whose fields have the order above."""
+        """Make a run from an item of `speed.cut`, whose fields have the order above."""
         return cls(*item)
 
     @classmethod
@@ -127,7 +127,7 @@ class EntryRun(_Fields):
         return None if self.deliver_at is None else memoryview(self.deliver_at).cast("q")
 
     def entry(self, i: int) -> memoryview:
-        """Headers and payload of entry `i`, not copied."""
+        """Return headers and payload of entry `i`, without a copy."""
         offsets = self._views[0]
         return memoryview(self.data)[offsets[i] + self.gap : offsets[i + 1]]
 
@@ -141,13 +141,13 @@ class EntryRun(_Fields):
         return value
 
     def high(self, i: int) -> int:
-        """The highest sequence id of entry `i`: of its range, or its only id."""
+        """Return the highest sequence id of entry `i`: the end of its range, or its only id."""
         _, sequences, highest = self._views
         value: int = max(sequences[i], highest[i])
         return value
 
     def slice(self, i: int, j: int) -> EntryRun:
-        """Entries i .. j - 1 as a run of their own."""
+        """Return the entries i .. j - 1 as a separate run."""
         offsets = self._views[0]
         base = offsets[i]
         flags = self.flag_view()[i:j]

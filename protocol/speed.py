@@ -18,24 +18,25 @@ stamp(data, offsets, num_messages, i, j, ledger_id, first_entry_id, last_add_con
     the index of the message before. An entry of no messages (num_messages <= 0) gets neither.
 stamp_in_place(data, offsets, num_messages, gap, verified, ledger_id, first_entry_id, last_add_confirmed,
         broker_timestamp_ms, index_before) -> checksum of the records or -1, or None
-    Make the run's own `data` the records that `stamp` gives for all its entries; `offsets` are theirs then. None, with
-    nothing changed, unless the bytes before each entry take exactly `gap` bytes; the twin always gives None.
+    Turn the run's own `data` into the records that `stamp` gives for all its entries; `offsets` then are the offsets of
+    the records. None, without a change, unless the bytes before each entry take exactly `gap` bytes; the twin always
+    gives None.
     Precondition: no other object has used these bytes as a value. verified: each entry begins with its checksum, and
-    the checksum is right (then the record's checksum follows from it, and long entries are not read again). -1: an
-    entry would have to be read for the checksum of all records together.
+    the checksum is right (then the record's checksum follows from it, and long entries are not read again). -1: the
+    checksum of all records together is unknown, because it would need another read of an entry.
 scan_records(buffer, start, end, ledger_id or -1, proof=0) -> (record_offsets, valid_end, reason or None)
     The valid records from `start` on; reason why it stopped early: short, crc, ledger, proof, order. A proof other than
-    0 must stand in the field `last_add_confirmed` of each.
+    0 must be the field `last_add_confirmed` of each record.
 encode_receipts(producer_id, sequence_ids, highest_sequence_ids, i, j, ledger_id, first_entry_id, step=1) -> bytes
-    SEND_RECEIPT frames; with step 0 all name the same entry (duplicates, non-persistent topics).
+    SEND_RECEIPT frames; with step 0 all receipts have the same entry id (duplicates, non-persistent topics).
 encode_messages(consumer_id, slab, record_offsets, i, j, partition, mode, consumer_epoch, redelivery_counts) -> bytes
     MESSAGE frames. mode 0: without broker entry metadata, 1: with it, 2: also without checksum. consumer_epoch -1:
     not set.
 encode_picked(consumer_id, slab, record_offsets, picks, partition, mode, consumer_epoch) -> (bytes, record bytes)
-    MESSAGE frames of the entries with these indexes (native int64), none of them delivered before, and the size of
-    their records.
+    MESSAGE frames of the entries with these indexes (native int64), and the size of their records. Precondition: none
+    of these entries was delivered before.
 entry_facts(slab, record_offsets, i, j, want_hash) -> Facts
-    The facts of each entry's metadata; an unreadable entry counts as one message. key_hashes are 31 bit Murmur hashes
+    Facts from each entry's metadata; an unreadable entry counts as one message. key_hashes are 31 bit Murmur hashes
     of the sticky keys: every selector reduces them to its own range.
 """
 
@@ -76,7 +77,7 @@ entry_facts = _pure.entry_facts
 if not os.environ.get("MAGNETAR_PURE"):
     try:
         from magnetar.protocol import _speedups
-    except ImportError:  # no compiler at install time: the twin serves
+    except ImportError:  # no compiler at install time: the twin is used
         pass
     else:
         COMPILED = True

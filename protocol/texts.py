@@ -1,7 +1,7 @@
-"""Texts of a command that are no texts: protobuf's runtime hands out `bytes` for a string that is not UTF-8.
+"""Repairs string fields of a command that are not UTF-8: protobuf's runtime returns `bytes` for them.
 
-Apache Pulsar reads such a string as Java does, with U+FFFD for invalid bytes; this broker reads them alike. Time grows
-with the number of texts, which has a bound, never with unknown fields.
+Apache Pulsar reads such a string as Java does, with U+FFFD for invalid bytes; so does this broker. The time grows with
+the number of texts, which is bounded, and not with unknown fields.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 __all__ = ["TextRepair", "repair_texts"]
 
 MOST_PARTS: Final = 1 << 14
-"""Texts and messages with texts in the lists of a message, together. More key-value pairs do not fit into the 64 KiB of
-metadata that a producer or subscription may have."""
+"""The most elements in all lists of texts, and of messages with texts, within a message. More key-value pairs do not
+fit into the 64 KiB of metadata that a producer or subscription may have."""
 
-# Of a message, the fields that are texts or hold some: name, whether repeated, whether a message.
+# The fields of a message type that are or contain texts: name, whether repeated, whether a message.
 _Plan = tuple[tuple[str, bool, bool], ...]
 _plans: dict[type[Message], _Plan] = {}
 
 
 def repair_texts(message: Message) -> bool:
-    """Put U+FFFD in every text, also of messages within it, for each part that is not UTF-8; returns whether there was
-    such a part. Raises TooManyPartsError.
+    """Replace invalid UTF-8 with U+FFFD in every text of the message and of the messages in it; return whether a text
+    was invalid. Raises TooManyPartsError.
     """
     if _plans.get(type(message)) == ():
-        return False  # as most commands: no field holds a text
+        return False  # as for most commands: no field contains a text
     repair = TextRepair()
     repair.apply(message)
     return repair.repaired
 
 
 class TextRepair:
-    """The same for several messages, with one bound for all."""
+    """Repairs the texts of several messages, with one bound for all of them together."""
 
     __slots__ = ("_most", "_parts", "repaired")
 

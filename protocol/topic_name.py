@@ -69,7 +69,7 @@ class NamespaceName(NamedTuple):
 
 
 def check_length(text: str) -> None:
-    """Refuse a name that is too long, before anything is made of it. The partition suffix does not count."""
+    """Refuse a name that is too long, before it is parsed. The partition suffix does not count."""
     if len(text) > MAX_NAME_CHARS + (_PARTITION_CHARS if "-partition-" in text[-_PARTITION_CHARS:] else 0):
         raise InvalidTopicNameError(f"Invalid name: {len(text)} characters, at most {MAX_NAME_CHARS} are allowed")
 
@@ -95,7 +95,7 @@ class TopicName:
         found = _PARTITION.match(local_name)
         index = int(found.group(2)) if found else -1
         self.partition = index if index <= _LAST_PARTITION else -1
-        """Index of the partition, -1 for a topic that is none."""
+        """Index of the partition, -1 for a topic that is no partition."""
 
     @staticmethod
     def parse(text: str) -> TopicName:
@@ -117,13 +117,13 @@ class TopicName:
 
     @property
     def base(self) -> TopicName:
-        """The partitioned topic this is a partition of; itself when it is none."""
+        """The partitioned topic to which this partition belongs; the topic itself when it is no partition."""
         if self.partition < 0:
             return self
         return self._with_local(self.local_name[: self.local_name.rindex("-partition-")])
 
     def partition_name(self, index: int) -> TopicName:
-        """Partition `index` of this topic."""
+        """Return the name of partition `index` of this topic."""
         return self._with_local(f"{self.local_name}-partition-{index}")
 
     def _with_local(self, local_name: str) -> TopicName:
@@ -131,7 +131,7 @@ class TopicName:
 
     @property
     def is_system(self) -> bool:
-        """Topics of the broker itself, left out of the lists clients get."""
+        """Whether the topic is internal to the broker, which leaves it out of lists for clients."""
         return self.base.local_name in _SYSTEM_TOPICS or self.is_of_transactions
 
     @property
@@ -147,7 +147,7 @@ class TopicName:
 
     @property
     def schema_name(self) -> str:
-        """``tenant/namespace/topic`` of the base topic: how schemas are named."""
+        """``tenant/namespace/topic`` of the base topic: the name of its schema."""
         return f"{self.namespace}/{self.base.local_name}"
 
     @property
@@ -179,8 +179,8 @@ class TopicName:
 _KNOWN_CHARS = 2 * 1024 * 1024
 _parsed: dict[str, TopicName] = {}
 _parsed_chars = 0
-"""Names parsed of late, and how many characters they have together: names are a peer's choice, so their bytes count,
-not their number.
+"""Cache of parsed names, and the sum of their lengths in characters. The sum bounds the cache, because peers choose the
+names.
 """
 
 
@@ -221,7 +221,7 @@ def _parse(text: str) -> TopicName:
 
 
 def topics_hash(names: Iterable[str]) -> str:
-    """The hash by which clients know whether their list of topic names is still true.
+    """Return the hash with which clients check whether their list of topic names is up to date.
 
     CRC-32C of the sorted names joined by commas, its bytes little-endian in hex; 00000000 for no names.
     """

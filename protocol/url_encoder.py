@@ -10,12 +10,12 @@ _FROM_QUOTE = (("%20", "+"), ("%2A", "*"), ("~", "%7E"))
 
 
 def url_encoded(name: str) -> str:
-    """The name: a blank is ``+``, ``*`` stays, ``~`` does not."""
+    """Return the encoded name: a blank becomes ``+``, ``*`` stays, ``~`` is encoded."""
     return quote_plus(name, safe="*").replace("~", "%7E")
 
 
 def url_encoder_path(path: str) -> str:
-    """A path, its parts encoded by `urllib.parse.quote`, as URLEncoder encodes the same parts."""
+    """Encode a path as URLEncoder does; `urllib.parse.quote` has encoded its parts before."""
     for quoted, encoded in _FROM_QUOTE:
         path = path.replace(quoted, encoded)
     return path

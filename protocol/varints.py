@@ -15,7 +15,7 @@ _MORE = [bytes((value | 0x80,)) for value in range(0x80)]
 
 
 def varint(value: int) -> bytes:
-    """The varint of a number; of a negative number, that of its 64 bits."""
+    """Return the varint of a number; a negative number counts as its 64 bits."""
     if 0 <= value < 0x80:
         return _ONE_BYTE[value]
     if 0 <= value < 0x4000:
@@ -30,8 +30,8 @@ def varint(value: int) -> bytes:
 
 
 def varints(values: Iterable[int]) -> list[bytes]:
-    """The varint of each value; cheaper for values that are near each other."""
-    high: dict[int, bytes] = {}  # by all but the low seven bits: the bytes behind these
+    """Return the varint of each value; faster for values that are close together."""
+    high: dict[int, bytes] = {}  # value without its low seven bits -> the bytes behind these bits
     out = []
     for value in values:
         if 0 <= value < 0x80:
