@@ -2,7 +2,7 @@
 
 ClientError (magnetar.client.errors: InputError 66, RefusedError 77, DeduplicationError 78, RetryError)
 └── ImportFailedError
-    ├── DamageError            1   the file has damage, and --on-damage skip was not given
+    ├── DamageError            1   damage without --on-damage skip, or offsets that do not ascend
     ├── OpenTransactionError  75   a transaction is open: run the same command when the file has its end (EX_TEMPFAIL)
     └── UnreachableError      69   no broker answered for too long: run the same command again (EX_UNAVAILABLE)
 """
@@ -17,7 +17,7 @@ class ImportFailedError(ClientError):
 
 
 class DamageError(ImportFailedError):
-    """A place in the file that cannot be imported."""
+    """A part of the file cannot be imported: damage that is not skipped, or offsets that do not ascend."""
 
 
 class OpenTransactionError(ImportFailedError):

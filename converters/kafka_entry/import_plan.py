@@ -69,7 +69,7 @@ def place_of(item: LogBatch, mode: SequenceMode) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Facts about the entries of a file, read from the entry headers only; a wrapper (magic 0 or 1) counts as one
+    """Facts about the entries of a file, found without decoding records; a wrapper (magic 0 or 1) counts as one
     entry.
     """
 
