@@ -1,4 +1,4 @@
-"""Distributions and rates for /metrics, fed once per burst: a bisection and two additions each."""
+"""Distributions and rates for /metrics. They are updated once per burst, by a bisection and two additions each."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WRITE_LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)
-"""Upper bounds of Apache Pulsar's buckets of write latency; a last bucket has no bound."""
+"""Upper bounds of Apache Pulsar's buckets of write latency; one more bucket has no bound."""
 ENTRY_SIZES: Final = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1_048_576)
-"""... and of its buckets of entry sizes."""
+"""Upper bounds of Apache Pulsar's buckets of entry sizes; one more bucket has no bound."""
 FINE_MS: Final = tuple(0.05 * 1.2**k for k in range(80))
 QUANTILES: Final = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
 
 class CountedLog(Protocol):
-    """The counters of a topic's log."""
+    """The counters of a topic's log that the meters read."""
 
     @property
     def entries_added(self) -> int: ...
@@ -41,8 +41,8 @@ def _none(buckets: int) -> Counts:
 
 
 class BucketMeter:
-    """Observations per bucket: of the last full period, and of the present period. Periods without observations share
-    their counts.
+    """Observations per bucket, of the last full period and of the present period. All periods without observations
+    share one object.
     """
 
     __slots__ = ("_counts", "_last", "_sum", "bounds")
@@ -72,7 +72,7 @@ class BucketMeter:
         return self._last
 
     def quantiles(self, wanted: Sequence[float], *, empty: float) -> dict[float, float]:
-        """Return the quantiles of the last full period: the upper bound of the bucket of each; `empty` without
+        """Return each quantile of the last full period, as the upper bound of its bucket; `empty` for a period without
         observations.
         """
         counts = self._last.buckets
@@ -107,7 +107,9 @@ class LatencyMeter:
         self._period.roll()
 
     def quantiles(self) -> dict[float, float]:
-        """Milliseconds by quantile: the upper bound of the bucket it is in; 0 after a period without a publish."""
+        """Return milliseconds by quantile: the upper bound of the quantile's bucket; 0 after a period without a
+        publish.
+        """
         return self._period.quantiles(QUANTILES, empty=0.0)
 
 
@@ -121,14 +123,14 @@ class TopicMeters:
         self._broker = broker
 
     def stored(self, entries: int, size_bytes: int, seconds: float) -> None:
-        """A run is on the disk; its entries count with their mean size."""
+        """Count a run that is on the disk; each entry counts with the mean size of the run's entries."""
         milliseconds = seconds * 1000
         self.write_latency_ms.add(milliseconds, entries)
         self.entry_sizes.add(size_bytes / entries, entries)
         self._broker.add(milliseconds, entries)
 
     def roll(self, ledger: CountedLog, seconds: float) -> None:
-        """End a period: entries written, and read by the cursors there are."""
+        """End a period of written entries and of entries read by the present cursors."""
         self.write_latency_ms.roll()
         self.entry_sizes.roll()
         read = ledger.entries_read
@@ -145,7 +147,7 @@ class CacheMeter:
         self.hits, self.misses = RateMeter(), RateMeter()
 
     def roll(self, hits: tuple[int, int], misses: tuple[int, int], seconds: float) -> None:
-        """End a period; (look-ups, bytes) since the start."""
+        """End a period. hits, misses: (look-ups, bytes) since the start."""
         for meter, (count, size) in ((self.hits, hits), (self.misses, misses)):
             meter.add(count - meter.total_messages, size - meter.total_bytes)
             meter.roll(seconds)

@@ -17,9 +17,9 @@ SCHEMA_QUANTILES: Final = (*LOAD_QUANTILES, 1.0)
 
 
 class OperationMeter:
-    """Durations of one kind of operation: quantiles of the last stats period, count, sum and failures since the start.
+    """Durations of one kind of operation: quantiles of the last stats period; count, sum and failures since the start.
 
-    Only operations that succeed have a duration, as in Apache Pulsar. Times are those of the running loop.
+    Only successful operations count with a duration, as in Apache Pulsar. The clock is that of the running loop.
     """
 
     __slots__ = ("_period", "count", "failures", "sum_ms")
@@ -31,7 +31,9 @@ class OperationMeter:
 
     @contextlib.contextmanager
     def timed(self) -> Iterator[None]:
-        """Count the operation in the block; an exception makes it a failure, a cancellation counts as nothing."""
+        """Count the operation in the ``with`` block; an exception counts as a failure, a cancellation is not
+        counted.
+        """
         time = asyncio.get_running_loop().time
         begun = time()
         try:
@@ -49,7 +51,9 @@ class OperationMeter:
         self._period.roll()
 
     def quantiles(self, wanted: Sequence[float]) -> dict[float, float]:
-        """Milliseconds by quantile of the last period: upper bounds, within a fifth; NaN after a period without any."""
+        """Return milliseconds by quantile of the last period: upper bounds, within a fifth; NaN after a period without
+        operations.
+        """
         return self._period.quantiles(wanted, empty=float("nan"))
 
 

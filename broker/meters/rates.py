@@ -1,7 +1,7 @@
 """Rates over the last full period, from counters that cost one addition per burst.
 
-Apache Pulsar refreshes rates once a period (statsUpdateFrequencyInSecs); `roll` is that refresh. Between two of them
-the last full period is shown.
+Apache Pulsar refreshes rates once a period (statsUpdateFrequencyInSecs); `roll` is that refresh. Until the next refresh
+the rates are those of the last full period.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ZERO_RATE = Rate(0.0, 0.0, 0.0)
 
 
 class RateMeter:
-    """Messages and bytes: totals for ever, rates of the last period."""
+    """Messages and bytes: totals since the start, and rates of the last period."""
 
     __slots__ = ("_last_bytes", "_last_messages", "_rate", "total_bytes", "total_messages")
 

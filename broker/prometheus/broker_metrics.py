@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The parts of the broker that have figures. broker_id: "host:web port"."""
+    """The parts of the broker whose figures /metrics shows. broker_id: "host:web port"."""
 
     broker_id: str
     process: ProcessMeters
@@ -45,7 +45,7 @@ class Measured:
 
 
 def broker_metrics(broker: Measured) -> BrokerMetrics:
-    """Metrics without a topic: connections, caches, the store."""
+    """Metrics that belong to no topic: connections, caches, the store."""
     counters = broker.connections.counters
     cache = broker.storage.cache.stats()
     return BrokerMetrics(
@@ -87,7 +87,7 @@ def broker_metrics(broker: Measured) -> BrokerMetrics:
 
 
 def resources(broker: Measured) -> ResourceFigures:
-    """Resources of the broker and their free part: memory for clients, connections, the disk, the processor."""
+    """Metrics of the broker's resources: memory for clients, connections, the disk, the processor."""
     memory = broker.process.memory
     engine = broker.storage.stats()
     received, sent = (0.0, 0.0) if broker.load_reports is None else broker.load_reports.bandwidth_percent()

@@ -37,7 +37,9 @@ _LATE: Final = (*map(str, LATENESS_BOUNDS_MS), "+Inf")
 
 
 def lateness(labelled: Sequence[tuple[str, DelayIndexStats]]) -> Iterator[Rows]:
-    """Samples of the histogram ``magnetar_delayed_lateness_ms``, topic by topic; labels begin behind the name."""
+    """Samples of the histogram ``magnetar_delayed_lateness_ms``, topic by topic; each text begins after the metric's
+    name.
+    """
     for labels, stats in labelled:
         counts = list(accumulate(stats.lateness_counts or (0,) * len(_LATE)))
         rows: Rows = [(f'_bucket{{{labels},le="{le}"', count) for le, count in zip(_LATE, counts, strict=True)]
@@ -45,10 +47,10 @@ def lateness(labelled: Sequence[tuple[str, DelayIndexStats]]) -> Iterator[Rows]:
 
 
 def delayed_metrics(labelled: Sequence[tuple[str, DelayIndexStats]]) -> Iterator[tuple[str, Iterator[Rows]]]:
-    """(name, samples topic by topic) of each metric but the histogram; labels as printed between braces. Samples are
-    made when the caller takes them.
+    """Yield (name, samples topic by topic) of each metric except the histogram; labels as printed between braces. The
+    samples are made lazily, when the caller iterates over them.
 
-    As in Pulsar the bins of the latency are not cumulative, and empty bins are left out.
+    As in Pulsar, the bins of the latency are not cumulative, and empty bins have no sample.
     """
     if not labelled:
         return

@@ -1,7 +1,8 @@
 """/metrics: Pulsar's names and labels, as tables of rows over frozen statistics.
 
-Topic, namespace and broker samples are gauges with any ending of their names, as in Apache Pulsar; latencies and sizes
-are plain gauges per bucket, not cumulative, of the last stats period. `render` is a pure function of its arguments.
+Samples of topics, namespaces and the broker are gauges, whatever the suffix of their names, as in Apache Pulsar.
+Latencies and sizes are plain gauges per bucket of the last stats period, not cumulative. `render` is a pure function of
+its arguments.
 """
 
 import re
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _BEFORE_LABELS: Final = re.compile(r"^([a-z]\w*)(\{|(?= ))", re.MULTILINE)
-"""The name before a sample's labels, and whether labels follow."""
+"""Matches the name before a sample's labels, and the brace if labels follow."""
 T = TypeVar("T")
 Number = int | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMetrics:
-    """Figures of the whole broker that no topic has. Counters are since the start."""
+    """Figures of the whole broker that belong to no topic. Counters count since the start."""
 
     active_connections: int = 0
     connections_created: int = 0
@@ -109,21 +110,21 @@ _BROKER_FIGURES: Final = {
 
 
 class Sample(NamedTuple):
-    """Labels as they are printed between braces, and a value."""
+    """Labels as printed between braces, and a value."""
 
     labels: str
     value: Number
 
 
 def _blocks(items: "Iterable[T]") -> "Iterator[list[T]]":
-    """The items in lists of at most SLICE_ITEMS."""
+    """Yield the items in lists of at most SLICE_ITEMS."""
     rest = iter(items)
     while block := list(islice(rest, SLICE_ITEMS)):
         yield block
 
 
 def _collected(items: "Iterable[T]") -> "Generator[str, None, list[T]]":
-    """A list of the items; an empty part follows each slice of them, for a turn of the loop."""
+    """Collect the items in a list; yield an empty part after each slice, so that the loop gets a turn."""
     out: list[T] = []
     for block in _blocks(items):
         out += block
@@ -132,21 +133,21 @@ def _collected(items: "Iterable[T]") -> "Generator[str, None, list[T]]":
 
 
 def _metric(name: str, samples: Iterable[Sample], kind: str = "gauge") -> Iterator[str]:
-    """One metric: its meaning, its type and all its samples, in slices."""
+    """Yield the text of one metric in slices: its meaning, its type and all its samples."""
     yield f"{help_line(name)}# TYPE {name} {kind}\n"
     for block in _blocks(samples):
         yield "".join([f"{name}{{{labels}}} {value}\n" for labels, value in block])
 
 
 def _histogram(name: str, samples: Iterable[Sample], kind: str = "histogram") -> Iterator[str]:
-    """One histogram or summary; the labels of each sample begin behind the name."""
+    """Yield the text of one histogram or summary; each sample begins after the metric's name."""
     yield f"{help_line(name)}# TYPE {name} {kind}\n"
     for block in _blocks(samples):
         yield "".join([f"{name}{labels}}} {value}\n" for labels, value in block])
 
 
 def escape(value: str) -> str:
-    """A label value as the exposition format wants it."""
+    """Escape a label value as the exposition format requires."""
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
 
@@ -156,7 +157,9 @@ def render(
     topics: "Sequence[TopicStats]",
     effective: "Callable[[TopicName], TopicConfig]",
 ) -> Iterator[str]:
-    """The page in parts of bounded size; an empty part marks a turn of the loop, too."""
+    """Yield the page in parts of bounded size. After each part, also an empty part, the caller gives the loop a
+    turn.
+    """
     cluster = f'cluster="{escape(settings.cluster_name)}"'
     views = yield from _collected(TopicView(stats, QuotaView.of(effective(stats.name))) for stats in topics)
     yield from _broker_rows(cluster, broker, views)
@@ -361,7 +364,7 @@ def _topics_count(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
 def process_text(cluster: str) -> str:
     """CPU, memory, file descriptors and garbage collection of this process, under Prometheus' usual names.
 
-    They have the label of the cluster too: on a page of Apache Pulsar no line is without.
+    They have the label of the cluster too, as every sample on a page of Apache Pulsar.
     """
     from prometheus_client import (  # noqa: PLC0415 - takes a tenth of a second, and most starts are never scraped
         GC_COLLECTOR,

@@ -1,7 +1,7 @@
 """The HELP line of every metric family on /metrics, by name.
 
 A family without a row has no HELP line; `tests/broker/prometheus/test_help_texts.py` demands a row for each family
-that a broker writes. Units stand in the text where the name does not carry them.
+that a broker writes. The text gives the unit where the name does not.
 """
 
 import re
@@ -236,13 +236,13 @@ _TEXTS: Final = {
 
 
 def help_text(name: str) -> str | None:
-    """The meaning of a metric family; None for a name that no table knows."""
+    """Return the meaning of a metric family; None for a name without a row in the tables."""
     found = _TEXTS.get(name)
     return found if found is not None else _bucket_text(name)
 
 
 def help_line(name: str) -> str:
-    """The line ``# HELP name text`` with its end; empty for a name that no table knows."""
+    """Return the line ``# HELP name text`` with its end; the empty text for a name without a row in the tables."""
     text = help_text(name)
     return f"# HELP {name} {text}\n" if text else ""
 

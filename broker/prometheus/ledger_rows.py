@@ -1,6 +1,7 @@
 """Figures of managed ledgers by namespace, under the names of Apache Pulsar's `pulsar_ml_*` family (seen on 4.2.4).
 
-Rates and counts per bucket are those of the last stats period, per second where Pulsar divides by its length.
+Rates and counts per bucket cover the last stats period; they are per second where Pulsar divides by the period's
+length.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _COUNTS: Final[dict[str, Callable[[TopicView], float]]] = {
     "AddEntrySucceed": lambda view: view.stats.storage_write_rate,
     "ReadEntriesSucceeded": lambda view: view.stats.storage_read_rate,
 }
-"""Counts of the period, as rates."""
+"""Families of counts of the period, shown as rates."""
 _BUCKETS: Final[dict[str, tuple[Sequence[float], Callable[[TopicView], LatencyCounts | SizeCounts | None]]]] = {
     "AddEntryLatencyBuckets": (WRITE_LATENCY_MS, lambda view: view.stats.write_latency_ms),
     "LedgerAddEntryLatencyBuckets": (WRITE_LATENCY_MS, lambda view: view.stats.write_latency_ms),
@@ -42,7 +43,9 @@ FAMILIES: Final = tuple(
 
 
 class LedgerSums:
-    """Sums over the topics of one namespace, filled topic by topic: a page may show a hundred thousand of them."""
+    """Sums over the topics of one namespace, added topic by topic, because a page may cover a hundred thousand
+    topics.
+    """
 
     __slots__ = ("buckets", "figures")
 
@@ -64,7 +67,7 @@ class LedgerSums:
 def ledger_rows(
     cluster: str, sums: Mapping[str, LedgerSums], seconds: float
 ) -> Iterator[tuple[str, list[tuple[str, int | float]]]]:
-    """Name and rows (labels, value) of each family. sums: by namespace; seconds: length of a stats period."""
+    """Yield name and rows (labels, value) of each family. sums: by namespace; seconds: length of a stats period."""
     groups = {f'{cluster},namespace="{name}/persistent"': each for name, each in sums.items()}
     for factor, figures in ((1.0, _FIGURES), (seconds, _COUNTS)):
         for name in figures:

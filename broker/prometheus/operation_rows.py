@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from magnetar.broker.meters.operation_meter import OperationMeter, SchemaMeters
 
 Rows = Iterable[tuple[str, int | float]]
-"""The text behind the name of the family up to the closing brace, and a value. Lazy where each namespace has rows: the
-page takes them in slices.
+"""The text from the end of the family's name to the closing brace, and a value. The rows are lazy where each namespace
+has rows, because the page renders rows in slices.
 """
 
 _LOADS: Final = {
@@ -52,7 +52,7 @@ class OperationFigures:
 
 
 def operation_metrics(figures: OperationFigures, cluster: str) -> Iterator[tuple[str, str, Rows]]:
-    """Name, type and rows of each family."""
+    """Yield name, type and rows of each family."""
     lookups, loads = figures.lookups, figures.topic_loads
     yield "pulsar_broker_lookup", "summary", _summary(lookups, LOOKUP_QUANTILES, cluster)
     for name, value in (

@@ -15,11 +15,11 @@ __all__ = ["ResourceFigures", "resource_metrics"]
 
 Samples = list[tuple[str, float]]
 FULL_SOURCES: Final = ("journal", "write-behind", "checkpoint", "disk-usage")
-"""Parts of the embedded engine that can run out of space; a part without a sample would leave an alert without data."""
+"""Parts of the embedded engine that can run out of space. Each part always has a sample: an alert needs data."""
 
 
 class BalancingCounts(Protocol):
-    """Bundles that this broker has moved and split as the leader of its cluster, since its start."""
+    """Numbers of bundles that this broker, as the leader of its cluster, has moved and split since its start."""
 
     unloaded_brokers: int
     unloaded_bundles: int
@@ -28,7 +28,7 @@ class BalancingCounts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceFigures:
-    """Counters are since the start; `engine` is None before the store is open."""
+    """The broker's resources. Counters count since the start; `engine` is None before the store is open."""
 
     broker_id: str = ""
     client_memory_used_bytes: int = 0
@@ -90,7 +90,7 @@ def _percent(part: float, whole: float) -> float:
 
 
 def resource_metrics(figures: ResourceFigures, cluster: str) -> Iterator[tuple[str, str, Samples]]:
-    """(name, type, [(labels, value)]) of each metric; the labels of a histogram begin behind its name."""
+    """Yield (name, type, [(labels, value)]) of each metric; the labels of a histogram begin after its name."""
     for name, kind, value in _PLAIN:
         yield name, kind, [(cluster, value(figures))]
     load = f'{cluster},broker="{figures.broker_id}",metric="loadBalancing"'

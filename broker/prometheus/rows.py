@@ -27,7 +27,7 @@ def _largest(values: Sequence[Number]) -> Number:
 
 @dataclass(frozen=True, slots=True)
 class Row(Generic[T]):
-    """One metric. `combined` makes one value of several topics', for namespaces."""
+    """One metric. `combined` combines the values of several topics into the value of their namespace."""
 
     name: str
     value: Callable[[T], Number]

@@ -1,7 +1,8 @@
 """An Avro schema as text, as Apache Avro's Java library prints it (`Schema.toString(true)`); refusals show it.
 
-Objects take a line per key, arrays none: ``"fields" : [ {`` ... ``} ]``. Keys come in the library's order; a namespace
-is left out where it equals the enclosing namespace, and a wrapper ``{"type": "int"}`` where it has no other member.
+An object has a line per key; an array has no lines of its own: ``"fields" : [ {`` ... ``} ]``. Keys are in the
+library's order. The text omits a namespace equal to the enclosing namespace, and a wrapper ``{"type": "int"}`` without
+another member.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _FIELD_KEYS = ("name", "type", "doc", "default", "order", "aliases")
 
 
 def printed(schema: Any) -> str:
-    """The text of a schema that `parse_schema` took."""
+    """Return the text of a schema that `parse_schema` accepted."""
     return _lines(_ordered(schema, ""), "")
 
 

@@ -1,11 +1,14 @@
 """Avro schema resolution: can data written with one schema be read with another?
 
 A pure walk over two parsed JSON schemas, by the rules of the Java library that decides in Apache Pulsar (Avro's
-Resolver): the specification's, except that names of records do not matter and an enum whose symbols are missing is an
-error of the datum, not of the schema. The Python libraries decide otherwise in both (they compare record names), hence
-this walk. A pair under comparison is assumed to fit when it is met again within itself, which ends recursive schemas.
-Every pair is compared once: a schema that uses a type twice at each of forty levels costs forty comparisons, not 2^40.
-Matches found under an assumption are forgotten when the assumption proves wrong; a difference stays.
+Resolver). These are the rules of the specification with two exceptions: names of records do not matter, and an enum
+whose symbols are missing is an error of the datum, not of the schema. The Python libraries differ in both points (they
+compare record names), hence this walk.
+
+A pair of schemas that contains itself is assumed to fit inside its own comparison, which ends the walk over recursive
+schemas. The walk compares every pair once: a schema that uses a type twice at each of forty levels costs forty
+comparisons, not 2^40. When an assumption proves wrong, the walk forgets the matches found under the assumption;
+differences remain.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from typing import Any, Final
 from magnetar.broker.schemas.work import SchemaWork, SchemaWorkError
 
 MAX_NESTED: Final = 150
-"""Pairs of types within each other; of these a stack of Python has room for all."""
+"""Limit of nested pairs of types, low enough for the stack of Python."""
 
 _PROMOTIONS = {
     "int": {"int", "long", "float", "double"},
@@ -30,13 +33,13 @@ _NAMED = {"record", "error", "enum", "fixed"}
 def can_read(*, reader: Any, writer: Any, work: SchemaWork | None = None) -> str | None:
     """Return None when `reader` reads everything written with `writer`, else the reason with its place.
 
-    Raises SchemaWorkError when `work` ends, or the schemas refer to each other more than MAX_NESTED deep.
+    Raises SchemaWorkError when `work` is used up, or when pairs are nested more than MAX_NESTED deep.
     """
     return _Resolution(NamedTypes(reader), NamedTypes(writer), work or SchemaWork()).check(reader, writer, "", "", "/")
 
 
 class NamedTypes:
-    """The named types of a schema by full name."""
+    """Collects the named types of a schema by full name."""
 
     def __init__(self, schema: Any) -> None:
         self.by_name: dict[str, tuple[Any, str]] = {}
@@ -61,7 +64,7 @@ class NamedTypes:
                     self._collect(schema[part], namespace)
 
     def resolve(self, schema: Any, namespace: str) -> tuple[Any, str]:
-        """A schema with names looked up and `{"type": X}` wrappers taken off, and the namespace inside it."""
+        """Return a schema with its name resolved and without `{"type": X}` wrappers, and the namespace inside it."""
         while True:
             if isinstance(schema, str):
                 qualified = schema if "." in schema or not namespace else f"{namespace}.{schema}"
@@ -78,7 +81,7 @@ class NamedTypes:
 
 
 def full_name(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """A named type's full name and the namespace of its content."""
+    """Return the full name of a named type and the namespace of its content."""
     name = str(schema.get("name", ""))
     if "." in name:
         return name, name.rpartition(".")[0]

@@ -1,9 +1,9 @@
 """Avro schema texts: validity and equality by the rules of Apache Avro's Java library.
 
 `parse_schema` refuses the texts that the library refuses: invalid names, the same field twice, an undefined type. It
-does not look at default values. It also refuses a text beyond the limits of `work`: they hold for every later walk
-over the schema. `canonical` removes the parts without effect on equality (doc, aliases, how a name is qualified,
-wrappers around a plain type) and keeps the others (order of fields, defaults, other properties).
+does not check default values. It also refuses a text beyond the limits of the module `work`, so that every later walk
+over the schema is bounded. `canonical` removes the parts without effect on equality (doc, aliases, how a name is
+qualified, wrappers around a plain type) and keeps the others (order of fields, defaults, other properties).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SchemaLimitError(SchemaTextError):
 
 
 def parse_schema(data: bytes, work: SchemaWork | None = None) -> Any:
-    """The schema as JSON values; raises SchemaTextError, and SchemaWorkError when `work` ends."""
+    """Return the schema as JSON values; raises SchemaTextError, and SchemaWorkError when `work` is used up."""
     work = work or SchemaWork()
     schema = parse_json(data, work)
     walk = _Check(work)
@@ -54,7 +54,7 @@ def parse_schema(data: bytes, work: SchemaWork | None = None) -> Any:
 
 
 def parse_json(data: bytes, work: SchemaWork) -> Any:
-    """A JSON value within the limits of schemas; raises SchemaTextError."""
+    """Return a JSON value within the limits of schemas; raises SchemaTextError."""
     if len(data) > MAX_DEFINITION_BYTES:
         raise SchemaLimitError(f"a schema may have {MAX_DEFINITION_BYTES} bytes, not {len(data)}")
     try:
@@ -70,7 +70,7 @@ def parse_json(data: bytes, work: SchemaWork) -> Any:
 
 
 def canonical(schema: Any, work: SchemaWork | None = None) -> Any:
-    """JSON values that are equal when the schemas are."""
+    """Return JSON values that compare equal for equal schemas."""
     return _Canonical(work or SchemaWork()).of(schema, "")
 
 
@@ -92,7 +92,7 @@ def _qualified(name: str, namespace: str) -> str:
 
 
 class _Check:
-    """One walk over a schema that raises at a malformed part."""
+    """One walk over a schema; raises an error at the first malformed part."""
 
     def __init__(self, work: SchemaWork) -> None:
         self.defined: set[str] = set()

@@ -2,10 +2,10 @@
 
     record   dict of every field            array   list
     map      dict                           enum    its symbol
-    union    the value of its branch; to encode one, None takes the null branch and any other value the first other
+    union    the value of its branch; when encoding, None selects the null branch and any other value the first other
     branch
 
-Bytes to decode come from a peer: they have a bound of values, for any claimed number of items.
+The bytes to decode come from a peer, so decoding stops at a limit of values, whatever number of items the bytes claim.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from magnetar.broker.schemas.avro_resolution import NamedTypes
 __all__ = ["MOST_VALUES", "AvroValueError", "AvroValues"]
 
 MOST_VALUES: Final = 100_000
-"""Values in a message, including nested values."""
+"""Limit of the values in a message, including nested values."""
 _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 _MOST_SHIFT: Final = 63
 
 
 class AvroValueError(ValueError):
-    """The bytes, or the value, are none of this schema."""
+    """The bytes or the value do not fit the schema."""
 
 
 class AvroValues:
@@ -35,7 +35,7 @@ class AvroValues:
         self._names = NamedTypes(schema)
 
     def decode(self, data: bytes) -> Any:
-        """The value of one message. Raises AvroValueError."""
+        """Decode one message. Raises AvroValueError."""
         reading = _Reading(self._names, data)
         try:
             value = reading.value(self._schema, "")
@@ -89,7 +89,7 @@ class AvroValues:
 
 
 class _Reading:
-    """One message on its way through the schema."""
+    """The decoding of one message."""
 
     def __init__(self, names: NamedTypes, data: bytes) -> None:
         self.at = 0

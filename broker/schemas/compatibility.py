@@ -1,7 +1,8 @@
-"""Whether a new schema fits those a topic has: Pulsar's strategies over Avro's resolution rules.
+"""Decides whether a new schema fits the schemas of a topic: Pulsar's strategies over Avro's resolution rules.
 
-Strategies (SchemaCompatibilityStrategy): the checked direction, against the latest or (TRANSITIVE) all versions.
-BACKWARD: the new schema reads data written with the old. FORWARD: the old reads data written with the new. FULL: both.
+A strategy (SchemaCompatibilityStrategy) names the checked direction, and whether the check covers the latest version or
+(TRANSITIVE) all versions. BACKWARD: the new schema reads data written with the old schema. FORWARD: the old schema
+reads data written with the new schema. FULL: both.
 Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are parsed by `avro_schema` and
 compared by `avro_resolution`; other types must be the same type.
 """
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STRING_OF_CPP = (pb.Schema.String, b"null")
-"""How the C++ and Python clients describe a string; other clients send no bytes."""
+"""The bytes with which the C++ and Python clients describe a string; other clients send no bytes."""
 _PRIMITIVE_TYPES = frozenset(
     {
         pb.Schema.String,
@@ -58,7 +59,7 @@ _PRIMITIVE_TYPES = frozenset(
         pb.Schema.LocalDateTime,
     }
 )
-_BYTES = -1  # a type of Apache Pulsar's alone, not on the wire
+_BYTES = -1  # only Apache Pulsar has this type; it is not on the wire
 _JAVA_NAMES = {
     "Bool": "BOOLEAN",
     "KeyValue": "KEY_VALUE",
@@ -78,7 +79,7 @@ _JSON_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer"
 
 
 class Definition(NamedTuple):
-    """A schema as far as it is compared."""
+    """The parts of a schema that a check compares."""
 
     type: int
     data: bytes
@@ -121,10 +122,10 @@ class Strategy(enum.StrEnum):
 def check_compatible(
     new: Definition, existing: list[Definition], strategy: Strategy, work: SchemaWork | None = None
 ) -> None:
-    """Return when the schema fits, raise IncompatibleSchemaError with the reason when it does not.
+    """Return if the schema fits; raise IncompatibleSchemaError with the reason if it does not.
 
-    `existing`: the topic's versions, oldest first; the latest alone counts unless transitive.
-    Raises: InvalidSchemaError when the definition itself does not parse, SchemaWorkError when `work` ends.
+    `existing`: the topic's versions, oldest first; only the latest counts unless the strategy is transitive.
+    Raises: InvalidSchemaError when the definition itself does not parse, SchemaWorkError when `work` is used up.
     """
     work = work or SchemaWork()
     check_definition(new, work)
@@ -132,7 +133,7 @@ def check_compatible(
 
 
 def check_definition(new: Definition, work: SchemaWork | None = None) -> None:
-    """Raise InvalidSchemaError when the definition itself does not parse, SchemaWorkError when `work` ends."""
+    """Raise InvalidSchemaError when the definition itself does not parse, SchemaWorkError when `work` is used up."""
     work = work or SchemaWork()
     if len(new.data) > MAX_DEFINITION_BYTES:
         raise InvalidSchemaError(f"A schema may have {MAX_DEFINITION_BYTES} bytes, not {len(new.data)}")
@@ -194,7 +195,7 @@ _REMEDY: Final = (
 
 
 class Text(NamedTuple):
-    """A schema as it was parsed, and its bytes."""
+    """A parsed schema and its bytes."""
 
     schema: Any
     data: bytes
@@ -213,9 +214,10 @@ def _unreadable(strategy: Strategy, reader: Text, writer: Text, problem: str = "
 
 
 def fingerprint(schema_type: int, data: bytes, work: SchemaWork | None = None) -> bytes:
-    """Equal for two definitions of a type that mean the same: Avro texts as schemas, all else byte for byte.
+    """Return a fingerprint that is equal for equivalent definitions of a type: Avro texts are compared as schemas, all
+    other definitions byte for byte.
 
-    Raises SchemaWorkError when `work` ends.
+    Raises SchemaWorkError when `work` is used up.
     """
     work = work or SchemaWork()
     form, seen = b"bytes", data
@@ -227,10 +229,10 @@ def fingerprint(schema_type: int, data: bytes, work: SchemaWork | None = None) -
 
 
 def _parts(schema: Definition) -> list[tuple[int, bytes]]:
-    """The schemas a schema is made of, type and data: key and value of a KeyValue, itself otherwise.
+    """Return type and data of the parts of a schema: of key and value for a KeyValue, else of the schema itself.
 
-    A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). The types of the parts
-    stand in its properties; a part without is plain bytes.
+    A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). Its properties name the
+    types of the parts; a part without a type is plain bytes.
     """
     if schema.type != pb.Schema.KeyValue:
         return [(schema.type, schema.data)]
@@ -250,9 +252,10 @@ def _parts(schema: Definition) -> list[tuple[int, bytes]]:
 
 
 def _parse(schema_type: int, data: bytes, work: SchemaWork) -> Any:
-    """The Avro schema in `data` as JSON values, None for a type without an Avro description; raises InvalidSchemaError.
+    """Return the Avro schema in `data` as JSON values, None for a type without an Avro description; raises
+    InvalidSchemaError.
 
-    A JSON type may be described by a text in the form of JSON Schema, as old clients wrote them; that is _OLD_JSON.
+    For a definition in the form of JSON Schema, which old clients wrote for JSON types, the result is _OLD_JSON.
     """
     if schema_type not in _AVRO_TYPES:
         return None
@@ -288,5 +291,5 @@ def _validate(schema_type: int, data: bytes, work: SchemaWork) -> None:
 
 
 def type_name(schema_type: int) -> str:
-    """SchemaType, by which Apache Pulsar names it in texts."""
+    """Return the name of a type in Apache Pulsar's texts (SchemaType)."""
     return _NAMES[schema_type]

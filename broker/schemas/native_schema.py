@@ -23,7 +23,7 @@ __all__ = ["protobuf_root"]
 
 
 def protobuf_root(data: bytes) -> str:
-    """The full name of the root message of a definition; raises InvalidSchemaError."""
+    """Check a definition and return the full name of its root message; raises InvalidSchemaError."""
     from google.protobuf import descriptor_pb2, descriptor_pool  # noqa: PLC0415 - start-up budget: few topics have such schemas
 
     try:
@@ -42,9 +42,11 @@ def protobuf_root(data: bytes) -> str:
 
 
 def _with_imports(files: Mapping[str, FileDescriptorProto], root: str) -> list[FileDescriptorProto]:
-    """The root's file behind all files that it imports, each behind its own imports; raises KeyError, ValueError."""
+    """Return the root's file and all files that it imports, each file after its imports; raises KeyError,
+    ValueError.
+    """
     ordered: list[FileDescriptorProto] = []
-    done: dict[str, bool] = {}  # whether all imports of that file are in the list
+    done: dict[str, bool] = {}  # file name -> whether all its imports are in the list
     stack = [root]
     while stack:
         name = stack[-1]

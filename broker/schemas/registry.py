@@ -1,12 +1,13 @@
 """The schemas of topics: stored, versioned, checked (Apache Pulsar SchemaRegistryService).
 
-A topic's schemas belong to its base name (all partitions share them). Versions count from 0. An existing schema, of any
-version, keeps that version. Deleting adds a tombstone version; the next schema needs no check.
+A topic's schemas belong to its base name (all partitions share them). Versions count from 0. Adding a schema that the
+topic has already, in any version, returns that version. A deletion adds a tombstone version; the schema after a
+tombstone needs no check.
 
-Peers choose the cost of a schema check: checks go through a `SchemaBench`, which runs long checks beside the loop. A
-check is repeated when the topic's schemas have changed meanwhile.
+Peers determine the cost of a schema check, so checks go through a `SchemaBench`, which runs long checks in a thread
+beside the loop. The registry repeats a check when the topic's schemas have changed meanwhile.
 
-Where they are stored is a seam (``schema_store.py``): one record per topic, replaced by compare-and-set.
+The interface of the store is in ``schema_store.py``: one record per topic, replaced by compare-and-set.
 """
 
 from __future__ import annotations
@@ -53,16 +54,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_VERSIONS: Final = 10_000
 MAX_TOPIC_BYTES: Final = 8 << 20
-"""The bound of all versions of a topic, which share a record of the metadata store."""
+"""Limit of all versions of a topic together, which share a record of the metadata store."""
 _MOST_FINGERPRINTS: Final = 10_000
 _MOST_NAMESPACES: Final = 1000
-"""The most namespaces with figures for /metrics."""
+"""Limit of the namespaces with figures for /metrics."""
 AUTO_CONSUME = pb.Schema.AutoConsume
 NO_SCHEMA: int = getattr(pb.Schema, "None")
 
 
 class SchemaOwner(Protocol):
-    """A loaded topic, as far as its schemas go by it."""
+    """The properties of a loaded topic that the registry needs."""
 
     @property
     def name(self) -> TopicName: ...
@@ -88,7 +89,7 @@ class SchemaRegistry:
         """The meters by namespace."""
 
     def measured(self, name: TopicName) -> SchemaMeters:
-        """The figures of the topic's namespace; beyond 1,000 namespaces they are not kept."""
+        """Return the figures of the topic's namespace; beyond 1,000 namespaces the registry does not keep them."""
         found = self.meters.get(name.namespace)
         if found is None:
             found = SchemaMeters()
@@ -114,14 +115,14 @@ class SchemaRegistry:
         return (await self._record(name))[0]
 
     async def live(self, name: TopicName) -> list[StoredSchema]:
-        """The versions behind the last tombstone."""
+        """Return the versions after the last tombstone."""
         schemas = await self.history(name)
         last_deleted = max((i for i, s in enumerate(schemas) if s.deleted), default=-1)
         return schemas[last_deleted + 1 :]
 
     async def get(self, name: TopicName, version: int | None = None) -> StoredSchema | None:
-        """Return that version unless a deletion followed, or the latest version, which may be a tombstone of type None
-        without data.
+        """Return this version, or None if it does not exist or was deleted; without a version, the latest version,
+        which may be a tombstone of type None without data.
         """
         with self.measured(name).get.timed():
             if version is None:
@@ -130,7 +131,7 @@ class SchemaRegistry:
             return next((s for s in await self.live(name) if s.version == version), None)
 
     async def find(self, name: TopicName, schema_type: int, data: bytes) -> StoredSchema | None:
-        """The version that means the same; name and properties do not matter."""
+        """Return the stored version of an equivalent schema, or None; name and properties do not matter."""
         live = await self.live(name)
         same = _same_bytes(live, schema_type, data)
         if same is not None or not live:
@@ -147,7 +148,9 @@ class SchemaRegistry:
         )
 
     def _fingerprint(self, schema_type: int, data: bytes, work: SchemaWork) -> bytes:
-        """Return the fingerprint of a text, kept as long as the text is in use."""
+        """Return the fingerprint of a definition. The registry keeps the latest _MOST_FINGERPRINTS computed
+        fingerprints.
+        """
         key = schema_type, hashlib.sha256(data).digest()
         found = self._fingerprints.get(key)
         if found is None:
@@ -160,9 +163,9 @@ class SchemaRegistry:
         return (schema_type, hashlib.sha256(data).digest()) in self._fingerprints
 
     async def examine(self, size: int, check: Callable[[SchemaWork], T]) -> T:
-        """Run `check`, which looks at `size` bytes, beside the loop where that may take long.
+        """Run `check`, which reads `size` bytes; a long check runs in a thread beside the loop.
 
-        Raises InvalidSchemaError when it takes too long.
+        Raises InvalidSchemaError when the check needs too many steps.
         """
         try:
             return await self._bench.run(size, check)
@@ -187,7 +190,7 @@ class SchemaRegistry:
     async def put(
         self, name: TopicName, schema_type: int, data: bytes, properties: dict[str, str], strategy: Strategy
     ) -> StoredSchema:
-        """Add a schema, or find it.
+        """Return the stored version of an equivalent schema; add the schema if there is none.
 
         Raises: MetadataError (large properties), InvalidSchemaError, IncompatibleSchemaError (the strategy forbids it),
         NotAllowedError (the topic's schemas would be too large together).
@@ -208,7 +211,7 @@ class SchemaRegistry:
         while True:
             live = await self.live(name)
             known = _same_bytes(live, schema_type, data)
-            if known is not None and schema_type != pb.Schema.KeyValue:  # of which the properties are a part
+            if known is not None and schema_type != pb.Schema.KeyValue:  # which includes the properties
                 return known
             await self.examine(len(data), lambda work: check_definition(new, work))
             known = await self.find(name, schema_type, data)
@@ -231,15 +234,17 @@ class SchemaRegistry:
         )
         try:
             await self._save(name, [*schemas, added], expected)
-        except BadVersionError:  # another broker serves a partition of the topic, and was first
+        except BadVersionError:  # another broker that serves a partition of the topic has changed the record
             return await self._put(name, schema_type, data, properties, strategy)
         self.measured(name).compatible += 1
         return added
 
     async def delete(self, name: TopicName, *, force: bool) -> int | None:
-        """Add a tombstone (or with force forget everything); returns its version.
+        """Add a tombstone and return its version; with `force` delete all versions and return the version that the
+        tombstone would have.
 
-        A topic without a schema gets a tombstone too, so that its first schema is version 1; with force None.
+        Without `force`, a topic without a schema gets a tombstone too, so that its first schema is version 1. With
+        `force`, the result for such a topic is None.
         """
         with self.measured(name).delete.timed():
             return await self._delete(name, force=force)
@@ -257,14 +262,14 @@ class SchemaRegistry:
         return version
 
     async def forget(self, name: TopicName) -> None:
-        """Drop all versions, with the topic they belong to."""
+        """Delete all versions, because their topic is deleted."""
         if (await self._record(name))[0]:
             await self.delete(name, force=True)
 
     # --- for clients ---------------------------------------------------------------------------------------------
 
     async def for_producer(self, topic: SchemaOwner, schema: pb.Schema) -> bytes:
-        """The version a producer publishes with: found, or added when the topic allows; raises
+        """Return the version of a producer's schema; add the schema if the topic allows it. Raises
         IncompatibleSchemaError.
         """
         properties = properties_of(schema)
@@ -283,13 +288,15 @@ class SchemaRegistry:
         return stored.version_bytes
 
     async def for_consumer(self, topic: SchemaOwner, schema: pb.Schema) -> None:
-        """Whether a consumer may read with its schema; an idle topic without schema takes it as its first."""
+        """Raise an error unless a consumer may read with its schema; in an unused topic the schema becomes the first
+        version.
+        """
         new = Definition(schema.type, schema.schema_data, properties_of(schema))
         if schema.type == AUTO_CONSUME:
             return
         live = await self.live(topic.name)
         if not live and topic.is_unused:
-            with contextlib.suppress(InvalidSchemaError):  # not stored; the consumer may read all the same
+            with contextlib.suppress(InvalidSchemaError):  # an invalid schema is not stored, but the consumer may read
                 await self.for_producer(topic, schema)
             return
         strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
@@ -308,12 +315,14 @@ def _same_bytes(live: list[StoredSchema], schema_type: int, data: bytes) -> Stor
 
 
 def _size(new: Definition, existing: list[Definition], strategy: Strategy) -> int:
-    """Bytes that a check of compatibility looks at."""
+    """Return the bytes that a check of compatibility reads."""
     return len(new.data) + sum(len(old.data) for old in (existing if strategy.transitive else existing[-1:]))
 
 
 def properties_of(schema: pb.Schema) -> dict[str, str]:
-    """The properties a client gives; the same key twice breaks the connection, as in Apache Pulsar 4.2."""
+    """Return the properties of a client's schema. Raises ConnectionFatalError for a repeated key, as Apache Pulsar
+    4.2.
+    """
     found = {p.key: p.value for p in schema.properties}
     if len(found) != len(schema.properties):
         raise ConnectionFatalError("schema with a property twice")

@@ -1,4 +1,4 @@
-"""The stores of topics' schemas. ``JsonSchemas`` is the form of a broker without a cluster."""
+"""The stores of topics' schemas. A broker without a cluster uses ``JsonSchemas``."""
 
 from __future__ import annotations
 
@@ -55,12 +55,14 @@ class SchemaStore(Protocol):
         ...
 
     async def delete(self, path: str) -> None:
-        """Forget every version. Raises NoNodeError."""
+        """Delete all versions. Raises NoNodeError."""
         ...
 
 
 class JsonSchemas:
-    """A JSON list per topic, read once and kept while in use: nothing else writes it."""
+    """Stores a JSON list per topic. It keeps each list in memory after the first read, since no other
+    process writes the record.
+    """
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata

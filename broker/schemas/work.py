@@ -1,8 +1,8 @@
-"""How much work a schema may be, and where it is done.
+"""Bounds the work on a schema, and runs long work beside the event loop.
 
-A schema is a text of a peer's choosing. Its size, its depth and its number of values are bounded before it is walked,
-every walk counts its steps, and walks of more than a few milliseconds run in one thread beside the loop, which sleeps
-between portions so that the loop never waits for it for long.
+A peer chooses the text of a schema. Its size, depth and number of values are checked before any walk over it, and every
+walk counts its steps. A walk of more than a few milliseconds runs in one thread beside the loop; the thread sleeps
+between portions of its steps, so that the loop never waits long for the interpreter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_VALUES: Final = 100_000
 MAX_DEPTH: Final = 300
 MAX_NAME_CHARACTERS: Final = 1024
 MAX_STEPS: Final = 1_000_000
-"""Steps of one check, over all versions it compares with: a second or two of the thread."""
+"""Limit of the steps of one check over all compared versions: a second or two of the thread."""
 INLINE_BYTES: Final = 16 << 10
 INLINE_STEPS: Final = 2000
 _PORTION_STEPS: Final = 1000
@@ -28,7 +28,7 @@ _PAUSE_S: Final = 0.0005
 
 
 class SchemaWorkError(Exception):
-    """The walk needs more steps than it was given."""
+    """The walk needs more steps than its limit."""
 
 
 class SchemaWork:
@@ -55,7 +55,7 @@ class SchemaWork:
 
 
 def count_values(value: Any, work: SchemaWork) -> tuple[int, int]:
-    """How many values a JSON value is made of, and how deep they nest; ends early past either limit."""
+    """Return the number of values in a JSON value and their depth; stop counting beyond MAX_VALUES or MAX_DEPTH."""
     count, depth = 1, 0
     level: list[Any] = [value]
     while level and depth <= MAX_DEPTH and count <= MAX_VALUES:
@@ -73,19 +73,19 @@ def count_values(value: Any, work: SchemaWork) -> tuple[int, int]:
 
 
 class SchemaBench:
-    """Runs checks: small checks at once, others one after the other in a thread."""
+    """Runs checks: small checks at once on the loop, other checks one after the other in a thread."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def run(self, size: int, check: Callable[[SchemaWork], T]) -> T:
-        """Run `check`, which looks at `size` bytes; returns or raises as it does. Raises SchemaWorkError past
-        MAX_STEPS.
+        """Run `check`, which reads `size` bytes, and return its result. Raises the errors of `check`, and
+        SchemaWorkError beyond MAX_STEPS.
         """
         if size <= INLINE_BYTES:
             try:
                 return check(SchemaWork(INLINE_STEPS))
             except SchemaWorkError:
-                pass  # small, but folded: the unfolded schema is checked beside the loop
+                pass  # a small text may define a large schema: check it in the thread
         async with self._turn:
             return await asyncio.to_thread(check, SchemaWork(pauses=True))

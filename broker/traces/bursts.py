@@ -1,8 +1,9 @@
-"""Bursts, and the trace contexts in their bytes, found without parsing their messages.
+"""Bursts of entries, and a search for the trace contexts in their bytes that does not parse the messages.
 
 A client with OpenTelemetry's instrumentation writes W3C's `traceparent` into the properties of each message. Protobuf
 encodes such a property the same way in MessageMetadata and in the SingleMessageMetadata of a batch, so one search over
-a burst finds those of all its messages. A batch that the client compressed or encrypted hides its own.
+a burst finds the contexts of all its messages. The contexts in a batch that the client compressed or encrypted are
+hidden.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 
 SEARCHED_BYTES: Final = 256 * 1024
-"""The bytes searched in one burst: contexts behind them stay unseen."""
+"""Limit of the bytes searched in one burst; the search does not find contexts after them."""
 MOST_LOOKED_AT: Final = 64
-"""Contexts of one burst that are looked at, sampled or not."""
+"""Limit of the contexts of one burst that the search examines, sampled or not."""
 MOST_TRACES: Final = 8
-"""The most traces of one burst: further traces get no span of the burst."""
+"""Limit of the traces of one burst: further traces get no span of the burst."""
 _KEY_VALUE: Final = re.compile(rb"\n\x0btraceparent\x12700-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _SAMPLED: Final = 1
 
@@ -30,9 +31,9 @@ _SAMPLED: Final = 1
 class Burst:
     """Entries that go through the broker in one turn, on one producer or to one consumer.
 
-    begun_ns: since 1970. client: the name of the producer or consumer.
+    begun_ns: nanoseconds since 1970. client: the name of the producer or consumer.
 
-    first: ledger and entry id of the first; -1, -1 when nothing was stored.
+    first: ledger id and entry id of the first entry; -1, -1 when no entry was stored.
     """
 
     topic: str
@@ -51,20 +52,20 @@ class TraceContext(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The contexts of a burst. sampled: of distinct traces, in the order of their messages."""
+    """The contexts of a burst. sampled: the sampled contexts, one per trace, in the order of their messages."""
 
     sampled: tuple[TraceContext, ...]
     has_any: bool
-    """Whether there is a context at all: a client that does not sample decides for its messages, too."""
+    """Whether the burst has any context: then the client's decision not to sample holds."""
 
 
 def contexts_in(data: bytes, start: int, end: int) -> Found:
-    """The contexts of the messages in `data[start:end]`, entries one behind the other."""
+    """Find the contexts of the messages in `data[start:end]`, which are entries back to back."""
     sampled: dict[int, TraceContext] = {}
     has_any = False
     for trace_id, span_id, flags in _looked_at(data, start, min(end, start + SEARCHED_BYTES)):
         if not trace_id or not span_id:
-            continue  # W3C: all zero is no context
+            continue  # W3C: ids of zeros are invalid
         has_any = True
         if flags & _SAMPLED:
             sampled.setdefault(trace_id, TraceContext(trace_id, span_id))

@@ -34,7 +34,9 @@ _MISSING: Final = "tracesEnabled: OpenTelemetry is not installed: pip install 'm
 
 
 class Traces:
-    """The spans of a broker and their exporter. Raises: ValueError with the missing package and its installation."""
+    """The spans of a broker and their exporter. Raises: ValueError that names a missing package and its
+    installation.
+    """
 
     def __init__(self, settings: Settings, processor: SpanProcessor | None = None) -> None:
         """processor: replaces the processor that exports to the endpoint of the settings, for tests."""
@@ -74,13 +76,13 @@ class Traces:
     async def close(self) -> None:
         """Export queued spans within seconds; drop spans that a collector does not take in that time.
 
-        On a thread that does not keep the process: the SDK waits half a minute for a collector that is not there.
+        The export runs on a daemon thread, because the SDK waits half a minute for a collector that does not answer.
         """
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:
             self._provider.shutdown()
-            with contextlib.suppress(RuntimeError):  # the loop has not waited so long
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it did not wait for this
                 loop.call_soon_threadsafe(ended.set)
 
         threading.Thread(target=shut_down, name="traces.close", daemon=True).start()

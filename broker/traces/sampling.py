@@ -1,4 +1,6 @@
-"""Which bursts are traced: those of a client that samples, a share of those without a context, never above a rate."""
+"""Selects the bursts to trace: bursts with sampled contexts, and a share of the bursts without contexts, up to a
+rate.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,25 @@ _NOTHING: Parents = ()
 
 
 class Sampling:
-    """Decides once for each burst; its work is bounded by the burst's size, not by the number of messages.
+    """Decides once for each burst. The size of the burst bounds the work, not the number of its messages.
 
-    ratio: the share of bursts traced that bring no context. per_second: spans, of all topics together; a second's worth
-    may come at once.
+    ratio: the share of bursts without a context that are traced. per_second: limit of spans per second for all topics
+    together; the spans of a second may come at once.
     """
 
     def __init__(
         self, ratio: float, per_second: int, monotonic: Callable[[], float], random: Callable[[], float]
     ) -> None:
         self.recorded = 0
-        """Spans, since the start."""
+        """Allowed spans since the start."""
         self.left_out = 0
-        """Spans that the rate did not allow, since the start."""
+        """Spans since the start that the rate did not allow."""
         self._ratio, self._per_second = ratio, per_second
         self._monotonic, self._random = monotonic, random
         self._tokens, self._filled_s = float(per_second), monotonic()
 
     def parents(self, data: bytes, start: int, end: int) -> Parents:
-        """Return the parents of the burst of entries in `data[start:end]`."""
+        """Return the parents of the spans for the burst of entries in `data[start:end]`."""
         sampled, has_any = contexts_in(data, start, end)
         if sampled:
             return sampled[: self._allowed(len(sampled))]

@@ -1,7 +1,8 @@
-"""Spans of bursts, made by OpenTelemetry's SDK when a burst has ended, and exported by a thread of it in batches.
+"""Spans of bursts. OpenTelemetry's SDK makes the spans when a burst has ended, and a thread of the SDK exports them in
+batches.
 
-A burst under way costs a timestamp and its parents; the SDK is called only for sampled bursts. Its queue is bounded
-(OTEL_BSP_MAX_QUEUE_SIZE): with a slow or absent collector spans are dropped, messages are not.
+A burst under way costs a timestamp and its parents; only sampled bursts call the SDK. The SDK's queue is bounded
+(OTEL_BSP_MAX_QUEUE_SIZE): with a slow or absent collector the SDK drops spans, and the broker loses no messages.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ _NO_CONTEXT: Final[Context] = {}  # type: ignore[assignment]
 
 
 class Spans:
-    """Records bursts as spans, named and attributed as OpenTelemetry's conventions for messaging say."""
+    """Records bursts as spans, with names and attributes by OpenTelemetry's conventions for messaging."""
 
     def __init__(self, tracer: Tracer, sampling: Sampling) -> None:
         self.sampling = sampling
         self._tracer = tracer
 
     def published(self, parents: Parents, burst: Burst, error: BaseException | None) -> None:
-        """The receipts of the burst have been written, or its append failed."""
+        """Record a published burst: its receipts have been written, or its append failed with `error`."""
         self._record("publish", SpanKind.SERVER, parents, burst, {}, error)
 
     def delivered(self, parents: Parents, burst: Burst, subscription: str) -> None:
-        """The burst has been handed to the connection of its consumer."""
+        """Record a delivered burst: the connection of the consumer has got its entries."""
         further = {"messaging.destination.subscription.name": subscription}
         self._record("deliver", SpanKind.INTERNAL, parents, burst, further, None)
 

@@ -1,4 +1,4 @@
-"""Producers whose bursts become spans, and consumers whose turns do."""
+"""Producers and consumers that record spans: per burst of a producer, and per turn of a consumer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 class TracedProducer(Producer):
-    """A `Producer` that records spans; made in its place where traces are on, so that a broker without them pays
-    nothing.
+    """A `Producer` that records spans. The broker makes it instead of a `Producer` only where traces are on, so that a
+    broker without traces has no cost.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class TracedProducer(Producer):
         super().__init__(connection, topic, request, now_ms)
         self._spans = spans
         self._begun: deque[tuple[int, Parents]] = deque()
-        """The begin of each append under way, ns since 1970, and the parents of its spans."""
+        """Of each append under way: its begin in nanoseconds since 1970, and the parents of its spans."""
 
     def _append(self, run: EntryRun) -> None:
         self._begun.append((time.time_ns(), self._spans.sampling.parents(run.data, 0, len(run.data))))
@@ -57,9 +57,9 @@ class TracedProducer(Producer):
 
 
 class TracedConsumer(Consumer):
-    """A `Consumer` that records spans; made in its place where traces are on.
+    """A `Consumer` that records spans. The broker makes it instead of a `Consumer` where traces are on.
 
-    The first entries of a turn decide whether it is traced: a turn has one burst, however many reads fed it.
+    The first entries of a turn decide whether the turn is traced: a turn has one burst, whatever the number of reads.
     """
 
     def __init__(self, spans: Spans, outbox: Outbox, spec: ConsumerSpec) -> None:
