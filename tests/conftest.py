@@ -40,6 +40,6 @@ structlog.configure = _configured
 
 
 def pytest_runtest_teardown():
-    """A test that configures logs in this process leaves nothing of it to the next."""
+    """Reset the configuration of logs after each test, so that the next test starts without it."""
     if structlog.is_configured():
         structlog.reset_defaults()

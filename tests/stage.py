@@ -22,7 +22,7 @@ TESTS_FAILED = 1  # pytest's exit code; the others are interruptions, internal e
 
 
 def failed_tests(cache: pathlib.Path) -> list[str]:
-    """Node ids that the last run noted as failed in its cache folder."""
+    """The node ids of failed tests that the last run wrote to its cache folder."""
     try:
         return sorted(json.loads((cache / "v/cache/lastfailed").read_text()))
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def may_repeat(code: int, failed: list[str]) -> bool:
 
 
 def run(name: str, arguments: list[str]) -> int:
-    """Exit code of the stage `name`, 0 where every test passed at the first or at the second time."""
+    """Run the stage `name` and return its exit code: 0 when every test passed in the first or in the second run."""
     cache = pathlib.Path("build") / "stages" / name
     (cache / "v/cache/lastfailed").unlink(missing_ok=True)
     common = ["-o", f"cache_dir={cache}", f"--randomly-seed={random.randrange(2**32)}"]
@@ -52,7 +52,7 @@ def run(name: str, arguments: list[str]) -> int:
 
 
 def _options(arguments: list[str]) -> list[str]:
-    """The options that hold for single tests as well."""
+    """The options that apply to single tests as well."""
     return [f"--timeout={arguments[i + 1]}" for i, each in enumerate(arguments) if each == "--timeout"] + ["-q"]
 
 

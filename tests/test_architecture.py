@@ -42,7 +42,7 @@ MAY_IMPORT = {
 PIPELINE_ONLY = {"pyspark", "pyarrow", "numpy", "pandas", "fastavro", "deltalake", "pyiceberg", "pulsar"}
 """Heavy packages: a broker is installed without them."""
 OPTIONAL = {("payload_text.py", "fastavro")}
-"""(file, package) used where it is installed; the file does without."""
+"""(file, package) of optional packages: the file works without the package."""
 SPARK_SHELLS = ("source", "sink", "jobs")
 """The parts of the pipeline that import pyspark when they load; all others serve without Spark."""
 PURE_ROOMS = ("protocol", "converters")
@@ -104,7 +104,7 @@ IMITATIONS_ELSEWHERE = {
     "broker/schemas/avro_schema.py": "the same: validity",
 }
 SHARED_NAMES = {"errors", "ports", "table"}
-"""Names of modules that occur in several packages of the broker and mean the same in each."""
+"""Names of modules that occur in several packages of the broker with the same meaning in each."""
 GENERATED = {
     "pulsar_api_pb2.py",
     "managed_ledger_records_pb2.py",
@@ -262,7 +262,7 @@ def test_arrows_inside_the_broker_point_downwards(room, path):
 
 
 def test_a_module_of_the_broker_has_a_name_of_its_own():
-    """The question for the place of a module has a single answer; areas of settings are named after their subjects."""
+    """A module's name shows its only place; areas of settings have the names of their subjects."""
     names = Counter(path.stem for room, path in sources() if room == "broker" and path.parent.name != "setting_areas")
     repeated = {name for name, count in names.items() if count > 1} - {"__init__"}
     assert repeated == SHARED_NAMES
@@ -270,7 +270,7 @@ def test_a_module_of_the_broker_has_a_name_of_its_own():
 
 @for_each_file(lambda room: room != "storage")
 def test_only_a_topic_knows_a_log_as_a_whole(room, path):
-    """All other users declare the few methods that they need as a Protocol."""
+    """All other users declare a Protocol with the few methods that they need."""
     whole = "magnetar.storage.managed.managed_ledger"
     names = {
         alias.name
@@ -421,7 +421,7 @@ DOORS = {
     "broker/loop_watch.py": "the thread that watches the loop",
     "broker/shutdown.py": "the thread that ends a process whose stop hangs",
 }
-"""Where tasks and threads begin: each is held, its failure logged, and it ends with its owner."""
+"""Modules that start tasks and threads: each keeps a reference, logs a failure, and ends with its owner."""
 
 
 def starts(tree):

@@ -7,7 +7,7 @@ SOURCE = "\n".join(f"x{i} = [{i}, ({i}, {i}), f(a, b + c)]" for i in range(300))
 
 
 class ParsesAtItsEnd:
-    """An object in a circle, as tasks with a traceback are."""
+    """An object in a reference cycle, like a task with a traceback."""
 
     def __init__(self):
         self.me = self

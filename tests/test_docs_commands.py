@@ -80,7 +80,9 @@ def parts_of(line):
 
 
 def refusal(words):
-    """Why the program would not take the command; None where it would, or a part of it is left open (`...`)."""
+    """Why the program would refuse the command; None for an accepted command, and for a command with an open part
+    (`...`).
+    """
     name = words[0] if words else ""
     if not name or name in ("...", "--version", "--help") or not name[0].isalpha():
         return None
@@ -97,7 +99,7 @@ def click_refusal(command, words):
         spelled = word.partition("=")[0]
         if isinstance(command, click.Group) and not word.startswith("-"):
             if not re.fullmatch(r"[a-zA-Z][a-zA-Z-]+", word):
-                return None  # left open: `magnetar admin ...`
+                return None  # an open part: `magnetar admin ...`
             try:
                 found = command.get_command(click.Context(command), word)
             except click.UsageError as error:

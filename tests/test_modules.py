@@ -83,5 +83,5 @@ def test_the_named_test_loads_the_module(where):
 
 
 def test_the_names_of_all_modules_are_known():
-    """`named` finds every file: otherwise the check above would say too much."""
+    """`named` finds every file: otherwise the check above would report files that a test loads."""
     assert all(named(name) for name in modules())

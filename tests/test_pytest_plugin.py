@@ -1,4 +1,4 @@
-"""The fixtures that the package gives to others' tests."""
+"""The pytest fixtures that the package provides for the tests of other projects."""
 
 import json
 import subprocess

@@ -89,7 +89,7 @@ def _smallest(kind: Descriptor | None) -> bytes:
 
 
 def _full(field: FieldDescriptor, size: int) -> bytes:
-    """A field of about the given size: many values when it is repeated, else one long value."""
+    """A field of about the given size: many values when it is repeated, else one long text; empty for other types."""
     wire = WIRE.get(field.type, VARINT)
     if field.is_repeated:
         value = _smallest(field.message_type) if wire == BYTES else varint(1)

@@ -111,7 +111,7 @@ def over_tls(new_broker, tmp_path):
 
 
 def test_a_consumer_over_tls_that_stops_reading_is_closed(over_tls, topic):
-    """Unread bytes inside the TLS layer count, too."""
+    """Bytes that wait in the TLS layer count as output, too."""
     writer, broker = over_tls(), over_tls.broker
     writer.producer(topic)
     for number in range(100):

@@ -191,7 +191,7 @@ class Plan:
             ("POST", "/permissions/subscription/s1", ["r1"]), ("DELETE", "/permissions/s1/r1", None),
         ])  # fmt: skip
         at = self._namespace()
-        if more == "?force=true" and self.r.random() < 0.9:  # later steps would have no namespace
+        if more == "?force=true" and self.r.random() < 0.9:  # without it later steps have no namespace
             at = at.replace("$a", "$b")
         self._call(method, at + more, body)
 

@@ -35,8 +35,8 @@ FEW = 20  # scenarios that are run again though nothing disturbed them
 IN_CLUSTER = "MAGNETAR_CONFORMANCE_CLUSTER" in os.environ
 """The broker is a member of a cluster: clients connect to the owner of a topic, not through their service address."""
 RUNS = 5  # alone, of one scenario, as long as each is disturbed
-LOST_SECONDS = 0.1  # without answers in a run, which disturb steps that go by real time
-WAIT_SECONDS = 1800  # for the log of a scenario, on a busy machine
+LOST_SECONDS = 0.1  # seconds without answers in a run, which disturb steps that depend on real time
+WAIT_SECONDS = 1800  # seconds to wait for the log of a scenario, on a busy machine
 DIFFERENCES = tomllib.loads((HERE / "differences.toml").read_text())
 
 

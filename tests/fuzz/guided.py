@@ -19,7 +19,7 @@ with atheris.instrument_imports(include=["magnetar", "h11"], enable_loader_overr
     from tests.fuzz.targets import TARGETS, limited, without_checksums
 
 LONGEST_S = 120
-"""The limit of libFuzzer counts time in which other processes run, too."""
+"""libFuzzer's own limit also counts time in which other processes run."""
 
 
 def main() -> None:

@@ -148,7 +148,7 @@ async def _application(_scope: Any, receive: Any, send: Any) -> None:
 
 
 def http(data: bytes) -> None:
-    """The first byte says into how many pieces the rest is cut."""
+    """The first byte is the number of pieces into which the rest is cut."""
     import uvicorn
     from uvicorn.server import ServerState
 
@@ -239,7 +239,7 @@ def _kafka_seeds() -> list[bytes]:
 
 
 def no_proof(_ledger_id: int) -> int:
-    """As of a ledger of an earlier version."""
+    """The form of a ledger of an earlier version."""
     return 0
 
 

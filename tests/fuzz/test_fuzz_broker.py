@@ -116,7 +116,7 @@ class Attacker:
 
 
 class Honest:
-    """A producer and a consumer that must not notice anything."""
+    """An honest producer and consumer, which the attack must not affect."""
 
     def __init__(self, sim: Simulation) -> None:
         self.sim, self.number = sim, 0
@@ -198,7 +198,7 @@ def test_peers_that_send_anything():
 
 
 def close_all(sim: Simulation, honest: Honest) -> None:
-    """Every attacker is gone, and nothing of them is left."""
+    """Close the connections of all attackers, and check that the broker keeps no consumers of them."""
 
     async def close() -> None:
         for connection in sim.broker.resources.connections:

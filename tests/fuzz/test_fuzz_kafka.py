@@ -103,6 +103,6 @@ def test_damage_takes_nothing_with_it():
 
 
 def borrowed(pieces, n, steps):
-    """Whether an entry from in front of piece n ends inside it."""
+    """Whether an entry that begins before piece n ends inside that piece."""
     start = sum(map(len, pieces[:n]))
     return any(step.position < start < step.next_position for step in steps)

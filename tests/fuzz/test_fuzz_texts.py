@@ -88,7 +88,7 @@ def try_pattern(text):
 
 
 class SchemaMaker:
-    """Schemas that share and refer; the same seed, the same schema."""
+    """A schema with shared and recursive parts; the same seed gives the same schema."""
 
     def __init__(self, rng):
         self.rng, self.names = rng, []
@@ -148,7 +148,7 @@ def try_schemas(text):
 
 
 def body(rng):
-    """A produce request, some of it not as it should be."""
+    """A produce request with some invalid parts."""
 
     def value(depth=0):
         kinds = [None, True, 5, -1.5, "x", "é" * 50, "x" * rng.choice([1, 1000, 70_000])]

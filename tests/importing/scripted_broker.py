@@ -31,7 +31,7 @@ def receipt(producer_id, sequence_id, highest, *, entry_id):
 
 
 class ScriptedBroker:
-    """Deduplicates like a broker as long as nothing else is scripted.
+    """A broker that deduplicates, except where the test scripts other answers.
 
     script[type]: function(broker, command) -> bytes to answer with, in place of the default; None closes the connection.
     """

@@ -23,7 +23,7 @@ def stored(name, sequence_id, highest=None, messages=1):
 
 
 class Topic(ScriptedBroker):
-    """A topic of entries; gives out as many as there are permits for."""
+    """A topic of entries; delivers as many entries as it has permits for."""
 
     def __init__(self, entries, **script):
         super().__init__(

@@ -34,7 +34,7 @@ def single(rng: random.Random) -> pb.SingleMessageMetadata:
 
 
 def body(rng: random.Random, *, sound: bool = False) -> bytes:
-    """An entry as stored; unless all are to be sound, with a part of it changed in some."""
+    """An entry as stored; unless all entries must be sound, some have a changed part."""
     meta = metadata(rng)
     for _ in range(rng.choice((0, 0, 2))):
         meta.properties.add(key=rng.choice(("a", "entry.format", "k" * 200)), value=rng.choice(("", "v")))

@@ -41,7 +41,7 @@ def check_cut(compiled, rng: random.Random) -> None:
 
 
 def check_like_frames(compiled, rng: random.Random) -> None:
-    """Consecutive SENDs of a client, some changed: the twin recognizes each by its predecessor."""
+    """Consecutive SENDs of a client, some of them changed: `cut` recognizes each SEND by its predecessor."""
     base, meta = pb.BaseCommand(type=pb.BaseCommand.SEND), metadata(rng)
     base.send.producer_id = rng.choice((0, 7, 300, U64))
     first = rng.choice((0, 120, 16_380, 2**63 - 4, u64(rng)))
@@ -62,7 +62,7 @@ def check_like_frames(compiled, rng: random.Random) -> None:
         meta.publish_time = 1_700_000_000_000 + i * rng.choice((0, 1, 200))
         frames.append(changed(rng, base, meta, rng.randbytes(rng.choice((0, 10, 10, 300)))))
     data = b"".join(frames)
-    end = max(len(data) - rng.choice((0, 0, 1, 9, 20)), 0)  # the bytes behind it are of an earlier read
+    end = max(len(data) - rng.choice((0, 0, 1, 9, 20)), 0)  # the later bytes of the buffer are of an earlier read
     for buffer, gap in ((data, 0), (bytearray(data), rng.choice(GAPS))):
         assert compiled.cut(buffer, 0, end, LIMIT, gap) == _pure.cut(buffer, 0, end, LIMIT, gap)
     assert compiled.cut(data, 0, end, 200) == _pure.cut(data, 0, end, 200)

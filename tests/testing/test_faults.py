@@ -152,7 +152,7 @@ def test_a_failing_sync_ends_the_broker_and_loses_nothing(magnetar_broker_factor
     assert broker.wait_exit() == 74
     broker.start()
     got = set()
-    while got != {b"kept", b"sent again"}:  # the first may come twice: before the crash and after
+    while got != {b"kept", b"sent again"}:  # the first message may come twice: before the crash and after it
         got.add(consumer.receive(30_000).data())
     client.close()
 

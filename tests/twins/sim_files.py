@@ -310,7 +310,7 @@ class SimDisk:
         return disk
 
     def after_kill(self) -> SimDisk:
-        """The disk as the next process finds it on a machine that still runs: unsynced writes are there, still unsynced.
+        """The disk as the next process finds it on a machine that still runs: unsynced writes are kept, still unsynced.
         All names are durable.
         """
         disk = self.copy()

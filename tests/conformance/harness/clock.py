@@ -17,7 +17,7 @@ _PING = encode("PING")
 
 
 class WallClock:
-    """Time as it is, for peers that nothing is known of."""
+    """Real time, for peers without a clock that measures their pauses."""
 
     lost = 0.0
 
@@ -52,7 +52,7 @@ class BrokerClock:
 
     @property
     def lost(self):
-        """Seconds by which the clock is late in all."""
+        """The total seconds that the clock is behind real time."""
         return self._lost(time.monotonic())
 
     def now(self):

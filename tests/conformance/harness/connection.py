@@ -9,7 +9,7 @@ import threading
 
 from harness.wire import Frame, checksummed, command, framed, headers_and_payload, metadata_of, plain, short_bytes
 
-MOMENT_SECONDS = 0.005  # the least and the most that is waited before the clock is looked at again
+MOMENT_SECONDS = 0.005  # the shortest and the longest wait in seconds between two looks at the clock
 MOST_SECONDS = 1
 
 
@@ -45,7 +45,7 @@ class Connection:
         self._write(framed(base, tail))
 
     def raw(self, data, note, tolerant=False):
-        """Bytes as they are; tolerant when the peer may close before it has read them all."""
+        """Send the bytes as they are; `tolerant` when the peer may close before it has read all of them."""
         self.session.log(self.name, ">", "RAW", note)
         self._write(data, tolerant)
 

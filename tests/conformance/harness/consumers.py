@@ -25,7 +25,7 @@ def join(s, topic, kind, permits=100, name=None, **more):
 
 
 def resume(c, topic, kind, permits=100, **more):
-    """Subscribes, unlogged, and of a Failover subscription up to its becoming active."""
+    """Subscribe without a log; on a Failover subscription also read the notice of the active consumer."""
     c.subscribe(topic, permits=permits, quietly=True, subType=kind, **more)
     if kind == "Failover":
         c.recv_quietly(3)

@@ -7,13 +7,15 @@ AUTO = dict(keySharedMode="AUTO_SPLIT")
 
 
 def becomes_active(c):
-    """Whether the consumer is active (the next change tells), or will never be active."""
+    """Wait for the next ACTIVE_CONSUMER_CHANGE; return false when the consumer is inactive, true when it is active or
+    no change comes.
+    """
     frame = c.recv_quietly(4)
     return frame is None or frame.command.is_active
 
 
 def join(s, topic, sub_type, name="a", consumer_id=1, permits=100, subscription="sub", **more):
-    """A consumer that is served when the call returns."""
+    """A new consumer; when the call returns, the broker serves it."""
     c = s.connect(name)
     more = ({"keySharedMeta": AUTO} if sub_type == "Key_Shared" else {}) | more
     c.subscribe(

@@ -15,7 +15,7 @@ from harness.wire import PUBLISH_TIME, plain, short_bytes
 
 SECONDS = 30
 MOST_OWED_SECONDS = 2
-REST_SECONDS = 60  # a broker that has no processor for a while is no broker that fails
+REST_SECONDS = 60  # a broker without processor time for a while has not failed
 NONE = 2**64 - 1
 _DROP = {
     "server_version", "message", "error_message", "address", "connectedSince", "consumerName",
