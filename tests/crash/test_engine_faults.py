@@ -167,7 +167,7 @@ async def test_without_descriptors_appends_fail_until_there_are_some_again():
     await append(writer, [b"kept"])
     world.disk.no_descriptors = True
     accepted = 0
-    while storage.health.full is None:  # until the open segments have no room
+    while storage.health.full is None:  # until the engine has to open a file
         accepted += 1
         assert accepted < 200
         with contextlib.suppress(StorageFullError):

@@ -34,8 +34,8 @@ class Message:
 class FakeConnection:
     """A connection as consumers, producers, watchers and rates see it: keeps decoded frames in order.
 
-    `writable` and `become_writable()` are the peer that reads slowly, `held` the reasons for which the broker reads
-    nothing from it, `alive` its answer to a PING, `allowed` its rights.
+    `writable` and `become_writable()` imitate a peer that reads slowly; `held` has the reasons for which the broker
+    reads nothing from the connection, `alive` is the peer's answer to a PING, and `allowed` has its rights.
     """
 
     _ids = count(1)
@@ -123,7 +123,7 @@ class FakeConnection:
         return self.alive
 
     def take(self, name: str = "MESSAGE") -> list:
-        """The values of the frames of that name that came since the last call."""
+        """The values of the frames of that name that the broker sent since the last call."""
         found = [value for kind, value in self.frames if kind == name]
         self.frames = [frame for frame in self.frames if frame[0] != name]
         return found

@@ -171,7 +171,7 @@ def test_every_route_has_a_row_and_is_declared_once():
     assert public == {
         "/admin/v2/namespaces/grantPermissionsOnTopics",  # the two routes with topics in their bodies
         "/admin/v2/namespaces/revokePermissionsOnTopics",
-        "/admin/v2/namespaces/{tenant}/{namespace}/logRanges",  # so does this
+        "/admin/v2/namespaces/{tenant}/{namespace}/logRanges",  # has topics in its body, too
         "/admin/v2/clusters",
         "/admin/v2/brokers/ready",
         "/admin/v2/brokers/version",

@@ -195,7 +195,7 @@ async def test_a_new_leader_deletes_averages_of_bundles_that_ended_before(world)
     for name in ("t/n/0x00000000_0xffffffff", "t/broken/0x00000000_0xffffffff"):
         await world.metadata.put(f"{DATA}/{name}", b"{}")
     await world.metadata.put("/admin/local-policies/t/n", msgspec.json.encode(LocalPolicies(bundles=even_bundles(2))))
-    world.report("a:1", 2, **{LOW: 10.0})  # the other half is a bundle still, without topics now
+    world.report("a:1", 2, **{LOW: 10.0})  # the other half is still a bundle, now without topics
     other, _ = world.leader()
     await other.sample()
     assert world.cluster.nodes(DATA) == [

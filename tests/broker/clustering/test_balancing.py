@@ -1,4 +1,4 @@
-"""The leader, and the leader alone, has bundles moved and split."""
+"""The leader, and no other broker, requests moves and splits of bundles."""
 
 from __future__ import annotations
 

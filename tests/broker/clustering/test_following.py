@@ -1,4 +1,4 @@
-"""Changes of other brokers arrive."""
+"""A broker applies the changes that other brokers store."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ async def test_of_many_topics_those_that_differ_are_looked_at(brokers, monkeypat
 async def test_a_topic_that_went_before_its_namespace_was_watched_is_gone(brokers):
     one, _ = brokers
     name = TopicName.parse("persistent://public/default/gone")
-    one.catalog.created(name)  # as read; deleted by another broker before the watch was set
+    one.catalog.created(name)  # read, then deleted by another broker before the watch was set
     one.following._children.clear()
     await one.following._topics_changed("public/default", [])
     assert not one.catalog.exists(name)

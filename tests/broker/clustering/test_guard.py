@@ -1,4 +1,4 @@
-"""The guard ends a broker that stands still, and leaves a running broker alone."""
+"""The guard ends a broker whose loop or process stands still, and leaves a running broker alone."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_an_overloaded_broker_gets_no_bundle_while_others_are_not():
 def test_a_bundle_goes_to_the_broker_for_which_it_was_given_up():
     busy = LoadReport(msg_rate_in=1000.0)
     assert chosen(brokers(c=busy), expected={f"t/1/{BUNDLE}": "c"}) == {"c"}
-    assert chosen(brokers(c=busy), expected={f"t/2/{BUNDLE}": "c"}) == set(NAMES)  # not by rate: any broker
+    assert chosen(brokers(c=busy), expected={f"t/2/{BUNDLE}": "c"}) == set(NAMES)  # rates do not count
     assert chosen(expected={f"t/1/{BUNDLE}": "gone"}) == set(NAMES)
     assert chosen(of=served(c=["t/1"]), expected={f"t/1/{BUNDLE}": "c"}) == {"a", "b", "d"}  # the filters come first
     assert place(f"t/1/{BUNDLE}", {}, served(), (), PlacementRules(expected={}), {}, random.Random(1)) is None
@@ -82,16 +82,16 @@ def test_failure_domains_come_first():
     # east 3, west 3; of equal domains the broker with fewest
     of = served(a=["t/2", "t/3"], b=["t/3"], c=["t/2", "t/3"], d=["t/3"])
     assert chosen(of=of, group=GROUP, domains=domains) == {"b", "d"}
-    # brokers of no domain are a domain: with one namespace each, the brokers without any
+    # brokers without a domain form a domain: both domains have one namespace, so a broker without namespaces
     assert chosen(of=served(a=["t/2"], c=["t/2"]), group=GROUP, domains={"a": "east", "b": "east"}) == {"b", "d"}
 
 
 @pytest.mark.parametrize(
     ("of", "moves"),
     [
-        (served(a=["t/1"]), True),  # others have none
+        (served(a=["t/1"]), True),  # the other brokers have none
         (served(a=["t/1", "t/2"], b=["t/1"], c=["t/1"], d=["t/1"]), True),
-        (served(a=["t/1"], b=["t/2"], c=["t/3"], d=["t/1"]), False),  # all have as many: it would come back
+        (served(a=["t/1"], b=["t/2"], c=["t/3"], d=["t/1"]), False),  # all have as many: it would move back
         (served(a=["t/1"], b=["t/2", "t/1"], c=["t/3"], d=["t/1"]), True),
     ],
 )
