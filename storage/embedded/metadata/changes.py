@@ -1,7 +1,7 @@
 """Changes of metadata nodes as bytes: the content of a log frame and of a block of a snapshot. Pure.
 
-A change names the outcome, never the request, so applying it twice does no harm. Bytes: MessagePack, an array of
-``[kind, path, number, value]``.
+A change holds the outcome of an operation, not the request, so a change may be applied twice. Bytes: MessagePack, an
+array of ``[kind, path, number, value]``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PUT = 1
 """``number`` is the node's version."""
 DELETE = 2
 SEQUENCE = 3
-"""``number`` is the next number to give."""
+"""``number`` is the next number of the sequence."""
 
 Change = tuple[int, str, int, bytes]
 
@@ -33,7 +33,7 @@ def encode_changes(changes: Sequence[Change]) -> bytes:
 
 
 def decode_changes(data: bytes) -> list[Change]:
-    """Raises ValueError for bytes that ``encode_changes`` never makes."""
+    """Decode the payload of a frame or block. Raises ValueError for bytes that ``encode_changes`` never makes."""
     try:
         return cast("list[Change]", _decoder.decode(data))
     except msgspec.MsgspecError as error:

@@ -1,7 +1,7 @@
-"""Metadata of format 1: SQLite. Only read, once, when a store of that format is opened; afterwards the file is kept.
+"""Metadata of format 1: SQLite. The engine reads the database when it migrates a store of format 1, and keeps the file.
 
-SQLite silently leaves out every frame of its write-ahead log behind a frame with a wrong checksum, so the log is
-checked before SQLite sees it. ::
+SQLite silently leaves out every frame of its write-ahead log behind a frame with a wrong checksum, so this module
+checks the log before SQLite reads it. ::
 
     node(path primary key, value, version, ephemeral, crc)   ephemeral nodes ended with their process
     sequence(path primary key, next, crc)
@@ -34,7 +34,9 @@ _WAL_MAGIC = 0x377F0682
 
 
 def read_format_1(path: str) -> NodeTree:
-    """Everything in the database. Raises DamagedFileError when anything is, UnsupportedFormatError."""
+    """Read all nodes and sequences. Raises DamagedFileError when any part of the database is damaged,
+    UnsupportedFormatError.
+    """
     if problem := write_ahead_problem(Path(path + "-wal")):
         raise DamagedFileError(path + "-wal", 0, problem)
     tree, problems = _read(path)
@@ -47,8 +49,8 @@ def salvage_format_1(path: str) -> tuple[NodeTree, list[str]]:
     """Return the intact nodes, and the problems of the rest. The function works on a copy and leaves the file
     unchanged.
 
-    In the copy the checksums of the write-ahead log are made right, so that SQLite reads on behind damage; a row that
-    was hit has a wrong checksum of its own.
+    In the copy the function computes the checksums of the write-ahead log anew, so that SQLite reads the frames behind
+    damage; a damaged row has a wrong checksum of its own.
     """
     source = Path(path)
     if not source.exists():
@@ -108,7 +110,7 @@ def write_ahead_problem(path: Path) -> str | None:
     last transaction.
 
     SQLite does not read behind a frame with a wrong checksum. If a whole transaction and the beginning of another
-    transaction lie there, the first of these had been synced: the frame was damaged, not torn.
+    transaction follow that frame, SQLite had synced the whole transaction: the frame is damaged, not torn.
     """
     data = path.read_bytes() if path.exists() else b""
     if not data:
@@ -129,7 +131,7 @@ def write_ahead_problem(path: Path) -> str | None:
             sums = _sums(data[at + _WAL_FRAME.size : at + size], _sums(data[at : at + 8], sums, order), order)
             sums = sums if sums == tuple(found) else None
         elif sums is not None:
-            # Frames of an earlier use of the file begin here, unless frames of this use go on behind a damaged salt.
+            # Frames of an earlier use of the file begin here, unless frames of this use follow behind a damaged salt.
             sums = None
         if sums is None and (first, second) == (salt_1, salt_2):
             if commits_behind:
@@ -139,7 +141,7 @@ def write_ahead_problem(path: Path) -> str | None:
 
 
 def _make_right(path: Path) -> None:
-    """Compute the checksums of header and frames anew; frames of an earlier use of the file end it."""
+    """Compute the checksums of header and frames anew, up to the first frame of an earlier use of the file."""
     data = bytearray(path.read_bytes())
     magic, _, page_bytes, _, salt_1, salt_2, *_ = _WAL_HEADER.unpack_from(data)
     order = ">" if magic & 1 else "<"

@@ -1,7 +1,8 @@
 """The metadata folder at a start: its content, and whether the content is complete. Changes nothing.
 
-The newest intact snapshot counts, with the logs from its number on. A damaged snapshot costs nothing: its predecessor
-and the logs between are kept. Everything else that is missing or damaged beyond the second copy of a frame is refused.
+The newest intact snapshot counts, with the logs from its number on. A damaged snapshot costs nothing, because the store
+keeps its predecessor and the logs between. A start fails when any other part is missing, or when both copies of a frame
+are damaged.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ class MetadataNames:
 
 @dataclass(slots=True)
 class LoadedMetadata:
-    """Metadata that are complete."""
+    """The complete metadata of a store."""
 
     tree: NodeTree
     store_id: bytes
     base: int
-    """Number of the snapshot used; 0: everything is in the logs."""
+    """Number of the snapshot used; 0: the logs hold all changes."""
     scans: list[LogScan] = field(default_factory=list)
     """Scans of the logs from the snapshot on; changes continue in the last log."""
     damage: list[DamagedFileError] = field(default_factory=list)
     """Damage that cost no data."""
     snapshot_bytes: int = 0
     unsaid_end: bool = False
-    """A crash came after the creation of the last log and before the end frame in its predecessor."""
+    """The log before the last log lacks its end frame: a crash came after the creation of the last log."""
 
     @property
     def last_sequence(self) -> int:
@@ -55,12 +56,12 @@ class LoadedMetadata:
 
     @property
     def log(self) -> LogHeader:
-        """The log that goes on."""
+        """The header of the last log, to which the writer appends."""
         return self.scans[-1].header
 
 
 def metadata_names(files: FileSystem, layout: Layout) -> MetadataNames:
-    """Files by their names; no folder, no files."""
+    """The numbers of logs and snapshots, from the names in the folder; empty lists for a missing folder."""
     names = files.list_dir(layout.metadata) if files.exists(layout.metadata) else []
     logs = sorted(number for name in names if (number := metadata_log_of(name)) is not None)
     snapshots = sorted(number for name in names if (number := snapshot_of(name)) is not None)
@@ -77,7 +78,10 @@ def read_whole(files: FileSystem, path: str) -> bytes:
 
 
 def load_metadata(files: FileSystem, layout: Layout) -> LoadedMetadata | None:
-    """The state, None when there is no file at all. Raises MetadataDamagedError, UnsupportedFormatError, OSError."""
+    """Load the metadata; None without any log or snapshot.
+
+    Raises MetadataDamagedError, UnsupportedFormatError, OSError.
+    """
     names = metadata_names(files, layout)
     if not names.logs and not names.snapshots:
         return None
@@ -85,7 +89,7 @@ def load_metadata(files: FileSystem, layout: Layout) -> LoadedMetadata | None:
 
 
 class _Load:
-    """One start."""
+    """Loads the metadata for one start."""
 
     def __init__(self, files: FileSystem, layout: Layout, names: MetadataNames) -> None:
         self._files, self._layout, self._names = files, layout, names
@@ -132,9 +136,9 @@ class _Load:
             self._refuse(error)
 
     def _join(self, loaded: LoadedMetadata, scan: LogScan, sequence: int) -> None:
-        """Apply a log to the present tree."""
+        """Check that the log continues the state up to ``sequence``, and apply its changes."""
         header = scan.header
-        # A log that was made ahead begins behind the frame that ends its predecessor.
+        # Without the end frame in its predecessor, a log that was made ahead begins one sequence later.
         made_ahead = bool(loaded.scans) and loaded.scans[-1].end is not LogEnd.CONTINUED
         if header.first_sequence != sequence + made_ahead:
             detail = f"begins with change {header.first_sequence}, the one before it ends before change {sequence}"

@@ -1,7 +1,7 @@
 r"""Bytes of a metadata log. Pure.
 
-A log is a file of fixed size, full of zeros before its use: two header pages, then frames. Everything is written
-twice, one copy behind the other in pages of its own, so damage of one page costs nothing: the other copy counts.
+A log is a file of fixed size, full of zeros before its use: two header pages, then frames. The writer writes header and
+frames twice, one copy behind the other in pages of its own, so damage of one page costs nothing: the other copy counts.
 
 Header page, 4096 bytes, little-endian::
 
@@ -23,9 +23,9 @@ Frame: a copy is this header, the payload (``changes.py``) and zeros up to a mul
     40  i64 written          wall clock, ms
     48  16 x zero
 
-A frame of which neither copy is intact is torn when no intact frame follows: the frame was never acknowledged. Else the
-frame is damaged. A file that is shorter than the size in its header was cut: a power loss does not shorten the file,
-because its zeros were synced.
+A frame of which neither copy is intact is torn when no intact frame follows: the frame was never acknowledged.
+Otherwise the frame is damaged. A file that is shorter than the size in its header was cut: a power loss does not
+shorten the file, because the writer synced its zeros.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def encode_frame(log: LogHeader, sequence: int, kind: int, payload: bytes, writt
 
 
 def parse_copy(data: bytes, at: int, log: LogHeader) -> tuple[int, LogFrame] | None:
-    """(which copy, frame) of the intact copy of a frame of this log at ``at``; None when there is none."""
+    """(0 or 1 for the copy, frame) of the copy of a frame of this log at ``at``; None without an intact copy there."""
     if data[at : at + 4] != _MAGIC.to_bytes(4, "little") or at + _HEADER.size > len(data):
         return None
     _, crc, number, salt, sequence, size, copy, kind, written_ms = _HEADER.unpack_from(data, at)

@@ -25,23 +25,23 @@ class LogEnd(Enum):
     CLEAN = auto()
     """Zeros, or the end of a full file."""
     TORN = auto()
-    """A frame that was being written: never acknowledged."""
+    """A frame whose write did not finish, so it was never acknowledged."""
     CONTINUED = auto()
     """The end frame: the next log continues."""
     CUT = auto()
-    """The file is cut off here: the content behind is unknown."""
+    """The file is cut off here, so the content behind is unknown."""
     LOST = auto()
     """Neither copy of a frame is intact, and intact frames follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedFrame:
-    """One frame and where it lies."""
+    """One frame and its place."""
 
     frame: LogFrame
     offset: int
     damaged_copy: int | None
-    """0 or 1: this copy is not intact, the other copy was used."""
+    """0 or 1: this copy is not intact, and the scan used the other copy. None: both copies are intact."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,9 @@ class LogScan:
 
 
 def scan_log(path: str, data: bytes, number: int) -> LogScan:
-    """The file of log ``number``. Raises DamagedFileError when the header is lost, UnsupportedFormatError."""
+    """Scan the file of log ``number``. Raises DamagedFileError when both copies of the header are damaged,
+    UnsupportedFormatError.
+    """
     header, damage = parse_log_header(path, data, number)
     scan = LogScan(path, header, damage=damage, damaged_header=bool(damage))
     _frames(scan, data)
@@ -108,7 +110,7 @@ def _frame_at(data: bytes, at: int, log: LogHeader, sequence: int) -> ScannedFra
 
 
 def _end(scan: LogScan, data: bytes) -> None:
-    """Tell a torn last frame from a lost frame, and from a file that was cut."""
+    """Distinguish a torn last frame, a lost frame, and a file that was cut; set ``scan.end``."""
     at = scan.end_offset
     scan.behind = _intact_behind(data, at, scan.header, scan.next_sequence)
     if scan.behind:
@@ -133,7 +135,7 @@ def _intact_behind(data: bytes, at: int, log: LogHeader, sequence: int) -> list[
 
 
 def _copies(scan: LogScan) -> None:
-    """A last frame with one copy may have been torn: no damage."""
+    """Add damaged copies of frames to the damage, except a copy of the last frame, which a crash may have torn."""
     for number, item in enumerate(scan.frames):
         last = number == len(scan.frames) - 1 and scan.end is not LogEnd.LOST
         if item.damaged_copy is not None and not last:

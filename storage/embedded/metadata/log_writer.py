@@ -1,7 +1,7 @@
-"""Writing the metadata log: one frame per group of operations, one sync per frame. Runs in the metadata thread.
+"""Writes the metadata log: one frame per group of operations, one sync per frame. Runs in the metadata thread.
 
-Order of writes when a log is full: the next log is durable before the end frame closes this log. A spare log is
-created ahead, so that a full disk leaves room for the deletions that free space.
+Order of writes when a log is full: the next log is durable before the end frame closes this log. The writer makes a
+spare log ahead, so that a full disk leaves room for the deletions that free space.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["LogEnvironment", "LogWriter", "make_log"]
 _END_BYTES = 2 * PAGE_BYTES
 _ZEROS = bytes(1 << 16)
 _SPARE_SHARE = 16
-"""A spare log is made while so many would fit."""
+"""The writer makes a spare log only while this many logs fit into the free space."""
 
 
 class LogEnvironment(NamedTuple):
@@ -49,18 +49,18 @@ class LogEnvironment(NamedTuple):
     clock: Clock
     entropy: Callable[[int], bytes]
     log_bytes: int
-    """Size of a log; a log that begins with a larger frame is larger."""
+    """Size of a log in bytes; a log whose first frame needs more is larger."""
 
 
 def make_log(world: LogEnvironment, store_id: bytes, number: int, first_sequence: int, room: int = 0) -> LogHeader:
-    """A new empty log with ``room`` for its first frame, durable with its name on return. Raises OSError."""
+    """Make an empty log with ``room`` bytes for its first frame, durable with its name on return. Raises OSError."""
     header = _place_log(world, store_id, number, first_sequence, room)
     world.files.sync_dir(world.layout.metadata)
     return header
 
 
 def _place_log(world: LogEnvironment, store_id: bytes, number: int, first_sequence: int, room: int) -> LogHeader:
-    """Like ``make_log``, but its name is not durable yet. Raises OSError: then the name is not there."""
+    """Like ``make_log``, but the name is not durable on return. Raises OSError; then the log has no name."""
     (salt,) = struct.unpack("<Q", world.entropy(8))
     size = max(world.log_bytes, FIRST_FRAME_AT + room + _END_BYTES)
     header = LogHeader(store_id, number, first_sequence, salt, size, world.clock.now_ms())
@@ -78,8 +78,8 @@ def _place_log(world: LogEnvironment, store_id: bytes, number: int, first_sequen
 
 
 def _once(sync: Callable[[], None]) -> None:
-    """A sync that fails is not tried again, for want of space either. Raises OSError; without a descriptor there was
-    no sync, so that error stays as it is.
+    """Call ``sync``. Raises OSError with EIO for a failed sync, also for lack of space, so that no caller tries the
+    sync again. Without a free descriptor no sync took place, so that error stays as it is.
     """
     try:
         sync()
@@ -97,8 +97,8 @@ def _fill(file: File, size: int) -> None:
 
 
 class LogWriter:
-    """Appends to the newest log. ``prepare`` and ``append`` raise OSError; after any but "no space" nothing more may be
-    written.
+    """Appends to the newest log. ``append``, ``confirm`` and ``rotate`` raise OSError; after any error other than lack
+    of space or of a descriptor the caller writes nothing more.
     """
 
     def __init__(self, world: LogEnvironment, loaded: LoadedMetadata) -> None:
@@ -111,7 +111,7 @@ class LogWriter:
         self._has_spare = False
         self._file = world.files.open(world.layout.metadata_log(self._log.number))
         self.appended_bytes = sum(scan.end_offset - FIRST_FRAME_AT for scan in loaded.scans)
-        """Since the last snapshot."""
+        """Bytes logged since the last snapshot."""
 
     @property
     def last_sequence(self) -> int:
@@ -133,31 +133,33 @@ class LogWriter:
 
     @property
     def confirmed(self) -> bool:
-        """Whether a frame behind the last changes vouches for them."""
+        """Whether a frame follows the last frame of changes, so that a start notices the loss of the changes."""
         return self._confirmed
 
     def append(self, payload: bytes) -> None:
-        """One frame of changes; durable on return."""
+        """Write one frame of changes, durable on return. Raises OSError."""
         self._write(CHANGES, payload)
         self._confirmed = False
 
     def confirm(self) -> None:
-        """If the last frame holds changes, write an empty frame behind it: a start notices the loss of the frame from
-        now on.
+        """If the last frame holds changes, write an empty frame behind it: from then on a start notices the loss of the
+        last changes. Raises OSError.
         """
         if not self._confirmed:
             self._write(CONFIRM, b"")
             self._confirmed = True
 
     def rotate(self, room: int = 0) -> None:
-        """Go on in a new log, made with ``room`` unless an earlier try made it. May be repeated after an error."""
+        """Continue in the next log, made with ``room`` bytes for its first frame unless an earlier, failed call made
+        that log. Raises OSError; the caller may repeat the call after lack of space.
+        """
         files, layout = self._world.files, self._world.layout
         if self._following is None:
             number = self._log.number + 1
             self._following = _place_log(self._world, self.store_id, number, self._next_sequence + 1, room)
             self._has_spare = False
-        # From here on a start may find the next log, whose number of its first change announces another frame here:
-        # the end of this log.
+        # From here on a start may find the next log. Its first sequence leaves one sequence for this log: the end frame
+        # must be the next frame here.
         _once(partial(files.sync_dir, layout.metadata))
         file = files.open(layout.metadata_log(self._following.number))
         try:
@@ -170,8 +172,8 @@ class LogWriter:
         self._at = FIRST_FRAME_AT
 
     def prepare_spare(self) -> None:
-        """Make the file of the next log when the log is half full, unless space is short. A full disk is no
-        error here.
+        """Make the spare file of the next log when the log in use is half full, unless the disk is short of space. The
+        method ignores OSError.
         """
         files, layout = self._world.files, self._world.layout
         if self._has_spare or self._at * 2 < self._log.size_bytes:
@@ -191,7 +193,7 @@ class LogWriter:
 
     def _write(self, kind: int, payload: bytes) -> None:
         room = 2 * copy_bytes(len(payload))
-        # More than once when the next log was made for a smaller frame, and could not be gone on with then.
+        # Two rotations are necessary when an earlier, failed rotation made the next log for a smaller frame.
         while self._following is not None or self._at + room + _END_BYTES > self._log.size_bytes:
             self.rotate(room)
         self._put(kind, payload)

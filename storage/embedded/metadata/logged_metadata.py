@@ -1,7 +1,7 @@
 """MetadataStore of the embedded engine: all nodes in memory, each change in a log that is synced before the answer.
 
 Operations that are pending at the same time share one frame and one sync, and take effect together or not at all. From
-time to time the state is written as a snapshot, so that a start reads little. Formats: ``log_format.py``,
+time to time the store writes its state as a snapshot, so that a start reads little. Formats: ``log_format.py``,
 ``snapshot_format.py``; conditions of a start: ``load.py``; reasons against a database:
 ``docs/adr/0004-metadata-log.md``.
 """
@@ -39,35 +39,35 @@ T = TypeVar("T")
 
 _CONFIRM_AFTER_S = 1.0
 MOST_GROUP_BYTES = 4 << 20
-"""Values of the operations of one frame, together; one operation may be larger."""
+"""A frame takes no further operation once the values of its operations have this many bytes together."""
 _OPERATION_BYTES = 64
 """Bytes that an operation counts beside its value."""
 
 
 class _Operation(NamedTuple):
-    """One call: the work of the thread and the receiver of its result."""
+    """One call: the work of the thread and the future for the result."""
 
     run: Callable[[NodeTree], object]
     future: asyncio.Future[object]
     changes: str | None
-    """Path a successful run changes."""
+    """The path that the operation changes when it succeeds; None: no watched path."""
     reads: bool = False
-    """The operation changes nothing, so its answer comes also when the frame of its batch finds no space."""
+    """The operation changes nothing, so it succeeds even when the frame of its batch finds no space."""
 
 
 class _Confirm(NamedTuple):
-    """Write a frame that vouches for the last frame."""
+    """The order to write a confirm frame behind the last frame of changes."""
 
 
 class _Batch(NamedTuple):
-    """The result of the thread."""
+    """The result of the thread for one batch."""
 
     results: list[object]
     snapshot: SnapshotJob | None
 
 
 class LoggedMetadataStore:
-    """``MetadataStore`` states the guarantees of each method. Made from the result of ``load_metadata``."""
+    """``MetadataStore`` states the guarantees of each method. ``loaded``: the result of ``open_metadata``."""
 
     def __init__(self, world: LogEnvironment, loaded: LoadedMetadata, threads: Threads, scheduler: Scheduler) -> None:
         self._log = LogWriter(world, loaded)
@@ -77,12 +77,12 @@ class LoggedMetadataStore:
         snapshots = SnapshotWriter(world.files, world.layout, world.clock, loaded.base)
         self._snapshot_lane = threads.lane("metadata-snapshot", snapshots.work, self._snapshot_done)
         self._snapshot_after_bytes = world.log_bytes * 3 // 4
-        """A snapshot is due when so many bytes were logged since the last snapshot, or the size of the last snapshot if
-        that is larger.
+        """A snapshot is due when the log has grown since the last snapshot by this many bytes, or by the size of the
+        last snapshot if that is larger.
         """
         self._snapshot_bytes = loaded.snapshot_bytes
         self._snapshot_under_way = False
-        # A damaged snapshot, or a log that ended early, is replaced soon.
+        # After damage the store writes a snapshot with its first batch.
         self._snapshot_wanted = bool(loaded.damage)
         self.found_damage = list(loaded.damage)
         """The findings and repairs of the start."""
@@ -94,12 +94,12 @@ class LoggedMetadataStore:
         self._told = False
         self._closed = False
         self.on_failure: Callable[[StorageFailedError], None] = lambda _error: None
-        """Called when the disk under the log fails."""
+        """The store calls this once, when a write or sync of the log or of a snapshot has failed."""
         self.transactions = self.operations = self.snapshots = 0
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the newest durable frame, which grows with every group of changes. Any thread may read it."""
+        """The sequence of the newest durable frame; it grows with every group of changes. Any thread may read it."""
         return self._log.last_sequence
 
     @property
@@ -107,7 +107,7 @@ class LoggedMetadataStore:
         return self._log.store_id
 
     def peek(self, path: str) -> tuple[bytes, int] | None:
-        """Like ``get``, while nothing is under way."""
+        """Like ``get``, but at once. Precondition: no operation is under way."""
         if self._unfinished:
             raise AssertionError("operations are under way")
         return self._tree.get(path)
@@ -142,7 +142,7 @@ class LoggedMetadataStore:
         return await self._submit(lambda tree: tree.next_sequence(path, count))
 
     async def close(self) -> None:
-        """Finish all pending operations, then write a last frame that vouches for its predecessor."""
+        """Finish all pending operations, then write a confirm frame if the last frame holds changes. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -167,7 +167,10 @@ class LoggedMetadataStore:
     # -- in the thread ---
 
     def _work(self, batch: list[_Operation | _Confirm]) -> _Batch:
-        """Carry out all operations in one frame. A refused operation changes nothing."""
+        """Carry out all operations of the batch, with one frame for their changes. A refused operation changes nothing.
+
+        Raises StorageFailedError when the write failed. Without space all operations but reads get the error.
+        """
         if self._failure is not None:
             raise self._failure
         job = self._begin_snapshot()
@@ -207,8 +210,8 @@ class LoggedMetadataStore:
             return refused
 
     def _without_space(self, item: _Operation | _Confirm, error: StorageFullError) -> object:
-        """Undo the batch, of which nothing was written. Reads see the state before the batch, so consumers go on while
-        the disk is full.
+        """The outcome of an operation after the rollback of a batch that found no space: the error, or for a read the
+        result in the state before the batch, so that consumers continue while the disk is full.
         """
         return self._run(item) if isinstance(item, _Operation) and item.reads else error
 
@@ -282,7 +285,7 @@ class LoggedMetadataStore:
             self._confirm_timer = self._scheduler.call_later(_CONFIRM_AFTER_S, self._confirm)
 
     def _confirm(self) -> None:
-        """Write, after a while without changes, a frame that confirms the last frame."""
+        """Order a confirm frame when no change came since the timer began; otherwise start the timer again."""
         self._confirm_timer = None
         if self._closed or self._failure is not None:
             return

@@ -1,4 +1,4 @@
-"""All metadata nodes in memory, with the undo of changes that did not become durable. One thread uses it at a time.
+"""All metadata nodes in memory; changes that did not become durable can be undone. One thread uses the tree at a time.
 
 Every topic needs about four nodes (ledger list, ledger, cursor record, policies); a node takes about 400 bytes beside
 its value. So 100,000 topics take about 200 MB, as in the ZooKeeper of a Pulsar cluster, which keeps its tree in memory
@@ -23,7 +23,7 @@ Node = tuple[bytes, int]
 class NodeTree:
     """Nodes (path -> value, version) and sequences (path -> next number).
 
-    Between ``begin`` and ``commit`` every change is noted: ``pending`` for the log, and how to undo it.
+    From ``begin`` on the tree records every change, in ``pending`` for the log, and for ``rollback``.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class NodeTree:
         """Changes since ``begin`` that must be durable before their answers."""
         self._ephemeral: set[str] = set()
         self._below: dict[str, dict[str, None]] = {}
-        """Path -> names directly below it, as far as a node implies them."""
+        """Path -> names directly below the path, of nodes and of the parents of nodes."""
         self._undo: list[tuple[str, Node | None, bool, int | None]] = []
-        """(path, node before, whether that was ephemeral, next number before or None for a node)."""
+        """(path, node before, whether that node was ephemeral, next number before or None for a node)."""
 
     def begin(self) -> None:
-        """Begin a new batch: forget the noted changes."""
+        """Begin a new batch: drop the recorded changes."""
         self.pending, self._undo = [], []
 
     def rollback(self) -> None:
@@ -54,7 +54,7 @@ class NodeTree:
         return self.nodes.get(path)
 
     def put(self, path: str, value: bytes, expected_version: int | None, *, ephemeral: bool = False) -> int:
-        """Returns the version. Raises BadVersionError."""
+        """Set the node and return its version. Raises BadVersionError."""
         before = self.nodes.get(path)
         found = before[1] if before is not None else -1
         if expected_version is not None and expected_version != found:
@@ -68,7 +68,7 @@ class NodeTree:
         return found + 1
 
     def delete(self, path: str, expected_version: int | None) -> None:
-        """Raises NoNodeError, BadVersionError."""
+        """Delete the node. Raises NoNodeError, BadVersionError."""
         before = self.nodes.get(path)
         if before is None:
             raise NoNodeError(path)
@@ -91,7 +91,7 @@ class NodeTree:
         return first
 
     def apply(self, changes: Iterable[Change]) -> None:
-        """Changes read from the disk; nothing is noted."""
+        """Apply changes read from the disk, without recording them for the log or for ``rollback``."""
         nodes, below = self.nodes, self._below
         for kind, path, number, value in changes:
             if kind == PUT:
@@ -149,7 +149,7 @@ class NodeTree:
             path = parent
 
     def _unlink(self, path: str) -> None:
-        """The path is no node any more: names that only it implied go."""
+        """Remove the names that only this path implied, which is no longer a node."""
         while path != "/" and path not in self.nodes and path not in self._below:
             parent, name = _split(path)
             names = self._below[parent]

@@ -1,7 +1,8 @@
 """Opening the metadata of a data directory: a new store, a store of format 1 (SQLite), or the store of the last run.
 
-A start repairs and reports this damage: one damaged copy of two, a torn frame (replaced by zeros), a file whose unused
-end was cut (its size).
+A start repairs this damage: one damaged copy of two, a torn frame (replaced by zeros), a file of which only unused
+bytes at the end are missing (the file gets its size back). ``LoadedMetadata.damage`` lists the damage of copies and of
+sizes; a torn frame is no damage.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _FORMAT_1 = 1
 
 
 def open_metadata(world: LogEnvironment, read_format_1: Callable[[str], NodeTree]) -> LoadedMetadata:
-    """Complete metadata, ready to be appended to; made when the directory is new.
+    """Load the metadata, complete and ready for appends. Makes them in a new directory, and migrates format 1.
 
-    Raises MetadataDamagedError (nothing was changed), UnsupportedFormatError, OSError.
+    Raises MetadataDamagedError (before any change), UnsupportedFormatError, OSError.
     """
     files, layout = world.files, world.layout
     version = stored_format(files, layout)
@@ -62,17 +63,19 @@ def open_metadata(world: LogEnvironment, read_format_1: Callable[[str], NodeTree
 
 
 def keep_format_1(files: FileSystem, layout: Layout) -> None:
-    """VERSION names the new metadata as valid, so the old file is only kept."""
+    """Rename the SQLite database of format 1, which the store keeps but no longer reads. Call once VERSION names the
+    new format.
+    """
     if files.exists(layout.sqlite) and not files.exists(layout.sqlite_kept):
         files.rename(layout.sqlite, layout.sqlite_kept)
         files.sync_dir(layout.root)
 
 
 def write_fresh(world: LogEnvironment, store_id: bytes, tree: NodeTree, number: int, first_sequence: int) -> None:
-    """The tree as snapshots and logs ``number`` and ``number + 1``, durable on return.
+    """Write the tree as snapshots and logs ``number`` and ``number + 1``, durable on return.
 
-    Until the last file is there a start refuses; older files are not needed afterwards. Two snapshots, so that damage
-    of one costs nothing. Raises OSError, StorageFailedError.
+    A start fails until the last file exists; afterwards no start needs older files. There are two snapshots, so that
+    damage of one costs nothing. Raises OSError, StorageFailedError.
     """
     nodes, sequences = tree.durable()
     now_ms = world.clock.now_ms()
@@ -89,7 +92,10 @@ def write_fresh(world: LogEnvironment, store_id: bytes, tree: NodeTree, number: 
 
 
 def _migrate(world: LogEnvironment, read_format_1: Callable[[str], NodeTree]) -> None:
-    """Migrate from format 1. The result counts once VERSION names the new format; until then each start repeats it."""
+    """Migrate from format 1. The result counts once VERSION names the new format; until then each start migrates again.
+
+    Raises MetadataDamagedError when the database is damaged, UnsupportedFormatError, OSError, StorageFailedError.
+    """
     files, layout = world.files, world.layout
     try:
         tree = read_format_1(layout.sqlite)
@@ -114,10 +120,11 @@ def _has_data(files: FileSystem, layout: Layout) -> bool:
 
 
 def _heal(world: LogEnvironment, loaded: LoadedMetadata) -> None:
-    """Repair the logs in use. Writes the bytes of the intact copy, and syncs the logs that may have the last change.
+    """Repair the logs in use: write damaged copies again from the intact copy, write a missing end frame, and sync the
+    last two logs, which may have the last change.
 
-    A process that was killed may have written that change and not synced it: the checkpoint of this start names the
-    change, and a power loss must not take it then.
+    A killed process may have written the last change without a sync. The checkpoint of this start records that change
+    as durable, so a power loss after the start must not lose it.
     """
     for number, scan in enumerate(loaded.scans):
         file = world.files.open(scan.path)
@@ -154,7 +161,7 @@ def _heal_log(file: File, scan: LogScan) -> bool:
 
 
 def _remove_unfinished(files: FileSystem, layout: Layout) -> None:
-    """Remove files that a crash left unfinished, and a spare log, whose zeros are not known to be complete."""
+    """Remove files that a crash left unfinished, and a spare log, which may lack some of its zeros."""
     for name in files.list_dir(layout.metadata):
         path = f"{layout.metadata}/{name}"
         if path == layout.spare_log or name.endswith(".new"):

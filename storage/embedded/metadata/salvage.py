@@ -23,11 +23,11 @@ __all__ = ["InspectedMetadata", "inspect_metadata"]
 
 @dataclass(slots=True)
 class InspectedMetadata:
-    """All files of the folder, each examined as a whole."""
+    """The content and the damage of all files in the metadata folder."""
 
     tree: NodeTree = field(default_factory=NodeTree)
     complete: bool = False
-    """A start would accept them; else the tree holds the readable part."""
+    """Whether a start accepts the metadata; if not, the tree holds the readable part."""
     last_sequence: int = 0
     damage: list[DamagedFileError] = field(default_factory=list)
     remarks: list[DamagedFileError] = field(default_factory=list)
@@ -37,7 +37,7 @@ class InspectedMetadata:
 
 
 def inspect_metadata(files: FileSystem, layout: Layout) -> InspectedMetadata:
-    """Raises UnsupportedFormatError, OSError. Changes nothing."""
+    """Read every file of the metadata folder as a whole, without any change. Raises UnsupportedFormatError, OSError."""
     found = InspectedMetadata()
     names = metadata_names(files, layout)
     for number in sorted({*names.snapshots, *names.logs}):

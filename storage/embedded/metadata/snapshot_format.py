@@ -7,8 +7,8 @@
     ..      footer, 64 bytes: 8s magic | u32 crc32c of the footer with this field zero | u32 crc32c of all blocks
             | u64 number | u64 changes | u64 blocks' bytes | 24 x zero
 
-A snapshot is written beside its predecessor, synced and renamed, so it is there as a whole or not at all. Each block
-has its own checksum, so that a repair can use the intact blocks of a damaged file.
+The writer writes a snapshot under a temporary name, syncs and renames it, so a snapshot exists as a whole or not at
+all. Each block has its own checksum, so that a repair can use the intact blocks of a damaged file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _CHANGE_BYTES = 16
 
 
 class Snapshot(NamedTuple):
-    """A snapshot that is intact."""
+    """The content of an intact snapshot."""
 
     store_id: bytes
     number: int
@@ -62,7 +62,9 @@ def encode_snapshot(
 
 
 def decode_snapshot(path: str, data: bytes) -> Snapshot:
-    """Raises DamagedFileError unless every byte is as it was written, UnsupportedFormatError."""
+    """Decode an intact snapshot. Raises DamagedFileError when any checksum, length or count is wrong,
+    UnsupportedFormatError.
+    """
     header = parse_file_header(path, data, SNAPSHOT_MAGIC)
     at = len(data) - _FOOTER.size
     if at < FILE_HEADER_BYTES:
@@ -81,7 +83,7 @@ def decode_snapshot(path: str, data: bytes) -> Snapshot:
 
 
 def intact_changes(data: bytes, number: int) -> Iterator[list[Change]]:
-    """The changes of each intact block; blocks behind a damaged length are not found."""
+    """Yield the changes of each intact block. The search does not find blocks behind a damaged length."""
     for at, size, crc in _walk(data):
         payload = data[at : at + size]
         if _block_crc(number, payload) == crc:

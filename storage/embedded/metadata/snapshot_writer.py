@@ -1,4 +1,4 @@
-"""A thread writes snapshots while the log goes on, and then removes older files.
+"""A thread writes snapshots while the metadata thread appends to the log, and then removes older files.
 
 Two snapshots and the logs since the older snapshot stay, so that damage of the newer snapshot costs nothing.
 """
@@ -26,7 +26,7 @@ _PIECE_BYTES = 1 << 20
 
 
 class SnapshotJob(NamedTuple):
-    """The state before the first frame of log ``number``."""
+    """A snapshot to write: the state before the first frame of log ``number``."""
 
     store_id: bytes
     number: int
@@ -36,8 +36,9 @@ class SnapshotJob(NamedTuple):
 
 
 def write_snapshot(files: FileSystem, layout: Layout, job: SnapshotJob, now_ms: int) -> int:
-    """Durable with its name on return; returns its size. Raises OSError (no space: nothing has changed, the space is
-    given back), StorageFailedError.
+    """Write the snapshot, durable with its name on return; returns its size in bytes.
+
+    Raises OSError (no space: the function removes the unfinished file), and StorageFailedError when a sync failed.
     """
     path = layout.snapshot(job.number)
     try:
@@ -51,13 +52,13 @@ def write_snapshot(files: FileSystem, layout: Layout, job: SnapshotJob, now_ms: 
         files.sync_dir(layout.metadata)
     except OSError as error:
         if error.errno in NO_DESCRIPTOR:
-            raise  # nothing was synced: the logs hold everything, a later snapshot is tried
+            raise  # nothing was synced: the logs hold all changes, and the store writes a later snapshot
         raise StorageFailedError(f"fsync of {layout.metadata}: {error}") from error
     return size
 
 
 def _write(files: FileSystem, path: str, job: SnapshotJob, now_ms: int) -> int:
-    """The file beside its place, synced; returns its size."""
+    """Write and sync the file under its temporary name; returns its size in bytes."""
     changes = as_changes(job.nodes, job.sequences)
     pieces = encode_snapshot(job.store_id, job.number, job.next_sequence, changes, now_ms)
     file = files.open(path + ".new", create=True)
@@ -81,13 +82,13 @@ def _write(files: FileSystem, path: str, job: SnapshotJob, now_ms: int) -> int:
 
 
 class SnapshotWriter:
-    """Lane worker. ``base``: the snapshot that was found intact at the start, 0 when there was none."""
+    """Lane worker. ``base``: the number of the snapshot that the start used, 0 without a snapshot."""
 
     def __init__(self, files: FileSystem, layout: Layout, clock: Clock, base: int) -> None:
         self._files, self._layout, self._clock, self._newest = files, layout, clock, base
 
     def work(self, jobs: list[SnapshotJob]) -> int:
-        """Write the snapshot of the last job and return its size; earlier jobs do not count."""
+        """Write the snapshot of the last job and return its size in bytes; skip earlier jobs."""
         job = jobs[-1]
         size = write_snapshot(self._files, self._layout, job, self._clock.now_ms())
         self._remove_before(self._newest)
@@ -95,7 +96,7 @@ class SnapshotWriter:
         return size
 
     def _remove_before(self, number: int) -> None:
-        """Remove the files older than the second newest snapshot. Without an older snapshot every file stays."""
+        """Remove the logs and snapshots before ``number``, the snapshot before the newest; 0: every file stays."""
         names = metadata_names(self._files, self._layout)
         for old in names.logs:
             if old < number:

@@ -1,15 +1,16 @@
-"""Start-up: bring the ledger files to the state the journal promises. Safe to be interrupted and repeated anywhere.
+"""Brings the ledger files at a start to the state that the journal records. A start may be interrupted anywhere and
+repeated.
 
-1. The checkpoint names the first frame of the journal that is needed.
-2. Every segment is scanned; frames are put in order of their sequence.
-3. The records of whole frames are replayed. A frame that is not whole and precedes another frame is damaged: its intact
-   records count where neither a whole frame nor the ledger file has the entry; its other records are lost and reported.
-   The last frame may be torn (it was never acknowledged): its records count up to the first damaged record. If a
-   ledger has entries of that frame behind this record, the frame was acknowledged, and counts as damaged.
-4. Touched ledger files are synced; a new checkpoint marks the journal as empty.
+1. The checkpoint names the first frame of the journal that recovery needs.
+2. Recovery scans every segment and puts the frames in order.
+3. Recovery replays the records of whole frames. A frame that is not whole and precedes another frame is damaged: its
+   intact records count when neither a whole frame nor the ledger file has the entry; its other records are lost and
+   reported. The last frame may be torn (never acknowledged): its records count up to the first damaged record. If a
+   ledger has entries of that frame from this record on, the frame was acknowledged, and counts as damaged.
+4. Recovery syncs the changed ledger files; a new checkpoint marks the journal as empty.
 
-It removes no file; it moves unknown files to ``lost+found``. When a ledger of this store is missing in the metadata
-alone, the start is refused and changes nothing.
+Recovery removes no file; it moves unknown files to ``lost+found``. When the metadata do not list a ledger of this store
+whose file holds entries, recovery raises MetadataDamagedError before any change.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Recovered:
 
     checkpoint: Checkpoint
     checkpoint_intact: bool
-    """False: the checkpoint was lost, so an unsealed ledger not named in it may hold entries all the same."""
+    """False: the checkpoint was lost, so an unsealed ledger may hold entries that no checkpoint names."""
     next_segment_id: int
     segments: list[tuple[int, int]]
     """(segment id, bytes) of all segments; all are free."""
@@ -58,7 +59,8 @@ class Recovered:
 def journal_work(
     scans: list[SegmentScan], next_sequence: int, report: RecoveryReport, *, from_first: bool = False
 ) -> list[FrameRef]:
-    """Frames and damaged regions to replay, in order. A region without sequence is given only where frames are missing.
+    """Return the frames and damaged regions to replay, in order; add missing frames to the report. The result has
+    regions without a sequence only where frames are missing.
 
     ``from_first``: the checkpoint is lost, so recovery expects no frames before the first frame found.
     """
@@ -88,8 +90,8 @@ def journal_work(
 
 
 def _last_tries(work: list[FrameRef]) -> list[FrameRef]:
-    """The journal writes a frame that found no space again with the same sequence, perhaps in another segment: of
-    several frames with the same sequence the last frame counts.
+    """Keep the last of several frames with the same sequence: after lack of space the journal writes the next frame
+    with the sequence of the failed frame, perhaps in another segment.
     """
     last = {frame.sequence: index for index, frame in enumerate(work)}
     return [frame for index, frame in enumerate(work) if frame.sequence < 0 or last[frame.sequence] == index]
@@ -118,12 +120,12 @@ class Recovery:
         self._checkpoint_intact = True
 
     def run(self) -> Recovered:
-        """Recover the store. Raises OSError, UnsupportedFormatError; a repetition is safe after both. Raises
+        """Recover the store. Raises OSError and UnsupportedFormatError, after which a new recovery is safe, and
         MetadataDamagedError before any change.
         """
         started = self._clock.now_s()
-        # An earlier process may have ended between making a name and syncing its folder (or given up on a full disk):
-        # this process sees the name, a power loss would not leave it. Nothing may be built on it before it is durable.
+        # An earlier process may have ended between making a name and syncing its folder (or stopped on a full disk).
+        # This process sees the name, but a power loss would remove the name, so recovery first makes it durable.
         self._files.sync_dir(self._layout.journal)
         self._files.sync_dir(self._layout.ledgers)
         self._read_checkpoint()
@@ -200,8 +202,9 @@ class Recovery:
         return [(segment_id, sizes[path]) for path, segment_id in paths], scans
 
     def _sync_last(self, work: list[FrameRef]) -> None:
-        """The process may have ended between writing and syncing the last frame: a power loss must not take the bytes
-        that this start reads. Else the next start finds entries of an unacknowledged frame in ledger files.
+        """Sync the segment of the last frame, because the process before may have ended between writing and syncing
+        that frame. Otherwise a power loss may remove bytes that this start reads, and the next start finds entries of
+        an unacknowledged frame in ledger files.
         """
         last = max(work, key=lambda frame: frame.sequence, default=None)
         if last is not None:

@@ -1,7 +1,7 @@
-"""The frames of the journal become records of ledger files, and decide whether the last frame was acknowledged.
+"""Replays the frames of the journal into ledger files, and decides whether the last frame was acknowledged.
 
-A start writes the files; ``magnetar verify`` gives a view of the files that drops all writes, and takes the decision
-alone.
+A start writes the files; ``magnetar verify`` gives a view of the files that drops all writes, and uses only the
+decision.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class KnownLedgers:
     properties: Callable[[int], Mapping[str, str]]
     """The properties of a ledger."""
     end: Callable[[int], tuple[int, int] | None]
-    """(entries, length) of a closed ledger; None: it is open."""
+    """(entries, length in bytes) of a closed ledger; None: the ledger is open."""
     last_sequence: int
-    """Number of the last change of the metadata."""
+    """Sequence of the last change of the metadata."""
 
 
 class FrameReplay:
@@ -72,8 +72,8 @@ class FrameReplay:
         self._lost: list[LostRecord] = []
 
     def run(self, work: list[FrameRef]) -> FrameRef | None:
-        """Replay all frames; the result is the last frame, if it is torn. Ledger files are not yet complete on return:
-        each replay still has to ``finish``.
+        """Replay all frames; returns the last frame if it is torn, else None. Ledger files are complete only after the
+        caller calls ``finish`` of each replay. Raises OSError.
         """
         torn = self.torn_frame(work)
         if torn is not None:
@@ -85,7 +85,7 @@ class FrameReplay:
         return torn
 
     def torn_frame(self, work: list[FrameRef]) -> FrameRef | None:
-        """Replay the acknowledged frames; the result is the last frame, if it was never acknowledged."""
+        """Replay the acknowledged frames; returns the last frame if it was never acknowledged, else None."""
         torn = unfinished(work)
         for frame in work:
             if frame is not torn:
@@ -117,8 +117,9 @@ class FrameReplay:
             file.close()
 
     def _was_confirmed(self, frame: FrameRef) -> bool:
-        """Whether the last frame, which is not whole, was acknowledged: a ledger has entries of it from the first
-        damaged record on. An interrupted start writes only the entries before.
+        """Whether the last frame, which is not whole, was acknowledged. The frame was acknowledged when a ledger has
+        entries of the frame from the first damaged record on, because an interrupted start writes only the entries
+        before that record.
         """
         beyond: dict[int, int] = {}
         end, is_damaged = 0, False
@@ -150,7 +151,8 @@ class FrameReplay:
             if isinstance(record, LostRecord):
                 return
             replay = self._replay_of(record.ledger_id) if record.entry_id >= 0 else None
-            # A record that an earlier use of the segment left there is in the file, or in a whole frame.
+            # Entries before ``next_entry`` come from the file or a whole frame: an earlier use of the segment left this
+            # record.
             if replay is not None and replay.torn_from is None and record.entry_id >= replay.next_entry:
                 replay.torn_from = record.entry_id
 
@@ -161,7 +163,7 @@ class FrameReplay:
                 return
             replay = self._replay_of(record.ledger_id)
             if replay is not None and record.entry_id > replay.next_entry:
-                return  # never acknowledged: nothing is filled up for it
+                return  # never acknowledged, so the replay makes no placeholders before the record
             self._replay_record(record, payload)
 
     def _replay_whole(self, payload: bytes) -> None:
@@ -210,7 +212,7 @@ class FrameReplay:
         return replay
 
     def _proof_of(self, ledger_id: int) -> int:
-        """The number that every record of the ledger has, as the metadata say."""
+        """The number that every record of the ledger has, from the ledger's properties in the metadata."""
         proof = self._proofs.get(ledger_id)
         if proof is None:
             known = ledger_id in self._known
@@ -219,8 +221,9 @@ class FrameReplay:
         return proof
 
     def _repair(self, lost: LostRecord, payload: bytes) -> bool:
-        """If only its ids are damaged, the record's own checksum tells which they were: the next entry of some
-        ledger.
+        """Replay a record of which only the ids are damaged, and return True; False for other damage.
+
+        The record's checksum shows which ids are right. The method tries the entries that may follow in each ledger.
         """
         for ledger_id in [*self.replays, *self._checkpoint.synced]:
             replay = self._replay_of(ledger_id)
@@ -232,7 +235,9 @@ class FrameReplay:
         return False
 
     def _settle(self) -> None:
-        """Settle the ledgers that no whole frame names: ledgers of lost frames have entries in their files."""
+        """Settle every ledger of the replay. After damage, also settle the ledgers of the checkpoint that no whole
+        frame names, because ledgers of lost frames may have entries in their files.
+        """
         if self._report.damaged_files or self._report.missing_frames:
             for ledger_id in self._checkpoint.synced:
                 self._replay_of(ledger_id)
@@ -241,8 +246,8 @@ class FrameReplay:
         self._replace_lost()
 
     def _replace_lost(self) -> None:
-        """A lost record before intact records of its ledger shows as a gap. A lost record at the end of its ledger is
-        known only by its own header, or by the record before it.
+        """Fill in lost records at the end of their ledgers. Only the header of such a record, or the record before it
+        in the frame, shows the loss; a lost record before intact records of its ledger shows as a gap.
         """
         damaged = {position for replay in self.replays.values() for position in replay.damaged}
         for lost in self._lost:
@@ -251,12 +256,14 @@ class FrameReplay:
                 replay.fill(lost.entry_id + 1)
             elif (lost.ledger_id, lost.entry_id) not in damaged and lost.after is not None:
                 before = self._replay_of(lost.after.ledger_id)
-                # A record from before the checkpoint was left there by an earlier use of the segment.
+                # An earlier use of the segment left a record whose entry is from before the checkpoint.
                 if before is not None and before.first_entry <= lost.after.entry_id == before.next_entry - 1:
                     before.fill_one()
 
 
 def unfinished(work: list[FrameRef]) -> FrameRef | None:
-    """The last frame, if it is not whole: the journal writes a frame only when the frame before is synced."""
+    """The last frame if it is not whole, else None. Only the last frame may be torn, because the journal writes a frame
+    only after the sync of the frame before.
+    """
     last = max(work, key=lambda frame: frame.sequence, default=None)
     return last if last is not None and last.sequence >= 0 and not last.whole else None

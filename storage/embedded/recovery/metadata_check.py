@@ -1,8 +1,9 @@
-"""Whether the metadata are those of this journal and these ledger files. Read before anything is changed.
+"""Checks, before any change, whether the metadata belong to this journal and these ledger files.
 
-The journal and the checkpoint note the last change of the metadata that was durable when they were written, so metadata
-that end before it have lost changes. And a file with entries of a ledger the metadata do not know is no foreign file to
-be put aside: a ledger's file goes before its last mention in the metadata does.
+The journal and the checkpoint record the last change of the metadata that was durable when they were written, so
+metadata that end before this change have lost changes. A file with entries of a ledger that the metadata do not list is
+no unknown file for ``lost+found`` but a sign of lost metadata: the engine removes the file of a ledger before the last
+node of the ledger in the metadata.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NAMED = 5
 
 
 def metadata_lag(checkpoint: Checkpoint, scans: Iterable[SegmentScan], last_sequence: int) -> list[str]:
-    """The error text when the metadata end before a change that the journal has seen."""
+    """An error text if the metadata end before a change that the checkpoint or the journal records, else no text."""
     seen = [frame.metadata_sequence for scan in scans for frame in scan.frames]
     newest = max([checkpoint.metadata_sequence, *seen])
     if newest <= last_sequence:
@@ -41,7 +42,7 @@ def metadata_lag(checkpoint: Checkpoint, scans: Iterable[SegmentScan], last_sequ
 
 
 def forgotten_ledgers(files: FileSystem, layout: Layout, store_id: bytes, known: Collection[int]) -> list[int]:
-    """Ids of ledger files of this store that hold entries and that the metadata do not know, ascending."""
+    """The ids of ledgers of this store whose files hold entries and which are not in ``known``, ascending."""
     found = []
     for name in files.list_dir(layout.ledgers):
         ledger_id = ledger_id_of(name)
@@ -53,7 +54,7 @@ def forgotten_ledgers(files: FileSystem, layout: Layout, store_id: bytes, known:
 
 
 def forgotten_problem(ledger_ids: list[int]) -> list[str]:
-    """The problems of these ledgers, as lines for the operator."""
+    """The problem of these ledgers, as text for the operator; no text without ledgers."""
     if not ledger_ids:
         return []
     named = ", ".join(map(str, ledger_ids[:_NAMED])) + (", ..." if len(ledger_ids) > _NAMED else "")
@@ -61,7 +62,7 @@ def forgotten_problem(ledger_ids: list[int]) -> list[str]:
 
 
 def greatest_ledger_id(files: FileSystem, layout: Layout, others: Iterable[int]) -> int:
-    """The greatest of all ids ever seen: of files, also of files put aside, and of ``others``; -1 without any."""
+    """The greatest ledger id of files, also of files in ``lost+found``, and of ``others``; -1 without any id."""
     ids = [ledger_id for ledger_id in others if ledger_id < _GREATEST_ID]
     for folder in (layout.ledgers, layout.lost):
         for name in files.list_dir(folder) if files.exists(folder) else ():
@@ -72,7 +73,9 @@ def greatest_ledger_id(files: FileSystem, layout: Layout, others: Iterable[int])
 
 
 def _is_ours(files: FileSystem, path: str, store_id: bytes, ledger_id: int) -> bool:
-    """Whether the file holds entries of this ledger of this store, or the rest of its head names them."""
+    """Whether the file belongs to this ledger of this store and has bytes behind its head; with a damaged head, whether
+    the file has a record of this ledger.
+    """
     file = files.open_read_only(path)
     try:
         data = file.read(_LOOK_BYTES, 0)

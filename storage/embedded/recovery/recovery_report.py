@@ -18,13 +18,13 @@ class RecoveryReport:
 
     frames: int = 0
     entries: int = 0
-    """Replayed into ledger files."""
+    """Entries replayed into ledger files."""
     unknown_records: int = 0
-    """Records of ledgers that were deleted since."""
+    """Records of ledgers that the metadata do not list, because they were deleted."""
     torn_frame: int | None = None
     """Sequence of the unfinished last frame."""
     missing_frames: list[tuple[int, int]] = field(default_factory=list)
-    """Sequences (first, last) of frames that are nowhere."""
+    """Sequences (first, last) of frames that no segment holds."""
     damaged_entries: list[Position] = field(default_factory=list)
     damaged_files: list[DamagedFileError] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)

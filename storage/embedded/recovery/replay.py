@@ -1,9 +1,10 @@
-"""Journal records into ledger files, idempotent by (ledger, entry).
+"""Writes journal records into ledger files, idempotent by (ledger, entry).
 
-A ledger's file is rewritten from where the last checkpoint found it: the same records go to the same offsets however
-often recovery is repeated. The sources of an entry, in this order: a whole frame; the ledger file, to which only
-confirmed entries are written; a damaged frame (*doubtful*: a page whose write was lost holds bytes of an earlier use of
-the segment). An entry without a source gets a placeholder, and readers report exactly these positions as damaged.
+A replay writes a ledger's file again from the end that the last checkpoint recorded: the same records go to the same
+offsets however often recovery is repeated. The sources of an entry, in this order: a whole frame; the ledger file,
+which holds only confirmed entries; a damaged frame (*doubtful*: a page whose write was lost holds bytes of an earlier
+use of the segment). An entry without a source gets a placeholder, and readers report exactly these positions as
+damaged.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ _FLUSH_BYTES = 4 << 20
 _PIECE_BYTES = 4 << 20
 _GAP_WINDOW_BYTES = 64 << 20
 _MOST_MISSING = 1 << 20
-"""Entries that damaged frames may have cost a ledger at once: a record further on is none of the journal."""
+"""The most entries of a ledger that damaged frames may have lost in a row: a record of a later entry does not count."""
 
 
 class ReplayedFiles(Protocol):
-    """The ledger files, by ledger id. A replay reads only behind the bytes that it has written."""
+    """The ledger files by ledger id. A replay reads only behind the bytes that the replay has written."""
 
     def identify(self, ledger_id: int, properties: Mapping[str, str], /) -> None:
         """Note the properties for the head of the ledger's file."""
         ...
 
     def read(self, ledger_id: int, size: int, offset: int, /) -> bytes:
-        """Raises FileNotFoundError."""
+        """Read up to ``size`` bytes. Raises FileNotFoundError."""
         ...
 
     def size(self, ledger_id: int, /) -> int:
@@ -62,8 +63,8 @@ class LedgerReplay:
         end: tuple[int, int] | None = None,
         proof: int = NO_PROOF,
     ) -> None:
-        """``begin_at``: (entries, length) that are safely in the file. ``end``: the same of the whole ledger, if it is
-        closed. ``proof``: in each record of the ledger.
+        """``begin_at``: (entries, length in bytes) that the file holds durably. ``end``: (entries, length in bytes) of
+        a closed ledger, None for an open ledger. ``proof``: the proof in each record of the ledger.
         """
         self._files, self.ledger_id, self._proof = files, ledger_id, proof
         self.first_entry = self.next_entry = begin_at[0]
@@ -71,10 +72,10 @@ class LedgerReplay:
         self.replayed = 0
         self.damaged: list[Position] = []
         self.changed = False
-        """The file, or its known content, has changed: it needs a sync."""
+        """The replay wrote the file, or found entries in the file behind ``begin_at``: the file needs a sync."""
         self.torn_from: int | None = None
         """First entry of the ledger in a torn frame. The file has entries from there on only as far as an interrupted
-        start wrote them; no gap before them is a lost entry.
+        start wrote them, and a gap from this entry on is no lost entry.
         """
         self._end = end
         self._wrote = False
@@ -92,7 +93,7 @@ class LedgerReplay:
         end: tuple[int, int] | None = None,
         proof: int = NO_PROOF,
     ) -> LedgerReplay:
-        """Begin behind the unbroken records of the file: no checkpoint names the ledger."""
+        """Make a replay that begins behind the unbroken records of the file, for a ledger without a checkpoint."""
         reader = LedgerReader(files, ledger_id, max_record_bytes, proof)
         scan = reader.scan(0, FILE_HEADER_BYTES, files.size(ledger_id))
         entries, length = scan.entries, scan.end_offset - FILE_HEADER_BYTES
@@ -103,7 +104,7 @@ class LedgerReplay:
         return replay
 
     def add(self, entry_id: int, record: bytes) -> None:
-        """One record; an entry the file has already is passed over."""
+        """Add one record; skip an entry before ``next_entry``, and fill a gap before the entry."""
         if entry_id > self.next_entry:
             self.fill(entry_id)
         if entry_id == self.next_entry:
@@ -111,7 +112,7 @@ class LedgerReplay:
             self.replayed += 1
 
     def add_run(self, first_entry_id: int, count: int, payload: bytes, offsets: memoryview) -> None:
-        """Consecutive intact records at ``offsets`` of ``payload``."""
+        """Add ``count`` consecutive intact records at ``offsets`` of ``payload``, like ``add``."""
         if first_entry_id > self.next_entry:
             self.fill(first_entry_id)
         skip = max(self.next_entry - first_entry_id, 0)
@@ -121,14 +122,14 @@ class LedgerReplay:
         self.replayed += count - skip
 
     def doubt(self, entry_id: int, record: bytes) -> None:
-        """One record of a damaged frame, to be used where nothing better is found. Beyond the end of a closed ledger
-        it was never confirmed.
+        """Note one record of a damaged frame, for use when no better source has the entry. Skips an entry beyond the
+        end of a closed ledger, because such an entry was never confirmed.
         """
         if entry_id >= self.next_entry and (self._end is None or entry_id < self._end[0]):
             self._doubtful.setdefault(entry_id, record)
 
     def has_from(self, entry_id: int) -> bool:
-        """Whether the ledger has this entry or a later entry, by its file or as a closed ledger."""
+        """Whether the ledger has this entry or a later entry: by the end of a closed ledger, else by the file."""
         if self._end is not None:
             return self._end[0] > entry_id
         self.flush()
@@ -136,7 +137,7 @@ class LedgerReplay:
         return find_entry(window, 0, len(window), self.ledger_id, entry_id, self._proof) is not None
 
     def may_follow(self) -> set[int]:
-        """Entries that a record whose ids are damaged may be."""
+        """The entry ids that a record with damaged ids may have."""
         last = max(self._doubtful, default=-1)
         following = self.next_entry
         while following in self._doubtful:
@@ -144,16 +145,18 @@ class LedgerReplay:
         return {following, max(last + 1, following)}
 
     def may_end_with(self, entry_id: int) -> bool:
-        """Whether this may be the entry behind all that are known."""
+        """Whether ``entry_id`` follows the last known entry, and the ledger may have this entry."""
         return entry_id == self.next_entry and (self._end is None or entry_id < self._end[0])
 
     def fill_one(self) -> None:
-        """An entry behind all that are known is lost, if the ledger can have it."""
+        """Fill in the entry behind the last known entry, which is lost, if the ledger may have this entry."""
         if self.may_end_with(self.next_entry):
             self.fill(self.next_entry + 1)
 
     def fill(self, end_entry_id: int) -> None:
-        """The whole frames lack the entries up to ``end_entry_id``."""
+        """Fill in the entries before ``end_entry_id``, which no whole frame has: from the file, else from a damaged
+        frame, else as placeholders.
+        """
         self.flush()
         while self.next_entry < end_entry_id:
             if self._take_from_file() or self._take_doubtful():
@@ -163,8 +166,8 @@ class LedgerReplay:
             self.flush()
 
     def settle(self) -> None:
-        """No whole frame has more: later entries of the file and of damaged frames count, behind any gaps, up to the
-        end of a closed ledger.
+        """Add later entries of the file and of damaged frames, also behind gaps, up to the end of a closed ledger. Call
+        after all whole frames were replayed.
         """
         while True:
             if self._take_from_file() or self._take_doubtful():
@@ -190,10 +193,10 @@ class LedgerReplay:
 
     def finish(self) -> None:
         """Write the gathered records and cut the bytes behind them, which were never synced and are not in the journal.
-        The file is not yet synced on return.
+        The method does not sync the file.
 
-        A closed ledger without new records keeps the bytes behind its records: its index. A closed ledger to which a
-        torn frame added a record behind ``settle`` keeps its other entries.
+        A closed ledger without new records keeps the bytes behind its records, which are its index. A closed ledger to
+        which a torn frame added a record after ``settle`` keeps its other entries.
         """
         self.flush()
         self._complete()
@@ -202,7 +205,7 @@ class LedgerReplay:
             self._files.truncate(self.ledger_id, self.offset)
 
     def _complete(self) -> None:
-        """Check that the file of each written and closed ledger has all entries, or placeholders for them."""
+        """If the ledger is closed and the replay wrote its file, fill in all entries up to the ledger's end."""
         if self._end is not None and self._wrote:
             self.fill(self._end[0])
 
@@ -224,9 +227,9 @@ class LedgerReplay:
         return True
 
     def _take_from_file(self) -> bool:
-        """Advance over the file's own intact entries, which stay in place; False if the next entry is missing.
+        """Pass over the file's own intact entries, which stay in place; False if the next entry is missing.
 
-        Behind a placeholder they do not follow at once: it is shorter than the entry was.
+        Behind a placeholder the entries do not follow at once, because the placeholder is shorter than the lost entry.
         """
         self.flush()
         limit = self._limit()
@@ -245,8 +248,11 @@ class LedgerReplay:
         return self._take_displaced()
 
     def _take_displaced(self) -> bool:
-        """The next entry from behind the present offset. A few records with nothing of the ledger behind them may be a
-        page that the device put there; they are copied, for the ledger's end is not to move.
+        """Take the next entry from a later place in the file; False without such an entry.
+
+        Records that go on for more than a page, to the end of the window, or into a cut-off record stay in place. The
+        method copies fewer records to the present offset, because they may be a page that the device wrote at a wrong
+        place, and the ledger's end must not move.
         """
         window = self._window()
         found = find_exactly(window, 0, len(window), self.ledger_id, self.next_entry, self._proof)
@@ -268,8 +274,8 @@ class LedgerReplay:
         self.changed = True
 
     def _following_in_file(self) -> int | None:
-        """The first intact entry of the file behind damage. Where that entry came from the torn frame, the first entry
-        of the torn frame, if entries before it are lost.
+        """The first intact entry of the file behind damage, or None. If that entry comes from the torn frame, the first
+        entry of the torn frame when entries before it are lost, else None.
         """
         window = self._window()
         found = find_again(window, 0, len(window), self.ledger_id, self.next_entry, self._proof) if window else None

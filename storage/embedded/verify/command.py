@@ -1,10 +1,10 @@
 """Offline check of a data directory: ``magnetar verify DIR``.
 
-Reads everything, reports every damage with file, offset, ledger and entry, changes nothing. Repairs only the requested
-parts:
+Reads all files, reports every damage with file, offset, ledger and entry, and changes nothing. Repairs only the
+requested parts:
 
 ``index``      write index and footer of closed ledgers anew where they are damaged and all records are intact
-``torn-tail``  cut the bytes behind the last intact record of an open ledger, if the checkpoint does not vouch for it
+``torn-tail``  cut the bytes behind the last intact record of an open ledger, if no synced entry is missing or damaged
 ``metadata``   write damaged metadata anew, from their remains, from ledger files and from the journal
                (``metadata_repair.py``)
 
@@ -61,11 +61,11 @@ def verify_store(
     rebuild: Rebuild | None = None,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Check the store in ``data_dir``. ``rebuild``: additions of the layers above to repaired metadata. ``progress`` is
-    called now and then with the bytes that are read and those that there are.
+    """Check the store in ``data_dir``. ``rebuild``: additions of the layers above to repaired metadata. The function
+    calls ``progress`` with (bytes read, bytes in all) before it reads a segment or a ledger.
 
-    Raises StoreLockedError while a process uses it, UnsupportedFormatError for a newer format, FileNotFoundError when
-    there is no store, ValueError for an unknown repair.
+    Raises StoreLockedError while a process uses the store, UnsupportedFormatError for a newer format, FileNotFoundError
+    when there is no store, ValueError for an unknown repair, StorageError for an unreadable segment.
     """
     wanted = frozenset(repair)
     if unknown := wanted - REPAIRS:
@@ -83,7 +83,7 @@ def verify_store(
 
 
 class _Verification:
-    """One run."""
+    """One run of ``verify_store``."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class _Verification:
         self._found = FoundLedgers()
         self._store_id = nodes.store_id
         self._seen_sequence = 0
-        """Last change of the metadata that the journal has seen."""
+        """The last change of the metadata that the checkpoint or the journal records."""
 
     def run(self) -> VerifyReport:
         self._version()
@@ -189,9 +189,10 @@ class _Verification:
                 self._add(DAMAGE, "missing-frames", self._layout.journal, 0, detail)
 
     def _torn_frame(self, work: list[FrameRef]) -> FrameRef | None:
-        """The last frame, if it was never acknowledged, as the start decides: it replays the journal, without writing.
+        """The last frame if it was never acknowledged, else None. The decision is that of a start: the method replays
+        the journal without writing.
 
-        A start with incomplete metadata is refused; the last frame counts as torn then.
+        With incomplete metadata a start fails; then a last frame that is not whole counts as torn.
         """
         last = unfinished(work)
         if last is None or not self._nodes.complete or self._store_id is None:
@@ -232,7 +233,7 @@ class _Verification:
         return scan_uses(segments, read, salts, said.next_sequence, said.free_generation, bound=bound)
 
     def _lag(self, scans: list[SegmentScan]) -> None:
-        """Metadata that end before the last change known to the journal."""
+        """Report metadata that end before the last change that the checkpoint or the journal records."""
         if self._nodes.last_sequence is None:
             return
         frames = (frame.metadata_sequence for scan in scans for frame in scan.frames)
@@ -273,12 +274,12 @@ class _Verification:
     def _proof_of(self, ledger_id: int) -> int:
         node = self._nodes.ledgers.get(ledger_id)
         if node is None or self._store_id is None:
-            return NO_PROOF  # no id, no proof: the records count by their checksums
+            return NO_PROOF  # no node or no store id, so no proof: the records count by their checksums
         return proof_of(self._store_id, ledger_id, node.properties)
 
     def _may_be_of_this_use(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether a record of a damaged frame may count: on a page whose write was lost it is of an earlier use of the
-        segment, when every frame was checkpointed.
+        """Whether a record of a damaged frame may count. A record of a closed ledger, or of an entry that the
+        checkpoint has as synced, may be from an earlier use of the segment, on a page whose write was lost.
         """
         node = self._nodes.ledgers.get(ledger_id)
         synced = self._checkpoint.synced.get(ledger_id)
@@ -313,7 +314,7 @@ class _Verification:
             self._progress(self._report.bytes_read, self._total_bytes)
 
     def _strangers(self) -> None:
-        """Files of ledgers that the metadata do not know."""
+        """Report files of ledgers that the metadata do not list."""
         nodes = self._nodes
         known = {*nodes.ledgers, *nodes.half_deleted}
         forgotten = set(forgotten_ledgers(self._files, self._layout, self._store_id or b"", known))
@@ -353,7 +354,7 @@ class _Verification:
 
 
 class _Reading:
-    """Files that are opened for reading alone: the store may lie on a read-only mount, or belong to another user."""
+    """Opens all files for reading only: the store may lie on a read-only mount, or belong to another user."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -366,7 +367,7 @@ class _Reading:
 
 
 class _Unwritten:
-    """Ledger files for a replay that changes nothing: a replay reads only behind the bytes that it has written."""
+    """Ledger files for a replay without writes. A replay never reads the bytes that it has written."""
 
     def __init__(self, files: LedgerFiles) -> None:
         self.identify, self.read, self.size = files.identify, files.read, files.size
@@ -379,7 +380,7 @@ class _Unwritten:
 
 
 def _bytes_of(files: FileSystem, layout: Layout) -> int:
-    """Size of everything that is read but for the metadata."""
+    """The size in bytes of all files in ``journal/`` and ``ledgers/``."""
     total = 0
     for folder in (layout.journal, layout.ledgers):
         for name in files.list_dir(folder):

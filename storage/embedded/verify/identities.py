@@ -1,4 +1,4 @@
-"""Which ledgers a data directory holds entries of, as ledger files and journal themselves say."""
+"""Finds the ledgers of a data directory from ledger files and journal, without the metadata."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ _HEAD_BYTES = 1 << 20
 
 
 class LedgerIdentity(NamedTuple):
-    """One ledger."""
+    """The identity of one ledger."""
 
     ledger_id: int
     properties: Mapping[str, str] | None
-    """None: the store names no properties; a file of format 1, or a damaged head."""
+    """None: no properties were found, because the file has format 1 or a damaged head."""
     created_ms: int
     in_file: bool
-    """False: it is in the journal only. It may have been deleted since."""
+    """False: only the journal has the ledger, which may have been deleted since."""
     was_known: bool = False
-    """The metadata, as far as they can be read, know it."""
+    """Whether the readable part of the metadata lists the ledger."""
 
 
 class FoundLedgers:
-    """Gathers identities. A file says more than the journal: its ledger was not deleted."""
+    """Gathers identities. The identity from a file replaces an identity from the journal, because a ledger with a file
+    was not deleted.
+    """
 
     def __init__(self) -> None:
         self._found: dict[int, LedgerIdentity] = {}
 
     def add_journalled(self, ledger_id: int, properties: Mapping[str, str] | None) -> None:
-        """The journal holds records of it, perhaps the record with its properties."""
+        """Add a ledger with records in the journal. ``properties``: from the birth record; None for another record."""
         known = self._found.get(ledger_id)
         if known is None:
             self._found[ledger_id] = LedgerIdentity(ledger_id, properties, 0, in_file=False)
@@ -67,7 +69,7 @@ class FoundLedgers:
                 self._add_file(LedgerIdentity(ledger_id, head.properties, head.header.created_ms, in_file=True))
 
     def all(self) -> list[LedgerIdentity]:
-        """Ascending."""
+        """The identities, ascending by ledger id."""
         return [self._found[ledger_id] for ledger_id in sorted(self._found)]
 
     def _add_file(self, identity: LedgerIdentity) -> None:

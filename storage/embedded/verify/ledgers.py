@@ -30,7 +30,7 @@ _HEAD_BYTES = 1 << 20
 
 
 class JournalledEntries:
-    """Entries the next start will replay."""
+    """The entries that the next start replays."""
 
     def __init__(self) -> None:
         self._entries: dict[int, set[int]] = {}
@@ -42,7 +42,7 @@ class JournalledEntries:
         return entry_id in self._entries.get(ledger_id, ())
 
     def first(self, ledger_id: int) -> int | None:
-        """The lowest entry of the ledger."""
+        """The lowest entry of the ledger; None without entries."""
         return min(self._entries.get(ledger_id, ()), default=None)
 
 
@@ -65,7 +65,7 @@ class LedgerVerifier:
         self._proof_of = proof_of
 
     def verify(self, ledger_id: int, node: LedgerNode, repair: frozenset[str]) -> None:
-        """One ledger the metadata know."""
+        """Check one ledger of the metadata, report the damage, and make the repairs in ``repair``."""
         path = self._layout.ledger(ledger_id)
         promised, length = self._promised(ledger_id, node)
         if not self._files.exists(path):
@@ -118,7 +118,7 @@ class LedgerVerifier:
         """Report one damaged place; returns how many entries it costs."""
         first, last = damage.first_entry_id, damage.last_entry_id
         if last < first:
-            # No intact record follows: torn, or replaced by the journal, or missing (reported as a short file).
+            # No intact record follows: the record is torn, or in the journal, or missing (reported as a short file).
             if first >= promised:
                 detail = "no intact record behind the last one; not promised, or still in the journal"
                 self._entries(NOTE, "torn-tail", path, damage.start, detail, ledger_id, first, None)

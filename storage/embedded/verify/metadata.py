@@ -1,4 +1,4 @@
-"""The metadata as ``verify`` sees them; nothing in the data directory is touched."""
+"""Reads the metadata for ``verify``, without any change in the data directory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ __all__ = ["StoredNodes", "read_stored_nodes"]
 
 @dataclass(slots=True)
 class StoredNodes:
-    """The statements of the metadata about the engine's files."""
+    """The nodes of the metadata, and their content about the engine's files."""
 
     tree: NodeTree = field(default_factory=NodeTree)
     complete: bool = True
     """False: the start fails; the tree holds the readable part."""
     last_sequence: int | None = None
-    """None: these metadata do not count their changes."""
+    """The sequence of the last change; None: metadata of format 1, which have no sequence."""
     store_id: bytes | None = None
     ledgers: dict[int, LedgerNode] = field(default_factory=dict)
     half_deleted: set[int] = field(default_factory=set)
@@ -39,7 +39,7 @@ class StoredNodes:
     bytes_read: int = 0
 
     def read_tree(self, where: str) -> None:
-        """Take note of the nodes that concern the engine."""
+        """Read the engine's nodes of the tree into the fields; add nodes that do not parse to ``problems``."""
         for path, (value, version) in self.tree.nodes.items():
             try:
                 if path == STORE_NODE:
@@ -68,7 +68,10 @@ class StoredNodes:
 
 
 def read_stored_nodes(files: FileSystem, layout: Layout) -> StoredNodes:
-    """A missing or damaged file is a problem in the report, not an error. Raises UnsupportedFormatError."""
+    """Read the metadata of either format. A missing or damaged file is in ``problems``, not an error.
+
+    Raises UnsupportedFormatError, OSError.
+    """
     names = metadata_names(files, layout)
     # As at a start: the result of an interrupted migration from format 1 counts only when VERSION names the new format.
     left = not names.logs and not names.snapshots

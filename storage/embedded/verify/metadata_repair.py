@@ -1,7 +1,7 @@
-"""``verify --repair metadata``: metadata from their remains, from ledger files and from the journal.
+"""``verify --repair metadata``: makes metadata from their remains, from ledger files and from the journal.
 
-The new files are complete and durable before the old files move to ``lost+found``; an interrupted repair may be
-repeated.
+The new files are complete and durable before the old files move to ``lost+found``; the operator may repeat an
+interrupted repair.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def repair_metadata(
     last_sequence: int,
     rebuild: Rebuild | None,
 ) -> list[str]:
-    """Returns a line of text for each action. ``last_sequence``: the greatest number of a change in any file. Raises
-    OSError, StorageError.
+    """Repair the metadata; returns a line of text for each action. ``last_sequence``: the greatest sequence of a change
+    in any file. Raises OSError, StorageError.
     """
     tree, said = nodes.tree, list[str]()
     ledgers = [each._replace(was_known=each.ledger_id in nodes.ledgers) for each in ledgers]
@@ -91,14 +91,14 @@ def _ids(ledgers: Sequence[LedgerIdentity]) -> str:
 
 
 def _set_aside_old(files: FileSystem, layout: Layout, number: int) -> None:
-    """Everything in the folder that is older than the new files."""
+    """Move all other files of the metadata folder, and a database of format 1, to ``lost+found``."""
     kept = {
         posixpath.basename(path(each))
         for path in (layout.metadata_log, layout.snapshot)
         for each in (number, number + 1)
     }
     old = [posixpath.join(layout.metadata, name) for name in files.list_dir(layout.metadata) if name not in kept]
-    # Of format 1: as long as it is there it counts.
+    # A start may migrate a database of format 1 again as long as the file exists.
     old += [path for ending in ("-wal", "-shm", "") if files.exists(path := layout.sqlite + ending)]
     if old:
         files.make_dir(layout.lost)

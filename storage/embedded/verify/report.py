@@ -17,7 +17,7 @@ NOTE = "note"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing at one place."""
+    """One finding at one place."""
 
     severity: str
     kind: str
