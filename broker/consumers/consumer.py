@@ -79,7 +79,7 @@ class Outbox(Protocol):
         ...
 
     def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
-        """Whether a right that was used still stands."""
+        """Whether the connection's role still has the right to a command that the broker has accepted before."""
         ...
 
     def close_notice(self, frame: bytes, since_version: int) -> None:
@@ -93,7 +93,7 @@ class Outbox(Protocol):
         ...
 
     async def check_alive(self) -> bool:
-        """PING the peer; whether it answered in time."""
+        """Send PING to the peer; return whether the peer answered in time."""
         ...
 
 
@@ -103,7 +103,7 @@ class ServingSubscription(Protocol):
     name: str
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """The consumer leaves; safe to call twice."""
+        """Remove the consumer; idempotent."""
         ...
 
     def on_flow(self, consumer: Consumer, permits: int) -> None:
@@ -199,7 +199,7 @@ class Consumer:
         self.consumer_id = spec.consumer_id
         self.name = spec.consumer_name
         self.sub_type = spec.sub_type
-        # below zero is zero where messages are shared out (Apache Pulsar 4.2.4)
+        # for Shared subscriptions a level below 0 counts as 0 (Apache Pulsar 4.2.4)
         self.priority_level = max(spec.priority_level, 0) if spec.sub_type == SHARED else spec.priority_level
         self.epoch = spec.consumer_epoch if spec.sub_type in (EXCLUSIVE, FAILOVER) else -1
         self.permits = Permits()
@@ -208,7 +208,7 @@ class Consumer:
         self.read_compacted = spec.read_compacted
         self.connected_ms = 0
         self.wants_raw = wants_raw(spec.metadata)
-        """The consumer requested stored bytes: the broker converts no entry for it."""
+        """Whether the consumer requested stored bytes: the broker then converts no entry for it."""
         self.out = RateMeter()
         self.acks = RateMeter()
         self.redelivered = RateMeter()
@@ -247,7 +247,7 @@ class Consumer:
         return TYPE_NAMES[self.sub_type]
 
     def hide_entry_metadata(self) -> None:
-        """Entries of a non-persistent topic have none: never look for it."""
+        """Send entries without broker entry metadata, which entries of a non-persistent topic do not have."""
         if self._mode == _KEEP_PREFIX:
             self._mode = _STRIP_PREFIX
 
@@ -262,7 +262,7 @@ class Consumer:
         return self.outbox.is_writable()
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Like `Outbox.when_writable`; asking again while one callback is due does nothing."""
+        """Like `Outbox.when_writable`; no-op while an earlier callback is due."""
         if not self._waiting_writable:
             self._waiting_writable = True
 
@@ -288,7 +288,7 @@ class Consumer:
 
     @property
     def takes_picked(self) -> bool:
-        """Whether `push_picked` may be used: it gets entries as they are read."""
+        """Whether `push_picked` may be used, which sends entries as the dispatcher read them."""
         return not self.wants_raw
 
     def push_picked(self, slab: Slab, picks: bytes) -> int:
@@ -329,7 +329,7 @@ class Consumer:
         return len(data)
 
     def learn_average(self) -> None:
-        """A turn of a dispatch is over: its entries count a tenth of the messages per entry (Apache Pulsar 4.2.4)."""
+        """Update the average of messages per entry after a dispatch, which counts a tenth (Apache Pulsar 4.2.4)."""
         if self._entries_sent:
             ratio = self._messages_sent / self._entries_sent
             average = self.average_messages_per_entry
@@ -370,7 +370,7 @@ class Consumer:
             self.outbox.write(replies.reached_end_of_topic(self.consumer_id))
 
     def close_from_broker(self) -> None:
-        """CLOSE_CONSUMER of the broker's own accord (unload, seek, forced unsubscribe): the client subscribes again."""
+        """Send CLOSE_CONSUMER on the broker's behalf (unload, SEEK, forced unsubscribe): the client subscribes anew."""
         outbox = self.outbox
         if outbox.consumers.get(self.consumer_id) is self:
             del outbox.consumers[self.consumer_id]
@@ -379,7 +379,7 @@ class Consumer:
             outbox.close_notice(frame, since_version=KNOWS_CLOSE_CONSUMER_VERSION)
 
     def connection_lost(self) -> None:
-        """The connection is closed; held messages of this consumer go back to its subscription."""
+        """Leave the subscription after the connection closed; the held messages go back to the subscription."""
         self.subscription.remove_consumer(self)
 
     # --- stats ---------------------------------------------------------------------------------------------------

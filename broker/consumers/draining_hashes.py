@@ -1,7 +1,7 @@
 """Hashes that moved to another consumer while their previous consumer still holds messages of them (PIP-379).
 
-Until the old consumer has acknowledged (or given back) its last message of such a hash, the new owner gets none of it:
-the order of a key is kept. Counted by held entries.
+Until the old consumer has acknowledged (or given back) its last message of such a hash, the new owner gets no message
+of the hash, which keeps the order of each key. The counts are of held entries.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DrainingHashes(Generic[C]):
         return bool(self._entries)
 
     def drain(self, key_hash: int, consumer: C, held: int) -> None:
-        """``consumer`` lost the hash and holds ``held`` entries of it."""
+        """Start draining a hash that ``consumer`` lost while it holds ``held`` entries of the hash."""
         entry = self._entries.get(key_hash)
         if entry is None:
             entry = self._entries[key_hash] = _Entry(consumer)
@@ -53,7 +53,10 @@ class DrainingHashes(Generic[C]):
         entry.held = held
 
     def blocks(self, key_hash: int, consumer: C) -> bool:
-        """Whether an entry of the hash must not go to ``consumer`` now. A hash back at its own consumer is free."""
+        """Whether an entry of the hash must not go to ``consumer`` now; a blocked attempt is counted.
+
+        A hash that has returned to the consumer from which it drains stops draining.
+        """
         entry = self._entries.get(key_hash)
         if entry is None:
             return False
@@ -64,12 +67,12 @@ class DrainingHashes(Generic[C]):
         return True
 
     def is_blocked(self, key_hash: int, consumer: C) -> bool:
-        """Like `blocks`, as a question only."""
+        """Like `blocks`, without side effects."""
         entry = self._entries.get(key_hash)
         return entry is not None and entry.consumer is not consumer
 
     def released(self, key_hash: int, consumer: C) -> bool:
-        """``consumer`` no longer holds one entry of the hash. Returns whether this freed the hash."""
+        """Note that ``consumer`` released an entry of the hash. Return whether this freed the hash."""
         entry = self._entries.get(key_hash)
         if entry is None or entry.consumer is not consumer:
             return False
@@ -81,7 +84,10 @@ class DrainingHashes(Generic[C]):
         return True
 
     def consumer_left(self, consumer: C) -> bool:
-        """Free all hashes of the consumer (its entries wait in the replay queue). Returns whether it had any."""
+        """Free the draining hashes of a consumer that left; return whether there were any.
+
+        Its held entries go to the replay queue.
+        """
         mine = [key_hash for key_hash, entry in self._entries.items() if entry.consumer is consumer]
         for key_hash in mine:
             del self._entries[key_hash]
@@ -94,7 +100,7 @@ class DrainingHashes(Generic[C]):
                 yield DrainingHash(key_hash, entry.held, entry.blocked_attempts)
 
     def cleared_total(self, consumer: C) -> int:
-        """How many hashes of a connected consumer were freed by acknowledgements."""
+        """Number of hashes that a connected consumer freed by releasing its last entry of the hash."""
         return self._cleared.get(id(consumer), 0)
 
     def clear(self) -> None:

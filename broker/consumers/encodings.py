@@ -1,9 +1,9 @@
-"""MESSAGE frames made for a consumer that fit other consumers too: fan-out encodes a span once.
+"""Keeps MESSAGE frames of one consumer that fit other consumers too: fan-out need not encode a span for each consumer.
 
-Consumers of several subscriptions of a topic are mostly given the same spans within one turn, and their frames are
-mostly equal beside the entries: clients number their consumers from 0 in each connection. So the last few large spans
-are kept as they were sent, and a consumer whose frames would be equal is sent the same bytes. They wait in the output
-of all these connections as one object, too.
+Consumers of several subscriptions of a topic mostly get the same spans within one turn, and the rest of their frames is
+mostly equal too: clients number their consumers from 0 in each connection. The broker therefore keeps the frames of the
+last few large spans, and sends the same bytes to a consumer whose frames would be equal. The output buffers of all
+these connections then share one object.
 
 Frames are kept from the third consumer on. Frames that are released at once leave their memory to the next frames; kept
 frames take fresh pages for each span, which costs more than one or two encodings.
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["KEPT_FROM", "MOST_BYTES", "SHARED_FROM_BYTES", "Encodings"]
 
 SHARED_FROM_BYTES = 8 * 1024
-"""Smaller spans are encoded as fast as they are found."""
+"""The frames of smaller spans are not kept: encoding them is as fast as finding them."""
 MOST_BYTES = 8 << 20
-"""The bound of kept frames and slabs, beside a single larger pair."""
+"""The most bytes of kept frames and slabs; a single larger pair of frames and slab is kept alone."""
 
 KEPT_FROM = 3
-"""Consumers that were given equal frames, the present consumer included."""
+"""Frames are kept from this number of consumers with equal frames on, the present consumer included."""
 MOST_COUNTED = 256
-"""Spans whose consumers are counted, oldest out first."""
+"""The most spans whose consumers are counted; the oldest is dropped first."""
 
 _Key = tuple[int, int, int, int, int, int, int]
 
 
 class Encodings:
-    """The frames that were made last, oldest out first. One event loop only."""
+    """The frames that were kept last; the oldest are dropped first. For use by one event loop only."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -42,8 +42,8 @@ class Encodings:
         self._frames: dict[_Key, tuple[Slab, bytes]] = {}
         """The frames, with their slab: while a slab is held, no other slab has its identity."""
         self._made: dict[_Key, int] = {}
-        """How often frames were made without being kept. A slab of the same identity may add to the count of an earlier
-        slab, whose only effect is that its frames are kept too soon.
+        """How often frames were made without being kept. A later slab with the same identity as a freed slab adds to
+        its count; the only effect is that the frames of the later slab are kept too soon.
         """
 
     def frames(self, consumer_id: int, slab: Slab, i: int, j: int, partition: int, mode: int, epoch: int) -> bytes:
@@ -72,5 +72,5 @@ class Encodings:
 
     @property
     def held_bytes(self) -> int:
-        """Frames, and the slabs they were made of: a slab counts with each of its spans."""
+        """Bytes of the kept frames and of their slabs; a slab counts once for each of its spans."""
         return self._held_bytes

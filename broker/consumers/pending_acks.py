@@ -33,7 +33,7 @@ class PendingAck(NamedTuple):
 
 
 class HeldOfLedger(NamedTuple):
-    """The held entries of one ledger."""
+    """All entries of one ledger that a consumer held."""
 
     ledger_id: int
     entry_ids: BitMap
@@ -102,9 +102,9 @@ class PendingAcks:
         self.entries += len(packed) - before
 
     def remove_keyed(self, ledger_id: int, entry_ids: Iterable[int]) -> tuple[int, list[int]]:
-        """Take away those of ``entry_ids`` that are held with a hash or as a batch.
+        """Remove those of ``entry_ids`` that are held with a hash or as a batch.
 
-        Returns (their unacked messages, the others of ``entry_ids``).
+        Returns (the number of their unacked messages, the others of ``entry_ids``).
         """
         entry_ids = list(entry_ids)
         ledger = self._ledgers.get(ledger_id)
@@ -150,7 +150,7 @@ class PendingAcks:
         return PendingAck(ledger_id, entry_id, packed >> _HASH_BITS, packed & _HASH_MASK)
 
     def remove_plain(self, ledger_id: int, entry_ids: BitMap) -> BitMap:
-        """Take away those of ``entry_ids`` that are held as one message without a hash; returns which they were."""
+        """Remove those of ``entry_ids`` that are held as one message without a hash; return the removed entries."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             return BitMap()
@@ -163,7 +163,7 @@ class PendingAcks:
         return found
 
     def reduce(self, ledger_id: int, entry_id: int, unacked: int) -> int:
-        """Part of a batch was acknowledged: ``unacked`` of its messages are left. Returns how many that took away."""
+        """Note that ``unacked`` messages of a batch remain after a partial ack; return the number newly acked."""
         found = self.get(ledger_id, entry_id)
         if found is None or unacked >= found.unacked:
             return 0
@@ -171,8 +171,8 @@ class PendingAcks:
         return found.unacked - unacked
 
     def by_hash(self) -> Counter[int]:
-        """How many entries of each key hash the consumer holds, hash 0 for entries without a key; in order of their
-        first position.
+        """Number of held entries by key hash, hash 0 for entries without a key hash; hashes in the order of their first
+        positions, except within a ledger hash 0, which comes first.
         """
         found: Counter[int] = Counter()
         for ledger_id in sorted(self._ledgers):
@@ -183,16 +183,16 @@ class PendingAcks:
         return found
 
     def drop_up_to(self, position: Position) -> list[PendingAck]:
-        """Take away all entries at or before ``position`` (the backlog was skipped or expired)."""
+        """Remove all entries at or before ``position`` (the backlog was skipped or expired); return these entries."""
         dropped = [held for held in self if (held.ledger_id, held.entry_id) <= position]
         for held in dropped:
             self.remove(held.ledger_id, held.entry_id)
         return dropped
 
     def take_all(self) -> list[HeldOfLedger]:
-        """Everything held, in order of ledgers; nothing is held on return.
+        """Remove all held entries and return them in the order of ledgers.
 
-        A consumer may hold 50,000: no call for each.
+        A consumer may hold 50,000 entries; the method makes no call for each entry.
         """
         held: list[HeldOfLedger] = []
         for ledger_id in sorted(self._ledgers):
@@ -206,7 +206,7 @@ class PendingAcks:
         return held
 
     def clear(self) -> None:
-        """Hold nothing any more."""
+        """Remove all held entries."""
         self._ledgers.clear()
         self.entries = 0
 

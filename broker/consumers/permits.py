@@ -32,7 +32,7 @@ class Permits:
         return max(self.max_unacked - self.unacked, 0) if self.max_unacked > 0 else 1 << 62
 
     def flow(self, messages: int) -> bool:
-        """FLOW arrived. Returns whether the permits can be used now."""
+        """Add the permits of a FLOW. Return whether the consumer can use them now."""
         if 0 < self.max_unacked <= self.unacked:
             self.blocked = True
         if self.blocked:
@@ -42,14 +42,14 @@ class Permits:
         return True
 
     def sent(self, messages: int, unacked: int) -> None:
-        """``messages`` permits were used, ``unacked`` messages are now to be acknowledged."""
+        """Use ``messages`` permits and add ``unacked`` messages that the consumer has to acknowledge."""
         self.available -= messages
         self.unacked += unacked
         if 0 < self.max_unacked <= self.unacked:
             self.blocked = True
 
     def acked(self, messages: int) -> bool:
-        """Messages are no longer unacked. Returns whether this released the consumer (parked permits count again)."""
+        """Remove acknowledged messages. Return whether this released the consumer, whose parked permits then count."""
         self.unacked = max(self.unacked - messages, 0)
         if self.blocked and self.unacked <= self.max_unacked // 2:
             self._release()
@@ -57,13 +57,13 @@ class Permits:
         return False
 
     def given_back(self, messages: int) -> None:
-        """Messages go back to the subscription on the client's wish: releases anywhere below the limit."""
+        """Remove messages that the client returned for redelivery; release the consumer when it is below the limit."""
         self.unacked = max(self.unacked - messages, 0)
         if not 0 < self.max_unacked <= self.unacked:
             self._release()
 
     def set_max_unacked(self, max_unacked: int) -> None:
-        """The policy changed; a consumer that is within the new limit is released."""
+        """Apply a changed limit: block a consumer at or above it, release a blocked consumer at or below half of it."""
         self.max_unacked = max_unacked
         if 0 < max_unacked <= self.unacked:
             self.blocked = True
@@ -78,7 +78,7 @@ class Permits:
 
 class UnackedLimit:
     """Unacked messages of all consumers of a subscription: dispatch stops at the limit and goes on below half of it, as
-    Apache Pulsar does, and when there are none, which Apache Pulsar with a limit of 1 does not.
+    in Apache Pulsar. Dispatch also goes on when no message is unacked; Apache Pulsar with a limit of 1 does not go on.
     """
 
     __slots__ = ("blocked", "limit", "total")
@@ -99,7 +99,7 @@ class UnackedLimit:
         return self._check_release()
 
     def set_limit(self, limit: int) -> bool:
-        """The policy changed. Returns whether this released the subscription."""
+        """Apply a changed limit. Return whether this released the subscription."""
         self.limit = limit
         return self._check_release()
 

@@ -1,8 +1,9 @@
 """Unacknowledged messages of all Shared and Key_Shared subscriptions of a broker (maxUnackedMessagesPerBroker).
 
-At the limit every subscription that holds more than its share stops, and so does a subscription that exceeds its share
-while the broker is over the limit. A stopped subscription goes on when half of its share is left, all of them when half
-of the limit is (Apache Pulsar 4.2, which looks at the limit every 30 s; here it holds at once).
+When the broker reaches the limit, it stops every subscription that holds more than its share, and later each
+subscription that exceeds its share while the broker is blocked. A stopped subscription goes on when its messages fall
+to half of its share; all stopped subscriptions go on when the broker's messages fall to half of the limit. The rules
+are those of Apache Pulsar 4.2, which checks the limit every 30 s; here the limit takes effect at once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class UnackedTotal:
 
     @classmethod
     def of(cls, settings: Settings) -> UnackedTotal | None:
-        """The limit of the settings; None when there is none."""
+        """Return the limit that the settings give; None when they set no limit."""
         limit = settings.max_unacked_messages_per_broker
         share = settings.max_unacked_messages_per_subscription_on_broker_blocked
         return cls(limit, share) if limit > 0 else None
@@ -44,7 +45,7 @@ class UnackedTotal:
         return SharedUnackedLimit(limit, self, wake)
 
     def added(self, book: SharedUnackedLimit, messages: int) -> None:
-        """A subscription holds so many messages more."""
+        """Note that a subscription holds `messages` more messages."""
         self.total += messages
         if book.total:
             self._holders[book] = None
@@ -61,7 +62,7 @@ class UnackedTotal:
             book.hold()
 
     def removed(self, book: SharedUnackedLimit, messages: int) -> None:
-        """A subscription holds so many messages less."""
+        """Note that a subscription holds `messages` fewer messages."""
         self.total -= messages
         if not book.total:
             self._holders.pop(book, None)
@@ -75,7 +76,7 @@ class UnackedTotal:
 
 
 class SharedUnackedLimit(UnackedLimit):
-    """The limit of a subscription that counts for the broker's too; `blocked` by either."""
+    """The limit of a subscription whose messages count for the broker's limit too; either limit sets `blocked`."""
 
     __slots__ = ("_held", "_pool", "_wake")
 
@@ -99,11 +100,11 @@ class SharedUnackedLimit(UnackedLimit):
         return not self._held and super()._check_release()
 
     def hold(self) -> None:
-        """The broker is over its limit, and this subscription over its share."""
+        """Stop the subscription, because the broker is over its limit and the subscription over its share."""
         self._held = self.blocked = True
 
     def let_go(self) -> None:
-        """The broker no longer stops this subscription; its own limit may."""
+        """End the stop by the broker's limit; the subscription's own limit may still block it."""
         if self._held:
             self._held = False
             self.blocked = 0 < self.limit <= self.total

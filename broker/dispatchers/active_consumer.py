@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def active_order(consumers: Sequence[tuple[int, str]]) -> list[int]:
-    """Indices of ``(priority level, name)`` in the order of the choice: priority, name, order of arrival."""
+    """Return the indices of the ``(priority level, name)`` pairs, sorted by priority level, name, order of arrival."""
     return sorted(range(len(consumers)), key=lambda i: consumers[i])
 
 
@@ -20,9 +20,9 @@ def choose_active(
 ) -> int:
     """Return the index of the active consumer among ``(priority level, name)``; with at least one pair.
 
-    Among the consumers with the best (lowest) priority level: by partition number, so that a partitioned topic spreads
-    over its consumers; by the ring of their names for other topics, or with
-    activeConsumerFailoverConsistentHashing.
+    The choice is among the consumers with the best (lowest) priority level. For a partition the partition number
+    decides, so that a partitioned topic spreads over its consumers. For other topics, and with
+    activeConsumerFailoverConsistentHashing, the hash ring of the consumers' names decides.
     """
     order = active_order(consumers)
     best = consumers[order[0]][0]

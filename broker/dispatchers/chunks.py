@@ -2,11 +2,11 @@
 
 Dispatch of a read with chunks, as in Apache Pulsar 4.2.4: its entries go in turns to consumers that can take messages,
 each turn until the consumer's permits are used up. The first chunk of a message goes to the consumer in turn, the other
-chunks to the same consumer; while this consumer has no permits, these chunks and all later chunks wait.
+chunks of the message to the same consumer; while this consumer has no permits, the other chunks wait.
 
-Differences from Apache Pulsar: entries behind waiting chunks are still read for the other consumers. A chunk of an
-unknown message (its first chunk is gone, or was forgotten because too many messages are unfinished) goes to the
-consumer in turn, whose client discards it; in Apache Pulsar it waits for ever.
+Differences from Apache Pulsar: the dispatcher still reads entries behind waiting chunks for the other consumers. A
+chunk of an unknown message (the first chunk is gone, or its consumer was forgotten because too many messages are
+unfinished) goes to the consumer in turn, whose client discards the chunk; in Apache Pulsar such a chunk waits for ever.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NOT_LAST_CHUNK = int(EntryFlag.NOT_LAST_CHUNK)
 MAX_UNFINISHED = 1000
-"""Messages whose consumer is remembered; the oldest is forgotten first."""
+"""The most messages whose consumer is remembered; the consumer of the oldest message is forgotten first."""
 
 
 class Chunk(NamedTuple):
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
 
 
 def chunk_in(body: memoryview) -> Chunk | None:
-    """The chunk that an entry is, None for a whole message."""
+    """Return the chunk that the entry holds, None for a whole message."""
     metadata = parse_metadata(body)
     if metadata is None or not (
         metadata.HasField("uuid") and metadata.HasField("chunk_id") and metadata.HasField("num_chunks_from_msg")
@@ -48,17 +48,17 @@ def chunk_in(body: memoryview) -> Chunk | None:
 
 
 class ChunkOwners:
-    """Consumers of messages of which a chunk was sent and the last was not."""
+    """The consumers of unfinished messages: a chunk of the message was sent, its last chunk was not."""
 
     def __init__(self) -> None:
         self._owners: dict[str, Consumer] = {}
 
     def concern(self, spans: Sequence[Span]) -> bool:
-        """Whether a read must be planned here: it holds chunks, or may hold the last of a message."""
+        """Whether `plan` must plan the read: it holds chunks, or may hold the last chunk of an unfinished message."""
         return bool(self._owners) or any(span.slab.facts().any_flags & NOT_LAST_CHUNK for span in spans)
 
     def forget(self, consumer: Consumer) -> None:
-        """The consumer left; its chunks are sent again from the first that it had."""
+        """Forget the messages of a consumer that left; the chunks that it held are sent again, in order."""
         self._owners = {uuid: owner for uuid, owner in self._owners.items() if owner is not consumer}
 
     def clear(self) -> None:

@@ -25,9 +25,9 @@ C = TypeVar("C", bound=HasPriority)
 
 
 class RoundRobin(Generic[C]):
-    """Consumers sorted by priority level; equal levels keep the order they joined in.
+    """Consumers sorted by priority level; consumers of the same level keep the order in which they joined.
 
-    With `by_level` off the list is in the order of joining, for all levels (non-persistent topics).
+    With `by_level` off all consumers are in the order in which they joined (non-persistent topics).
     """
 
     def __init__(self, *, by_level: bool = True) -> None:

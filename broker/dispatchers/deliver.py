@@ -1,7 +1,6 @@
-"""Sending a run of entries to one consumer and keeping the books: permits, unacked messages, held entries, redelivery
-counts.
+"""Sends a run of entries to one consumer and updates permits, unacked messages, held entries and redelivery counts.
 
-A run that needs nothing special is one encoder call. Partly acknowledged entries carry their ack set and cost only the
+A run without special entries takes one encoder call. Partly acknowledged entries carry their ack set and use only the
 permits of their remaining messages.
 """
 
@@ -32,7 +31,7 @@ _BATCHED = int(EntryFlag.BATCHED)
 
 
 class Target(NamedTuple):
-    """The consumer that gets entries, and the data noted with them."""
+    """The consumer that gets entries, with the redelivery counts and key hashes to note."""
 
     consumer: Consumer
     tracker: RedeliveryTracker | None = None

@@ -23,7 +23,7 @@ class Dispatcher(Protocol):
     def sub_type(self) -> int: ...
     @property
     def held(self) -> HeldEntries | None:
-        """The books of individual acknowledgements; None where a single consumer is served in order."""
+        """The entries that consumers hold; None where the dispatcher serves a single consumer in order."""
         ...
 
     @property
@@ -36,15 +36,15 @@ class Dispatcher(Protocol):
         ...
 
     def add_consumer(self, consumer: Consumer) -> None:
-        """Admit a consumer; raises the refusal."""
+        """Admit a consumer; raises ConsumerBusyError or ConsumerAssignError."""
         ...
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer left; other consumers get its held messages. Safe to call twice."""
+        """Remove a consumer; other consumers get the messages that it held. Idempotent."""
         ...
 
     def remove_for_seek(self, consumer: Consumer) -> None:
-        """Like `remove_consumer`, for a consumer that should return."""
+        """Like `remove_consumer`, for a consumer that SEEK closes and whose client subscribes again."""
         ...
 
     def closed_by_seek(self) -> list[Consumer]:
@@ -52,11 +52,11 @@ class Dispatcher(Protocol):
         ...
 
     def can_unsubscribe(self, consumer: Consumer) -> bool:
-        """Whether this is the only consumer."""
+        """Whether `consumer` is the only consumer, and not a standby."""
         ...
 
     def flow(self, consumer: Consumer) -> None:
-        """A consumer can use more permits."""
+        """Note that a consumer can use more permits."""
         ...
 
     def redeliver_all(self, consumer: Consumer, epoch: int | None) -> None:
@@ -68,7 +68,7 @@ class Dispatcher(Protocol):
         ...
 
     def dropped_up_to(self, position: Position) -> None:
-        """The backlog up to `position` was skipped or expired: nothing of it is held or awaited any more."""
+        """Forget the entries up to `position`, which were skipped or expired."""
         ...
 
     def forget_read(self) -> None:
@@ -76,13 +76,13 @@ class Dispatcher(Protocol):
         ...
 
     def reset(self) -> None:
-        """The cursor was moved: forget everything that belongs to the old place."""
+        """Forget all read and held entries after the cursor was moved."""
         ...
 
     def set_settings(self) -> None:
-        """The context's settings were replaced."""
+        """Apply the context's settings after they were replaced."""
         ...
 
     def close(self) -> None:
-        """No more turns. Idempotent."""
+        """End dispatch: no further turn runs. Idempotent."""
         ...

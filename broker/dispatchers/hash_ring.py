@@ -1,13 +1,13 @@
 r"""Consistent hashing: the ring of a Key_Shared subscription, and the ring that picks the active consumer of a Failover
 subscription.
 
-Key_Shared (Apache Pulsar 4.2): a consumer has 100 points at ``sticky_hash(name \\0 index \\0 i)``; ``index`` tells
-connected consumers of equal name apart (the smallest free number). The owner of a hash is the consumer of the first
-point at or after it, wrapping around. Where points collide the consumer that came first owns the point and, when it
-leaves, the next in line.
+Key_Shared (Apache Pulsar 4.2): a consumer has 100 points at ``sticky_hash(name \\0 index \\0 i)``; ``index`` (the
+smallest free number) distinguishes connected consumers of equal name. The owner of a hash is the consumer of the first
+point at or after the hash, wrapping around. Where points collide, the consumer that came first owns the point; when it
+leaves, the consumer that came next owns the point.
 
-Failover: 100 points per consumer at ``murmur(name i)`` on the full 31 bit ring; the topic name's hash looks for its
-owner.
+Failover: a consumer has 100 points at ``murmur(name i)`` on the full 31 bit ring; the owner of the topic name's hash is
+the active consumer.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RingSelector:
         return merge(sorted(taken, key=attrgetter("start")))
 
     def _before(self, point: int, owner: Member) -> Iterator[Assignment]:
-        """The hashes whose first point this is, as of `owner`; those of the lowest point wrap around."""
+        """Yield the hashes that belong to `point`, assigned to `owner`; the hashes of the lowest point wrap around."""
         i = bisect_left(self._points, point)
         yield Assignment(self._points[i - 1] + 1 if i else FIRST_HASH, point, owner)
         if i == 0 and self._points[-1] < LAST_HASH:
@@ -117,8 +117,8 @@ class RingSelector:
         return list(zip(ends[::2], ends[1::2], strict=True))
 
     def _ends(self, member: Member) -> list[int]:
-        """First and last hash of each range of the member, in order; the lowest point owns the hashes behind the
-        highest, too.
+        """First and last hash of each range of the member, in order. The lowest point also owns the hashes above the
+        highest point.
         """
         points, owners = self._points, self._owners
         ends: list[int] = []
@@ -140,7 +140,7 @@ class RingSelector:
 
 
 def ring_choice(names: Sequence[str], key: str) -> int:
-    """Index of the name that owns ``key`` on the ring of the names; of equal points the later name's counts."""
+    """Return the index of the name that owns ``key`` on the ring; of two equal points that of the later name counts."""
     wanted = murmur3_32(key.encode())
     best, nearest = 0, _FULL_RING
     for index, name in enumerate(names):
@@ -154,5 +154,5 @@ def ring_choice(names: Sequence[str], key: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _failover_points(name: str) -> array[int]:
-    """The points of a name, in order; remembered, for every join and leave asks all names again."""
+    """The points of a name, in order; cached, because every join and leave needs the points of all names."""
     return array("I", sorted(murmur3_32_with_each(name.encode(), (b"%d" % i for i in range(FAILOVER_POINTS)))))

@@ -1,8 +1,7 @@
 """The common part of Shared and Key_Shared: served consumers, held entries, the replay queue, redelivery counts.
 
-Every entry that was read and is not yet acknowledged is in exactly one place: held by one consumer (`pending_acks`),
-waiting in the replay queue, kept by the delay view, or acknowledged in the cursor. Nothing leaves a place before it is
-in the next.
+Every entry that was read is in exactly one place: held by one consumer (`pending_acks`), waiting in the replay queue,
+kept by the delay view, or acknowledged in the cursor. An entry changes its place within one turn of the event loop.
 """
 
 from __future__ import annotations
@@ -35,10 +34,11 @@ _GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than si
 
 
 class HeldEntries:
-    """Books of a subscription whose consumers acknowledge individually.
+    """The held entries and unacked messages of a subscription whose consumers acknowledge individually.
 
-    on_room: called with a consumer that can take more. on_replay: an entry went to the replay queue. on_released:
-    a consumer holds an entry no more; `listens`: whether it has to be called now for each acknowledged entry.
+    on_room: called with a consumer that can take more. on_replay: called when entries went to the replay queue.
+    on_released: called with a consumer and an entry that it no longer holds. listens: whether `on_released` has to be
+    called at the moment for each acknowledged entry.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class HeldEntries:
         self.members.add(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        """A consumer leaves; other consumers get its held messages."""
+        """Remove a consumer; other consumers get the messages that it held."""
         self.members.remove(consumer)
         self.unacked.remove(consumer.permits.unacked)
         consumer.permits.unacked = 0
@@ -92,7 +92,7 @@ class HeldEntries:
         self.loop.wake()
 
     def _forget_due(self) -> None:
-        """The cursor moves: its reads meet the due entries of the delay view again."""
+        """Clear the delay view before the cursor moves back: the cursor's reads find the due entries again."""
         if self.context.delay is not None:
             self.context.delay.clear()
 
@@ -102,7 +102,7 @@ class HeldEntries:
         self.unacked.remove(self.unacked.total)
 
     def reset(self) -> None:
-        """The cursor was moved: forget everything that belongs to the old place."""
+        """Forget all held and waiting entries, redelivery counts and the current read after the cursor was moved."""
         self._forget_places()
         self.loop.forget_read()
         self._forget_due()
@@ -113,7 +113,7 @@ class HeldEntries:
         self.loop.wake()
 
     def set_settings(self) -> None:
-        """The settings of the context were replaced."""
+        """Apply the settings of the context after they were replaced."""
         settings = self.context.settings
         self.unacked.set_limit(settings.max_unacked_per_subscription)
         for consumer in self.members.consumers:
@@ -123,7 +123,7 @@ class HeldEntries:
     # --- redelivery ----------------------------------------------------------------------------------------------
 
     def redeliver_all(self, consumer: Consumer) -> None:
-        """Everything that the consumer holds goes back."""
+        """Return all entries that the consumer holds to the replay queue, and count their redelivery."""
         assert consumer.pending_acks is not None
         held = consumer.pending_acks.take_all()
         for of_ledger in held:
@@ -143,13 +143,13 @@ class HeldEntries:
                 self._on_released(consumer, PendingAck(of_ledger.ledger_id, entry_id, 1, key_hash))
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        """Return those of the positions that the consumer holds to the replay queue."""
+        """Return to the replay queue those of the positions that the consumer holds."""
         pending = consumer.pending_acks
         assert pending is not None
         self._give_back(consumer, [held for p in positions if (held := pending.remove(p[0], p[1])) is not None])
 
     def _give_back(self, consumer: Consumer, held: list[PendingAck]) -> None:
-        """The client returns entries: redelivery counts count these returns."""
+        """Put entries that the client returns into the replay queue, and count their redelivery."""
         messages = 0
         for each in held:
             messages += each.unacked
@@ -166,7 +166,7 @@ class HeldEntries:
         self.loop.wake()
 
     def _put_to_replay(self, held: PendingAck) -> bool:
-        """Put a held entry into the replay queue, unless it was acknowledged meanwhile."""
+        """Put a held entry into the replay queue; return False, without effect, when it was acknowledged meanwhile."""
         position = (held.ledger_id, held.entry_id)
         if position <= self.context.cursor.mark_delete:
             return False
@@ -176,7 +176,7 @@ class HeldEntries:
         return True
 
     def _put_all_to_replay(self, held: HeldOfLedger) -> BitMap:
-        """The same for all held entries of a ledger; those that are not acknowledged."""
+        """Put all held entries of a ledger that are not acknowledged into the replay queue; return these entries."""
         waiting, acknowledged = held.entry_ids, self.context.cursor.mark_delete
         if held.ledger_id < acknowledged.ledger_id:
             return BitMap()
@@ -191,9 +191,9 @@ class HeldEntries:
     # --- acknowledgements ----------------------------------------------------------------------------------------
 
     def acked(self, consumer: Consumer, ledger_id: int, entry_ids: list[int]) -> int:
-        """Take note that `consumer` acknowledged whole entries; returns the number of held messages among them.
+        """Release entries that `consumer` acknowledged as a whole; return the number of their held messages.
 
-        Takes an entry that another consumer holds from that consumer.
+        An acknowledged entry that another consumer holds is released from that consumer.
         """
         rest: Iterable[int] = entry_ids
         messages = 0
@@ -234,7 +234,7 @@ class HeldEntries:
         """Note that `left` messages of a held entry remain to be acknowledged; return the number of newly acknowledged
         messages.
 
-        A partial ack too starts the redelivery count anew (Apache Pulsar 4.2.4).
+        A partial ack, too, resets the redelivery count (Apache Pulsar 4.2.4).
         """
         self.tracker.remove(ledger_id, entry_id)
         for owner in (consumer, *self.members.consumers):
@@ -274,20 +274,21 @@ class HeldEntries:
         return total
 
     def take_due(self, limit: int) -> None:
-        """Delayed entries that became due wait with those to be delivered again."""
+        """Move up to `limit` delayed entries that became due into the replay queue."""
         delay = self.context.delay
         if delay is not None and delay.has_due():
             self.replay.add_all(delay.take_due(limit))
 
     def may_read(self) -> bool:
-        """Whether new entries are to be read now."""
+        """Whether the dispatcher may read new entries now: the delay view may pause reading."""
         return self.context.delay is None or not self.context.delay.pauses_reading
 
     def received(self, spans: list[Span], read: Read, gone: Callable[[Position], None] | None = None) -> list[Span]:
-        """The spans of a read that may be sent. Entries of a replay read that are gone, skipped or held back leave the
-        queue.
+        """Return the spans of a read that may be sent. Entries of a replay read that are gone, skipped or held back
+        leave the queue.
 
-        gone: called instead for a position that did not come back (acknowledged, deleted or parked).
+        gone: called for a position that the read did not return (acknowledged, deleted or parked), instead of its
+        removal from the queue.
         """
         if read.positions is not None and len(read.positions) != sum(s.end - s.start for s in spans):
             there = {(s.slab.ledger_id, s.slab.first_entry_id + k) for s in spans for k in range(s.start, s.end)}
@@ -314,7 +315,7 @@ class HeldEntries:
         return queued
 
     def wait_in_replay(self, span: Span, key_hashes: HashLookup | None = None) -> None:
-        """Queue new entries that no consumer can take now; they are the first to be tried again."""
+        """Put new entries that no consumer can take now into the replay queue, which the next reads try first."""
         slab, i, j = span
         for k in range(i, j):
             self.replay.add(slab.ledger_id, slab.first_entry_id + k, 0 if key_hashes is None else key_hashes[k])

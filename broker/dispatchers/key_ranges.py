@@ -9,9 +9,9 @@ Hashes are 1..65535 (0 stands for "no hash"); a range is inclusive at both ends.
 Each reduces the 31 bit Murmur hash of a key to its own range: the ring to 1..65535 (% 65535 + 1), the others to
 0..65535 where 0 becomes 1 (Apache Pulsar 4.2.4).
 
-All of them are deciders without side effects on consumers. A joiner takes hashes from members (`add` returns which); a
-leaver takes none from those that stay. Neither walks through the ranges of all members: a join to many consumers costs
-no more than one to few.
+Selectors have no side effects on consumers. A joining consumer takes hashes from members (`add` returns these hashes);
+when a consumer leaves, the remaining members lose no hash. Neither a join nor a leave walks through the ranges of all
+members: a join to many consumers costs no more than a join to few.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class KeySelector(Protocol):
         ...
 
     def add(self, member: Member) -> list[Assignment]:
-        """Admit a member; returns the ranges that it takes from others, in order, each with its former owner."""
+        """Admit a member; return the ranges that it takes from other members, in order, each with its former owner."""
         ...
 
     def remove(self, member: Member) -> None:
-        """Give the member's hashes to others; a member that is not here is ignored. The others lose nothing."""
+        """Remove a member; other members may get its hashes and lose no hash. No-op for an unknown member."""
         ...
 
     def select(self, key_hash: int) -> Member | None: ...
@@ -88,7 +88,7 @@ def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
 
 
 class StickySelector:
-    """Each consumer serves the ranges it declared (KeySharedMeta.hashRanges); a hash in none of them waits."""
+    """Each consumer serves the ranges that it declared (KeySharedMeta.hashRanges); entries of other hashes wait."""
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int, int, Member]] = []  # start, end, tie breaker, owner
@@ -111,7 +111,7 @@ class StickySelector:
             if start <= previous_end:
                 raise ConsumerAssignError(f"KeyShared ranges of the consumer overlap at {start}.")
             previous_end = end
-            at = bisect_left(self._starts, end + 1) - 1  # the last that begins at or before the end: none overlap
+            at = bisect_left(self._starts, end + 1) - 1  # the last range that begins at or before the end
             if at >= 0 and self._ranges[at][1] >= start:
                 raise wire_refusals.HASH_RANGE_CONFLICT.error(consumer=self._ranges[at][3].name)
 
@@ -140,11 +140,11 @@ class StickySelector:
 
 
 class SplitSelector:
-    """The whole range is split in halves: a joiner gets the lower half of the largest range (the lowest of several), a
-    leaver's goes to the next.
+    """Splits ranges in halves: a joining consumer gets the lower half of the largest range (of several, the lowest);
+    the range of a leaving consumer goes to the next range, the highest range to the range before it.
 
-    Ranges are those of Apache Pulsar 4.2.4, as consumers' statistics show them: of 0..65536, though no key has either
-    of these hashes, and the largest is found without counting 0, so that halves stay equal.
+    The ranges are those of Apache Pulsar 4.2.4, as consumers' statistics show them: they cover 0..65536, though no key
+    has hash 0 or 65536. The size of a range does not count hash 0, so that halves stay equal.
     """
 
     def __init__(self) -> None:

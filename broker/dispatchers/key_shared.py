@@ -41,7 +41,7 @@ def policy_of(consumer: Consumer) -> KeySharedPolicy:
 
 
 def make_selector(settings: SubscriptionSettings, policy: KeySharedPolicy) -> KeySelector:
-    """The selector that the consumers' policy and the broker's settings ask for."""
+    """Return a selector by the consumers' policy and the broker's settings."""
     if policy.sticky:
         return StickySelector()
     if settings.key_shared_consistent_hashing:
@@ -67,7 +67,7 @@ class KeySharedDispatcher:
         self._replay_may_help = True
         """The consumers or their permits have changed since a walk through the replay queue found no entry to send."""
         self._owners: dict[int, tuple[int, Consumer | None]] = {}
-        """Hash and owner by Murmur hash of the key, as long as the selector stays as it is."""
+        """Hash and owner by Murmur hash of the key; cleared when hashes change their owner."""
         self._parked: set[tuple[int, int]] = set()
         """Entries of the replay queue that cannot be converted now; entries with their key hash wait behind them."""
 
@@ -99,7 +99,7 @@ class KeySharedDispatcher:
             self._hashes_moved([])
 
     def _hashes_moved(self, taken: list[Assignment]) -> None:
-        """Entries that a consumer holds of lost hashes drain before the new owner gets any of these hashes."""
+        """Note new owners of hashes: a hash drains while its former owner holds entries of it; its new owner waits."""
         self._replay_may_help = True
         self._owners.clear()
         self.held.replay.owners_moved()
@@ -124,7 +124,7 @@ class KeySharedDispatcher:
         return len(self.consumers) == 1 and self.consumers[0] is consumer
 
     def _forget_order(self) -> None:
-        """Reading begins at another place: no messages of the old place matter."""
+        """Forget draining hashes and parked entries, because reading begins at another place."""
         self._parked.clear()
         self._replay_may_help = True
         self.draining.clear()
@@ -201,7 +201,7 @@ class KeySharedDispatcher:
     # --- dispatch ------------------------------------------------------------------------------------------------
 
     def _entry_permits(self, consumer: Consumer) -> int:
-        """Entries the consumer can take: its permits, limited by the room for unacked messages."""
+        """Entries that the consumer can take: its permits, limited by the room for unacked messages."""
         permits = consumer.permits
         if permits.usable <= 0 or not consumer.is_writable():
             return 0
@@ -227,7 +227,9 @@ class KeySharedDispatcher:
         return Read(limit) if self.held.replay.entries < look_ahead and self.held.may_read() else None
 
     def _first_of_owners(self, limit: int) -> list[Position] | None:
-        """The same without a look at each position; None where more than owners and their permits decides."""
+        """`_replayable` without a walk through all positions; None when draining hashes or parked entries matter, or a
+        hash is not known.
+        """
         if self._parked or self.draining:
             return None
         return self.held.replay.choose(self._select, self._entry_permits, limit)
@@ -272,8 +274,8 @@ class KeySharedDispatcher:
 
     @property
     def _is_simple(self) -> bool:
-        """Whether only permits and the replay queue decide which entries the owner of a hash gets, and entries go out
-        as they are.
+        """Whether only permits and the replay queue decide which entries the owner of a hash gets, and all entries go
+        out unchanged.
         """
         return (
             not self.draining
@@ -283,7 +285,7 @@ class KeySharedDispatcher:
         )
 
     def _hand_out(self, spans: list[Span], read: Read) -> int:
-        """Like `_dispatch_with_care`, the entries of each consumer at once; the bytes queued."""
+        """Like `_dispatch_with_care`, with one call for all entries of a consumer; return the bytes queued."""
         replay = self.held.replay
         unknown = read.positions is not None and self._take_from_replay(spans)
         hand = Hand(
@@ -334,8 +336,8 @@ class KeySharedDispatcher:
         return found
 
     def _dispatch_with_care(self, spans: list[Span], read: Read) -> int:
-        """Message by message: some messages were delivered, refused or acknowledged before, or the span contains
-        batches.
+        """Dispatch entry by entry: entries may be batches or chunks, or were delivered or partly acknowledged before.
+        Return the bytes queued.
         """
         entries: list[tuple[Slab, int]] = []
         keyed: list[tuple[tuple[int, int], int]] = []
@@ -392,7 +394,7 @@ def _by_slab(spans: list[Span]) -> list[tuple[Slab, list[tuple[int, int]]]]:
 
 
 def _are_plain(spans: list[Span]) -> bool:
-    """Whether all their entries are single messages, and complete."""
+    """Whether the spans' slabs have neither batches nor chunks, except last chunks."""
     last: Slab | None = None
     for span in spans:
         if span.slab is not last:
@@ -415,7 +417,7 @@ class _Ranges:
 
 
 class KeyHashes:
-    """Hash of each entry of a slab, as the selector counts them."""
+    """Hash of each entry of a slab, in the range of the selector."""
 
     __slots__ = ("_hash_of", "_murmurs")
 

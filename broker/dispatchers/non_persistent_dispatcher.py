@@ -1,7 +1,7 @@
 """Dispatch without storage: an entry goes out at once to a consumer with permits, or is dropped.
 
-The same rules of joining and choosing as on persistent topics, without delay, redelivery, held entries and draining. An
-entry is sent with the id (0, 0).
+Consumers join and are chosen by the rules of persistent topics; there is no delay, redelivery, draining or holding of
+entries. The dispatcher sends entries with the id (0, 0).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class NonPersistentDispatcher(ABC):
 
     @abstractmethod
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
-        """Yield for each entry the consumer that gets it, None for a dropped entry. Sent entries use permits
-        meanwhile.
+        """Yield for each entry the consumer that gets it, None for a dropped entry. The caller sends each entry, which
+        uses permits, before it takes the next.
         """
 
     def occupant(self, consumer: Consumer) -> Consumer | None:  # noqa: ARG002 - only Exclusive has one

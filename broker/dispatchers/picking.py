@@ -1,7 +1,7 @@
-"""Which consumer gets which entries of a slab, by their keys: many entries a call. Compiled, else the pure twin, chosen
-as in `speed.py`; tests/broker/dispatchers/test_picking.py compares them.
+"""Picks the consumers of a slab's entries by their keys, many entries a call: compiled, or the pure twin, chosen as in
+`speed.py`; tests/broker/dispatchers/test_picking.py compares both.
 
-`pick` decides as `key_shared_plan.py` does for entries that are single messages and new, while no hash drains.
+`pick` decides like `key_shared_plan.py`, for new entries of one message each while no hash drains.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Hand:
         in_order: bool,
     ) -> None:
         self.owners = owners
-        """Hash and owner by Murmur hash of a key; `owner_of` gives those that are missing here, and may add them."""
+        """Hash and owner by Murmur hash of a key; `owner_of` returns missing pairs, and may add them here."""
         self.owner_of = owner_of
         self.room_of = room_of
         """How many entries a consumer can take."""
         self.in_order = in_order
         """Whether an entry must not overtake an earlier entry of its hash."""
         self.waiting = waiting if in_order else {}
-        """A dict whose keys are all hashes of the entries in the replay queue, and perhaps others."""
+        """A dict whose keys include all hashes of entries in the replay queue; it may have further keys."""
         self.first_of_hash = first_of_hash
         """First position in the replay queue with this hash."""
         self.earlier: dict[int, tuple[int, int] | None] = {}
@@ -77,8 +77,9 @@ def pure_pick(
 ) -> tuple[dict[Consumer, Picked], list[int], list[int]]:
     """Pick entries of a slab with these Murmur hashes (native int64), in these ranges of indexes.
 
-    Returns (the picked entries of each consumer, the ids of the others, their key hashes). Later entries of the hash of
-    an entry without owner, or whose owner has no room, wait too. Raises: ValueError for a range outside of the hashes.
+    Returns (the picked entries of each consumer, the ids of the entries that wait, their key hashes). When an entry has
+    no owner, or its owner has no room, the entry and, in order, all later entries of its hash wait.
+    Raises ValueError for a range outside of the hashes.
     """
     owners, left, refused, waiting_of_hash, earlier = hand.owners, hand.left, hand.refused, hand.waiting, hand.earlier
     picked: dict[Hashable, tuple[array[int], array[int]]] = {}

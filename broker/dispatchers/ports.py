@@ -33,7 +33,7 @@ class Reader(Protocol):
         ...
 
     def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
-        """Read these entries, without those that are deleted or gone."""
+        """Read the entries at these positions, except deleted entries and entries that no longer exist."""
         ...
 
     def rewind(self) -> None:
@@ -57,15 +57,17 @@ class DelayView(Protocol):
     """Delayed delivery of one Shared or Key_Shared subscription; calls its wake function when entries become due."""
 
     def pending(self, ledger_id: int) -> BitMap | None:
-        """Entries known to be not yet due: reads skip them. Fetch it again after any wait."""
+        """Entries known to be not yet due: reads skip them. The caller fetches the bitmap again after any wait."""
         ...
 
     def offer(self, deliver_at_ms: int, position: Position) -> bool:
-        """An entry was read that has a deliver_at_time; True: held back, the view gives it again when it is due."""
+        """Offer an entry that was read and has a deliver_at_time. True: the view holds the entry back and returns it
+        from `take_due` when it is due. False: the entry is to be delivered now.
+        """
         ...
 
     def holds_none(self, latest_ms: int, ledger_id: int, first: int, last: int) -> bool:
-        """Whether `offer` would refuse these entries for sure, none of which is due after ``latest_ms``."""
+        """Whether `offer` would certainly return False for all these entries, which are due by ``latest_ms``."""
         ...
 
     def take_due(self, max_entries: int) -> list[Position]:
@@ -106,11 +108,11 @@ class Parked(NamedTuple):
 class Transformed:
     """The outcome of the entries of a read that had to be converted.
 
-    spans    to be sent, in order, converted or as stored; every entry keeps its position and message count
-    done     no consumer gets these: acknowledged
-    cleared  batch indexes that hold no message: ack sets without their bits
-    parked   not sent now
-    rest     where order is held: the first parked entry and all behind it, not sent and not looked at
+    spans    entries to send, in order, converted or as stored; every entry keeps its position and message count
+    done     entries that no consumer gets: the read loop acknowledges them
+    cleared  batch indexes without a message: ack sets without the bits of these indexes
+    parked   entries that are not sent now
+    rest     where the order counts: the first parked entry and all entries behind it, not examined and not sent
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -131,7 +133,9 @@ class EntryTransformer(Protocol):
     def __call__(
         self, spans: list[Span], order: Order
     ) -> list[Span] | Transformed | Awaitable[list[Span] | Transformed]:
-        """Convert the entries; returns the same list object when none needs it. Changes only its own books."""
+        """Convert the entries; return the same list object when no entry needs a conversion. Without side effects on
+        cursor and consumers.
+        """
         ...
 
     def bypass(self, spans: list[Span]) -> None:
@@ -139,7 +143,7 @@ class EntryTransformer(Protocol):
         ...
 
     def close(self) -> None:
-        """The subscription closes: waiting calls end soon, with any result."""
+        """Close with the subscription: calls under way end soon, with any result."""
         ...
 
 
@@ -183,6 +187,8 @@ class DispatchContext:
     unacked_total: UnackedTotal | None = None
     """None in a broker without a limit of unacknowledged messages."""
     ended: Callable[[], bool] = field(default=lambda: False)
-    """Whether no entry will follow; called after the last read. If so, and all is acked, consumers get a notice."""
+    """Whether no entry will follow; called when a read finds no entry. If so, and all entries are acknowledged, the
+    consumers get a notice.
+    """
     freed: Callable[[], None] = field(default=lambda: None)
-    """Tells the subscription that its books changed without an ack (REACHED_END_OF_TOPIC)."""
+    """Notifies the subscription of entries released without an ack (REACHED_END_OF_TOPIC)."""

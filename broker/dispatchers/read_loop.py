@@ -42,7 +42,7 @@ _READ_COST_BYTES = 4096  # least cost of a read: otherwise reads without message
 
 
 class Read(NamedTuple):
-    """The next read: a number of new entries, or positions again, or the spans `held` back in memory."""
+    """The next read: a number of new entries, `positions` to read again, or the spans that memory `held` back."""
 
     max_entries: int
     positions: list[Position] | None = None
@@ -91,7 +91,7 @@ class ReadLoop:
         self.paused = False
         """Whether reads pause while SEEK moves the cursor."""
         self.generation = 0
-        """Counts how often the reads under way, and the entries to be tried again, were given up."""
+        """Grows when the reads under way, and the entries to be tried again later, are dropped."""
         self.sent_to: dict[Consumer, None] = {}  # in the order of sending: a set has none
         """Consumers with entries queued in this turn."""
         self._serving = serving
@@ -121,7 +121,7 @@ class ReadLoop:
             self.context.call_later(0, self._run)
 
     def entries_available(self) -> None:
-        """New entries became readable: have the turn at once. For callbacks of the event loop that do nothing else."""
+        """Run a turn at once for new entries. Only for callbacks of the event loop that do nothing else."""
         if self._wakes_wait:
             self._wake_wanted = True
         elif not self._scheduled:
@@ -132,7 +132,7 @@ class ReadLoop:
         self._wakes_wait = True
 
     def release_wakes(self) -> bool:
-        """Wakes count again. Returns whether a wake is due: the caller decides when to call `wake`."""
+        """End `hold_wakes`. Return whether `wake` was called meanwhile: the caller then has to call it later."""
         wanted, self._wake_wanted, self._wakes_wait = self._wake_wanted, False, False
         return wanted
 
@@ -199,7 +199,7 @@ class ReadLoop:
         return sent
 
     def _sent_so_far(self, *, entries: bool) -> tuple[int, int]:
-        """Messages (or entries) and bytes that the consumers got since they came."""
+        """Messages (or entries) and bytes sent to the present consumers since they joined."""
         count = sum(c.entries_out if entries else c.out.total_messages for c in self._serving.consumers)
         return count, sum(c.out.total_bytes for c in self._serving.consumers)
 
@@ -249,7 +249,7 @@ class ReadLoop:
         return converted if isinstance(converted, list | Transformed) else await converted
 
     def _settled(self, result: list[Span] | Transformed, read: Read) -> list[Span]:
-        """The spans of a read that are sent now; the decisions of its conversion about the rest are booked."""
+        """Return the spans of a read to send now; acknowledge or park the other entries as the conversion decided."""
         if isinstance(result, list):
             return result
         for position, ack_set in result.cleared:
@@ -261,7 +261,7 @@ class ReadLoop:
         return result.spans
 
     def again_later(self, parked: Parked) -> None:
-        """Try an entry again after its delay, unless reading begins anew before."""
+        """Try an entry again after its delay, unless the generation changes before."""
         position, generation = parked.span.first_position, self.generation
 
         def due() -> None:
@@ -305,13 +305,15 @@ class ReadLoop:
             self._flush()
 
     def _found_nothing(self) -> None:
-        """No entry is left to read. At the end of a terminated topic notify the consumers, then pause the notices."""
+        """Note that no entry is left to read. At the end of a terminated topic notify the consumers, then pause the
+        notices.
+        """
         self._waits_for_entries = True
         if self._end_timer is None and self.context.ended():
             self._wait_at_end()
 
     def topic_ended(self) -> None:
-        """The topic was terminated: waiting consumers have their notice, and get no further notice for a while."""
+        """Pause the notices after the topic was terminated: waiting consumers have their notice already."""
         if self._waits_for_entries and self._end_timer is None:
             self._wait_at_end()
 
@@ -353,7 +355,7 @@ class ReadLoop:
     # --- failed reads --------------------------------------------------------------------------------------------
 
     def _failed(self, error: StorageError) -> None:
-        """Wait before the next read; the settings decide whether to skip a damaged entry."""
+        """Wait before the next read after an error; a damaged entry is skipped when the settings allow it."""
         if isinstance(error, StorageClosedError):
             return
         context = self.context
@@ -388,7 +390,7 @@ class ReadLoop:
     # --- for the types ----------------------------------------------------------------------------------------
 
     def sift(self, spans: list[Span], *, delayed: bool) -> Sifted:
-        """Remove entries that are not sent; acknowledge those without a recipient. `delayed`: hold delayed entries
+        """Return the entries to send; acknowledge markers and unreadable entries. `delayed`: hold delayed entries
         back.
         """
         context = self.context
@@ -409,7 +411,9 @@ class ReadLoop:
         self._read_entries = self.context.settings.max_read_entries
 
     def close(self) -> None:
-        """No more turns; a read under way ends and is dropped (see `wait_idle`). Idempotent."""
+        """End the loop: no further turn runs, and the result of a read under way is dropped (see `wait_idle`).
+        Idempotent.
+        """
         self.closed = True
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()

@@ -1,9 +1,9 @@
-"""Positions to be read again, in order: given back by a client, left by a consumer that is gone, due, or blocked by
-their key.
+"""Positions to be read again, in order. A client returned the entry, its consumer left, it became due, or no consumer
+could take it.
 
 A position stays in the queue until its entry is sent or acknowledged, so that nothing is lost between a failed read and
-the next. Key_Shared also asks by sticky key hash: an entry may only be sent when no earlier entry of its hash waits
-here.
+the next. Key_Shared also searches by sticky key hash: it may send an entry only when no earlier entry of its hash waits
+in the queue.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class ReplayQueue:
         self._hashes: dict[tuple[int, int], int] = {}
         self._by_hash: dict[int, list[tuple[int, int]]] = {}  # heaps; removed entries are dropped lazily
         self._gone = 0
-        """At most so many positions in the heaps left the queue by ``discard_all``."""
+        """Bound of the positions in the heaps that ``discard_all`` has removed from the queue."""
         self._groups: dict[Hashable, dict[int, BitMap]] = {}
-        """For each owner of hashes the waiting entries by ledger, among entries that left the queue since."""
+        """For each owner of hashes its waiting entries by ledger; may still hold entries that have left the queue."""
         self._ungrouped: list[tuple[int, int]] | None = []
-        """Positions with a hash that came since the groups were made; None: there are no groups."""
+        """Positions with a hash that came since the last grouping; None: the groups are no longer valid."""
         self.entries = 0
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class ReplayQueue:
         return ledger is not None and position[1] in ledger
 
     def add(self, ledger_id: int, entry_id: int, key_hash: int = 0) -> bool:
-        """Put a position into the queue; False when it was there (a hash that was unknown is noted then)."""
+        """Put a position into the queue; return False when the queue has it already. Note its hash in either case."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             ledger = self._ledgers[ledger_id] = BitMap()
@@ -75,7 +75,7 @@ class ReplayQueue:
             self.entries += len(ledger) - before
 
     def add_held(self, ledger_id: int, entry_ids: BitMap, key_hashes: Mapping[int, int]) -> None:
-        """Put many entries of a ledger into the queue; `key_hashes` has those that are known, also of other entries."""
+        """Put many entries of a ledger into the queue; `key_hashes`: the known hashes, also of other entries."""
         if not entry_ids:
             return
         ledger = self._ledgers.setdefault(ledger_id, BitMap())
@@ -113,7 +113,7 @@ class ReplayQueue:
                     heapq.heappush(heap, position)
 
     def discard_all(self, ledger_id: int, entry_ids: BitMap) -> bool:
-        """Take entries of a ledger out, those of them that are there; returns whether the hash of any was unknown."""
+        """Remove those of the entries that the queue has; return whether the hash of any of the entries was unknown."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             return bool(entry_ids)
@@ -132,14 +132,14 @@ class ReplayQueue:
         return with_hash - len(hashes) < len(entry_ids)
 
     def _make_heaps(self) -> None:
-        """Without the positions that left the queue."""
+        """Make the heaps again, without the positions that have left the queue."""
         self._gone = 0
         self._by_hash.clear()
         for position, key_hash in sorted(self._hashes.items()):
             self._by_hash.setdefault(key_hash, []).append(position)
 
     def discard_run(self, ledger_id: int, first_entry_id: int, count: int) -> None:
-        """Take consecutive entries out, those of them that are there."""
+        """Remove those of the consecutive entries that the queue has."""
         ledger = self._ledgers.get(ledger_id)
         if count == 1 or self._hashes or ledger is None:
             for entry_id in range(first_entry_id, first_entry_id + count):
@@ -152,7 +152,7 @@ class ReplayQueue:
             del self._ledgers[ledger_id]
 
     def discard(self, ledger_id: int, entry_id: int) -> bool:
-        """Take a position out; whether it was there."""
+        """Remove a position; return whether the queue had it."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None or entry_id not in ledger:
             return False
@@ -178,7 +178,7 @@ class ReplayQueue:
 
     @property
     def hashes(self) -> Mapping[int, object]:
-        """A dict of all hashes in the queue; some of its keys may be in the queue no more."""
+        """A dict whose keys include the hashes of all entries in the queue; some keys may belong to no entry."""
         return self._by_hash
 
     def first_of_hash(self, key_hash: int) -> tuple[int, int] | None:
@@ -194,10 +194,10 @@ class ReplayQueue:
     def choose(
         self, owner_of: Callable[[int], Owner | None], room_of: Callable[[Owner], int], limit: int
     ) -> list[Position] | None:
-        """For the owner of each hash its first positions, as many as it has room for; of all these the first ``limit``,
-        in order. They stay in the queue. None when the hash of a position is not known.
+        """Choose for each owner its first positions, as many as it has room for; return the first ``limit`` of all
+        these, in order. The positions stay in the queue. None when the hash of a position is not known.
 
-        Between two calls with other owners call ``owners_moved``.
+        The caller calls ``owners_moved`` after each change of the owners.
         """
         if len(self._hashes) != self.entries:
             return None
@@ -222,11 +222,11 @@ class ReplayQueue:
         return positions
 
     def owners_moved(self) -> None:
-        """Hashes have other owners now, or positions other hashes."""
+        """Discard the groups, because hashes have other owners or positions have other hashes."""
         self._ungrouped = None
 
     def _to_group(self, positions: Sequence[tuple[int, int]]) -> None:
-        """Note positions that came with a hash; make the groups anew where too many of their positions are gone."""
+        """Note positions that came with a hash; when too many are noted, have the next call make the groups anew."""
         if self._ungrouped is not None:
             self._ungrouped += positions
             if len(self._ungrouped) > 2 * self.entries + _SPARE_PLACES:

@@ -4,7 +4,7 @@
     each turn of the round robin: at most ``max_entries_per_turn`` entries and ceil(messages it may take / avg), at
     least 1
 
-An entry is given whole, so a consumer's permits may go below zero. Entries that no consumer can take are left over.
+A consumer gets only whole entries, so its permits may go below zero. Entries that no consumer can take are left over.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Book:
         return self.permits > 0 and self.room > 0
 
     def take(self, messages: int) -> None:
-        """An entry of so many messages is given."""
+        """Count an entry of `messages` messages that the consumer gets."""
         self.permits -= messages
         self.room -= messages
 
@@ -63,7 +63,7 @@ class Book:
 def plan_round_robin(
     consumers: RoundRobin[S], entries: int, sizes: Sequence[int] | None, max_entries_per_turn: int
 ) -> tuple[list[Share[S]], int]:
-    """Shares of a read of ``entries`` entries in order, and how many entries are given out.
+    """Return the shares of a read of ``entries`` entries, in order, and the number of entries in these shares.
 
     ``sizes`` are the messages that each entry still holds (None: one message each). Advances the round robin; consumers
     are not changed. Neighbouring shares of a consumer are joined, except for batches, where each turn counts in the

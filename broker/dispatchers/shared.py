@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from magnetar.storage.position import Position
 
 _MAX_WAITING = 1000
-"""The most waiting chunks with which the dispatcher reads new entries for other consumers: a chunk waits for the
-permits of its consumer.
+"""While chunks wait for the permits of their consumer, the dispatcher reads new entries for other consumers as long as
+at most this many entries wait in the replay queue.
 """
 
 
 class _Walk:
-    """Takes so many entries at a time from the spans of a read."""
+    """Takes a given number of entries at a time from the spans of a read."""
 
     def __init__(self, spans: list[Span]) -> None:
         self._spans = spans
@@ -58,8 +58,8 @@ class SharedDispatcher:
         self.held = HeldEntries(context, self.loop, self.flow)
         self._chunks = ChunkOwners()
         self._chunks_wait = False
-        """The head of the replay queue holds chunks that their consumers cannot take before permits or consumers
-        change.
+        """Whether the head of the replay queue has only chunks that their consumers cannot take before permits or
+        consumers change.
         """
 
     # --- members -------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class SharedDispatcher:
         return queued
 
     def _dispatch_chunks(self, spans: list[Span], read: Read) -> int:
-        """Chunks of one message go to one consumer; those that it cannot take now wait."""
+        """Send the chunks of one message to one consumer; chunks that the consumer cannot take now wait."""
         chunks = [chunk_in(span.slab.body(k)) for span in spans for k in range(span.start, span.end)]
         given = self._chunks.plan(self.held.members, chunks, self._sizes(spans))
         self._chunks_wait = read.positions is not None and all(consumer is None for consumer in given)

@@ -51,7 +51,7 @@ def sift(spans: list[Span], delay: DelayView | None) -> Sifted:
 
 
 def _is_past(span: Span, delay: DelayView) -> bool:
-    """Whether the view holds back no entry of the span, in a single call: most redelivered entries were due before."""
+    """Whether the view holds back no entry of the span; one call is enough for most redelivered entries."""
     slab, start, end = span
     deliver_at = slab.facts().deliver_at
     if deliver_at is None:
@@ -88,7 +88,7 @@ def _sift_span(span: Span, delay: DelayView | None, result: Sifted) -> None:
 
 
 def batch_sizes(slab: Slab, i: int, j: int) -> memoryview | None:
-    """Messages of each of the entries i..j-1 (num_messages_in_batch), None when no entry is a batch: one each."""
+    """Messages of each of the entries i..j-1 (num_messages_in_batch); None when each entry is a single message."""
     facts = slab.facts()
     return memoryview(facts.batch_sizes).cast("q")[i:j] if facts.any_flags & _BATCHED else None
 

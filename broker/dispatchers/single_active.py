@@ -55,7 +55,7 @@ class SingleActiveDispatcher:
     """Serves its active consumer."""
 
     held = None
-    """Redelivery is a rewind: nothing is held."""
+    """None: redelivery is a rewind, so the dispatcher keeps no held entries."""
 
     def __init__(self, context: DispatchContext, sub_type: int) -> None:
         self.context = context
@@ -63,12 +63,14 @@ class SingleActiveDispatcher:
         self.sub_type = sub_type
         self.active: Consumer | None = None
         self.expected: Consumer | None = None
-        """Closed by SEEK and not yet followed by another: the standbys wait for its return."""
+        """The active consumer that SEEK closed: the standbys wait for its return until another consumer is active."""
         self._consumers: list[Consumer] = []
         self._failover_timer: Timer | None = None
         self._ranges: StickySelector | None = None
         self._waiting: list[Span] = []
-        """Read and not sent: the first of them cannot be converted before `_waiting_until_ms`, and order counts."""
+        """Entries that were read and not sent: the first cannot be converted before `_waiting_until_ms`, and the
+        others wait behind it.
+        """
         self._waiting_until_ms = 0
         self._waiting_timer: Timer | None = None
         self._passed: list[Position] = []
@@ -80,14 +82,14 @@ class SingleActiveDispatcher:
 
     @property
     def active_name(self) -> str | None:
-        """The name of the consumer that is served, or is expected back while others stand by."""
+        """The name of the active consumer, or of the consumer whose return after a SEEK the standbys await."""
         active = self.active or (self.expected if self._consumers else None)
         return None if active is None else active.name
 
     # --- members -------------------------------------------------------------------------------------------------
 
     def occupant(self, consumer: Consumer) -> Consumer | None:
-        """The consumer whose connection is probed before ConsumerBusy: its client may return from a dead connection."""
+        """The Exclusive consumer whose connection the broker probes before ConsumerBusy: it may be dead."""
         return self._consumers[0] if consumer.sub_type == EXCLUSIVE and self._consumers else None
 
     def add_consumer(self, consumer: Consumer) -> None:
@@ -96,7 +98,7 @@ class SingleActiveDispatcher:
         ranges = None
         if asks_for_ranges(consumer):
             ranges = StickySelector()
-            with contextlib.suppress(ConsumerAssignError):  # ranges that cannot be: it is let in and gets nothing
+            with contextlib.suppress(ConsumerAssignError):  # a consumer with invalid ranges joins and gets nothing
                 ranges.add(consumer)
         self._ranges = ranges
         self._consumers.append(consumer)
@@ -132,7 +134,7 @@ class SingleActiveDispatcher:
             self._choose()
 
     def _choose(self) -> bool:
-        """Choose the active consumer; whether it changed."""
+        """Choose the active consumer; return whether it changed."""
         context = self.context
         keys = [(c.priority_level, c.name) for c in self._consumers]
         chosen = self._consumers[
@@ -147,7 +149,7 @@ class SingleActiveDispatcher:
         if chosen is self.active:
             return False
         if self.active is None:
-            self._stop_failover_timer()  # of a consumer that left for a SEEK
+            self._stop_failover_timer()  # the timer of a consumer that SEEK closed
         self.active, self.expected = chosen, None
         self.loop.generation += 1
         if self.sub_type == FAILOVER and context.settings.failover_delay_ms > 0:
@@ -160,7 +162,7 @@ class SingleActiveDispatcher:
         return True
 
     def _take_over(self) -> None:
-        """The active consumer begins: from the mark-delete position."""
+        """Start the active consumer at the mark-delete position."""
         self._failover_timer = None
         if self.loop.closed or self.active is None:
             return
@@ -192,7 +194,7 @@ class SingleActiveDispatcher:
             self.loop.wake()
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:  # noqa: ARG002 - all go back
-        """Single messages cannot go back without breaking the order: all of them do."""
+        """Redeliver all messages: redelivery of single messages would break the order."""
         self.redeliver_all(consumer, None)
 
     def reset(self) -> None:
@@ -210,7 +212,7 @@ class SingleActiveDispatcher:
     # --- entries that cannot be converted now --------------------------------------------------------------------
 
     def _forget_held(self) -> None:
-        """Reading starts again at or before the held entries."""
+        """Forget the held entries, because reading starts again at or before them."""
         self._waiting, self._passed = [], []
 
     def park(self, result: Transformed, _read: Read) -> None:
@@ -231,8 +233,8 @@ class SingleActiveDispatcher:
         """No-op: the next read finds the entries behind a parked entry."""
 
     def _wake_after_waiting(self, delay_ms: int) -> None:
-        """Schedule a turn after the delay. A timer may run a moment before its time by the wall clock; such a turn
-        starts a timer for the rest.
+        """Schedule a turn after the delay. The timer may end a moment early by the wall clock; the turn then starts a
+        timer for the rest.
         """
         if self._waiting_timer is None:
             self._waiting_timer = self.context.call_later(delay_ms / 1000, self._waited)

@@ -1,7 +1,7 @@
 """ACK: from message ids to the cursor and the books of the dispatcher.
 
-The ids of one command are one group: whole entries go to the cursor in one call. Ids of entries that do not exist
-change nothing and are not an error. Partial acks (ack sets) are ANDed by the cursor.
+The ids of one command form one group: whole entries go to the cursor in one call. Ids of entries that do not exist
+change nothing and are not an error. The cursor ANDs partial acks (ack sets).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _MANY = 8
-"""From so many ids on it pays to read them by one call."""
+"""From this number of ids on, one call for all ids is faster than a call for each id."""
 
 
 class AckedCursor(AckCursor, Protocol):
@@ -44,7 +44,7 @@ class AckedCursor(AckCursor, Protocol):
 class Acknowledger:
     """Applies acks; `books` are those of a Shared or Key_Shared dispatcher, None for single-active types.
 
-    `pinned`: acks change nothing, the cursor is moved by the broker alone.
+    `pinned`: acks change nothing, because only the broker moves the cursor.
     """
 
     def __init__(self, context: DispatchContext, cursor: AckedCursor, *, pinned: bool = False) -> None:
@@ -56,9 +56,9 @@ class Acknowledger:
         self._mark_delete = cursor.mark_delete
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        """Apply one CommandAck in memory; durable later, or when the cursor is flushed.
+        """Apply one CommandAck in memory; it becomes durable later, at the latest when the cursor is flushed.
 
-        Raises NotAllowedError for an ack set that is too long; the other ids of the command are acknowledged.
+        Raises NotAllowedError for an ack set that is too long; the other ids of the command are still acknowledged.
         """
         ids = command.message_id
         consumer.last_acked_ms = self._context.now_ms()
@@ -74,7 +74,7 @@ class Acknowledger:
         self.mark_delete_moved()
 
     def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
-        # Signed (protocol/message_id.py): entry -1 means for clients "before the first entry of this ledger".
+        # Signed (protocol/message_id.py): clients use entry -1 for "before the first entry of this ledger".
         position = Position(signed(ident.ledgerId), signed(ident.entryId))
         if position > self._cursor.last_confirmed:
             return  # no such entry
@@ -141,7 +141,7 @@ class Acknowledger:
             self.last_mark_delete_advanced_ms = self._context.now_ms()
 
     def _log_validation_error(self, consumer: Consumer, command: pb.CommandAck) -> None:
-        """The client could not read the message; it counts as acknowledged."""
+        """Log a message that the client could not read; the message counts as acknowledged."""
         log.warning(
             "message.invalid",
             topic=self._context.topic_name,

@@ -107,7 +107,7 @@ class NonPersistentSubscription:
             self._on_empty(self)
 
     def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None:
-        """CLOSE_CONSUMER to all (or these); they leave."""
+        """Send CLOSE_CONSUMER to all consumers (or the given consumers) and remove them."""
         for consumer in list(self.consumers if consumers is None else consumers):
             consumer.close_from_broker()
             self.remove_consumer(consumer)
@@ -115,9 +115,10 @@ class NonPersistentSubscription:
     # --- messages ------------------------------------------------------------------------------------------------
 
     def publish(self, slab: Slab) -> None:
-        """Entries of one burst (see `as_slab`): sent now or dropped.
+        """Send the entries of one burst (see `as_slab`) now, or drop them.
 
-        No consumer gets a marker; a consumer that could have taken the marker keeps its permit, and nothing is dropped.
+        No consumer gets a marker; a consumer that could have taken the marker keeps its permit, and the marker does not
+        count as dropped.
         """
         sent_to: dict[Consumer, None] = {}
         if self.dispatcher is None:
@@ -151,7 +152,7 @@ class NonPersistentSubscription:
     # --- commands ------------------------------------------------------------------------------------------------
 
     def on_flow(self, consumer: Consumer, permits: int) -> None:
-        """FLOW: so many more messages may be sent."""
+        """FLOW: add permits."""
         now_ms = self._now_ms()
         consumer.last_flow_ms = now_ms
         consumer.first_flow_ms = consumer.first_flow_ms or now_ms
@@ -176,7 +177,7 @@ class NonPersistentSubscription:
         self.disconnect_all()
 
     async def seek(self, position: Position, ack_set: list[int] | None = None) -> None:
-        """There is nowhere to go: SUCCESS, nothing closed (Apache Pulsar 4.2.4)."""
+        """Do nothing without a cursor: the client gets SUCCESS, no consumer is closed (Apache Pulsar 4.2.4)."""
 
     async def close(self, *, disconnect: bool = True) -> None:
         """No more consumers; idempotent."""

@@ -1,8 +1,8 @@
 """The positions to which SEEK moved readers that have left: the next reader of the same name continues there.
 
-SEEK closes the consumer of a reader and its client subscribes again under the same name, with the position of its first
-SUBSCRIBE. Apache Pulsar 4.2.4 keeps the reader's cursor under its name for that moment. Here only the position is kept,
-for the next *non-durable* subscription of the name; a durable subscription never inherits a position from a reader.
+SEEK closes the consumer of a reader. Its client subscribes again under the same name, with the position of its first
+SUBSCRIBE. Apache Pulsar 4.2.4 keeps the reader's cursor under its name meanwhile. Here only the position is kept, for
+the next *non-durable* subscription of that name; a durable subscription never inherits a position from a reader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SoughtPlace(NamedTuple):
     """The messages of a batch that are still to be read."""
 
     def place(self, *, compacted: bool) -> Position:
-        """The entry to read next: of a compacted topic perhaps an entry that the log has dropped."""
+        """The entry to read next; a reader of the compacted topic may begin at an entry that the log has dropped."""
         return self.requested if compacted and self.requested.ledger_id != LATEST.ledger_id else self.read_next
 
 
@@ -49,5 +49,5 @@ class SoughtPlaces:
             del self._places[next(iter(self._places))]
 
     def take(self, name: str) -> SoughtPlace | None:
-        """The place of that name, which is forgotten with this."""
+        """Return the place of the name and forget it."""
         return self._places.pop(name, None)

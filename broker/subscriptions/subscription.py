@@ -1,8 +1,9 @@
 """A subscription of a persistent topic: one cursor, the dispatcher of its type, and the rules of joining, acking and
 seeking.
 
-All code runs on the event loop; methods that do not wait are plain functions. While it is *fenced* no consumer may
-join: during a SEEK it waits, after UNSUBSCRIBE and close the client gets ServiceNotReady and subscribes again.
+All code runs on the event loop; methods that do not wait are plain functions. While the subscription is *fenced* no
+consumer may join: during a SEEK the consumer waits; after UNSUBSCRIBE and close its client gets ServiceNotReady and
+subscribes again.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 CAUGHT_UP_ENTRIES = 1000
-"""A shorter backlog is none: the default of Apache Pulsar's managedLedgerCursorBackloggedThreshold."""
+"""A backlog of fewer entries counts as none: the default of Apache Pulsar's managedLedgerCursorBackloggedThreshold."""
 
 
 class Subscription:
-    """Cursor + dispatcher + rules.
+    """A subscription with its cursor and its dispatcher.
 
-    Args: on_empty is called when the last consumer of a non-durable subscription left (the topic then drops it);
-    reader: where entries are read, the cursor itself unless a compacted view is given; pinned: the broker's own (that
-    of compaction), clients may read it but neither acknowledge nor move it.
+    on_empty: called when the last consumer of a non-durable subscription left; the topic then drops the subscription.
+    reader: the source of entries, the cursor itself unless a compacted view is given. pinned: the subscription is the
+    broker's own (that of compaction): clients may read it, but neither acknowledge entries nor move the cursor.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Subscription:
         self.durable: bool = cursor.durable  # part of its identity: never changed
         self.pinned = pinned
         self.read_by_broker = False
-        """Whether compaction has read through it since the load."""
+        """Whether compaction has read with this subscription's cursor since the load."""
         self.replicated = False
         self.terminated = False
         self.fenced = False
@@ -82,7 +83,7 @@ class Subscription:
         """Set while no SEEK is under way."""
         self._settled.set()
         self.sought: SoughtPlace | None = None
-        """Non-durable and ended by SEEK: where the next reader of its name goes on (Apache Pulsar 4.2.4)."""
+        """Of a non-durable subscription that SEEK ended: the place where the next reader of its name continues."""
         self.dispatcher: Dispatcher | None = None
         self.expired = RateMeter()
         self.gone = RateMeter()
@@ -92,7 +93,7 @@ class Subscription:
         """The cursor's position when the topic was loaded, and the acknowledgements behind it."""
         self.was_reset = False
         self.rewound_to: Position | None = None
-        """Mark-delete after a SEEK or an administrator put the cursor before everything, since the topic was loaded."""
+        """Mark-delete position after the last reset since the load, if that reset was to EARLIEST; else None."""
         self._on_empty = on_empty
         self._admitting = 0
         self._tasks = TaskSet()
@@ -121,7 +122,7 @@ class Subscription:
         return () if self.dispatcher is None else self.dispatcher.consumers
 
     async def add_consumer(self, consumer: Consumer) -> None:
-        """Admit a consumer, after a SEEK under way: not every client retries after ServiceNotReady.
+        """Admit a consumer. Wait for a SEEK under way, because not every client retries after ServiceNotReady.
 
         Raises: ServiceNotReadyError while fenced; SubscriptionBusyError when the connected consumers have another type
         or key-shared policy; ConsumerBusyError when a live Exclusive consumer is connected, or all places are taken;
@@ -186,7 +187,7 @@ class Subscription:
             self._on_empty(self)
 
     def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None:
-        """CLOSE_CONSUMER to all (or these); they leave."""
+        """Send CLOSE_CONSUMER to all consumers (or the given consumers) and remove them."""
         for consumer in list(self.consumers if consumers is None else consumers):
             consumer.close_from_broker()
             self.remove_consumer(consumer)
@@ -194,7 +195,7 @@ class Subscription:
     # --- commands ------------------------------------------------------------------------------------------------
 
     def on_flow(self, consumer: Consumer, permits: int) -> None:
-        """FLOW: so many more messages may be sent."""
+        """FLOW: add permits."""
         now_ms = self.context.now_ms()
         consumer.last_flow_ms = self.last_flow_ms = now_ms
         consumer.first_flow_ms = consumer.first_flow_ms or now_ms
@@ -202,9 +203,9 @@ class Subscription:
             self.dispatcher.flow(consumer)
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> Awaitable[None] | None:
-        """ACK: takes effect at once. With a request id, returns an awaitable that precedes ACK_RESPONSE.
+        """ACK: takes effect at once. With a request id, return an awaitable that ends before ACK_RESPONSE is due.
 
-        Messages that the ack makes possible (a consumer below its limit, a drained key) follow that answer.
+        Messages that the ack makes possible (a consumer below its limit, a drained key) follow ACK_RESPONSE.
         """
         dispatcher = self.dispatcher
         answered = command.HasField("request_id")
@@ -243,7 +244,8 @@ class Subscription:
     async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
         """Remove all consumers so that the topic can delete the subscription, which stays fenced.
 
-        Raises MetadataError when others are connected (or the consumer is a standby) and `force` is not set.
+        Raises MetadataError when the consumer is not connected here, and, unless `force` is set, when other consumers
+        are connected or the consumer is a standby.
         """
         dispatcher = self.dispatcher
         allowed = dispatcher is not None and consumer in dispatcher.consumers
@@ -257,9 +259,10 @@ class Subscription:
         """Continue reading at `position` (inclusive; the nearest valid position), durable on return.
 
         Consumers are closed first (of a Failover subscription the active consumer): their clients subscribe again.
-        Pending redeliveries, redelivery counts and delayed entries of the old place are forgotten. A non-durable
-        subscription whose consumers all left with it ends; the next reader of its name goes on from this place.
-        `rolls_back`: not now, a consumer is about to join.
+        Pending redeliveries and redelivery counts are forgotten, and the delay view is cleared. A non-durable
+        subscription ends when the SEEK closes all its consumers; the next reader of its name continues at `position`.
+        `rolls_back`: a consumer is about to join, so the subscription does not end.
+        Raises NotAllowedError for a pinned subscription; the refusal SUBSCRIPTION_NOT_FENCED while fenced.
         """
         self.check_movable()
         if self.fenced:
@@ -295,7 +298,7 @@ class Subscription:
         log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
 
     def note_reset(self, position: Position) -> None:
-        """The cursor was put there by request, not by acknowledgements."""
+        """Note that a request, not acknowledgements, put the cursor at `position`."""
         self.was_reset = True
         self.rewound_to = self.cursor.mark_delete if position == EARLIEST else None
 
@@ -317,23 +320,23 @@ class Subscription:
         await self._tasks.close()
 
     def is_caught_up(self) -> bool:
-        """Whether dispatch rates may spare it (dispatchThrottlingOnNonBacklogConsumerEnabled=false)."""
+        """Whether dispatch rates may leave it out, with dispatchThrottlingOnNonBacklogConsumerEnabled=false."""
         return self.cursor.backlog_entries < CAUGHT_UP_ENTRIES
 
     # --- events --------------------------------------------------------------------------------------------------
 
     def entries_available(self) -> None:
-        """New entries became readable; called once per burst of appends, in a callback of the event loop for that."""
+        """Dispatch new entries; called once per burst of appends, in a callback of the event loop of its own."""
         if self.dispatcher is not None and self.dispatcher.consumers:
             self.dispatcher.loop.entries_available()
 
     def delayed_due(self) -> None:
-        """Delayed entries became due, or held-back entries may be gone."""
+        """Wake the dispatcher, because delayed entries became due or held-back entries may be gone."""
         if self.dispatcher is not None and self.dispatcher.consumers:
             self.dispatcher.loop.wake()
 
     def on_terminated(self) -> None:
-        """No entry will follow: notify consumers that have acknowledged all; others when they read at the end."""
+        """Note that no entry will follow. Notify the consumers when no backlog is left, else when the backlog ends."""
         if self.terminated:
             return
         self.terminated = True
@@ -360,7 +363,7 @@ class Subscription:
             self._tell_end_of_topic()
 
     def backlog_dropped(self, position: Position, *, expired_messages: int = 0) -> None:
-        """The cursor moved forward to `position` (skip, expiry): consumers no longer hold or await earlier entries."""
+        """Forget held and waiting entries up to `position`, after a skip or expiry moved the cursor there."""
         if expired_messages:
             self.expired.add(expired_messages, 0)
         self.last_expire_ms = self.context.now_ms()
@@ -379,7 +382,7 @@ class Subscription:
 
     @property
     def sub_type(self) -> int | None:
-        """Type of the consumers that are or were last connected."""
+        """Type of the connected consumers, or of the last connected consumer."""
         return None if self.dispatcher is None else self.dispatcher.sub_type
 
     @property

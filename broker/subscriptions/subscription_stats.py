@@ -47,8 +47,8 @@ def subscription_stats(subscription: AnySubscription) -> SubscriptionStats:
 
 
 async def stats_of_many_consumers(subscriptions: Iterable[AnySubscription]) -> dict[str, SubscriptionStats]:
-    """The figures of those subscriptions whose consumers are too many for a turn of the loop, gathered in slices. A
-    consumer that leaves meanwhile counts among the consumers that are gone.
+    """Gather the figures of the subscriptions that have too many consumers for one turn of the event loop, in slices. A
+    consumer that leaves meanwhile counts among the consumers that have left.
     """
     found: dict[str, SubscriptionStats] = {}
     for subscription in subscriptions:
