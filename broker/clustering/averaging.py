@@ -1,8 +1,9 @@
 """The leader's averages of load, kept in the metadata service for the next leader.
 
-Every broker writes an empty average of its own when it starts; the leader adds a sample when a load report has changed,
-writes all averages at times, and deletes those of bundles and brokers that are gone. Apache Pulsar's leader does the
-same with the same nodes. A new leader also deletes the averages of bundles that ended while no broker led.
+Every broker writes an empty average of its own when it starts. The leader adds a sample when a load report has changed,
+writes all averages periodically, and deletes the averages of bundles and brokers that no longer exist. Apache Pulsar's
+leader does the same with the same nodes. A new leader also deletes the averages of bundles that ended while there was
+no leader.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 _MINUTE_S: Final = 60.0
 _AT_ONCE: Final = 64
-"""Nodes read or written together."""
+"""The number of nodes that are read or written at the same time."""
 
 
 class Averaging:
@@ -61,14 +62,16 @@ class Averaging:
         self._seen: dict[str, int] = {}
         self._written_s: float | None = None
         self._gone: set[str] = set()
-        """Bundles whose nodes this leader has to delete: an error of the store leaves them here."""
+        """Bundles whose nodes this leader still has to delete; after an error of the store they remain in the set."""
         self._brokers_changed = False
-        """Brokers came or went since the nodes of brokers were compared with the register."""
+        """Whether brokers joined or left since the last comparison of the brokers' nodes with the register."""
         self._swept = False
-        """This leader knows the bundles that ended before it led."""
+        """Whether this leader has searched for bundles that ended before it became the leader."""
 
     async def run(self) -> None:
-        """The settings may change while the broker runs."""
+        """Sample and write until cancelled, at the intervals of the settings, which may change while the broker
+        runs.
+        """
         with contextlib.suppress(StorageError):
             await self._metadata.put(self._path(self._register.broker_id), encode_broker_load(BrokerLoad()))
         while True:
@@ -81,7 +84,9 @@ class Averaging:
                 log.warning("balancing.failed", work="averages", reason=str(error))
 
     async def sample(self) -> None:
-        """Look at the reports; the averages of a broker that does not lead are empty. Raises StorageError."""
+        """Add a sample of the reports to the averages, delete the averages of bundles and brokers that no longer exist.
+        A broker that is not the leader clears its averages. Raises StorageError.
+        """
         if not self._register.is_leader:
             self._averages.forget()
             self._seen, self._written_s = {}, None
@@ -129,7 +134,7 @@ class Averaging:
         return self._written_s is not None and self._now_s() - self._written_s >= interval_s
 
     async def _stored(self, bundles: list[str]) -> dict[str, BundleLoad]:
-        """The averages that an earlier leader left."""
+        """Return the stored averages of an earlier leader."""
         found: dict[str, BundleLoad] = {}
         for start in range(0, len(bundles), _AT_ONCE):
             part = bundles[start : start + _AT_ONCE]
@@ -141,7 +146,7 @@ class Averaging:
         return found
 
     async def _ended(self) -> set[str]:
-        """Bundles with an average that their namespace does not have any more."""
+        """Return the bundles that have a stored average and no longer exist in their namespace."""
         ended: set[str] = set()
         for tenant in await self._metadata.children(BUNDLE_DATA):
             for local in await self._metadata.children(f"{BUNDLE_DATA}/{tenant}"):
@@ -153,7 +158,7 @@ class Averaging:
         return ended - self._averages.bundles.keys()
 
     async def _ranges(self, namespace: str) -> set[str] | None:
-        """The bundles of the namespace, none when the namespace is gone; None: its node cannot be read."""
+        """Return the bundles of the namespace; empty if the namespace has no node, None if its node cannot be read."""
         node = await self._metadata.get(f"{LOCAL_POLICIES}/{namespace}")
         if node is None:
             return set()

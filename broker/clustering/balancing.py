@@ -1,7 +1,7 @@
 """The leader's balancing of load: overloaded brokers give up bundles, large bundles are split.
 
-Both are calls to the owners, which do it in order. Only the leader acts; two leaders for a moment would move or split a
-bundle twice, which costs a reconnection.
+The leader calls the owner of a bundle, which unloads or splits the bundle in order. Only the leader acts. If two
+brokers are leaders for a moment, they may move or split a bundle twice, which costs a reconnection of its clients.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = structlog.get_logger(__name__)
 
 _MINUTE_S: Final = 60.0
 _LEAST_BROKERS: Final = 2
-"""A broker alone would have both parts of a split bundle."""
+"""With one broker a split has no use: the broker would serve both parts."""
 
 
 class Calls(Protocol):
-    """Calls to the brokers of the cluster, each sent to the owner it concerns."""
+    """Admin calls to the brokers of the cluster; each call goes to the owner of its bundle."""
 
     async def call(self, method: str, path: str, body: object = None) -> object:
         """Raises RestError."""
@@ -68,7 +68,7 @@ class Balancing:
 
     @property
     def expected(self) -> Mapping[str, str] | None:
-        """The next broker of each bundle, when the shedding strategy chooses it (AvgShedder); None: placement does."""
+        """Bundle -> next broker, if the shedding strategy chooses it (AvgShedder); None: the placement chooses it."""
         name = self._settings.load_balancer_load_placement_strategy.rpartition(".")[2]
         return self._shedder.expected if name == "AvgShedder" else None
 

@@ -20,7 +20,7 @@ __all__ = ["client_options"]
 _SECTION: Final = "BookKeeper"
 """The default of Apache BookKeeper."""
 _FRAME_PADDING: Final = 10 * 1024
-"""The bytes of an entry around the largest message: the configured limit of Apache Pulsar's bookies."""
+"""The bytes of an entry in addition to the largest message; bookies of Apache Pulsar have this limit configured."""
 
 
 def client_options(settings: Settings) -> ClientOptions:

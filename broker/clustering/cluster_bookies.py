@@ -1,7 +1,8 @@
 """The bookies of a cluster for its brokers: their racks and groups, and which groups a namespace keeps its ledgers on.
 
-Apache Pulsar's nodes: ``/bookies`` with the racks, ``bookieAffinityGroup`` in ``/admin/local-policies/<namespace>``.
-Both are read when they are needed: of a new ledger, whose metadata are written to the same service anyway.
+The nodes are those of Apache Pulsar: ``/bookies`` with the racks, ``bookieAffinityGroup`` in
+``/admin/local-policies/<namespace>``. The broker reads both for each new ledger, whose metadata it writes to the same
+service anyway.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _GROUP: Final = "bookieAffinityGroup"
 MANAGED_LEDGER: Final = "pulsar/managed-ledger"
 """Property of a ledger: the name of its managed ledger."""
 _ATTEMPTS: Final = 7
-"""The attempts of a change that other clients forestall."""
+"""The attempts of a change while other clients change the node at the same time."""
 
 Racks = dict[str, dict[str, dict[str, str]]]
 
@@ -92,7 +93,9 @@ class ClusterBookies:
         raise MetadataError(f"The local policies of namespace {namespace} are being changed by others")
 
     async def isolation_of(self, properties: Mapping[str, str]) -> IsolationGroups | None:
-        """The groups for a new ledger with these properties; None: those of the client. Raises StorageError."""
+        """Return the groups for a new ledger with these properties; None: the groups of the client. Raises
+        StorageError.
+        """
         name = properties.get(MANAGED_LEDGER)
         if name is None:
             return None

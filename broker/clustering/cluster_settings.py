@@ -18,7 +18,7 @@ CLUSTER_DEFAULTS: Final = {
     "managedLedgerDefaultWriteQuorum": "2",
     "managedLedgerDefaultAckQuorum": "2",
 }
-"""Settings that begin otherwise in `magnetar broker` than in `magnetar standalone`: copies as in Apache Pulsar."""
+"""The defaults that differ between `magnetar broker` and `magnetar standalone`: copies as in Apache Pulsar."""
 
 _POLICY_SERVICES: Final = ("SystemTopicBasedTopicPoliciesService",)
 _PLACEMENTS: Final = ("LeastLongTermMessageRate", "AvgShedder")
@@ -94,7 +94,9 @@ def _check_strategies(settings: Settings) -> None:
 
 
 def _check_own_credentials(settings: Settings) -> None:
-    """Policies of topics lie in topics, which this broker reads as a client of their owner."""
+    """Raise ValueError unless the broker has credentials of its own: the policies of topics are in topics, which the
+    broker reads as a client of their owner.
+    """
     if settings.broker_client_authentication_plugin.rpartition(".")[2] in ("", "AuthenticationDisabled"):
         raise ValueError(
             "authenticationEnabled=true: a broker of a cluster proves itself to the others, so it needs "

@@ -39,7 +39,9 @@ _CLUSTERS = "/admin/clusters"
 
 
 class ClusterStores:
-    """The ``Stores`` of a cluster. All of them are remote: a silent service may answer again at any time."""
+    """The ``Stores`` of a cluster. All of them are remote: a service that does not answer may answer again at any
+    time.
+    """
 
     def __init__(self, session: ZooKeeperSession, metadata: PulsarPaths, ledgers: BookKeeperLedgerStore) -> None:
         self.metadata = metadata
@@ -50,7 +52,7 @@ class ClusterStores:
         self._closed = False
 
     def stats(self) -> EngineStats:
-        """Figures of a disk of this machine's own are 0."""
+        """Return the figures; those of a local disk are 0."""
         nothing = HistogramStats(BUCKET_SECONDS, (0,) * (len(BUCKET_SECONDS) + 1), 0.0)
         return EngineStats(
             appended_entries=0,
@@ -75,7 +77,7 @@ class ClusterStores:
         )
 
     def may_roll(self) -> bool:
-        """Whether ZooKeeper answers requests for another ledger."""
+        """Whether the ZooKeeper session is connected, so that a new ledger can be created."""
         return self._session.state is SessionState.CONNECTED
 
     async def close(self) -> None:
@@ -90,8 +92,8 @@ class ClusterStores:
 async def open_cluster_stores(
     settings: Settings, services: ClusterServices, cache_bytes: int, max_record_bytes: int
 ) -> ClusterStores:
-    """Connected. Raises StorageUnavailableError, ValueError for a cluster that was not initialized or a file that is
-    not usable.
+    """Return the connected stores. Raises StorageUnavailableError, ValueError for a cluster that was not initialized or
+    a file that is not usable.
     """
     options = replace(
         zookeeper_options(services.servers, services.security, settings.metadata_store_session_timeout_millis),

@@ -2,10 +2,10 @@
 
 The broker reads a namespace's events when it first needs them (before it loads a topic of the namespace, and for a
 request about the policies of a topic), and follows them from then on. A namespace without the topic ``__change_events``
-has no policies of topics; the first policy that is set creates the topic.
+has no policies of topics; the first change of a policy creates the topic.
 
-Brokers do not coordinate changes: as among brokers of Apache Pulsar, the last event of a topic counts whole. A change
-is based on everything that was stored when it began.
+Brokers do not coordinate changes: as among brokers of Apache Pulsar, the last event of a topic replaces all its
+policies. A change is based on all events that were stored when the change began.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = ["ClusterTopicPolicies", "write_events"]
 
 
 class ClusterTopicPolicies:
-    """See ``TopicRecords``. ``on_change(topic)`` is called when policies of a topic were changed, here or elsewhere."""
+    """See ``TopicRecords``. Calls ``on_change(topic)`` when this or another broker has changed policies of a topic."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class ClusterTopicPolicies:
         self._peers, self._topics, self._on_change, self._tasks = peers, topics, on_change, tasks
         self._logs: dict[str, PolicyLog] = {}
         self._wanted: set[str] = set()
-        """Namespaces whose policies this broker needed."""
+        """Namespaces whose policies this broker has needed since its start."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __contains__(self, name: str) -> bool:
@@ -88,7 +88,7 @@ class ClusterTopicPolicies:
             await self._write(topic, (self._scopes(name) or NOTHING).removed())
 
     async def _write(self, topic: TopicName, changed: list[tuple[bool, EventPolicies]]) -> None:
-        """Durable, and known here, on return. Raises ServiceNotReadyError."""
+        """Store the change; on return it is durable and this broker has read it. Raises ServiceNotReadyError."""
         if changed:
             events = events_topic(topic.namespace)
             await write_events(self._peers, events, topic, changed, self._cluster)
@@ -96,21 +96,21 @@ class ClusterTopicPolicies:
             await self._catch_up(topic.namespace)
 
     async def _catch_up(self, namespace: str) -> None:
-        """Know everything that is stored now. Raises ServiceNotReadyError."""
+        """Read all events that are stored now. Raises ServiceNotReadyError."""
         self._wanted.add(namespace)
         log = self._log(namespace)
         if log is not None:
             await log.catch_up()
 
     async def forget(self, namespace: str) -> None:
-        """The topic of events goes with the namespace."""
+        """Stop reading the events of a namespace that is being deleted, with its topic of events."""
         self._wanted.discard(namespace)
         log = self._logs.pop(namespace, None)
         if log is not None:
             await log.close()
 
     def appeared(self, namespace: str) -> None:
-        """The topic of events of a namespace was created by some broker."""
+        """Begin to read the events of the namespace if they are needed: a broker has created the topic of events."""
         if namespace in self._wanted:
             self._log(namespace)
 
@@ -122,7 +122,7 @@ class ClusterTopicPolicies:
         await self._peers.close()
 
     def _log(self, namespace: str) -> PolicyLog | None:
-        """The log of the namespace, begun when its topic exists; None when there is no such topic."""
+        """Return the log of the namespace; begin it if the topic of events exists, return None if it does not."""
         log = self._logs.get(namespace)
         if log is not None and log.has_ended:
             del self._logs[namespace]

@@ -1,5 +1,5 @@
-"""Changes of other brokers to policies, to settings and to the set of topics. Watches report them, and the nodes are
-read again.
+"""Follows changes of other brokers to policies, to settings and to the set of topics: watches report changed nodes, and
+the broker reads these nodes again.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _POLICIES: Final = "/admin/policies"
 _CLUSTERS: Final = "/admin/clusters"
 _TOPICS: Final = "/managed-ledgers"
 _TOGETHER: Final = 500
-"""Names looked at in one turn."""
+"""The number of names that are compared in one turn of the event loop."""
 
 
 class Following:
-    """Begins with ``start``, before policies and topics are read for the first time.
+    """Follows the changes. Call ``start`` before the broker reads policies and topics for the first time.
 
-    events_appeared: called with a namespace whose topic of policies was created.
+    events_appeared: called with a namespace whose topic of events was created.
     """
 
     def __init__(
@@ -55,16 +55,18 @@ class Following:
         self._topic_watches: dict[str, Callable[[], None]] = {}
         self._reports = asyncio.Lock()
         self._children: dict[str, frozenset[str]] = {}
-        """Names of topics as last reported, by namespace: of very many only those that differ are looked at."""
+        """Namespace -> names of its topics in the last report. Of a new report only the names that differ are
+        handled.
+        """
         self._namespaces: NamespaceStore
         self._catalog: TopicCatalog
         self._settings: DynamicSettings | None = None
         self._ready = False
         self._early: dict[str, Callable[[str], None]] = {}
-        """Changes before ``follow``, by path: the values may have been read before the change."""
+        """Path -> handler of the changes before ``follow``; the broker may have read these values before the change."""
 
     async def start(self) -> None:
-        """Watch: report values read from now on, and later changes."""
+        """Set the watches: they report every change of a value that is read after this call has returned."""
         for prefix, changed in (
             (_POLICIES, self._policies_changed),
             (_CLUSTERS, self._cluster_changed),
@@ -77,7 +79,7 @@ class Following:
     async def follow(
         self, namespaces: NamespaceStore, catalog: TopicCatalog, settings: DynamicSettings | None = None
     ) -> None:
-        """Keep them true from now on. Raises StorageError."""
+        """Apply changes to these stores from now on, first the changes since ``start``. Raises StorageError."""
         self._namespaces, self._catalog, self._settings = namespaces, catalog, settings
         self._ready = True
         early, self._early = self._early, {}
@@ -139,8 +141,8 @@ class Following:
             self._topic_watches[namespace] = self._metadata.watch_children(path, changed)
 
     async def _topics_changed(self, namespace: str, children: list[str]) -> None:
-        """A topic that the previous report names and this report lacks is gone; a topic made here just now is in a
-        later report.
+        """Handle a report of the names of topics. A topic that the previous report names and this report lacks is
+        deleted. A topic that this broker has just created may be missing in this report: a later report names it.
         """
         async with self._reports:
             names, before = frozenset(children), self._children.get(namespace)

@@ -1,8 +1,9 @@
-"""Ends this broker when it stands still (suspended, or in a call that never returns) until its session is about to end.
+"""Ends this broker when its event loop stands still (the process is suspended, or a call never returns) until its
+session is about to end.
 
-Other brokers soon own its topics, but its clients would wait: the connections of a suspended process stay open, and
-clients detect that only by a keep-alive of 30 s and more. The process of the guard ends the broker, which is the only
-way to close its connections from outside.
+Other brokers then soon own its topics, but its clients would wait: the connections of a suspended process stay open,
+and clients detect that only by a keep-alive of 30 s and more. The process of the guard kills the broker, because no
+other process can close its connections.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Guard:
         self._beat: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start the second process. Without it the broker works all the same."""
+        """Start the second process. If that fails the broker works without it."""
         arguments = [str(os.getpid()), f"{self._tick_s:g}", str(_TICKS)]
         try:
             self._process = subprocess.Popen(  # noqa: S603 - this project's program

@@ -1,4 +1,6 @@
-"""A broker's life in a cluster: its stores, the changes it follows, joining last and leaving first."""
+"""A broker as a member of a cluster: opens the stores, follows changes, joins last at the start, leaves first at the
+end.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ __all__ = ["ClusterMember", "MemberBroker", "StartingUp"]
 
 
 class MemberBroker(Protocol):
-    """The state is there from ``follow`` on, topics and addresses from ``join`` on."""
+    """The part of the broker that a member needs. ``stored`` is usable from ``follow`` on, topics and listeners from
+    ``join`` on.
+    """
 
     settings: Settings
     tasks: TaskSet
@@ -67,17 +71,17 @@ log = structlog.get_logger(__name__)
 
 _LOOKS_AFTER_FENCE_S: Final = (0.0, 0.1, 0.4, 1.0, 3.0, 10.0)
 _CLOSE_TOGETHER: Final = 64
-"""Topics of a bundle."""
+"""The number of topics of a bundle that are closed at the same time."""
 _STANDSTILL: Final = 2 / 3
-"""The part of the session's time that the client of ZooKeeper waits for an answer. When the session ends, the clients
-of a broker that was ended have turned to others.
+"""The part of the session timeout that the client of ZooKeeper waits for an answer, and after which the guard ends the
+broker: so its clients have turned to other brokers when the session ends.
 """
 PRODUCER_NUMBERS: Final = "/counters/producer-name/-"
 """Apache Pulsar's path: an ephemeral node per broker, whose number is in the names it makes for producers."""
 
 
 class StartingUp:
-    """The ownership of a broker that has not joined yet."""
+    """The ownership of a broker that has not joined the cluster yet."""
 
     def serves(self, name: TopicName) -> bool:  # noqa: ARG002 - none of them
         return False
@@ -126,7 +130,7 @@ class StartingUp:
 
 
 class ClusterMember:
-    """``open`` before anything is read, ``follow`` once it is, ``join`` when clients can be served."""
+    """Call ``open`` before the broker reads its state, ``follow`` after that, ``join`` when it can serve clients."""
 
     def __init__(self, broker: MemberBroker) -> None:
         self.layout = PulsarLayout()
@@ -179,7 +183,9 @@ class ClusterMember:
         await self._following.follow(stored.namespaces, stored.catalog, stored.dynamic_settings)
 
     async def join(self, report: Callable[[], Awaitable[LoadReport]]) -> Ownership:
-        """Let other brokers and clients come. report: makes the load report. Raises ValueError, StorageError."""
+        """Register the broker, so that other brokers and clients use it. report: makes the load report. Raises
+        ValueError, StorageError.
+        """
         broker, addresses = self._broker, self._broker.listeners.addresses
         own, broker_id = addresses_of(addresses), addresses.broker_id
         register = BrokerRegister(
@@ -214,7 +220,7 @@ class ClusterMember:
         broker.tasks.spawn(balancing.run_splitting(), "cluster.splitting")
 
     async def leave(self) -> None:
-        """Hand over every topic. Never raises."""
+        """Leave the register and hand every topic over to other brokers. Never raises."""
         self._following.close()
         if self.topic_policies is not None:
             await self.topic_policies.close()
@@ -223,7 +229,7 @@ class ClusterMember:
                 await self._ownership.close()
             except StorageError as error:
                 log.warning("cluster.not_left", reason=str(error))
-        # Lookups are answered until here: clients double their pauses at a closed port.
+        # The broker answers lookups until here, because clients double their pauses at a closed port.
         self._broker.listeners.stop_accepting()
         self._guard.stop()
 
@@ -233,8 +239,8 @@ class ClusterMember:
             self._broker.tasks.spawn(self._give_up_if_taken_over(managed_ledger), "cluster.fenced")
 
     async def _give_up_if_taken_over(self, managed_ledger: str) -> None:
-        """Another client recovered a ledger of this topic: a new owner, which changes the list of ledgers next, or a
-        tool, which does not.
+        """Stop serving the topic if another broker has taken it. Another client has recovered a ledger of the topic:
+        either a new owner, which changes the list of ledgers next, or a tool, which does not.
         """
         tenant, namespace, domain, local = managed_ledger.split("/", 3)
         name = f"{domain}://{tenant}/{namespace}/{unquote(local)}"

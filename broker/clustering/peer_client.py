@@ -1,4 +1,4 @@
-"""This broker as a client of the brokers of its cluster, itself among them: for the topics of policies."""
+"""This broker as a client of the brokers of its cluster, including itself: reads and writes the topics of policies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TLS = "org.apache.pulsar.client.impl.auth.AuthenticationTls"
 
 
 class PeerClient:
-    """One connection to each broker. `own_urls()` is known once this broker listens."""
+    """One connection to each broker. `own_urls()` has the addresses once this broker listens."""
 
     def __init__(self, settings: Settings, own_urls: Callable[[], AdvertisedUrls]) -> None:
         self.credentials = peer_credentials(settings)

@@ -3,7 +3,7 @@
     key      the full topic name; of the policies for all clusters with ``__G__`` before it
     value    PulsarEvent (``pulsar_event.avsc``) in Avro; none: the topic has no policies any more
 
-A member that this broker has no use for (``shadowTopics``) is kept when the others are written anew.
+A change keeps a member that this broker does not use (``shadowTopics``).
 """
 
 from __future__ import annotations
@@ -107,13 +107,13 @@ def _find(schema: Any, name: str) -> Any:
 
 
 class EventPolicies(NamedTuple):
-    """Policies of one scope: as this broker uses them, and all members of the event that held them."""
+    """Policies of one scope: as this broker uses them, and all members of their event."""
 
     policies: TopicPolicies = TopicPolicies()
     members: dict[str, Any] = {}  # noqa: RUF012 - a NamedTuple, never changed
 
     def changed_to(self, policies: TopicPolicies, *, all_clusters: bool) -> EventPolicies:
-        """Return the event with other policies; members without a meaning here stay."""
+        """Return the event with other policies; members that this broker does not use stay."""
         members = dict.fromkeys(_record("TopicPolicies")) | self.members | _members_of(policies)
         return EventPolicies(policies, members | {"isGlobal": all_clusters})
 
@@ -144,7 +144,7 @@ class Scopes(NamedTuple):
         return cls(own, everywhere, together)
 
     def changed_to(self, new: TopicPolicies) -> list[tuple[bool, EventPolicies]]:
-        """(whether of all clusters, the policies) of the events to write for these policies."""
+        """Return (whether for all clusters, policies) of each event to write for these policies."""
         found: list[tuple[bool, EventPolicies]] = []
         for everywhere, old in ((False, self.own), (True, self.everywhere)):
             wanted = msgspec.structs.replace(new.of_scope(all_clusters=everywhere), for_all_clusters=None)
@@ -164,7 +164,7 @@ NOTHING: Final = Scopes(None, None, NO_TOPIC_POLICIES)
 
 
 class ReadEvent(NamedTuple):
-    """One event: the policies of a topic in a scope; None: they are removed."""
+    """One event: the policies of a topic in a scope; None: the event removes them."""
 
     topic: TopicName
     all_clusters: bool
@@ -176,7 +176,7 @@ def event_key(topic: TopicName, *, all_clusters: bool) -> str:
 
 
 def encode_event(topic: TopicName, policies: EventPolicies, cluster: str) -> bytes:
-    """The value of the event that sets them. Raises AvroValueError."""
+    """Return the value of the event that sets these policies. Raises AvroValueError."""
     base = topic.base
     everywhere = bool(policies.members.get("isGlobal"))
     return _values().encode(
@@ -204,7 +204,7 @@ class _TopicEvent(msgspec.Struct):
 
 
 class _Event(msgspec.Struct, rename="camel"):
-    """A PulsarEvent as far as it counts here; its bytes may have been written with any schema."""
+    """The members of a PulsarEvent that this broker uses; the event may have been written with any schema."""
 
     event_type: str
     action_type: str
@@ -212,7 +212,7 @@ class _Event(msgspec.Struct, rename="camel"):
 
 
 def read_event(key: str | None, value: Any) -> ReadEvent | None:
-    """The event of a message with its decoded value (None: no value); None for an event or a value of another kind."""
+    """Return the event of a message with this decoded value (None: no value); None if the message is no such event."""
     if value is None:
         return _removal(key or "")
     try:

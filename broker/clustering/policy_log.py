@@ -1,8 +1,8 @@
 """The events of one namespace's topic policies as this broker has read them.
 
-A reader of the compacted topic ``__change_events`` reads every event from the first to the last and continues with new
-events. When its connection ends it looks for the owner again and goes on behind the last event it took; the last
-policies stay in force meanwhile. It ends when the topic is deleted.
+A reader of the compacted topic ``__change_events`` reads all stored events and continues with new events. When its
+connection ends, the log looks up the owner again and continues behind the last event that it applied; until then the
+last policies stay in force. The log ends when the topic is deleted.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _Queue = asyncio.Queue[tuple[_Part, "ReceivedMessage | ClientError"]]
 
 
 class _Feed(NamedTuple):
-    """``ReaderEvents`` of one reader: all that comes waits for its turn. The broker's permits bound how much."""
+    """``ReaderEvents`` of one reader: queues all arriving events. The permits that the broker has bound the queue."""
 
     part: _Part
     queue: _Queue
@@ -118,7 +118,7 @@ class PolicyLog:
     ) -> None:
         self.namespace = namespace
         self.is_complete = False
-        """Everything that was stored when the reading began is known."""
+        """Set when all events that were stored at the start of the reading are applied."""
         self.has_ended = False
         self._name = events_topic(namespace)
         self._peers, self._topics, self._on_change = peers, topics, on_change
@@ -130,7 +130,7 @@ class PolicyLog:
         self._problem = "it was not read yet"
         self._task = tasks.spawn(self._follow(), "policies.follow")
 
-    # --- questions -----------------------------------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------------------------
 
     def get(self, topic: str) -> Scopes | None:
         return self._known.get(topic)
@@ -143,7 +143,7 @@ class PolicyLog:
             raise self._not_read() from None
 
     async def catch_up(self) -> None:
-        """Return when everything stored now is known. Raises ServiceNotReadyError."""
+        """Return when all events that are stored now are applied. Raises ServiceNotReadyError."""
         try:
             async with asyncio.timeout(_READ_WITHIN_S):
                 while not await self._has_caught_up():
@@ -152,7 +152,7 @@ class PolicyLog:
             raise self._not_read() from error
 
     async def _has_caught_up(self) -> bool:
-        """False: a reader was lost meanwhile."""
+        """Wait for the events that are stored now; return False when a reader's connection ended meanwhile."""
         await self._complete.wait()
         if self.has_ended:
             return True
@@ -172,12 +172,12 @@ class PolicyLog:
         return ServiceNotReadyError(f"Policies of topics in {self.namespace} cannot be read: {self._problem}")
 
     def stop(self) -> None:
-        """Follow no longer; the reader goes with its connection."""
+        """Stop following at once; the broker removes the reader when the connection ends."""
         self._end()
         self._task.cancel()
 
     async def close(self) -> None:
-        """Stop following, and give the reader back to its broker."""
+        """Stop following, and close the reader at its broker."""
         self.stop()
         await asyncio.wait([self._task])
         with contextlib.suppress(ClientError, TimeoutError):
@@ -215,7 +215,7 @@ class PolicyLog:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
     async def _attach(self) -> _Queue:
-        """A reader for the topic, or for each partition. Raises ClientError."""
+        """Open a reader for the topic, or for each partition. Raises ClientError."""
         peers, pool = self._peers, self._peers.connections
         queue: _Queue = asyncio.Queue()
         count = await partitions(await pool.get(peers.service), str(self._name), absent_ok=True)
@@ -247,7 +247,7 @@ class PolicyLog:
             part.applied(message)
 
     async def _apply(self, part: _Part, message: ReceivedMessage) -> None:
-        """An event that cannot be read is reported and left out."""
+        """Apply one event; log an event that cannot be read and skip it."""
         value = None
         if message.payload and not message.null_value:
             try:
@@ -273,7 +273,7 @@ class PolicyLog:
             self._on_change(event.topic)
 
     async def _values(self, message: ReceivedMessage) -> AvroValues:
-        """The schema it was written with. Raises AvroValueError, StorageError."""
+        """Return the schema with which the event was written. Raises AvroValueError, StorageError."""
         if len(message.payload) > _MOST_EVENT_BYTES:
             raise AvroValueError(f"an event of {len(message.payload)} bytes")
         version = message.schema_version

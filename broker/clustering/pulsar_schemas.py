@@ -1,7 +1,7 @@
 """Schemas in Apache Pulsar's layout: a locator in the metadata store, and a ledger for each version.
 
-Order of writes: the ledger holds its entry before the locator names it. A version that another broker was faster with
-leaves no ledger behind.
+Order of writes: the ledger holds its entry before the locator names the ledger. If another broker stores the version
+first, this broker deletes its own ledger.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class PulsarSchemas:
 
 
 async def _append(writer: LedgerWriter, body: bytes) -> None:
-    """The entry is on the disks on return."""
+    """Append the entry; it is on the disks of the bookies on return."""
     offsets, counts = array("q", [0, len(body)]).tobytes(), array("q", [1]).tobytes()
     data, places = stamp(body, offsets, counts, 0, 1, writer.ledger_id, 0, -1, _NO_TIMESTAMP, _NO_INDEX)
     await append_slab(writer, Slab(writer.ledger_id, 0, data, places))

@@ -40,7 +40,7 @@ _PROTECTS: Final = ("zookeeper.ssl.", "zookeeper.sasl.", "zookeeper.client.")
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSecurity:
-    """How the connection to ZooKeeper is protected. Without ``tls`` it is not."""
+    """How the connection to ZooKeeper is protected. Without ``tls`` it is not encrypted."""
 
     tls: bool = False
     ca_file: str | None = None
@@ -86,7 +86,7 @@ def read_security(path: str, login_path: str = "") -> ZooKeeperSecurity:
 
 
 def zookeeper_options(servers: str, security: ZooKeeperSecurity, session_timeout_ms: int) -> ZooKeeperOptions:
-    """How a session is made with that protection."""
+    """Return the options of a session with that protection."""
     sasl = {}
     if security.login is not None:
         sasl = {"mechanism": "DIGEST-MD5", "username": security.login.username, "password": security.login.password}

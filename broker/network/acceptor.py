@@ -1,9 +1,9 @@
 """Accepts the connections of one listening socket, as many as there are seats.
 
-A few are accepted per turn of the event loop. At the limit the oldest idle connection gives way (`Seats`). When none is
-idle, the acceptor admits a few more connections to send them the reason of the refusal; all others wait in the system's
-backlog. Without descriptors (EMFILE) or memory for a socket, accepting pauses for a moment and an idle connection is
-closed. TLS handshakes have a deadline.
+The acceptor accepts a bounded number of connections per turn of the event loop. At the limit it closes the connection
+that is idle for longest (`Seats`). When none is idle, the acceptor admits a few more connections to send them the
+reason of the refusal; all others wait in the system's backlog. Without descriptors (EMFILE) or memory for a socket, the
+acceptor pauses for a moment and closes an idle connection. TLS handshakes have a deadline.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ log = structlog.get_logger(__name__)
 _A_TURN: Final = 64
 _PAUSE_S: Final = 0.1
 EXTRA_SEATS: Final = 32
-"""Connections beyond the seats, which are to be refused, or served with the least."""
+"""The most connections beyond the seats; the protocol refuses them with a reason."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Acceptor:
     """One listening socket, from `start` to `close`.
 
-    make: the protocol of a new connection; it calls `leave` of its seat when the connection is lost.
+    make: returns the protocol of a new connection, which calls `leave` of its seat when the connection is lost.
     handshake_s: how long TLS may take.
     """
 
@@ -101,7 +101,7 @@ class Acceptor:
             task = self._tasks.spawn(self._connect(accepted, seat), "connection.accept")
             task.add_done_callback(functools.partial(_ended, accepted=accepted, seat=seat))
             if self._context is not None:
-                seat.idle(task.cancel)  # until the protocol has it: a TLS handshake may take its time
+                seat.idle(task.cancel)  # idle until the protocol has the connection: a TLS handshake may be slow
 
     def _cannot_accept(self, error: OSError) -> None:
         log.warning("accept.failed", reason=error.strerror or str(error), open=self._seats.taken)
@@ -124,7 +124,7 @@ class Acceptor:
 
 
 def _ended(task: asyncio.Task[None], accepted: socket.socket, seat: Seat) -> None:
-    """A task may be cancelled before it has begun, or fail by a bug in the protocol."""
+    """Free the seat after a task that was cancelled, also before its start, or that failed by a bug in the protocol."""
     if task.cancelled() or task.exception() is not None:
         _give_up(accepted, seat)
 

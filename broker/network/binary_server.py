@@ -32,10 +32,12 @@ class BinaryServer:
         self.port: int | None = None
         self.port_tls: int | None = None
         self.wrap: Callable[[Connection], asyncio.BaseProtocol] | None = None
-        """Wraps a connection before its socket gets it: None but in the fault kit."""
+        """Wraps each new connection; None except in fault tests."""
 
     async def start(self, services: ClientServices) -> None:
-        """Bind and accept; port 0 takes a free port. Raises OSError that names the setting which cannot be met."""
+        """Bind and accept; port 0 takes a free port. Raises OSError whose text names the setting that cannot be
+        used.
+        """
         self._services, settings = services, self._settings
         if settings.broker_service_port is not None:
             self.port = await self._listen("brokerServicePort", settings.broker_service_port, None)

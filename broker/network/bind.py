@@ -1,4 +1,4 @@
-"""Listening sockets of an address and port, and for the operator why one cannot open."""
+"""Opens the listening sockets of an address and port; errors give the operator the setting and the remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HINTS = {
 async def bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[socket.socket]:
     """Return a non-blocking listening socket for each address of `host`, all on one port; 0 takes a free port.
 
-    Raises: OSError with the system's errno, or the resolver's; no socket listens then.
+    Raises: OSError with the errno of the system or the resolver; no socket listens then.
     """
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -46,20 +46,20 @@ async def bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[so
 
 
 def _port(sockets: list[socket.socket]) -> int:
-    """The port that the first of several addresses got."""
+    """Return the port of the first socket."""
     return sockets[0].getsockname()[1] if len(sockets) > 1 else 0
 
 
 @contextlib.contextmanager
 def told_by_setting(key: str, host: str, port: int) -> Iterator[None]:
-    """A failure to listen inside names the setting, the address and the remedy.
+    """Raise a failure to listen in the block with a text that names the setting, the address and the remedy.
 
-    Raises: OSError, with the errno it had (that of the resolver where bindAddress is no address).
+    Raises: OSError, with the errno of the failure (that of the resolver if bindAddress is no address).
     """
     try:
         yield
     except OSError as e:
-        # asyncio and the resolver write other sentences; users know the system's text.
+        # asyncio and the resolver have texts of their own; users recognize the text of the system.
         of_the_system = e.errno is not None and e.errno in errno.errorcode
         reason = os.strerror(e.errno or 0) if of_the_system else f"bindAddress: {e.strerror or e}"
         hint = f" ({_HINTS[e.errno]})" if e.errno in _HINTS else ""

@@ -1,14 +1,14 @@
 """One client connection: bytes in, commands to handlers, bytes out, and the life of the socket.
 
 Theory of operation. `buffer_updated` cuts the received bytes into items and passes each to its handler in order. SENDs
-come as whole runs and are published in plain calls; every other command is looked up in the protocol's command table
-and handled by the function of that name in `broker.handlers`. A handler that has to wait is a coroutine and becomes a
-task of this connection; the others run at once. No bytes of a peer raise an exception through this file: a broken frame
-or a command out of place closes this connection (as in Apache Pulsar), a failed request is answered with its typed
-error, and any other exception is logged as a bug and answered with UnknownError without details.
+arrive as whole runs, and plain calls publish them. For every other command the protocol's command table names the
+handler in `broker.handlers`. A handler that has to wait is a coroutine and becomes a task of this connection; the other
+handlers run at once. No bytes of a peer cause an exception outside this file: a broken frame or a command out of place
+closes this connection (as in Apache Pulsar), a failed request gets its typed error as reply, and any other exception is
+logged as a bug and gets the reply UnknownError without details.
 
-Back-pressure: reading is held while any reason for it stands (publishes in flight, output the peer does not read);
-the broker checks `is_writable` before it sends more messages to a consumer.
+Back-pressure: the connection does not read while there is a reason against it (publishes in flight, output that the
+peer does not read). The broker checks `is_writable` before it sends more messages to a consumer.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 ITEMS_A_TURN = 256
-"""Commands and runs of SENDs of a connection that are handled before other connections get a turn."""
+"""The commands and runs of SENDs that a connection handles before other connections get a turn."""
 MAX_COMMAND_BYTES = 1 << 20
-"""Largest command, the entry of a SEND not counted: a schema, a thousand acknowledgements."""
+"""Largest command without the entry of a SEND; the largest commands have a schema or a thousand acknowledgements."""
 CLOSE_WITHIN_S = 10
-"""Longest time of a closing connection to read the written bytes."""
+"""The time that the peer of a closing connection has to read the written bytes."""
 CONNECTION_BYTES = 8 * 1024
 CLIENT_BYTES = 4 * 1024
 """The assumed memory of a connection, and of each producer, consumer or watcher."""
@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self.recently_closed_producers: dict[int, float] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
         self.lists = asyncio.Lock()
-        """Held while a list is made whose length another peer chooses."""
+        """Held while a handler makes a list whose length another peer decides."""
         self.peer_version = 0
         self.client_version = ""
         self.features = pb.FeatureFlags()
@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
         self._frame_pages = 0
-        self._rest: list[Any] = []  # of the read bytes, not handled yet
+        self._rest: list[Any] = []  # items of the read bytes that are not handled yet
         self._rest_error: str | None = None
         self._output: Output
         self._share: MemoryShare
@@ -155,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
                 entry.cancel()
             else:
                 entry.connection_lost()
-        self._output.call_waiting()  # waiters for room learn that the connection writes no more
+        self._output.call_waiting()  # callbacks that wait for room run now: the connection writes no more
         self._share.close()
         if len(self._requests):
             self._resources.tasks.spawn(self._requests.settle(), "connection.settle")
@@ -226,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
             if error is None:
                 return not self.closed
             if self._buffer.may_cut_again and self.connected and not self.closed:
-                return self._on_items(*self._buffer.again())  # the handshake is over since
+                return self._on_items(*self._buffer.again())  # the handshake ended meanwhile
         except ConnectionFatalError as e:
             error = str(e)
         except Exception:
@@ -237,15 +237,15 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _put_back(self, items: list[Any], error: str | None) -> None:
-        """A command is handled in slices: those behind it wait for its end."""
+        """Keep the items behind a command that is handled in slices until the command is done; hold reading."""
         self._rest = items + self._rest
         self._rest_error = error or self._rest_error
         self._buffer.keep_refused()
         self.hold_reading("turn")
 
     def _on_rest(self) -> None:
-        """Handle some more of a read of many items: each turn of the event loop so many, and none while reading is held
-        back for another reason.
+        """Handle up to ITEMS_A_TURN of the kept items per turn of the event loop, and none while reading is held for
+        another reason.
         """
         if not self._rest or self._read_holds != {"turn"}:
             return
@@ -301,10 +301,10 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionFatalError(f"command {command_type} does not parse") from e
         if (
             not base.HasField(cast("Any", row.field)) or not base.IsInitialized()
-        ):  # the runtime parses without a look at required fields
+        ):  # the parser does not check required fields
             raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
-        if command_type != pb.BaseCommand.ACK:  # the broker reads no text of an ACK
+        if command_type != pb.BaseCommand.ACK:  # the broker does not read texts of an ACK
             try:
                 repair_texts(command)
             except TooManyPartsError as e:
@@ -331,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- bytes out (Outbox) --------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send bytes; coalesced by the loop with all else written in this turn."""
+        """Send bytes; the event loop joins them with all other bytes written in this turn."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -349,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._output.paused()
-        self.hold_reading("output")  # a peer that does not read its answers may not ask for more of them
+        self.hold_reading("output")  # no further requests of a peer that does not read its answers
 
     def resume_writing(self) -> None:
         self.release_reading("output")
@@ -374,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._rest:
             self.loop.call_soon(self._on_rest)
         if not self._read_holds and self._transport is not None and not self._transport.is_closing():
-            self._keep_alive.heard = True  # bytes waiting in the socket count as life
+            self._keep_alive.heard = True  # bytes that wait in the socket count as a sign of life
             self._transport.resume_reading()
 
     @property
@@ -388,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- keep-alive ----------------------------------------------------------------------------------------------
 
     def admit(self) -> None:
-        """The handshake is done: every command counts, and frames may be as large as messages."""
+        """End the handshake: accept every command, and frames as large as messages."""
         self.connected = True
         if self._seat is not None:
             self._seat.busy()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionResources:
-    """See the module; `tasks` are those that outlive a connection."""
+    """The resources of all connections. `tasks`: the tasks that may run longer than a connection."""
 
     settings: Settings
     max_frame_bytes: int

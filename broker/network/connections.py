@@ -19,13 +19,13 @@ class ConnectionCounters:
 
 
 class Closable(Protocol):
-    """A connection, as far as it is counted here."""
+    """The part of a connection that the counting needs."""
 
     def close(self) -> None: ...
 
 
 class Connections:
-    """The open connections; brokerMaxConnections and brokerMaxConnectionsPerIp (0 = no limit) are kept here."""
+    """The open connections. Enforces brokerMaxConnections and brokerMaxConnectionsPerIp (0 = no limit)."""
 
     def __init__(self, max_total: int, max_per_address: int) -> None:
         self.counters = ConnectionCounters()
@@ -41,7 +41,7 @@ class Connections:
         return iter(list(self._open))
 
     def admit(self, connection: Closable, address: str) -> str | None:
-        """Count a new connection; return the reason of a refusal, which is not counted."""
+        """Count a new connection and return None, or return the reason for refusing it and do not count it."""
         if self._max_total > 0 and len(self._open) >= self._max_total:
             self.counters.refused += 1
             return wire_refusals.TOO_MANY_CONNECTIONS
@@ -54,7 +54,7 @@ class Connections:
         return None
 
     def forget(self, connection: Closable) -> None:
-        """A connection is closed; a connection that was never admitted is unknown here."""
+        """Count a closed connection; no-op for a connection that was refused."""
         address = self._open.pop(connection, None)
         if address is None:
             return

@@ -19,7 +19,7 @@ _MOST_KAFKA_VERSIONS: Final = 30
 
 
 def first_bytes(problem: str) -> bytes:
-    """The four or eight bytes that a text of the frame cutter is about; empty for other texts."""
+    """Return the four or eight bytes that an error text of the frame cutter describes; empty for other texts."""
     found = _CUT_OFF.match(problem)
     if found is not None:
         return int(found[2]).to_bytes(4, "big") + int(found[1]).to_bytes(4, "big")
@@ -28,7 +28,7 @@ def first_bytes(problem: str) -> bytes:
 
 
 def hint(problem: str) -> str | None:
-    """The hint for the operator about a peer whose first frame cannot be cut; None when no protocol fits."""
+    """Return the hint for the operator about a peer whose first frame is invalid; None when no protocol fits."""
     start = first_bytes(problem)
     if start[:4] in _METHODS:
         return "an HTTP client at the broker port: the admin API has the port webServicePort"

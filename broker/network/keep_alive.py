@@ -1,6 +1,6 @@
-"""Ends connections whose peer is gone, stuck or will not come to the point.
+"""Ends connections whose peer is gone, stuck or makes no progress.
 
-Once per keepAliveIntervalSeconds a connection is looked at. It is closed when
+Once per keepAliveIntervalSeconds the keep-alive checks a connection. It closes the connection when
 
     the handshake is not done                        one interval after it was opened
     PING was not answered and nothing else came      while its socket was read for the whole interval
@@ -8,8 +8,8 @@ Once per keepAliveIntervalSeconds a connection is looked at. It is closed when
     a large frame has not grown by PROGRESS_BYTES    within an interval
     it waited for memory                             for a whole interval
 
-so every connection ends within two intervals of its last progress. Otherwise PING is sent. Apache Pulsar's
-KeepAliveHandler has the first two.
+so every connection ends within two intervals of its last progress. Otherwise it sends PING. Apache Pulsar's
+KeepAliveHandler has the first two rules.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Watched(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def refuse(self, reason: str) -> None:
-        """Log, and close behind the written bytes."""
+        """Log the reason and close the connection after the written bytes are sent."""
 
     def lost(self, reason: str) -> None:
-        """Log and close at once."""
+        """Log the reason and close the connection at once."""
 
     def refresh(self) -> None:
         """Remove outdated state. Called at each check of a connection that stays open."""
@@ -59,7 +59,7 @@ class KeepAlive:
 
     def __init__(self, conn: Watched, incoming: ReadBuffer, outgoing: Output, loop: asyncio.AbstractEventLoop) -> None:
         self.heard = True
-        """Set by the connection whenever bytes came."""
+        """The connection sets it when bytes have arrived."""
         self._conn = conn
         self._incoming = incoming
         self._outgoing = outgoing
@@ -72,12 +72,12 @@ class KeepAlive:
         self._waiters: list[asyncio.Future[bool]] = []
 
     def start(self, interval_s: Callable[[], int]) -> None:
-        """Look for the first time after one interval; 0 never looks."""
+        """Begin the checks; the first check is after one interval. An interval of 0 disables them."""
         self._interval_s = interval_s
         self._arm()
 
     def stop(self) -> None:
-        """The connection is gone: release the waiters for a sign of life."""
+        """End the checks and release the waiters for a sign of life: the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
         for waiter in self._waiters:
@@ -89,7 +89,7 @@ class KeepAlive:
             self._timer = self._loop.call_later(self._interval_s(), self.look)
 
     def look(self) -> None:
-        """Close the connection or ask for a sign of life."""
+        """Close the connection or send PING."""
         conn = self._conn
         if conn.closed:
             return

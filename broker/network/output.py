@@ -1,8 +1,8 @@
-"""The output that waits for a peer: its size, whether the peer reads, and its account.
+"""The output that waits for a peer: its size, whether the peer reads, and its share of memory.
 
-Up to WRITE_HIGH_BYTES wait before the peer counts as slow: its consumers are given no more and its requests wait. While
-the memory account is over a share of this connection, TIGHT_BYTES take their place. The size of the
-transport's buffer is read before writes of WEIGHED_BYTES and more, thus once per burst of messages.
+A peer with more than WRITE_HIGH_BYTES of waiting output counts as slow: its consumers get no more messages and its
+requests wait. While the memory account is over a share of this connection, TIGHT_BYTES is the limit. The broker reads
+the size of the transport's buffer before writes of WEIGHED_BYTES and more, thus once per burst of messages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Output:
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
 
     def write(self, data: bytes) -> bool:
-        """Send; False when the peer is slow and more waits than one connection may hold: it is to be closed then."""
+        """Send the bytes; return False when the output that waits for a slow peer exceeds the limit of one connection:
+        the caller then closes the connection.
+        """
         waiting = self.waiting_bytes
         if waiting >= TIGHT_BYTES:
             self._weigh(waiting + len(data))
@@ -68,13 +70,13 @@ class Output:
         return self._transport.get_write_buffer_size()
 
     def paused(self) -> None:
-        """The transport holds more than its limit."""
+        """Count the peer as slow: the transport holds more than its limit."""
         self.writable = False
         self._mark, self._since_mark = None, 0
         self._weigh(self.waiting_bytes)
 
     def resumed(self) -> None:
-        """The peer has read enough."""
+        """Count the peer as fast again: it has read enough."""
         self.writable = True
         self._forget()
         self.call_waiting()

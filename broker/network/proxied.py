@@ -1,9 +1,9 @@
-"""A connection that may come through a proxy (haProxyProtocolEnabled): its header is taken off before the connection
-sees a byte.
+"""A connection that may come through a proxy (haProxyProtocolEnabled): removes the proxy header before the connection
+gets its first byte.
 
-The peer counts against the limits of connections from the start, by the address of its socket, and the connection's
-own deadline of the handshake runs: a partial header closes the connection like a partial CONNECT. Any peer of the
-listener may claim any address, so switch the setting on only where proxies alone reach the listener.
+The limits of connections count the peer from the start, by the address of its socket. The deadline of the handshake
+includes the header: a partial header closes the connection like a partial CONNECT. Any peer of the listener may claim
+any address, so enable the setting only where no client but proxies can reach the listener.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 class ProxiedConnection(asyncio.Protocol):
-    """Reads the header, if any, then gives the transport to the connection."""
+    """Reads the proxy header, if there is one, then gives the transport to the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -66,7 +66,7 @@ class ProxiedConnection(asyncio.Protocol):
 
 
 def _feed(connection: Connection, rest: memoryview) -> None:
-    """Pass on the bytes behind the header, as if just read."""
+    """Give the connection the bytes behind the header, as if the socket had just received them."""
     while rest and not connection.closed:
         room = connection.get_buffer(len(rest))
         size = min(len(room), len(rest))

@@ -1,10 +1,11 @@
 """Back-pressure on publishers: decides which connections keep reading from their sockets.
 
-Two limits (Pulsar's maxPendingPublishRequestsPerConnection and maxMessagePublishBufferSizeInMB): entries of a
-connection without receipts, and bytes of all connections together that are not yet on the disk. Reading pauses at the
-limit of bytes, and with the first run that comes while the limit of entries is reached: a client whose window is that
-limit (1000 is the usual value of both) would pause with each window else, at two system calls a time. Reading resumes
-at half of a limit, so that a connection near the limit does not flip with every entry.
+There are two limits (Pulsar's maxPendingPublishRequestsPerConnection and maxMessagePublishBufferSizeInMB): the entries
+of a connection without receipts, and the bytes of all connections that are not on disk yet. Reading pauses when the
+bytes reach their limit, and with the first run that arrives while the entries are at their limit. If reading paused
+when the entries reach the limit, a client whose window equals the limit (1000 is the usual value of both) would cause a
+pause for each window, and each pause costs two system calls. Reading resumes at half of a limit, so that a connection
+near the limit does not pause with every entry.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ class PublishBudget:
         self.max_bytes = max_bytes
         self.in_flight_bytes = 0
         self.held: dict[PublishGate, None] = {}
-        """Connections that wait for room, in the order in which they go on."""
+        """Connections that wait for room, in the order in which they resume reading."""
 
     def hold(self, gate: PublishGate) -> None:
-        """The limit is reached, or was before: this connection waits."""
+        """Pause the reading of this connection, because the limit of bytes is reached."""
         if gate not in self.held:
             self.held[gate] = None
             gate.owner.hold_reading("publish-bytes")
 
     def release(self) -> None:
-        """Connections go on once half of the limit is free."""
+        """Resume the waiting connections once half of the limit is free."""
         if self.in_flight_bytes <= self.max_bytes // 2:
             held, self.held = self.held, {}
             for gate in held:

@@ -1,13 +1,13 @@
-"""Where a connection's bytes are received and cut into frames.
+"""Receives the bytes of a connection and cuts them into frames.
 
-Receiving is synchronous on the event loop: it asks for room, fills it and reports the count before anything else runs.
-So all connections share one large buffer (a big socket read is one large cut, and ten thousand idle
-connections cost no buffers), and a connection keeps only its incomplete last frame, put in front of the next read. A
-frame that is large for the shared buffer grows in a buffer of its own, only as fast as its bytes arrive: a peer that
-announces 5 MiB and sends nothing costs nothing.
+Receiving is synchronous on the event loop: the loop gets the room, fills it and reports the count before any other
+callback runs. So all connections share one large buffer: a large socket read is cut in one call, and ten thousand idle
+connections need no buffers. A connection keeps only its incomplete last frame, and puts it in front of the next read. A
+frame that is large for the shared buffer gets a separate buffer, which grows only as fast as the bytes arrive: a peer
+that announces 5 MiB and sends nothing costs no memory.
 
 Until `admit` raises the limit, no frame may be larger than HANDSHAKE_FRAME_BYTES: a peer that has not proved its role
-holds at most twice so much.
+uses at most twice that memory.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ HANDSHAKE_FRAME_BYTES = 64 * 1024
 _PRIVATE_FROM = SHARED_BYTES // 4
 _STREAM_BYTES = 64 * 1024
 _TRICKLE_BYTES = 4096
-"""A frame that comes in small pieces is not copied again with each of them beyond this size."""
+"""Up to this size a frame that arrives in small pieces is copied with each piece."""
 
 
 def _room_for(begun: bytearray | memoryview) -> int:
-    """The most a buffer may grow to: its frame, of which at least the size has arrived, and a read behind it."""
+    """Return the largest size of the buffer of a frame: the frame and one read behind it. Precondition: the size field
+    of the frame has arrived.
+    """
     return 4 + int.from_bytes(begun[:4], "big") + _STREAM_BYTES
 
 
@@ -42,8 +44,8 @@ class SharedReadBuffer:
 
 
 class ReadBuffer:
-    """A connection's end of the shared buffer: `room` and `received` alternate, never interleaved with another
-    connection.
+    """The use of the shared buffer by one connection. `room` and `received` alternate; no call of another connection
+    comes between `room` and its `received`.
     """
 
     __slots__ = ("_in_private", "_left", "_max_frame", "_private", "_refused", "_shared", "gap", "large_frames")
@@ -56,7 +58,7 @@ class ReadBuffer:
         self._in_private = 0
         self._refused: tuple[int, int, int, int] | None = None
         self.gap = 0
-        """Bytes left before each entry of a run, so that it becomes a log record where it lies."""
+        """Bytes left free before each entry of a run, so that the entry becomes a log record without a copy."""
         self.large_frames = 0
         """The number of incomplete frames that got a separate buffer since the start of the connection."""
 
@@ -71,7 +73,7 @@ class ReadBuffer:
         return self._in_private
 
     def admit(self, max_frame_bytes: int) -> None:
-        """Take frames of up to `max_frame_bytes` from now on; call `again` for frames behind the present frame."""
+        """Accept frames of up to `max_frame_bytes` from now on; call `again` for frames behind the present frame."""
         self._max_frame = max_frame_bytes
 
     @property
@@ -88,7 +90,7 @@ class ReadBuffer:
         return self._cut(self._shared.bytes, start, end, count)
 
     def keep_refused(self) -> None:
-        """Keep the refused bytes: other connections will use the shared buffer."""
+        """Forget the refused bytes, so that `again` is not possible: other connections will use the shared buffer."""
         self._refused = None
 
     def room(self) -> memoryview:

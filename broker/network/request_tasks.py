@@ -1,4 +1,4 @@
-"""Requests of one connection that take more than a call: their tasks, their memory, and failures as replies."""
+"""Requests of one connection that have to wait: their tasks, their memory, and the replies to failed requests."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 REQUESTS_HIGH = 1000
-"""Requests of one connection in progress; a peer with more has to wait until half of them are answered."""
+"""The most requests of one connection in progress. At this number reading pauses until half of them are answered."""
 _LARGE_COMMAND_BYTES = 1024
 _PARSED_FACTOR = 4
-"""Bytes of memory for a byte of a command that is being handled."""
+"""The assumed bytes of memory per byte of a command in progress."""
 
 
 class Asker(Protocol):
@@ -53,7 +53,9 @@ class RequestTasks:
         return len(self._tasks)
 
     def begin(self, coroutine: Coroutine[Any, Any, None], row: Row, command: Any, size: int) -> bool:
-        """Run the rest of a request as a task; whether the command of `size` bytes counts in the share, as large."""
+        """Run the rest of a request as a task; return whether the memory share counts the command, because its `size`
+        in bytes is large.
+        """
         task = self._tasks.spawn(self._run(coroutine, row.fail, command), row.field)
         large = size >= _LARGE_COMMAND_BYTES
         if not large:
@@ -102,5 +104,7 @@ class RequestTasks:
             owner.close()
 
     async def settle(self) -> None:
-        """Wait until all have ended. None is cancelled: a request changes the metadata store as a whole."""
+        """Wait until all requests have ended. No request is cancelled, because it changes the metadata store as a
+        whole.
+        """
         await self._tasks.settle()

@@ -32,18 +32,18 @@ class Seats:
 
     @property
     def left(self) -> int:
-        """Seats for new connections; below 0 when more were taken than there are."""
+        """The number of free seats; negative when more seats were taken than exist."""
         return self.most - self._taken + len(self._leaving)
 
     def take(self) -> Seat:
-        """A seat for a new socket. When all are taken the connection that is idle for longest is closed."""
+        """Return a seat for a new socket. When no seat is free, close the connection that is idle for longest."""
         if self.left <= 0:
             self.evict()
         self._taken += 1
         return Seat(self)
 
     def evict(self) -> bool:
-        """Close the connection that is idle for longest; False when none is."""
+        """Close the connection that is idle for longest; return False when no connection is idle."""
         if not self._idle:
             return False
         seat, close = self._idle.popitem(last=False)
@@ -53,7 +53,7 @@ class Seats:
         return True
 
     def when_room(self, callback: Callable[[], None]) -> None:
-        """Call back once, when a seat is given back."""
+        """Call `callback` once, when a seat is free again."""
         self._on_room.append(callback)
 
     def _left(self, seat: Seat) -> None:
@@ -72,7 +72,7 @@ class Seat:
 
     def __init__(self, seats: Seats) -> None:
         self.is_extra = seats.left < 0
-        """Taken when there was none left."""
+        """Whether the seat was taken when no seat was free."""
         self._seats = seats
         self._left = False
 

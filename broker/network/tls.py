@@ -1,8 +1,8 @@
 """The TLS side of the listeners, from the tls* settings.
 
-The binary port and the web port have a context each, of the same files. Certificate files that change are read again
-without a restart: new connections get the new certificate, open connections keep the old certificate; an unusable file
-is logged and the old certificate stays.
+The binary port and the web port have a context each, made from the same files. Changed certificate files are read again
+without a restart: new connections get the new certificate, open connections keep the old certificate. An unusable file
+is logged and the old certificate stays in use.
 """
 
 import re
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_1_3: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
-"""Suites of TLSv1.3: Python gives no door to choose among them."""
+"""The suites of TLSv1.3. Python has no function to choose among them."""
 _IANA: Final = re.compile(r"TLS_(?P<exchange>\w+?)_WITH_(?P<cipher>\w+)")
 
 
@@ -31,7 +31,7 @@ def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
 
     With tlsAllowInsecureConnection the context requests no certificate, so no certificate can fail or identify a role.
     Raises: OSError (also as ssl.SSLError) when a file cannot be read or used, with the file's name in its text;
-    ValueError for ciphers that cannot be kept to, and for client certificates that are required but not checked.
+    ValueError for ciphers that cannot be enforced, and for client certificates that are required but not checked.
     """
     if settings.tls_require_trusted_client_cert_on_connect and (
         not settings.tls_trust_certs_file_path or settings.tls_allow_insecure_connection
@@ -51,14 +51,17 @@ def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
     if settings.tls_trust_certs_file_path and not settings.tls_allow_insecure_connection:
         required = settings.tls_require_trusted_client_cert_on_connect
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-        # A resumed session is not verified again, so a session of a client that is no longer trusted would continue.
+        # No session resumption: OpenSSL does not verify the client of a resumed session again, so a client that is no
+        # longer trusted could continue its session.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     return context
 
 
 def _read_files(context: ssl.SSLContext, settings: "Settings") -> None:
-    """Read the pair, and the trust store where it counts; errors name the file, which OpenSSL's texts do not."""
+    """Read certificate and key, and the trust store unless tlsAllowInsecureConnection is set. Errors name the file,
+    which OpenSSL's texts do not.
+    """
     certificate, key = settings.tls_certificate_file_path, settings.tls_key_file_path
     trusted = "" if settings.tls_allow_insecure_connection else settings.tls_trust_certs_file_path
     for path in filter(None, (certificate, key, trusted)):
@@ -77,8 +80,8 @@ def _read_files(context: ssl.SSLContext, settings: "Settings") -> None:
 class CertificateWatch:
     """Looks at the certificate files of a context every tlsCertRefreshCheckDurationSec (0: never).
 
-    A context cannot forget a certificate that it trusts. So changed files make a new context; the context of the
-    listener cannot be exchanged and hands each handshake over to the new context.
+    A context cannot remove a certificate that it trusts. So the class makes a new context from changed files. The
+    context of the listener cannot be replaced; it passes each handshake to the new context.
     """
 
     def __init__(self, context: ssl.SSLContext, settings: "Settings", *, web: bool = False) -> None:
@@ -90,7 +93,7 @@ class CertificateWatch:
         self._timer: Timer | None = None
 
     def start(self, scheduler: "Scheduler") -> None:
-        """Look for the first time after one period, until `stop`."""
+        """Check the files periodically until `stop`; the first check is after one period."""
         seconds = self._settings.tls_cert_refresh_check_duration_sec
         if seconds > 0:
             self._timer = scheduler.call_later(seconds, lambda: self._tick(scheduler))
@@ -111,7 +114,7 @@ class CertificateWatch:
         self._seen = stamps
         settings = self._settings
         try:
-            self._current = tls_context(settings, web=self._web)  # a half-written pair leaves the old context
+            self._current = tls_context(settings, web=self._web)  # raises for a half-written pair
         except OSError as e:
             log.warning("certificate.refused", reason=str(e))
             return False
@@ -139,7 +142,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def openssl_name(name: str) -> str:
-    """OpenSSL's name of a suite of TLSv1.2; a name that is not IANA's stays as it is."""
+    """Return OpenSSL's name of a suite of TLSv1.2; a name that is no IANA name is returned unchanged."""
     found = _IANA.fullmatch(name)
     if found is None:
         return name
@@ -153,7 +156,7 @@ def choose_ciphers(context: ssl.SSLContext, names: Sequence[str], key: str) -> N
     """Restrict the context to these suites.
 
     key: the setting the names come from, for the error.
-    Raises: ValueError for a name that OpenSSL does not know, and for a choice that cannot be kept.
+    Raises: ValueError for a name that OpenSSL does not have, and for a choice that cannot be enforced.
     """
     newer = {name for name in names if name in TLS_1_3}
     older = [openssl_name(name) for name in names if name not in TLS_1_3]

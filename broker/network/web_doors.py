@@ -1,7 +1,7 @@
-"""The web ports before anything serves them: bound, listening, with their TLS settings read.
+"""The web ports before a server uses them: bound, listening, with their TLS settings read.
 
-Clients that come early wait in the sockets. So the broker is ready for clients of the binary protocol, and reports it,
-before the libraries of the web port are loaded, which is a fifth of its start.
+Early clients wait in the backlog of the sockets. So the broker is ready for clients of the binary protocol, and reports
+its readiness, before it loads the libraries of the web port, which takes a fifth of its start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class WebDoor(NamedTuple):
-    """The sockets of one web port. context: of its TLS, None without."""
+    """The sockets of one web port. context: its TLS context, None without TLS."""
 
     listening: list[socket.socket]
     context: ssl.SSLContext | None
@@ -70,7 +70,9 @@ async def open_web_doors(settings: Settings) -> WebDoors:
 
 
 async def web_doors_or_none(settings: Settings) -> WebDoors:
-    """The same; without any, and an error in the log, where they cannot be opened: clients are served all the same."""
+    """Like `open_web_doors`; if the ports cannot be opened, log the error and return no ports: the broker serves binary
+    clients nevertheless.
+    """
     try:
         return await open_web_doors(settings)
     except OSError as e:

@@ -1,7 +1,7 @@
 """The leader's choice of a broker for a bundle, and its earlier choices.
 
-Lookups of a bundle are sent to the broker that got it for as long as that broker is there: the leader repeats itself
-until the lookup has reached the broker, and after it, when the broker has given the bundle up for a moment.
+While the chosen broker is a candidate the leader repeats its choice: until the first lookup has reached that broker,
+and later, when that broker has released the bundle for a moment.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Assignments"]
 
 
 class Assignments:
-    """See the module; ``given`` has the leader's choices until now."""
+    """The choices of the leader; ``given`` has the choices until now."""
 
     def __init__(self, topics: BundleTopics, bundles: BundleMap, averages: LoadAverages, random: Random) -> None:
         self.given = GivenBundles()
@@ -36,8 +36,8 @@ class Assignments:
         self._topics, self._bundles, self._random = topics, bundles, random
 
     async def choose(self, bundle: str, candidates: Mapping[str, LoadReport], *, otherwise: str) -> str:
-        """The broker that got the bundle before while it is a candidate, else the best candidate; ``otherwise`` when
-        there is no candidate. Remembered. Raises StorageError.
+        """Return the broker of the bundle and keep the choice: the broker that got the bundle before if it is a
+        candidate, else the best candidate, or ``otherwise`` without candidates. Raises StorageError.
         """
         chosen = self.given.get(bundle)
         if chosen is None or chosen not in candidates:
@@ -46,7 +46,9 @@ class Assignments:
         return chosen
 
     async def destination(self, bundle: str, source: str, reports: Mapping[str, LoadReport]) -> str | None:
-        """The broker that would get the bundle from its present owner; None: the bundle stays. Raises StorageError."""
+        """Return the broker that would get the bundle from its present owner, None if the bundle stays. Raises
+        StorageError.
+        """
         namespace = bundle.rpartition("/")[0]
         candidates = self._topics.eligible(namespace, reports)
         if not await self.may_leave(bundle, source, reports):

@@ -30,7 +30,7 @@ def bundles_to_split(
 ) -> list[str]:
     """Full names, those with most topics first, at most ``at_once``.
 
-    bundle_count: of a namespace; None when that is not known, which leaves the namespace as it is.
+    bundle_count: returns the number of bundles of a namespace; None if it is unknown: no bundle of it is split then.
     """
     found: dict[str, BundleUsage] = {}
     for report in reports.values():

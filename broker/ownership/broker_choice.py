@@ -1,7 +1,7 @@
 """Chooses the broker for a bundle without an owner: Pulsar's LeastLongTermMessageRate. Pure.
 
-Brokers that use 85 % of a resource are chosen only when all brokers do. Of the other brokers the choice is the broker
-with the lowest message rate, at random among equals.
+A broker that uses 85 % of a resource is chosen only when all brokers use so much. Of the other brokers the function
+chooses the broker with the lowest message rate, at random among equals.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["OVERLOADED_SHARE", "Burden", "choose_broker", "is_candidate"]
 
 OVERLOADED_SHARE: Final = 0.85
 Burden: TypeAlias = tuple[float, int]
-"""Messages a second over long time, and bundles given to the broker: they count where the rates are equal, so that a
-burst of lookups does not go to one broker.
+"""(messages per second over a long time, number of bundles given to the broker). The number decides between equal
+rates, so that a burst of lookups does not go to one broker.
 """
 
 
@@ -44,7 +44,9 @@ def choose_broker(
     random: Random,
     overloaded_share: float = OVERLOADED_SHARE,
 ) -> str | None:
-    """The id of a broker, None when there is none. A broker without a burden has the rate of its report."""
+    """Return the id of the chosen broker, None without brokers. A broker without a burden has the rate of its
+    report.
+    """
     rested = {name: each for name, each in reports.items() if each.highest_share < overloaded_share} or reports
     if not rested:
         return None

@@ -14,7 +14,7 @@ __all__ = ["BrokerFigures"]
 
 
 class _Figures:
-    """Of one report and one state of the averages. ``coming`` is summed as far as ``summed``."""
+    """The figures of one report and one state of the averages. ``expected`` is the rate of ``coming[:summed]``."""
 
     __slots__ = ("base", "below", "bundles", "coming", "expected", "report", "summed")
 
@@ -30,15 +30,15 @@ class _Figures:
 
 
 class BrokerFigures:
-    """By broker id; a new report of a broker, and new averages, replace its figures."""
+    """Figures by broker id. A new report of a broker, and new averages, replace the figures of that broker."""
 
     def __init__(self, averages: LoadAverages) -> None:
         self._averages = averages
         self._known: dict[str, _Figures] = {}
 
     def rate(self, broker: str, report: LoadReport, coming: Sequence[str]) -> float:
-        """``LoadAverages.rate``, where `coming` is the list of the call before with more bundles at its end, or
-        another list.
+        """Return the rate as ``LoadAverages.rate``. Precondition: `coming` is the list of the previous call, perhaps
+        with more bundles at its end, or another list object.
         """
         known = self._of(broker, report)
         if known.coming is not coming:
@@ -53,7 +53,7 @@ class BrokerFigures:
         return self._of(broker, report).below.get(namespace, ())
 
     def keep(self, brokers: Collection[str]) -> None:
-        """Forget all other brokers."""
+        """Remove the figures of all other brokers."""
         if len(self._known) > len(brokers):
             self._known = {broker: each for broker, each in self._known.items() if broker in brokers}
 

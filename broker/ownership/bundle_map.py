@@ -1,7 +1,7 @@
-"""How each namespace is cut into bundles: ``/admin/local-policies/<tenant>/<namespace>`` of the cluster.
+"""The bundles of each namespace: the node ``/admin/local-policies/<tenant>/<namespace>`` of the cluster.
 
-That node beats the bundles in the namespace's policies. When it is not there, the first lookup makes it from them. The
-node also names the anti-affinity group of the namespace and the bookies that it prefers.
+This node has precedence over the bundles in the namespace's policies. If the node does not exist, the first lookup
+creates it from those bundles. The node also names the anti-affinity group of the namespace and its preferred bookies.
 """
 
 import contextlib
@@ -30,11 +30,13 @@ LOCAL_POLICIES: Final = "/admin/local-policies"
 
 
 _MOST_ATTEMPTS: Final = 7
-"""The attempts of a change that other brokers forestall."""
+"""The attempts of a change while other brokers change the node at the same time."""
 
 
 class BundleMap:
-    """Read at the first request, followed from then on."""
+    """The bundles of the namespaces. Each namespace is read at the first request and followed by a watch from then
+    on.
+    """
 
     def __init__(
         self,
@@ -47,38 +49,38 @@ class BundleMap:
         self._on_change = on_change
         self._known: dict[str, LocalPolicies] = {}
         self._stale: dict[str, object] = {}
-        """The last change of each namespace whose node has changed since: the bundles as read hold for topics until the
-        node is read again.
+        """Namespace -> a token of its last change, if its node has changed since it was read. The bundles as read stay
+        in force for topics until the node is read again.
         """
         self._stop = metadata.watch(LOCAL_POLICIES, self._changed)
 
     def known(self, namespace: str) -> BundlesData | None:
-        """The bundles as read last; None: not read yet."""
+        """Return the bundles of the last read; None if the namespace was not read yet."""
         known = self._known.get(namespace)
         return None if known is None else known.bundles
 
     async def bundles(self, namespace: str) -> BundlesData:
-        """Raises MetadataError when there is no such namespace, or its node cannot be read."""
+        """Return the bundles. Raises MetadataError when the namespace does not exist or its node cannot be read."""
         return (await self.policies(namespace)).bundles
 
     async def policies(self, namespace: str) -> LocalPolicies:
-        """The whole node. Raises MetadataError as ``bundles``."""
+        """Return the whole node. Raises MetadataError as ``bundles``."""
         known, change = self._known.get(namespace), self._stale.get(namespace)
         if known is not None and change is None:
             return known
         try:
             policies = await self._read(namespace)
-        except MetadataError:  # no such namespace any more, or none that can be served
+        except MetadataError:  # the namespace was deleted, or its node is unreadable
             self._known.pop(namespace, None)
             self._stale.pop(namespace, None)
             raise
-        if self._stale.get(namespace) is change:  # else it changed again, or another reader was first
+        if self._stale.get(namespace) is change:  # else the node changed again, or another call has read it
             self._known[namespace] = policies
             self._stale.pop(namespace, None)
         return policies
 
     async def kept(self, namespace: str) -> LocalPolicies | None:
-        """The whole node; None where there is none. Raises as ``policies``."""
+        """Return the whole node; None if it does not exist. Raises as ``policies``."""
         if namespace in self._known or await self._metadata.get(f"{LOCAL_POLICIES}/{namespace}") is not None:
             return await self.policies(namespace)
         return None
@@ -104,9 +106,9 @@ class BundleMap:
         return policies
 
     async def cut(self, namespace: str, hashes: "Sequence[int]") -> BundlesData:
-        """Add boundaries by compare-and-set; the rest of the node stays. Known here on return.
+        """Add boundaries by compare-and-set; the rest of the node stays. On return ``known`` has the new bundles.
 
-        Raises MetadataError, StorageError (the boundaries may be added then or not).
+        Raises MetadataError, StorageError (it is then unknown whether the boundaries were added).
         """
 
         def with_boundaries(node: "dict[str, object]") -> "dict[str, object]":
@@ -117,7 +119,7 @@ class BundleMap:
         return (await self._change(namespace, with_boundaries)).bundles
 
     async def change(self, namespace: str, members: "Mapping[str, object]") -> None:
-        """Set members of the node, those that are None go. Raises as ``cut``."""
+        """Set members of the node, remove members that are None. Raises as ``cut``."""
         await self._change(namespace, lambda _node: dict(members))
 
     async def _change(
@@ -126,7 +128,7 @@ class BundleMap:
         path = f"{LOCAL_POLICIES}/{namespace}"
         for _ in range(_MOST_ATTEMPTS):
             self._stale[namespace] = object()
-            await self.policies(namespace)  # made where it was not there, and checked
+            await self.policies(namespace)  # creates the node if it does not exist, and checks it
             found = await self._metadata.get(path)
             if found is None:
                 continue

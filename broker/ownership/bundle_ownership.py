@@ -62,9 +62,9 @@ log = structlog.get_logger(__name__)
 _AGAIN: Final = "Please redo the lookup"
 _RETRY_S: Final = 0.2
 _RELEASED_TOGETHER: Final = 4
-"""Bundles of a broker that stops: the topics of the others are served meanwhile."""
+"""The number of bundles that a stopping broker releases at a time; it serves the topics of the others meanwhile."""
 _SESSIONS_WITHOUT_SERVICE: Final = 5
-"""Topics are served without the metadata service for so many session timeouts."""
+"""The number of session timeouts for which the broker serves topics without the metadata service."""
 
 
 class _State(enum.Enum):
@@ -74,7 +74,7 @@ class _State(enum.Enum):
 
 @dataclass(slots=True)
 class _Bundle:
-    """One this broker has."""
+    """A bundle that this broker owns."""
 
     namespace: str
     low: int
@@ -84,7 +84,7 @@ class _Bundle:
 
 
 class BundleOwnership:
-    """See ``Ownership``; ``start`` before the first question."""
+    """See ``Ownership``. Call ``start`` before the first query."""
 
     def __init__(
         self,
@@ -158,8 +158,8 @@ class BundleOwnership:
         return True
 
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
-        """The order of Apache Pulsar: nodes of the new bundles, local policies, the old node goes. The topics of the
-        old bundle equal those of the new bundles at every moment.
+        """Split the bundle in the order of Apache Pulsar: create the nodes of the new bundles, change the local
+        policies, delete the old node. Each topic of the bundle has an owner at every moment.
         """
         path = f"{NAMESPACES}/{bundle}"
         async with self._lock(path):
@@ -171,11 +171,11 @@ class BundleOwnership:
                     if not isinstance(await self._take(f"{NAMESPACES}/{child}"), Here):
                         raise MetadataError(f"Another broker has bundle {child}")
                 await self._bundles.cut(owned.namespace, hashes)
-            except StorageError:  # a node may have been made all the same
+            except StorageError:  # a node may exist nevertheless
                 self._given_up.update(f"{NAMESPACES}/{child}" for child in _parts_of(bundle, hashes))
                 self._given_up.difference_update(self._owned)
                 raise
-            finally:  # in both cases: nodes without a bundle go, at once or when the metadata service answers
+            finally:  # after success and failure: delete nodes without a bundle, if necessary once the service answers
                 self._namespace_cut_anew(owned.namespace)
         log.info("bundle.split", bundle=bundle, parts=len(hashes) + 1)
         return True
@@ -207,9 +207,9 @@ class BundleOwnership:
         return await self.register.leader_address()
 
     async def release(self, bundle: str) -> bool:
-        """Give up a bundle (``tenant/namespace/0x..._0x...``) in order; False for a bundle of another broker.
+        """Release a bundle (``tenant/namespace/0x..._0x...``) in order; return False for a bundle of another broker.
 
-        Its topics are closed before others may take it.
+        The broker closes the topics before other brokers can take the bundle.
         """
         path = f"{NAMESPACES}/{bundle}"
         async with self._lock(path):
@@ -253,7 +253,7 @@ class BundleOwnership:
                 return ServedAt(owner)
             await self._others.until_gone(owner, path, found)
             return await self._lookup(path, authoritative=authoritative, persistent=persistent)
-        if authoritative or found is not None:  # this broker takes over its node from before a restart
+        if authoritative or found is not None:  # found: the node that this broker had before a restart
             return await self._take(path)
         return await self._decide(path, persistent=persistent)
 
@@ -279,7 +279,7 @@ class BundleOwnership:
             del candidates[chosen]
 
     async def _take(self, path: str) -> LookupAnswer:
-        """Become the owner, or name the owner."""
+        """Become the owner of the bundle, or return the present owner."""
         if self._closed or self._session is not Session.CONNECTED:
             raise ServiceNotReadyError(f"This broker takes no bundles now. {_AGAIN}")
         async with self._lock(path):
@@ -291,7 +291,7 @@ class BundleOwnership:
                     return ServedAt(_owner(path, found[0]))
                 if found is not None and not await self._metadata.is_mine(path):
                     with contextlib.suppress(NoNodeError, BadVersionError):
-                        await self._metadata.delete(path, found[1])  # of an earlier session of this very broker
+                        await self._metadata.delete(path, found[1])  # from an earlier session of this broker
                 elif found is not None:
                     break
             return self._taken(path)
@@ -337,8 +337,8 @@ class BundleOwnership:
             self._tasks.spawn(self._check_node(path), "ownership.check")
 
     async def _check_node(self, path: str) -> None:
-        """Handle the change of a bundle's node: make a missing node again, give up a bundle whose node another broker
-        has.
+        """Handle the change of a bundle's node: create a missing node again; give up the bundle if another broker has
+        the node.
         """
         while (bundle := self._owned.get(path)) is not None and bundle.state is _State.SERVING:
             try:
@@ -355,7 +355,9 @@ class BundleOwnership:
         self._tasks.spawn(self._release_old_ranges(namespace), "ownership.ranges")
 
     async def _release_old_ranges(self, namespace: str) -> None:
-        """Bundles that are none any more go to their successors: those of this broker's own without an interruption."""
+        """Release the bundles that no longer exist because the namespace was split. If this broker serves all their
+        hashes in new bundles, their topics stay loaded; else the topics are closed.
+        """
         ranges = await self._ranges(namespace)
         if ranges is None:
             return
@@ -382,7 +384,9 @@ class BundleOwnership:
             await asyncio.sleep(0 if self._given_up.isdisjoint(left) else _RETRY_S)
 
     async def _ranges(self, namespace: str) -> set[str] | None:
-        """Paths of the bundles that the namespace has, once the metadata service answers; None: they are unreadable."""
+        """Return the paths of the namespace's bundles, once the metadata service answers; None if they are
+        unreadable.
+        """
         while not self._closed:
             try:
                 return {_path(namespace, each) for each in bundle_ranges(await self._bundles.bundles(namespace))}
@@ -394,7 +398,7 @@ class BundleOwnership:
         return None
 
     def _covers(self, stale: _Bundle, ranges: set[str]) -> bool:
-        """Whether this broker serves every hash of the stale bundle by bundles that there are."""
+        """Whether this broker serves every hash of the stale bundle in bundles that exist."""
         low = stale.low
         for path, each in sorted(self._owned.items(), key=lambda item: item[1].low):
             serves = path in ranges and each.namespace == stale.namespace and each.state is _State.SERVING

@@ -1,4 +1,4 @@
-"""The nodes by which brokers know of each other, as Apache Pulsar 4.2 writes and reads them. Pure.
+"""The nodes through which brokers find each other, as Apache Pulsar 4.2 writes and reads them. Pure.
 
     /loadbalance/brokers/<host:web port>        LocalBrokerData: addresses, usage and rates of a broker
     /loadbalance/leader                         which broker decides where topics go
@@ -84,7 +84,7 @@ class ListenerNode(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tr
 
 
 class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """LocalBrokerData. Members that only Pulsar's own tools look at have its constants."""
+    """LocalBrokerData. Members that only Pulsar's own tools read have Pulsar's constants."""
 
     web_service_url: str | msgspec.UnsetType = msgspec.UNSET
     web_service_url_tls: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -141,7 +141,7 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
         )
 
     def with_highest(self) -> LoadReport:
-        """The same with the share of the resource that is used most, for Apache Pulsar's tools."""
+        """Return the report with the share of the resource that is used most, for Apache Pulsar's tools."""
         return msgspec.structs.replace(self, max_resource_usage=self.highest_share)
 
     @property
@@ -161,7 +161,9 @@ class Leader(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
 
 
 class BundleOwner(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """NamespaceEphemeralData. ``disabled`` stays false: other brokers answer lookups with an error when it is not."""
+    """NamespaceEphemeralData. ``disabled`` is always false: if it were true, other brokers would answer lookups with an
+    error.
+    """
 
     native_url: str | msgspec.UnsetType | None = msgspec.UNSET
     native_url_tls: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -196,7 +198,7 @@ def encode_node(value: Leader | BundleOwner) -> bytes:
 
 
 def encode_report(report: LoadReport) -> bytes:
-    """Raises ValueError for a report that another broker could not use."""
+    """Encode the report. Raises ValueError for a report that another broker could not use."""
     if not report.addresses.service_url and not report.addresses.service_url_tls:
         raise ValueError("a broker of a cluster needs an address of the binary protocol")
     if not report.addresses.web_url and not report.addresses.web_url_tls:

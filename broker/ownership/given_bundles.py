@@ -1,6 +1,7 @@
-"""The bundles that the leader gave to brokers, counted as they are given. Pure.
+"""The bundles that the leader has assigned to brokers, with counts that each assignment updates. Pure.
 
-A placement asks for the bundles of one namespace and for two figures of each broker; it looks at no other bundles.
+A placement needs only the bundles of one namespace and two figures of each broker, so its cost does not depend on the
+other bundles.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["GivenBundles"]
 
 
 class GivenBundles:
-    """Full name of a bundle -> broker id; the last broker counts."""
+    """Full name of a bundle -> id of the broker that got the bundle last."""
 
     def __init__(self) -> None:
         self._broker: dict[str, str] = {}
@@ -22,7 +23,7 @@ class GivenBundles:
         """broker -> namespace -> bundles."""
         self._counts: dict[str, int] = {}
         self._coming: dict[str, tuple[int, list[str]]] = {}
-        """broker -> time of its report, and the bundles that it got since: later reports contain their load."""
+        """broker -> (time of its report, bundles that it got after the report). Later reports contain their load."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._broker)
@@ -32,8 +33,10 @@ class GivenBundles:
         return self._broker.get(bundle)
 
     def give(self, bundle: str, broker: str, reported_at: int | None = None) -> None:
-        """reported_at: the time of the broker's last report, which lacks the load of the bundle; None: the report has
-        the load, or nothing is known of the broker.
+        """Assign the bundle to the broker.
+
+        reported_at: the time of the broker's last report, which lacks the load of the bundle; None: the report has the
+        load, or the broker has no report.
         """
         self.take(bundle)
         self._broker[bundle] = broker
@@ -47,7 +50,7 @@ class GivenBundles:
             self._coming[broker] = reported_at, coming
 
     def take(self, bundle: str) -> None:
-        """The bundle is given to no broker any more (no-op for another bundle)."""
+        """Remove the assignment of the bundle (no-op for a bundle without a broker)."""
         broker = self._broker.pop(bundle, None)
         if broker is None:
             return
@@ -61,7 +64,7 @@ class GivenBundles:
             self._coming[broker] = at, [each for each in coming if each != bundle]
 
     def keep(self, namespace: str, bundles: Collection[str]) -> None:
-        """The namespace has these bundles (full names) and no others any more."""
+        """Remove the assignments of all other bundles of the namespace. ``bundles``: full names."""
         for namespaces in self._below.values():
             for bundle in set(namespaces.get(namespace, ())) - set(bundles):
                 self.take(bundle)
@@ -83,8 +86,8 @@ class GivenBundles:
         return self._below.get(broker, {}).get(namespace, ())
 
     def coming(self, broker: str, reported_at: int) -> Sequence[str]:
-        """The bundles that the broker got since its report of this time; the same list, with more bundles at its end,
-        as long as none of them goes.
+        """Return the bundles that the broker got since its report of this time. Calls return the same list object,
+        perhaps with more bundles at its end, until one of the bundles is removed or a new report arrives.
         """
         at, coming = self._coming.get(broker, (reported_at, _NONE))
         return coming if at == reported_at else _NONE

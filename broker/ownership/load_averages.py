@@ -35,7 +35,7 @@ BROKER_AVERAGES: Final = "/loadbalance/broker-time-average"
 _SHORT_SAMPLES: Final = 10
 _LONG_SAMPLES: Final = 1000
 _UNSEEN_RATE: Final = 50.0
-"""Messages in, and as many out, that a bundle without samples counts for, as in Apache Pulsar."""
+"""The assumed rate of messages in, and of messages out, of a bundle without samples, as in Apache Pulsar."""
 _UNSEEN_THROUGHPUT: Final = 50_000.0
 
 
@@ -58,7 +58,7 @@ class Average(msgspec.Struct, rename="camel", frozen=True):
         return self.msg_throughput_in + self.msg_throughput_out
 
     def sampled(self, usage: BundleUsage) -> Average:
-        """With one sample more; the first sample replaces the value of an unseen bundle."""
+        """Return the average with a further sample; the first sample replaces the assumed value of an unseen bundle."""
         count = min(self.num_samples + 1, self.max_samples)
 
         def mean(before: float, now: float) -> float:
@@ -127,7 +127,7 @@ class LoadAverages:
         return gone
 
     def forget(self) -> None:
-        """Another broker leads."""
+        """Remove all averages: another broker is the leader."""
         self.bundles = {}
 
     def heaviest(self, count: int) -> list[str]:
@@ -141,7 +141,9 @@ class LoadAverages:
         return ordered[:count] if count > 0 else ordered
 
     def short_term(self, reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
-        """The reports with the short averages of their bundles in place of the present figures: a peak moves none."""
+        """Return the reports with the short averages of their bundles in place of the present figures, so that a short
+        peak moves no bundle.
+        """
         return {
             name: msgspec.structs.replace(
                 each, last_stats={bundle: self._smooth(bundle, usage) for bundle, usage in each.last_stats.items()}
@@ -163,7 +165,9 @@ class LoadAverages:
         )
 
     def rate(self, report: LoadReport, coming: Collection[str]) -> float:
-        """Messages a second of a broker over long time, with those of bundles that it is to get."""
+        """Return the messages per second of a broker over a long time, including those of the bundles that it will
+        get.
+        """
         return self.base_rate(report) + self.expected_rate(coming)
 
     def base_rate(self, report: LoadReport) -> float:
@@ -206,7 +210,7 @@ def encode_broker_load(load: BrokerLoad) -> bytes:
 
 
 def decode_bundle_load(value: bytes) -> BundleLoad | None:
-    """None for bytes that are no averages: the bundle begins anew."""
+    """Decode the averages; None for other bytes: the averages of the bundle then begin anew."""
     try:
         found = msgspec.json.decode(value, type=BundleLoad)
     except msgspec.DecodeError:

@@ -35,8 +35,8 @@ class BrokerAddresses:
     """The addresses for clients that name a listener (advertisedListeners), by name."""
 
     def of(self, listener: str) -> BrokerAddresses | None:
-        """The addresses of a named listener, of the broker itself for no name; None for an unknown name. A listener
-        without web addresses has the web addresses of the broker, as in Apache Pulsar.
+        """Return the addresses of a named listener, or those of the broker without a name; None for an unknown name. A
+        listener without web addresses has the web addresses of the broker, as in Apache Pulsar.
         """
         named = dict(self.listeners).get(listener) if listener else self
         if named is None:
@@ -52,14 +52,16 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class ServedAt:
-    """Another broker serves it: clients connect there."""
+    """Another broker serves the topic: clients connect to that broker."""
 
     owner: BrokerAddresses
 
 
 @dataclass(frozen=True, slots=True)
 class AskBroker:
-    """Another broker decides; ``authoritative``: it is to serve the topic itself."""
+    """Another broker decides: clients repeat the lookup there. ``authoritative``: that broker has to serve the
+    topic.
+    """
 
     broker: BrokerAddresses
     authoritative: bool
@@ -69,7 +71,7 @@ LookupAnswer = Here | ServedAt | AskBroker
 
 
 class Ownership(Protocol):
-    """Asked by lookups, and before a topic is loaded."""
+    """Decides which broker serves a topic, for lookups and before a topic is loaded."""
 
     def serves(self, name: TopicName) -> bool:
         """Whether this broker may load and serve the topic now."""
@@ -78,16 +80,16 @@ class Ownership(Protocol):
     async def lookup(self, name: TopicName, *, authoritative: bool) -> LookupAnswer:
         """Find the broker that serves the topic. With ``authoritative`` this broker takes a topic without an owner.
 
-        Raises ServiceNotReadyError (ask again), MetadataError.
+        Raises ServiceNotReadyError (the client repeats the lookup), MetadataError.
         """
         ...
 
     async def bundle_owner(self, bundle: str) -> LookupAnswer | None:
-        """Find the owner of the bundle ``tenant/namespace/0x..._0x...``; None: no broker."""
+        """Find the owner of the bundle ``tenant/namespace/0x..._0x...``; None if no broker owns the bundle."""
         ...
 
     async def release(self, bundle: str) -> bool:
-        """Close the bundle's topics and let other brokers have it; False when it is not this broker's to give."""
+        """Close the bundle's topics and release the bundle; return False if this broker does not own the bundle."""
         ...
 
     def owned(self) -> list[str] | None:
@@ -95,38 +97,43 @@ class Ownership(Protocol):
         ...
 
     def bundles(self, namespace: str) -> BundlesData | None:
-        """How the namespace is cut; None: not known here, or as its policies say."""
+        """Return the bundles of the namespace; None if this broker has not read them, or if its policies define
+        them.
+        """
         ...
 
     async def lookup_bundle(self, bundle: str, *, authoritative: bool) -> LookupAnswer:
-        """``lookup`` of all topics of the bundle ``tenant/namespace/0x..._0x...``. Raises as that."""
+        """Like ``lookup``, for all topics of the bundle ``tenant/namespace/0x..._0x...``. Raises as ``lookup``."""
         ...
 
     async def assign(self, bundle: str, broker: str) -> bool:
-        """Lead lookups of the bundle to the broker of that id while it is registered; False when another broker
-        decides.
+        """Direct lookups of the bundle to the broker with that id while it is registered; return False when another
+        broker decides.
         """
         ...
 
     async def split(self, bundle: str, hashes: Sequence[int]) -> bool:
         """Cut a bundle of this broker at these hashes, all inside it. Its topics stay loaded on this broker.
 
-        Returns False for a bundle of another broker. Raises MetadataError, StorageError: it is cut or not, and served.
+        Returns False for a bundle of another broker. Raises MetadataError, StorageError; whether the bundle was split
+        is then unknown, and this broker serves its topics in both cases.
         """
         ...
 
     async def local_policies(self, namespace: str) -> LocalPolicies | None:
-        """The cluster's record of the namespace; None if its policies have it. Raises StorageError,
-        MetadataError.
+        """Return the cluster's record of the namespace; None if the namespace's policies contain its members. Raises
+        StorageError, MetadataError.
         """
         ...
 
     async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:
-        """Set members of them, None takes one out; False where they are in the policies. Raises the same."""
+        """Set members of the local policies, remove members that are None; return False if the namespace's policies
+        contain them. Raises as ``local_policies``.
+        """
         ...
 
     async def forget(self, namespace: str) -> None:
-        """The namespace was deleted: nothing is kept of how it was cut. Raises StorageError."""
+        """Delete the record of the bundles of a deleted namespace. Raises StorageError."""
         ...
 
     async def brokers(self) -> list[str] | None:
@@ -192,7 +199,9 @@ class EverythingHere:
 
 
 class OwnershipDoor:
-    """The broker's ownership as its parts hold it: the implementation changes when the broker joins a cluster."""
+    """The ownership that all parts of the broker refer to; its implementation changes when the broker joins a
+    cluster.
+    """
 
     def __init__(self) -> None:
         self.current: Ownership = EverythingHere()
