@@ -1,4 +1,4 @@
-"""Whether the store can be trusted with new entries: running, full (resumes by itself), failed (for good)."""
+"""The state of the store: running, full (appends fail until there is space), failed (appends fail until a restart)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Health:
         self.full: StorageFullError | None = None
         """Set while there is no space left."""
         self.problem: StorageError | None = None
-        """Why appends fail at the moment; None when they do not."""
+        """The error of appends at the moment; None when the engine takes appends."""
         self._on_failure: list[Callable[[StorageFailedError], None]] = []
         self._on_change: list[Callable[[], None]] = []
 

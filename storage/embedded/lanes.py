@@ -1,5 +1,5 @@
-"""Threads as an argument. A *lane* is one serial worker that takes everything pending at once (group commit); a *pool*
-runs independent jobs. ``RealThreads`` uses threads; ``InlineThreads`` runs all work on the loop in a fixed order, so
+"""Lanes and pools of threads. A *lane* is one serial worker that takes all pending items together (group commit); a
+*pool* runs independent jobs. ``RealThreads`` uses threads; ``InlineThreads`` runs all work on the loop in order, so
 a test is deterministic and a simulated crash stops at an exact file operation.
 
 Rules: ``work`` runs in the thread and touches only its arguments. ``done`` runs on the loop, once per batch, in the
@@ -104,7 +104,7 @@ class _ThreadLane(Generic[T, R]):
         self._closed = False
 
     def submit(self, item: T, size: int = 0) -> None:
-        if self._thread is None:  # a lane that has nothing to do costs no thread
+        if self._thread is None:  # a lane without items has no thread
             self._thread = threading.Thread(target=self._run, name=f"magnetar-{self._name}", daemon=True)
             self._thread.start()
         self._idle.submitted += 1

@@ -133,7 +133,7 @@ def find_data_offset(data: bytes) -> int | None:
 
 
 def birth_record(ledger_id: int, properties: Mapping[str, str], proof: int = NO_PROOF) -> bytes:
-    """The record that stands in the journal before the ledger's first entry."""
+    """The record that the journal writes before the ledger's first entry."""
     body = _encode_properties(properties)
     record = bytearray(_RECORD.pack(len(body), 0, ledger_id, BIRTH_ENTRY_ID, proof or -1) + body)
     record[4:8] = _CRC.pack(record_crc(bytes(record), 0, len(record)))

@@ -189,7 +189,7 @@ class FrameReplay:
     def _replay_record(self, record: SalvagedRecord, payload: bytes, *, doubtful: bool = False) -> None:
         self.seen_ids.add(record.ledger_id)
         if record.entry_id < 0:
-            return  # a birth record: the metadata say the same
+            return  # a birth record: the metadata hold the same properties
         replay = self._replay_of(record.ledger_id)
         if replay is None:
             self._report.unknown_records += 1
