@@ -73,7 +73,7 @@ def command_of(name: str) -> click.Command:
 
 
 def completed_group() -> click.Group:
-    """Return all commands as a single click group, for completion only; commands of the broker have just name and help."""
+    """Return all commands as a single click group, for completion only; broker commands have just name and help."""
     import click  # noqa: PLC0415 - only for completion
 
     class _All(click.Group):
