@@ -32,7 +32,7 @@ _TICK_S = 0.1
 
 
 class AdminServer:
-    """The running listeners. `port` and `port_tls` are None where there is no such listener."""
+    """The running listeners. `port` and `port_tls` are None without such a listener."""
 
     def __init__(self, seats: Seats, upgrades: Upgrades | None = None) -> None:
         self.port: int | None = None
@@ -72,7 +72,7 @@ class AdminServer:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the broker, and accepts as the broker does."""
+    """A uvicorn server that handles no signals and accepts connections through the broker's acceptors."""
 
     def __init__(
         self,
@@ -109,12 +109,12 @@ class _Server(uvicorn.Server):
             acceptor.start()
 
     def end(self) -> None:
-        """Make `serve` return soon."""
+        """End the main loop at once, so that `serve` returns."""
         self.should_exit = self.force_exit = True
         self._ending.set()
 
     async def main_loop(self) -> None:
-        """Run uvicorn's main loop without the wait for its tick at the end."""
+        """Run uvicorn's main loop; `end` interrupts its wait for the next tick."""
         ticks = 0
         while not await self.on_tick(ticks):
             ticks += 1
@@ -122,7 +122,7 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._ending.wait(), _TICK_S)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Shut down; without connections and tasks return at once."""
+        """Shut down as uvicorn does; without connections and tasks return at once."""
         if self.server_state.connections or self.server_state.tasks:
             await super().shutdown(sockets)
 
@@ -131,10 +131,10 @@ class _Server(uvicorn.Server):
             acceptor.close()
 
     def install_signal_handlers(self) -> None:
-        """Called by older uvicorn versions."""
+        """No effect: the broker handles signals. Older versions of uvicorn call this method."""
 
     def capture_signals(self) -> Any:
-        """Newer versions of uvicorn call it."""
+        """No effect: the broker handles signals. Newer versions of uvicorn call this method."""
         return contextlib.nullcontext()
 
 

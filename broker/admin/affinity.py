@@ -1,7 +1,7 @@
-"""Which namespaces are to be apart (anti-affinity groups).
+"""Anti-affinity groups: groups of namespaces whose bundles the cluster keeps apart.
 
-In a cluster the group lies in the namespace's local policies, as in Apache Pulsar; the leader places bundles by the
-groups. A broker alone keeps them for tools, with the namespace's policies.
+In a cluster the group is part of the namespace's local policies, as in Apache Pulsar; the leader places bundles by the
+groups. A broker without a cluster stores the group with the namespace's policies, for tools only.
 """
 
 import msgspec
@@ -27,7 +27,7 @@ async def _local(call: Call, namespace: str) -> LocalPolicies | Policies | None:
 
 @routes.get(NAMESPACE + "/antiAffinity", NAMESPACE_ADMIN)
 async def anti_affinity(call: Call) -> Response:
-    """The text as it was set; nothing for a namespace that does not exist either."""
+    """The group as it was set; an empty body without a group, also for a namespace that does not exist."""
     policies = await _local(call, call.namespace)
     group = policies.anti_affinity_group if policies else None
     return done(200) if group is None else Response(group, media_type="application/json")

@@ -1,7 +1,7 @@
-"""The interface of the HTTP side to the broker. The broker implements `BrokerApi`; admin/ reaches no further.
+"""The interface between the HTTP side and the broker. The broker implements `BrokerApi`; admin/ uses nothing else.
 
-All calls are made on the broker's loop. Topic names are parsed and their namespace exists before a call is made. Errors
-are those of broker/errors.py; `responses.STATUS_OF` maps each error to an HTTP status:
+Callers call on the broker's loop, with parsed topic names whose namespace exists. The errors are in broker/errors.py;
+`responses.STATUS_OF` maps each error to an HTTP status:
 
     TopicNotFoundError, SubscriptionNotFoundError   404     ConsumerBusyError, ProducerBusyError (still in use)   412
     NotAllowedError                                 405     MetadataError, InvalidTopicNameError                  412
@@ -44,7 +44,7 @@ Start = Literal["earliest", "latest"]
 
 @dataclass(frozen=True, slots=True)
 class MessagePosition:
-    """A message as REST names it. `batch_index` -1: the whole entry; `batch_size` 0: not known."""
+    """The id of a message in REST. `batch_index` -1: the whole entry; `batch_size` 0: unknown."""
 
     ledger_id: int
     entry_id: int
@@ -68,7 +68,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True)
 class BrokerUrls:
-    """Advertised addresses; "" where there is no such listener. `broker_id` is "host:web port"."""
+    """Advertised addresses; "" without such a listener. `broker_id` is "host:web port"."""
 
     broker_id: str
     service_url: str
@@ -84,7 +84,7 @@ class BrokerUrls:
 
 
 class TopicsApi(Protocol):
-    """Which topics there are."""
+    """The existing topics."""
 
     offloads_asked: "set[TopicName]"
     """Topics with an offload request since the start of the broker, which has no storage to offload to."""
@@ -94,7 +94,7 @@ class TopicsApi(Protocol):
         ...
 
     def partitioned_names(self, namespace: str, domain: Domain) -> list[str]:
-        """Full base names of its partitioned topics."""
+        """Full base names of the namespace's partitioned topics."""
         ...
 
     def partition_count(self, name: "TopicName") -> int | None:
@@ -102,7 +102,7 @@ class TopicsApi(Protocol):
         ...
 
     def exists(self, name: "TopicName") -> bool:
-        """A plain topic or a partition that has been created."""
+        """Whether the name is a plain topic or a partition that has been created."""
         ...
 
     async def partitions_for_clients(self, name: "TopicName", *, auto_create: bool) -> int:
@@ -117,32 +117,34 @@ class TopicsApi(Protocol):
 
 
 class TopicLogsApi(Protocol):
-    """One topic and its content; a call names a plain topic or one partition, and loads it."""
+    """One topic and its content; a call names a plain topic or one partition, and loads the topic."""
 
     async def terminate(self, name: "TopicName") -> MessagePosition:
-        """No message may follow; the last message. Repeated, the same answer."""
+        """Terminate the topic: it takes no more messages. Returns the last message, also when called again."""
         ...
 
     async def truncate(self, name: "TopicName") -> None:
-        """Move every subscription to the end and drop all that can be dropped."""
+        """Move every subscription to the end of the log, and delete the ledgers that are no longer needed."""
         ...
 
     async def trim(self, name: "TopicName") -> None:
-        """Drop the ledgers that no subscription and no retention needs."""
+        """Delete the ledgers that neither a subscription nor the retention needs."""
         ...
 
     async def compact(self, name: "TopicName") -> None:
-        """Start a compaction; ConflictError while one runs."""
+        """Start a compaction; raises ConflictError while a compaction runs."""
         ...
 
     async def compaction_status(self, name: "TopicName") -> "CompactionStatus": ...
 
     async def properties(self, name: "TopicName") -> dict[str, str] | None:
-        """The properties of users, of a plain topic also the broker's own; None: a partitioned topic without any."""
+        """The properties that users have set, for a plain topic also the broker's own; None for a partitioned topic
+        without properties.
+        """
         ...
 
     async def set_properties(self, name: "TopicName", properties: dict[str, str]) -> None:
-        """Replace all of them."""
+        """Replace all properties that users have set."""
         ...
 
     async def stats(self, name: "TopicName", *, earliest_in_backlog: bool) -> "TopicStats":
@@ -164,15 +166,15 @@ class TopicLogsApi(Protocol):
         ...
 
     async def last_message(self, name: "TopicName") -> MessagePosition:
-        """Entry id -1 when the topic is empty."""
+        """The last message; its entry id is -1 when the topic is empty."""
         ...
 
     async def message_at_time(self, name: "TopicName", timestamp_ms: int) -> MessagePosition:
-        """The first message published at that time or later; beyond the end: the next position."""
+        """The first message published at that time or later; when there is none, the position of the next message."""
         ...
 
     async def message_by_index(self, name: "TopicName", index: int) -> MessagePosition | None:
-        """The entry of the message with that broker index; None when there is none."""
+        """The entry of the message with that broker index; None when no message has the index."""
         ...
 
     async def log_range(self, name: "TopicName", *, ledgers: bool) -> dict[str, object]:
@@ -184,25 +186,31 @@ class TopicLogsApi(Protocol):
         ...
 
     async def read_message(self, name: "TopicName", ledger_id: int, entry_id: int) -> StoredMessage | None:
-        """The entry, or None where there is none."""
+        """The entry; None when the log has no such entry."""
         ...
 
     async def has_ledger(self, name: "TopicName", ledger_id: int) -> bool: ...
 
     async def examine_message(self, name: "TopicName", start: Start, number: int) -> StoredMessage | None:
-        """The `number`th entry (1 is the first) counted from one end, from the earliest at most the last; None when
-        there is no entry at all. Raises BrokerError beyond the first.
+        """The `number`th entry, counted from 1 at the earliest or at the latest entry; None for an empty topic.
+
+        A number beyond the other end returns the last entry when counted from the earliest entry, and raises
+        BrokerError when counted from the latest entry.
         """
         ...
 
     async def as_delivered(self, name: "TopicName", message: StoredMessage) -> StoredMessage:
-        """The message as consumers get it: converted, `conversion` naming the converter. As stored when no converter
-        takes it, or when that failed: `conversion` is "failed: " and the reason then.
+        """The message as consumers get it: converted, with the name of the converter in `conversion`.
+
+        The message as stored when no converter takes it (`conversion` is "") or when its conversion fails (`conversion`
+        is "failed: " and the reason).
         """
         ...
 
     async def delayed_messages(self, name: "TopicName") -> dict[str, int]:
-        """count, earliest and latest (ms) of the messages that wait for their time."""
+        """`count` of the messages that wait for their delivery time; `earliest` and `latest` time (ms), absent without
+        messages.
+        """
         ...
 
     async def cancel_delayed(self, name: "TopicName", position: "Position") -> bool:
@@ -232,15 +240,15 @@ class SubscriptionsApi(Protocol):
         ...
 
     async def delete_subscription(self, name: "TopicName", subscription: str, *, force: bool) -> None:
-        """Delete the subscription. With force its connected consumers are closed; without force they raise a
-        ConsumerBusyError.
+        """Delete the subscription and close its consumers. Without force, raises ConsumerBusyError when consumers are
+        connected to a subscription of a persistent topic.
         """
         ...
 
     async def replicated(self, name: "TopicName", subscription: str) -> bool: ...
 
     async def set_replicated(self, name: "TopicName", subscription: str, *, on: bool) -> None:
-        """Kept and shown; there is no other cluster."""
+        """Store the mark, which is shown and has no further effect: there is no other cluster."""
         ...
 
     async def reset_to_time(self, name: "TopicName", subscription: str, timestamp_ms: int) -> None: ...
@@ -248,31 +256,33 @@ class SubscriptionsApi(Protocol):
     async def reset_to_message(
         self, name: "TopicName", subscription: str, message: MessagePosition, *, excluded: bool
     ) -> None:
-        """The subscription continues at the message (or the next existing message), with `excluded` behind it; a batch
+        """Move the subscription to the message (or the next existing message), with `excluded` behind it; a batch
         index selects the message within its batch. The broker closes the consumers, whose clients subscribe again.
         """
         ...
 
     async def skip(self, name: "TopicName", subscription: str, messages: int | None) -> None:
-        """Acknowledge the next entries for the subscription; None: all of them."""
+        """Acknowledge the next `messages` entries of the backlog; None: all entries."""
         ...
 
     async def expire(self, name: "TopicName", subscription: str, older_than_s: int | MessagePosition) -> bool:
-        """Skip older messages, or all messages up to and including the given message. False when there was no search:
-        the message is beyond the end, or (by age) there is no backlog or a consumer has nearly caught up.
+        """Skip messages older than a number of seconds, or all messages up to and including a message.
+
+        Returns False when the message is beyond the end of the topic, or when no message expired by age and the
+        backlog is empty or, with a connected consumer, smaller than 1000 entries.
         """
         ...
 
     async def peek(self, name: "TopicName", subscription: str, number: int) -> StoredMessage | None:
-        """Entry `number` of the backlog, counted from 1; an unknown subscription is created at the beginning of the
-        topic.
+        """Entry `number` of the backlog, counted from 1; None beyond the backlog. The call creates an unknown
+        subscription at the beginning of the topic.
         """
         ...
 
     async def analyze_backlog(
         self, name: "TopicName", subscription: str, start: MessagePosition | None
     ) -> dict[str, object]:
-        """JSON of AnalyzeSubscriptionBacklogResult: of the backlog, or of all from that message on."""
+        """JSON of AnalyzeSubscriptionBacklogResult: for the backlog, or for all entries from `start` on."""
         ...
 
     async def subscription_properties(self, name: "TopicName", subscription: str) -> dict[str, str]: ...
@@ -283,12 +293,12 @@ class SubscriptionsApi(Protocol):
 
 
 class PublishApi(Protocol):
-    """Messages that come over REST."""
+    """Publishes messages that come over REST."""
 
     def now_ms(self) -> int: ...
 
     async def schema(self, name: "TopicName", schema: "pb.Schema") -> "StoredSchema":
-        """The topic's schema for a producer with this schema, added if need be; raises BrokerError."""
+        """The stored schema for a producer with this schema; adds a new schema. Raises BrokerError."""
         ...
 
     async def publish(self, entries: "Sequence[tuple[TopicName, bytes]]") -> "list[Position | BrokerError]":
@@ -299,7 +309,7 @@ class PublishApi(Protocol):
 
 
 class TopicOperationsApi(Protocol):
-    """Topics, their content, and publishes to them."""
+    """The interfaces to topics: directory, content, subscriptions and publishing."""
 
     @property
     def directory(self) -> TopicsApi: ...
@@ -312,14 +322,14 @@ class TopicOperationsApi(Protocol):
 
 
 class BookiesApi(Protocol):
-    """The bookies of a cluster. All raise StorageError, and MetadataError for nodes that cannot be read."""
+    """The bookies of a cluster. All methods raise StorageError, and MetadataError for unreadable metadata nodes."""
 
     async def known(self) -> list[str]:
         """Ids of all bookies that have ever registered."""
         ...
 
     async def racks(self) -> dict[str, dict[str, dict[str, str]]]:
-        """Group: bookie: rack and hostname."""
+        """The racks: group -> bookie -> rack and hostname."""
         ...
 
     async def change_racks(
@@ -361,12 +371,12 @@ class BrokerApi(Protocol):
 
     @property
     def peers(self) -> "PeerCalls | None":
-        """Calls to the brokers of the cluster; None for a broker alone."""
+        """Calls to the brokers of the cluster; None for a broker without a cluster."""
         ...
 
     @property
     def bookies(self) -> BookiesApi | None:
-        """The bookies of the cluster; None for a broker alone."""
+        """The bookies of the cluster; None for a broker without a cluster."""
         ...
 
     @property
@@ -377,12 +387,12 @@ class BrokerApi(Protocol):
     def operations(self) -> TopicOperationsApi: ...
     @property
     def lifecycle(self) -> "TopicLifecycle":
-        """Creates and deletes topics with all that belongs to them."""
+        """Creates and deletes topics with all their data."""
         ...
 
     @property
     def web_sockets(self) -> "WebSocketService | None":
-        """The service of WebSocket sessions; None when there is none."""
+        """The service of WebSocket sessions; None when it is off."""
         ...
 
     @property
@@ -391,7 +401,7 @@ class BrokerApi(Protocol):
         ...
 
     def listener_urls(self, listener: str) -> BrokerUrls | None:
-        """The addresses of a named advertised listener; None when there is none of that name."""
+        """The addresses of the advertised listener of that name; None for an unknown name."""
         ...
 
     @property
@@ -400,11 +410,11 @@ class BrokerApi(Protocol):
         ...
 
     def is_ready(self) -> bool:
-        """Requests are served: recovery is over, storage works, no shutdown has begun."""
+        """Whether the broker serves requests: recovery is over, storage works, no shutdown has begun."""
         ...
 
     async def check_health(self) -> None:
-        """Raise when the broker cannot store and read back; called by brokers/health."""
+        """Raise an error when the broker cannot store a message and read it back. The route brokers/health calls it."""
         ...
 
     def metrics(self) -> "BrokerMetrics":

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Fixed words before parameters: the first route that fits is taken.
+# Fixed words before parameters: the first matching route serves a request.
 TABLES: Final = (
     lookup_routes,
     brokers,
@@ -96,7 +96,7 @@ TABLES: Final = (
     not_here,
 )
 _JSON_ALONE: Final = ("/admin/", "/lookup/", "/topics/")
-# For every method, with and without a body.
+# Families that refuse another content type for every method, with and without a body.
 _JSON_ALONE_TAKEN: Final = (
     *(f"/admin/v2/{family}" for family in ("namespaces", "tenants", "resourcegroups", "resource-quotas")),
     *("/topics/", "/admin/v3/transactions"),
@@ -129,7 +129,7 @@ def all_routes() -> "list[AdminRoute]":
 
 
 def build_app(api: "BrokerApi") -> "ASGIApp":
-    """The ASGI application over a broker."""
+    """Build the ASGI application of a broker."""
     register_url_convertor("domain", _DomainConvertor())
     routes = [
         Route(row.path, _made(module, row, api), methods=[row.method])
@@ -145,8 +145,8 @@ def build_app(api: "BrokerApi") -> "ASGIApp":
 
 
 class _Console:
-    """The console, which is loaded with its first visitor. Its calls come back as separate requests and pass
-    authorization like any request, so it has no rows in the authorization table.
+    """The console; its code is loaded for the first request. The calls of the console are separate requests, authorized
+    like any request, so the console has no rows in the authorization table.
     """
 
     def __init__(self, rest: "ASGIApp", *, authentication_enabled: bool) -> None:
@@ -170,7 +170,7 @@ async def _nothing_there(request: Request, _error: Exception) -> Response:
 
 
 async def _other_methods(request: Request, _error: Exception) -> Response:
-    """OPTIONS and a refusal list the allowed methods of a path."""
+    """Answer a request for a method that the path does not have; OPTIONS and 405 list the allowed methods."""
     try:
         media_type(request.headers.get("content-type", ""))
     except RestError as e:
@@ -183,7 +183,7 @@ async def _other_methods(request: Request, _error: Exception) -> Response:
 
 
 def _path_of_route(request: Request) -> str:
-    """The first declared path that matches, with any methods."""
+    """The first declared path that matches the request, whatever its method."""
     fitting = (
         route.path
         for route in request.app.routes
@@ -193,7 +193,9 @@ def _path_of_route(request: Request) -> str:
 
 
 class _RawPaths:
-    """Routes are matched on the path as it was sent, so that an encoded slash stays part of a name."""
+    """Makes routes match the path as the client sent it, so that an encoded slash stays part of a name. Applies the
+    limits of request rate, body size and memory.
+    """
 
     def __init__(self, app: "ASGIApp", api: "BrokerApi", rate: RequestRate | None) -> None:
         self._app = app
@@ -232,7 +234,7 @@ class _Guarded:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         if scope["type"] == "http":
-            if _head_bytes(scope) > self._most_head_bytes:  # a head in a single read passes the parser
+            if _head_bytes(scope) > self._most_head_bytes:  # the parser lets a head pass that comes in a single read
                 await page(431, scope["method"])(scope, receive, send)
                 return
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -251,7 +253,7 @@ def _head_bytes(scope: "Scope") -> int:
 
 
 def _uses_bundles(module: ModuleType, row: "AdminRoute") -> bool:
-    """Whether Apache Pulsar looks for the bundles of the namespace to answer this: it counts as used then."""
+    """Whether Apache Pulsar reads the bundles of the namespace for this route, so that the namespace counts as used."""
     if "{namespace}" not in row.path:
         return False
     return module in _ABOUT_BUNDLES or "{bundle}" in row.path or any(part in row.path for part in _ABOUT_ALL_BUNDLES)
@@ -284,7 +286,7 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_pol
                 if _tells_of_tenants(row) and target.tenant not in api.namespaces.tenants:
                     return failure(
                         rest_refusals.TENANT_MISSING.status, rest_refusals.TENANT_MISSING.text
-                    )  # as Apache Pulsar 4.2: clients' own tests want it
+                    )  # as in Apache Pulsar 4.2; tests of clients rely on it
                 return failure(row.need.denied_status, f"Unauthorized to {row.need.action.value}")
             call = Call(request, api, identity, row.most_body)
             if uses and api.namespaces.exists(call.namespace):
@@ -298,7 +300,7 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_pol
         except NoSuchPathError:
             return page(404, request.method)
         except ClientDisconnect:
-            return page(400, request.method)  # no connection is left to carry it
+            return page(400, request.method)  # the client is gone: nothing sends this answer
         except Exception as e:  # the only broad except of HTTP: every error of a handler becomes an answer
             answer = error_response(e)
             if isinstance(e, StorageError):  # a damaged entry, a full disk: the answer names the reason
@@ -312,7 +314,7 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_pol
 
 
 def _report_failure(request: Request, api: "BrokerApi", reason: str) -> None:
-    """Credentials that prove nothing are worth a warning; a request without any is a client that knows no better."""
+    """Log a failed authentication: a warning for invalid credentials, an info for a request without credentials."""
     authorization = request.headers.get("authorization")
     if authorization is None:
         log.info("request.refused", path=request.url.path, reason=reason)
@@ -322,8 +324,10 @@ def _report_failure(request: Request, api: "BrokerApi", reason: str) -> None:
 
 
 async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
-    """The identity of the caller, without a role when it may not speak for another; raises 401. Probes alone need no
-    credentials: any other request of an unproven client would take effect as soon as authorization is enabled.
+    """The identity of the caller; it has no role when the caller may not act for the principal that its header names.
+
+    Raises 401 for missing or invalid credentials. Probes alone need no credentials: any other request of an
+    unauthenticated client could take effect once authorization is enabled.
     """
     if not api.authenticator.enabled:
         return Identity(None)

@@ -20,11 +20,11 @@ _DOUBLE, _FLOAT = struct.Struct("<d"), struct.Struct("<f")
 
 
 class AvroTextError(ValueError):
-    """The JSON is none of this schema."""
+    """The JSON does not fit the schema."""
 
 
 class AvroTexts:
-    """Encodes JSON values of a schema that `parse_schema` accepted; names are looked up once."""
+    """Encodes JSON values of a schema that `parse_schema` accepted; resolves the names of types once."""
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema

@@ -1,4 +1,4 @@
-"""Bookies: which there are, their racks and groups, and the groups that a namespace keeps its ledgers on.
+"""Bookies: their list, their racks and groups, and the groups of bookies that a namespace uses for its ledgers.
 
 A broker of a cluster reads and writes the nodes of Apache Pulsar. A single broker has no bookies: it stores the values
 that tools set with the cluster and the namespace, and shows them.
@@ -35,7 +35,7 @@ class BookieInfo(msgspec.Struct, omit_defaults=True):
 
 @routes.get(ADMIN + "/bookies/all", SUPER)
 async def bookies(call: Call) -> Response:
-    """Every bookie that has ever been part of the cluster."""
+    """Show every bookie that has ever registered in the cluster."""
     known = [] if call.api.bookies is None else await call.api.bookies.known()
     return json_response({"bookies": [{"bookieId": bookie} for bookie in known]})
 
@@ -81,7 +81,7 @@ async def rack(call: Call) -> Response:
 
 @routes.post(RACKS + "/{bookie}", SUPER)
 async def set_rack(call: Call) -> Response:
-    """A bookie is in one group, named by ?group=."""
+    """Set the rack of a bookie in the group ?group=; a bookie is in a single group."""
     group, bookie = call.query("group"), call.param("bookie")
     if not group:
         raise rest_refusals.BOOKIE_GROUP_MISSING.error()
@@ -112,7 +112,7 @@ def _without(groups: Groups, bookie: str) -> Groups:
 
 @routes.get(AFFINITY, SUPER)
 async def bookie_affinity(call: Call) -> Response:
-    """No value for a used namespace or a namespace with such a value, 404 for an unused namespace."""
+    """Show the groups; an empty body for local policies without groups, 404 for a namespace without local policies."""
     if call.api.bookies is not None:
         used, groups = await call.api.bookies.affinity(call.namespace)
     else:

@@ -21,7 +21,7 @@ routes = RouteTable()
 STATS = ADMIN + "/broker-stats"
 _CHUNK: Final = 64 * 1024
 _TURN: Final = 16 * 1024
-"""Characters of the page of metrics that are made in a turn of the loop."""
+"""Characters of the page of metrics made in one turn of the loop."""
 
 
 @routes.get("/metrics", PROBE)
@@ -35,7 +35,7 @@ async def metrics(call: Call) -> Response:
 
 
 async def _in_turns(parts: Iterator[str]) -> AsyncIterator[bytes]:
-    """The parts in chunks of a decent size; the loop has a turn after each large part, and after each empty part."""
+    """Yield the parts in chunks of 64 KiB or more; yield to the loop after every 16 KiB, and at each empty part."""
     waiting: list[str] = []
     size = since = 0
     for part in parts:
@@ -59,7 +59,7 @@ async def metrics_with_slash(call: Call) -> Response:
 
 @routes.get(STATS + "/topics", SUPER)
 async def topics(call: Call) -> Response:
-    """Every loaded topic: namespace -> bundle -> domain -> topic -> figures."""
+    """Show every loaded topic: namespace -> bundle -> domain -> topic -> figures."""
     out: dict[str, Any] = {}
     for stats in await call.logs.loaded_stats():
         await give_way()
@@ -71,7 +71,7 @@ async def topics(call: Call) -> Response:
 
 
 def _object(value: dict[str, Any] | str) -> Iterator[str]:
-    """An object whose innermost values are JSON texts, in parts."""
+    """Yield the parts of a JSON object whose innermost values are JSON texts already."""
     if isinstance(value, str):
         yield value
         return
@@ -92,7 +92,7 @@ async def json_metrics(call: Call) -> Response:
 
 @routes.get(STATS + "/bookieops", SUPER)
 async def bookie_operations(call: Call) -> Response:
-    """Namespace -> persistent topic -> operations that wait for bookies; this broker never has any."""
+    """Show namespace -> persistent topic -> operations that wait for bookies; the figures are always 0 here."""
     out: dict[str, dict[str, dict[str, int]]] = {}
     async for names in sliced(call.topics.loaded_names()):
         for name in names:
@@ -103,13 +103,13 @@ async def bookie_operations(call: Call) -> Response:
 
 @routes.get(STATS + "/mbeans", SUPER)
 async def mbeans(_call: Call) -> Response:
-    """The beans of the process: none."""
+    """Show the beans of the process: an empty list."""
     return json_response([])
 
 
 @routes.get(STATS + "/allocator-stats/{allocator}", SUPER)
 async def allocator(call: Call) -> Response:
-    """There are no arenas here; the allocators that Apache Pulsar has are known by name."""
+    """Show the figures of an allocator of Apache Pulsar, without arenas; 406 for an unknown name."""
     if call.param("allocator") not in ALLOCATORS:
         raise RestError(406, "there is no such allocator")
     return json_response(ALLOCATOR_STATS)
@@ -122,6 +122,6 @@ async def availability(_call: Call) -> Response:
 
 @routes.get(STATS + "/load-report", SUPER)
 async def load_report(call: Call) -> Response:
-    """LocalBrokerData of now, as the brokers of a cluster write it for each other."""
+    """Show the present LocalBrokerData, which the brokers of a cluster write for each other."""
     assert call.api.load_reports is not None, "made before the web port is served"
     return Response(msgspec.json.encode(await call.api.load_reports.current()), media_type="application/json")

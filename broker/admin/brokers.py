@@ -48,7 +48,7 @@ async def ready(call: Call) -> Response:
 
 @routes.get("/status", PROBE)
 async def status(call: Call) -> Response:
-    """Answer probes that know no Pulsar: 200 or 503."""
+    """Answer general probes, for example of Kubernetes: 200 or 503."""
     return await ready(call)
 
 
@@ -156,7 +156,9 @@ async def brokers_of_cluster(call: Call) -> Response:
 
 
 def _at_web_port(call: Call, broker: str) -> BrokerAddresses:
-    """The broker of that id: its port has TLS where this broker's has, as brokers of a cluster are set alike."""
+    """The web address of the broker with that id. Assumes TLS on its port as on this broker's: the brokers of a cluster
+    have the same settings.
+    """
     if call.api.urls.web_url:
         return BrokerAddresses(web_url=f"http://{broker}")
     return BrokerAddresses(web_url_tls=f"https://{broker}")

@@ -34,8 +34,8 @@ REMEDY: Final = "add it to httpAllowedHosts if it is yours"
 class BrowserRules:
     """The rules of one broker. Pure.
 
-    allowed: names (httpAllowedHosts); own: the broker's; checks_host: whether unproven clients may do anything, so that
-    a rebound name would be of use.
+    allowed: names (httpAllowedHosts); own: the broker's names; checks_host: whether unauthenticated clients have any
+    rights, so that a rebound name would be of use to an attacker.
     """
 
     def __init__(self, allowed: Iterable[str], own: Iterable[str], *, checks_host: bool) -> None:
@@ -56,7 +56,7 @@ class BrowserRules:
     def refusal(self, method: str, headers: Mapping[str, str], *, probe: bool) -> str | None:
         """The reason of a refusal; None for an allowed request.
 
-        headers: by lower-case name; probe: metrics and health, which change nothing and tell no messages.
+        headers: by lower-case name; probe: whether the request is for metrics or health, which reveal no messages.
         """
         host = headers.get("host", "")
         if self._checks_host and not probe and not self._is_safe(_name_of(host)):
@@ -80,10 +80,10 @@ class BrowserRules:
         return _is_address(name) or name.endswith(_RESERVED)
 
     def _is_own_origin(self, origin: str, host: str) -> bool:
-        """A page that came from here, by the same name and port, or from an allowed host."""
+        """Whether the page comes from this broker, by the same name and port, or from an allowed host."""
         _, scheme, authority = origin.partition("://")
         if not scheme:
-            return False  # "null": a page that hides where it is from
+            return False  # "null": a page that hides its origin
         return authority.lower() == host.lower() or _name_of(authority) in self._allowed
 
 

@@ -39,8 +39,8 @@ _LARGEST, _HOT = "LARGEST", "HOT"
 
 @routes.put(NAMESPACE + "/{bundle}/unload", SUPER)
 async def unload_bundle(call: Call) -> Response:
-    """Close the topics of the bundle; the next lookup finds an owner, by default any broker, with ?destinationBroker=
-    the named broker.
+    """Close the topics of the bundle. The next lookup assigns an owner: the broker that ?destinationBroker= names, else
+    any broker.
     """
     if not _is_range(call.param("bundle")):
         raise rest_refusals.BUNDLE_TO_UNLOAD_INVALID.error(bundle=call.param("bundle"))
@@ -66,7 +66,7 @@ async def unload_bundle(call: Call) -> Response:
 
 
 async def _to_leader(call: Call) -> Response:
-    """The leader decides where an unowned bundle goes."""
+    """The redirect to the leader, which assigns unowned bundles. Raises 503 when no other broker is the leader."""
     leader = await call.api.ownership.leader()
     if leader is None or leader[0] == call.api.urls.broker_id:
         raise RestError(503, "there is no leader now: repeat the request")
@@ -76,7 +76,7 @@ async def _to_leader(call: Call) -> Response:
 
 
 async def _at_owner(call: Call, bundle: str) -> Response | None:
-    """The redirect of a call about a bundle that another broker serves, or is to serve; None: this broker does."""
+    """The redirect for a bundle that another broker serves or may assign; None when this broker serves the bundle."""
     found = await call.api.ownership.lookup_bundle(
         f"{call.namespace}/{bundle}", authoritative=call.flag("authoritative")
     )
@@ -102,7 +102,7 @@ async def split_bundle(call: Call) -> Response:
         )
     if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
         return elsewhere
-    if algorithm == _EQUAL_FLOWS:  # Apache Pulsar has the figures of flows for splits of its own alone
+    if algorithm == _EQUAL_FLOWS:  # in Apache Pulsar, only its load manager has the figures of flows
         raise RestError(500, "only the load manager splits by flows")
     given: list[int] = []
     if algorithm == _GIVEN_POSITIONS:
@@ -135,7 +135,7 @@ def _inside(cuts: list[int], low: str, high: str) -> list[int]:
 
 
 def _cuts(algorithm: str, low: int, high: int, hashes: list[int], given: list[int]) -> list[int]:
-    """Return the hashes at which to cut; none without two topics to part."""
+    """The hashes at which to split; none for fewer than two topics, unless the algorithm halves the range."""
     if algorithm == _EQUAL_PARTS:
         return [(low + high) // 2]
     if len(hashes) < _TO_PART:
@@ -157,7 +157,7 @@ async def _hashes_in(call: Call, bundle: str) -> list[int]:
 
 
 async def _chosen_bundle(call: Call) -> tuple[str, str]:
-    """The bundle of the path, also LARGEST and HOT: raises 404 when no bundle has topics, or traffic."""
+    """The bundle of the path. LARGEST raises 404 when no bundle has topics, HOT when no bundle has traffic."""
     asked = call.param("bundle")
     if asked not in (_LARGEST, _HOT):
         return _check_bundle(call)
@@ -178,7 +178,7 @@ async def _chosen_bundle(call: Call) -> tuple[str, str]:
 
 
 async def _traffic(call: Call, names: list[str]) -> float:
-    """Bytes per second in and out."""
+    """Bytes per second into and out of the topics."""
     found = 0.0
     for name in names:
         stats = await call.logs.stats(TopicName.parse(name), earliest_in_backlog=False)
@@ -188,7 +188,7 @@ async def _traffic(call: Call, names: list[str]) -> float:
 
 @routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
 async def delete_bundle(call: Call) -> Response:
-    """An empty bundle goes on being there. A path that names no bundle is refused like an invalid bundle."""
+    """No effect on an empty bundle, which continues to exist; refused for a bundle with topics."""
     call.policies()
     bundle = "_".join(_check_bundle(call))
     if await in_bundle(call, _names(call), bundle):

@@ -1,4 +1,4 @@
-"""One HTTP request as handlers see it: the client's identity, the resource, the body."""
+"""One HTTP request for its handler: the client's identity, the resource, the body."""
 
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
@@ -34,7 +34,7 @@ NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 
 
 class Call:
-    """A request whose caller is known and allowed to make it."""
+    """A request whose caller is authenticated and authorized."""
 
     def __init__(
         self, request: "Request", api: "BrokerApi", identity: "Identity", most_body: int | None = MOST_BODY_BYTES
@@ -46,7 +46,7 @@ class Call:
         self._raw_body: bytes | None = None
 
     def may(self, need: "Need", target: Target) -> bool:
-        """Whether the caller also has this right, for resources that a call finds on its way."""
+        """Whether the caller also has this right, for resources that a handler finds while it serves the request."""
         return self.api.authorizer.allows(self.identity, need, target)
 
     @property
@@ -89,7 +89,7 @@ class Call:
         return decoded(params[name].replace("+", " ") if name == "topic" else params[name])
 
     def number(self, name: str, *, bits: int = 64) -> int:
-        """A part of the path that must be an integer of so many bits; anything else is no such path."""
+        """A part of the path as a signed integer of `bits` bits; raises NoSuchPathError (404) for any other text."""
         return _integer(name, self.param(name), bits)
 
     @property
@@ -97,11 +97,11 @@ class Call:
         return f"{self.param('tenant')}/{self.param('namespace')}"
 
     def bundles(self) -> "BundlesData":
-        """How the namespace in the path is cut; raises 404."""
+        """The bundles of the namespace in the path; raises 404."""
         return self.api.ownership.bundles(self.namespace) or self.policies().bundles
 
     def bundles_of(self, namespace: str) -> "BundlesData":
-        """How another namespace is cut; raises 404."""
+        """The bundles of another namespace; raises 404."""
         policies = self.namespaces.policies(namespace)
         if policies is None:
             raise rest_refusals.NAMESPACE_MISSING.error()
@@ -131,7 +131,7 @@ class Call:
         return given[0] if given else default
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """A query parameter that is true or false."""
+        """A query parameter that is true or false; any text but true is false."""
         return (self.query(name) or str(default)).lower() == "true"
 
     def query_number(self, name: str, *, bits: int = 64) -> int | None:
@@ -141,7 +141,7 @@ class Call:
     async def body(self, kind: type[T]) -> T | None:
         """The JSON body as `kind`; None when there is none. Raises 400, 413 and, for another content type, 415.
 
-        A number, a truth value or a text may also come as text/plain to the routes of topics.
+        Routes of topics also accept a number, a truth value or a text as text/plain.
         """
         raw = await self.raw_body()
         if not raw.strip():
@@ -156,14 +156,14 @@ class Call:
             raise RestError(400, f"body: {e}") from e
 
     async def required_body(self, kind: type[T], reason: str = "a body is required") -> T:
-        """Like `body`; none is 400."""
+        """Like `body`; raises 400 for an absent or null body."""
         value = await self.body(kind)
         if value is None:
             raise RestError(400, reason)
         return value
 
     async def is_null(self) -> bool:
-        """Whether the body is null or nothing."""
+        """Whether the body is null or empty."""
         return (await self.raw_body()).strip() in (b"", b"null")
 
     async def raw_body(self) -> bytes:
@@ -200,8 +200,8 @@ def decoded(text: str) -> str:
 
 
 def subscription_of(params: dict[str, Any]) -> str:
-    """The subscription that path parameters name. In the path of a topic it is decoded twice, the second time like a
-    form: the admin client encodes it twice. Raises 400, and 500 when the second time cannot be.
+    """The subscription that path parameters name. In the path of a topic the name is decoded twice, the second time
+    like a form, since the admin client encodes it twice. Raises 400, and 500 when the second decoding fails.
     """
     if "topic" not in params:
         return decoded(params["subscription"].replace("+", " "))
@@ -213,7 +213,7 @@ def subscription_of(params: dict[str, Any]) -> str:
 
 
 def topic_of(params: dict[str, Any]) -> TopicName | None:
-    """The topic that path parameters name; None when it is no topic name."""
+    """The topic that path parameters name; None for an invalid topic name."""
     # Apache Pulsar decodes names of topics like forms: a plus is a space.
     parts = [decoded(params["tenant"]), decoded(params["namespace"]), decoded(params["topic"].replace("+", " "))]
     try:
@@ -223,7 +223,7 @@ def topic_of(params: dict[str, Any]) -> TopicName | None:
 
 
 def target_of(params: dict[str, Any]) -> Target:
-    """The target of a request, from its path, for its authorization."""
+    """The target that the authorization of a request checks, taken from its path."""
     tenant = decoded(params.get("tenant", ""))
     namespace = f"{tenant}/{decoded(params['namespace'])}" if "namespace" in params else ""
     name = topic_of(params) if "topic" in params else None
@@ -232,5 +232,5 @@ def target_of(params: dict[str, Any]) -> Target:
 
 
 def valid_name(name: str) -> bool:
-    """Whether this may be the name of a tenant, namespace or cluster (Pulsar NamedEntity)."""
+    """Whether the name is valid for a tenant, namespace or cluster (Pulsar NamedEntity)."""
     return bool(name) and set(name) <= NAME_LETTERS

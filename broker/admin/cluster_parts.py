@@ -1,7 +1,7 @@
 """The records of a cluster for tools: failure domains, isolation policies, its migration.
 
-Isolation policies decide which brokers of a cluster get the bundles of a namespace, failure domains where namespaces of
-one anti-affinity group go. The other records do not change the behaviour of the broker.
+Isolation policies decide which brokers of a cluster get the bundles of a namespace; failure domains decide where the
+namespaces of an anti-affinity group go. The other records do not change the behaviour of the broker.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ async def _change(call: Call, **parts: Any) -> None:
 
 
 class _FailureDomain(msgspec.Struct):
-    """Ids of its brokers."""
+    """A failure domain: the ids of its brokers."""
 
     brokers: list[str] | None = None
 
@@ -50,14 +50,14 @@ class _FailureDomain(msgspec.Struct):
 
 
 def _domains(call: Call) -> dict[str, dict[str, Any]]:
-    """Return the domains of the cluster, also from the place of an earlier version: the record of the cluster."""
+    """The domains of the cluster, including those that an earlier version stored in the record of the cluster."""
     cluster = call.namespaces.clusters.get(call.param("cluster"))
     kept = (cluster.failure_domains if cluster else None) or _NO_PARTS
     return kept | call.namespaces.failure_domains.get(call.param("cluster"))
 
 
 async def _adopt_domains(call: Call) -> None:
-    """Give the domains that an earlier version stored their nodes."""
+    """Move the domains that an earlier version stored in the record of the cluster to nodes of their own."""
     cluster, domains = call.param("cluster"), call.namespaces.failure_domains
     kept = _cluster(call).failure_domains
     if kept:
@@ -68,7 +68,7 @@ async def _adopt_domains(call: Call) -> None:
 
 @routes.get(CLUSTER + "/failureDomains", SUPER)
 async def failure_domains(call: Call) -> Response:
-    """Show the domains by name; none for a missing cluster."""
+    """Show the domains by name; an empty object for a missing cluster."""
     return json_response(_domains(call))
 
 
@@ -83,12 +83,12 @@ async def failure_domain(call: Call) -> Response:
 
 @routes.post(DOMAIN, SUPER)
 async def set_failure_domain(call: Call) -> Response:
-    """A broker belongs to one domain only."""
+    """Set the brokers of a domain; refuses a broker of another domain. A null body deletes the domain."""
     cluster, name = call.param("cluster"), call.param("domain_name")
     _cluster(call)
     body = await call.body(_FailureDomain)
     await _adopt_domains(call)
-    if body is None:  # as if there were none
+    if body is None:  # null: as if the domain did not exist
         await call.namespaces.failure_domains.delete(cluster, name)
         return done()
     brokers = list(dict.fromkeys(body.brokers or []))
@@ -126,7 +126,7 @@ async def isolation_policies(call: Call) -> Response:
 
 
 def _isolation(call: Call) -> dict[str, dict[str, Any]] | None:
-    """Return the policies of the cluster, also from the place of an earlier version: the record of the cluster."""
+    """The policies of the cluster; without any, those that an earlier version stored in the cluster's record."""
     cluster = _cluster(call)
     found = call.namespaces.isolation.get(call.param("cluster"))
     return cluster.isolation_policies if found is None else found
@@ -153,7 +153,7 @@ async def isolation_policy(call: Call) -> Response:
 
 
 def _set_policies(call: Call) -> dict[str, Any]:
-    """The isolation policies of the cluster; raises 404 when it never had a policy."""
+    """The isolation policies of the cluster; raises 404 when the cluster never had a policy."""
     found = _isolation(call)
     if found is None:
         raise rest_refusals.ISOLATION_POLICIES_UNKNOWN.error(cluster=call.param("cluster"))
@@ -217,7 +217,7 @@ async def migration(call: Call) -> Response:
 
 @routes.post(CLUSTER + "/migrate", SUPER)
 async def set_migration(call: Call) -> Response:
-    """Kept and shown; clients are not sent there."""
+    """Store and show the migration; clients are not redirected."""
     urls = await call.body(dict[str, str])
     _cluster(call)
     await _change(call, migrated=call.flag("migrated"), migrated_cluster_url=urls)

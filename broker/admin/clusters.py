@@ -19,7 +19,7 @@ routes = RouteTable()
 _OF_OTHER_ROUTES: Final = ("failure_domains", "isolation_policies", "bookie_racks")
 _KEPT_APART: Final = dict.fromkeys((*_OF_OTHER_ROUTES, "migrated", "migrated_cluster_url"))
 CLUSTER = ADMIN + "/clusters/{cluster}"
-# Values that Apache Pulsar shows of every cluster, set or not.
+# Values that Apache Pulsar shows for every cluster, whether set or not.
 _ALWAYS_SHOWN = {
     "brokerClientTlsEnabled": False,
     "tlsAllowInsecureConnection": False,
@@ -73,7 +73,7 @@ async def update_cluster(call: Call) -> Response:
 
 @routes.delete(CLUSTER, SUPER)
 async def delete_cluster(call: Call) -> Response:
-    """Refused while a namespace lives in it, or there are isolation policies."""
+    """Delete the cluster; refused while the cluster has a namespace or isolation policies."""
     name = call.param("cluster")
     cluster, isolation = _cluster(call), call.namespaces.isolation.get(name)
     if cluster.isolation_policies if isolation is None else isolation:

@@ -1,5 +1,5 @@
-"""Requests about topics that another broker of the cluster serves. A request about one topic is sent there, with a
-redirect (HTTP 307). For a request about a partitioned topic this broker calls the brokers of the partitions.
+"""Requests about topics that another broker of the cluster serves. The answer to a request about one topic is a
+redirect (HTTP 307) to its broker. For a request about a partitioned topic this broker calls the partitions' brokers.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ _OF_ALL_PARTITIONS: Final = (
 
 
 async def sent_elsewhere(call: "Call", path: str) -> "Response | None":
-    """The redirect for a request about one topic that another broker serves; None: it is answered here.
+    """The redirect for a request about one topic that another broker serves; None when this broker answers.
 
-    path: of the route. Raises ServiceNotReadyError.
+    path: the declared path of the route. Raises ServiceNotReadyError.
     """
     about_topic = path.startswith((f"{ADMIN}/{{domain", f"{ADMIN}/schemas/"))
     if not about_topic or "{topic}" not in path or path.endswith(_OF_ALL_PARTITIONS):
@@ -60,7 +60,7 @@ async def sent_elsewhere(call: "Call", path: str) -> "Response | None":
 
 
 def redirect_to(call: "Call", broker: "BrokerAddresses", *, authoritative: bool, **more: str) -> "Response":
-    """The redirect of the request to the broker. more: members of the query that are not empty."""
+    """The redirect of the request to the broker. more: query parameters to add; empty values are left out."""
     url = call.request.url
     secure = url.scheme == "https" and broker.web_url_tls
     web = (broker.web_url_tls if secure else broker.web_url or broker.web_url_tls) or ""
@@ -80,7 +80,7 @@ def is_elsewhere(call: "Call", part: "TopicName") -> bool:
 async def called_elsewhere(call: "Call", part: "TopicName", operation: str | None = None) -> Any:
     """The answer of the partition's broker to the same request, or to another operation. Raises RestError.
 
-    The call has the rights of this broker: check those of the caller before.
+    The call has the rights of this broker: check the rights of the caller before.
     """
     raw = (call.request.scope.get("raw_path") or call.request.url.path.encode()).decode("latin-1")
     if operation is None:
@@ -103,8 +103,8 @@ def _value(body: bytes) -> Any:
 
 
 async def together(call: "Call", parts: "Sequence[TopicName]", do: "Callable[[TopicName], Awaitable[T]]") -> list[T]:
-    """The results for the parts, in order. In a cluster a failure for one part does not keep the others from their
-    turn, as in Apache Pulsar; the first failure is raised.
+    """The results of `do` for the parts, in order. In a cluster, as in Apache Pulsar, the broker serves all parts and
+    then raises the first failure; without a cluster it stops at the first failure.
     """
     if call.api.peers is None:
         return [await do(part) async for part in in_turns(parts)]
@@ -125,7 +125,7 @@ async def of_each(
     here: "Callable[[TopicName], Awaitable[Any]]",
     operation: str | None = None,
 ) -> list[Any]:
-    """`here` of each part that this broker serves, and of each other part the answer of its broker."""
+    """The result of `here` for each part that this broker serves, and the answer of the broker of each other part."""
 
     async def one(part: "TopicName") -> Any:
         return await (called_elsewhere(call, part, operation) if is_elsewhere(call, part) else here(part))

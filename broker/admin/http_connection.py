@@ -8,7 +8,7 @@ expect (`compat/jetty_http.py`).
     a request is being worked on           as its handler takes              no
     an answer is being sent                some of it is read in that time   no
 
-A connection beyond the seats is served probes alone (/status, /metrics, ready), so that these answer while
+On a connection beyond the seats the broker serves probes alone (/status, /metrics, ready), so that probes succeed while
 other clients hold the seats.
 """
 
@@ -40,7 +40,7 @@ PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "
 
 
 class _Events(h11.Connection):
-    """Gives a few events in a turn of the loop: a read may have tens of thousands of chunks of a byte each."""
+    """Bounds the events in a turn of the loop: one read may have tens of thousands of chunks of a byte each."""
 
     left = EVENTS_IN_ONE_TURN
 
@@ -52,7 +52,7 @@ class _Events(h11.Connection):
 
 
 class _Flow(FlowControl):
-    """Reads nothing while events wait for their turn, whatever the application wants."""
+    """Pauses reading while parsed events wait for their turn, even if the application resumes reading."""
 
     held = False
 
@@ -73,9 +73,8 @@ class _Flow(FlowControl):
 
 
 class HttpConnection(H11Protocol):
-    """Puts the client's verified certificate where the application finds it. When bytes follow a request that cannot
-    begin another (the rest of a body that was not announced), a 400 follows its answer at once and the connection
-    closes.
+    """Passes the client's verified certificate to the application. When the bytes behind a request cannot begin another
+    request (the rest of an unannounced body), the connection sends a 400 directly behind the answer and closes.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class HttpConnection(H11Protocol):
         self._look_at_events()
 
     def handle_events(self) -> None:
-        """Handle the events of a turn of the loop; nothing is read before the others have had their turns."""
+        """Handle up to EVENTS_IN_ONE_TURN events; pause reading until later turns have handled the rest."""
         self._events.left = EVENTS_IN_ONE_TURN
         super().handle_events()
         if not self._events.left and not self.flow.held and not self.transport.is_closing():
@@ -150,8 +149,8 @@ class HttpConnection(H11Protocol):
             self._rest()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are no HTTP, and end the connection: a request under way is over, an answer that has begun
-        ends where it is.
+        """Answer bytes that are not HTTP, and close the connection. A request in progress ends, and an answer that has
+        begun stays incomplete.
         """
         if self._in_progress:
             self.cycle.disconnected = True
@@ -174,7 +173,7 @@ class HttpConnection(H11Protocol):
         return bool(self.scope["raw_path"].startswith(PREFIX))
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection over to a session, or answer and close it."""
+        """Hand the connection over to a WebSocket session, or answer with a refusal and close it."""
         assert self._upgrades is not None, "it requested the upgrade"
         headers = headers_of(event)
         refused = self._upgrades.refusal(event, headers)
@@ -194,7 +193,7 @@ class HttpConnection(H11Protocol):
         self._socket.set_protocol(protocol)
 
     def _answer(self, response: Response) -> None:
-        """Send an answer that no application gives, and end the connection."""
+        """Send an answer without the application, and close the connection."""
         lines = [f"HTTP/1.1 {response.status_code} {HTTPStatus(response.status_code).phrase}", "connection: close"]
         lines += [f"{name.decode()}: {value.decode()}" for name, value in response.raw_headers]
         self.transport.write("\r\n".join([*lines, "", ""]).encode() + bytes(response.body))
@@ -209,7 +208,7 @@ class HttpConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _rest(self) -> None:
-        """Wait for the next request until the next look: no request is in progress."""
+        """Mark the connection as idle: it may lose its seat, and `_look` ends it without a further request."""
         self._working = False
         if not self._socket.is_closing():
             self._seat.idle(self._socket.abort)
@@ -242,7 +241,7 @@ class HttpConnection(H11Protocol):
 
 
 class _ProbesAlone:
-    """The application of a connection beyond the seats."""
+    """The application of a connection beyond the seats: probes, and 503 for any other request."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self._app = app
@@ -255,7 +254,7 @@ class _ProbesAlone:
 
 
 class _WithCertificate:
-    """The application of one connection."""
+    """The application of a connection with a client certificate, which it adds to the scope."""
 
     def __init__(self, app: Any, certificate: dict[str, Any]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Which brokers serve which namespaces (NamespaceIsolationData): refusals, and the stored part of a body."""
+"""Isolation policies (NamespaceIsolationData): the checks of a body, and its stored form."""
 
 import enum
 from typing import Any, Final
@@ -12,7 +12,7 @@ _SCOPES: Final = ("all_matching", "none", "changed")
 
 
 class FailoverPolicy(enum.Enum):
-    """Decides when the secondary brokers step in; there is a single such policy."""
+    """The policy that decides when secondary brokers serve the namespaces; Apache Pulsar has a single kind."""
 
     MIN_AVAILABLE = "min_available"
 
@@ -35,7 +35,7 @@ class IsolationPolicy(msgspec.Struct):
 
 
 def checked(name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The policy as it is kept and shown; raises 400. Unknown members are dropped, as is an unknown scope."""
+    """The policy as the broker stores and shows it; raises 400. Drops unknown members and an unknown scope."""
     try:
         policy = msgspec.convert(body, IsolationPolicy)
         namespaces, primary, secondary = map(_patterns, (policy.namespaces, policy.primary, policy.secondary))
@@ -58,7 +58,7 @@ def _patterns(given: list[str | int]) -> list[str]:
 
 
 def _parameters(failover: AutoFailover) -> dict[str, str]:
-    """How many primary brokers there have to be, and how busy they may be: numbers of 32 bits."""
+    """Check the least number of primary brokers, and their highest load: numbers of 32 bits."""
     texts = {key: str(value) for key, value in failover.parameters.items()}
     for key in ("min_limit", "usage_threshold"):
         try:

@@ -22,7 +22,10 @@ LOOKUP = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 @routes.get(LOOKUP, TOPIC_USE)
 async def lookup(call: Call) -> Response:
-    """Addresses for clients, whether the topic exists or not; its namespace must. ?listenerName= chooses others."""
+    """Answer the addresses of the topic's broker. The namespace must exist, the topic need not.
+
+    ?listenerName= selects the addresses of another listener.
+    """
     name = topic_of(call.request.path_params)
     if name is None:
         raise rest_refusals.TOPIC_NAME_OF_LOOKUP_INVALID.error()
@@ -44,14 +47,14 @@ async def lookup(call: Call) -> Response:
 
 
 def _named(found: Addresses | None, listener: str) -> Addresses:
-    """Raises 500: the broker that the client is to go to has no such listener."""
+    """The addresses; raises 500 when the broker of the topic has no such listener."""
     if found is None:
         raise rest_refusals.LISTENER_UNKNOWN.error(listener=listener)
     return found
 
 
 def _of_owner(owner: BrokerAddresses) -> dict[str, str]:
-    """The addresses as in Apache Pulsar's answer; absent addresses are empty."""
+    """The addresses as in Apache Pulsar's answer; the basic addresses are "" when absent."""
     answer = {
         "brokerUrl": owner.service_url or "",
         "httpUrl": owner.web_url or "",
@@ -72,7 +75,7 @@ async def lookup_of_another_kind(call: Call) -> Response:
 
 @routes.get(LOOKUP + "/bundle", NAMESPACE_USE)
 async def bundle(call: Call) -> Response:
-    """The bundle of the topic; that of a namespace that does not exist is the whole range."""
+    """Answer the bundle of the topic; the whole range for a namespace that does not exist."""
     name = topic_of(call.request.path_params)
     if name is None:
         raise rest_refusals.TOPIC_NAME_OF_LOOKUP_INVALID.error()

@@ -1,6 +1,6 @@
-"""Single messages: peeked at, found by position or time. The body is the payload, all else is in headers.
+"""Single messages: peek, read by position, find by time. The body of an answer is the payload; the rest is in headers.
 
-Message converters apply as for consumers, `X-Magnetar-Conversion` names the converter; `?raw=true` returns the stored
+Message converters apply as for consumers; `X-Magnetar-Conversion` names the converter. `?raw=true` returns the stored
 bytes.
 """
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 routes = RouteTable()
 MOST_PLAIN_BYTES: Final = 16 * 1024 * 1024
-"""A payload that is larger without its compression is shown as it is stored alone."""
+"""Largest decompressed payload; a larger payload is shown only as stored (?raw=true)."""
 MOST_METADATA_BYTES: Final = 64 * 1024
-"""Metadata that is larger makes no headers: no client of HTTP takes as many."""
+"""Largest metadata that is shown in headers: HTTP clients do not accept more."""
 _BEYOND_LATIN_1: Final = re.compile(r"[^\x00-\xff]")
 _NOT_IN_HEADERS: Final = re.compile(r"[^\t\x20-\xff]")
 _OF_FIELDS: Final = {
@@ -88,7 +88,7 @@ async def by_position(call: Call) -> Response:
 
 @routes.get(TOPIC + "/examinemessage", TOPIC_CONSUME)
 async def examine(call: Call) -> Response:
-    """?initialPosition=earliest|latest (latest) and ?messagePosition=n, counted from 1."""
+    """Show an entry: ?initialPosition=earliest|latest (default latest), ?messagePosition=n, counted from 1."""
     start, number = call.query("initialPosition") or "latest", call.query_number("messagePosition") or 1
     name = single_topic(call)
     _require_persistent(name)
@@ -129,7 +129,7 @@ def _require_persistent(name: "TopicName") -> None:
 
 
 async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Response:
-    """`?raw=true` returns the stored bytes."""
+    """The answer with the message; `?raw=true`: without conversion and decompression."""
     raw = call.flag("raw")
     shown = message if raw else await call.logs.as_delivered(name, message)
     metadata, payload = split_entry(shown.entry)
@@ -141,7 +141,7 @@ async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Res
 
 
 def _require_headers(metadata: pb.MessageMetadata) -> None:
-    """Make the texts of the metadata texts. Raises RestError where the metadata is too large for headers."""
+    """Repair texts of the metadata that are not UTF-8. Raises RestError for metadata too large for headers."""
     size = metadata.ByteSize()
     if size > MOST_METADATA_BYTES:
         raise RestError(500, f"the metadata has {size} bytes, more than the {MOST_METADATA_BYTES} of all headers")
@@ -152,9 +152,9 @@ def _require_headers(metadata: pb.MessageMetadata) -> None:
 
 
 async def _plain(metadata: pb.MessageMetadata, payload: memoryview) -> memoryview:
-    """The payload without its compression, made beside the loop; as it is stored where it is encrypted.
+    """The payload, decompressed in a thread; an encrypted payload as stored.
 
-    Raises: RestError where it is damaged, or larger than MOST_PLAIN_BYTES.
+    Raises: RestError for a damaged payload, or for a payload of more than MOST_PLAIN_BYTES.
     """
     if metadata.compression == pb.NONE or metadata.encryption_keys:
         return payload
@@ -181,7 +181,7 @@ def _message_response(message: "StoredMessage", metadata: pb.MessageMetadata | N
         headers["X-Pulsar-Broker-Entry-METADATA-index"] = str(stored.index)
     answer = Response(bytes(payload), media_type=JSON)
     for name, value in (*headers.items(), *(() if metadata is None else list_headers(metadata))):
-        answer.raw_headers.append((name.encode("latin-1"), _header_value(value)))  # the case of its letters stays
+        answer.raw_headers.append((name.encode("latin-1"), _header_value(value)))  # keeps the case of the name
     return answer
 
 
@@ -213,12 +213,12 @@ def _metadata_headers(metadata: pb.MessageMetadata, entry_bytes: int) -> dict[st
 
 
 def _header_value(value: str) -> bytes:
-    """Latin-1, as in Apache Pulsar: a space stands for each other letter and for each control character."""
+    """The value in Latin-1; as in Apache Pulsar, a space replaces each other letter and each control character."""
     return _NOT_IN_HEADERS.sub(" ", value).strip().encode("latin-1")
 
 
 def option_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
-    """Encryption, chunks, keys, schema; absent fields have no header."""
+    """The headers of encryption, chunks, keys and schema; absent fields have no header."""
     headers = {"X-Pulsar-Is-Encrypted": _text(bool(metadata.encryption_keys)), "X-Pulsar-txn-uncommitted": "false"}
     if metadata.HasField("txnid_least_bits") and metadata.HasField("txnid_most_bits"):
         headers["X-Pulsar-txn-aborted"] = "false"
@@ -230,7 +230,7 @@ def option_headers(metadata: pb.MessageMetadata) -> dict[str, str]:
 
 
 def list_headers(metadata: pb.MessageMetadata) -> list[tuple[str, str]]:
-    """One header for each of a list: the keys a message is encrypted with, the clusters it goes to."""
+    """One header for each encryption key, and one for each cluster that the message is replicated to."""
     keys = [("X-Pulsar-Base64-encryption-keys", _text(each.SerializeToString())) for each in metadata.encryption_keys]
     return [*keys, *(("X-Pulsar-replicated-to", each) for each in metadata.replicate_to)]
 

@@ -39,7 +39,7 @@ _TEXTS: Final = frozenset({"STRING", "BYTES", "NONE"})
 
 
 class PayloadTextError(ValueError):
-    """The text is no value of the schema."""
+    """The text is not a value of the schema."""
 
 
 def encoder(schema_type: int, data: bytes, work: SchemaWork | None = None) -> Callable[[str], bytes]:

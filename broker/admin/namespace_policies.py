@@ -35,7 +35,7 @@ from magnetar.broker.policies.values import (
 )
 
 routes = RouteTable()
-# The order in which Apache Pulsar lists a set of them.
+# The order in which Apache Pulsar lists a set of subscription types.
 _TYPES_IN_ORDER: Final[tuple[SubscriptionType, ...]] = ("Shared", "Failover", "Key_Shared", "Exclusive")
 Row = PolicyRow
 
@@ -227,7 +227,7 @@ async def backlog_quotas(call: Call) -> Response:
 
 
 def _by_size(quotas: dict[str, BacklogQuota]) -> list[BacklogQuota]:
-    """The namespace's quotas by size; only these are compared with its retention."""
+    """The namespace's quotas by size; only these quotas are compared with its retention."""
     return [quota for kind, quota in quotas.items() if kind == "destination_storage"]
 
 
@@ -251,7 +251,7 @@ async def remove_backlog_quota(call: Call) -> Response:
 
 
 def quota_type(call: Call) -> str:
-    """The query parameter; storage when absent."""
+    """The type of quota of the query parameter; storage when absent."""
     kind = call.query("backlogQuotaType") or "destination_storage"
     if kind not in ("destination_storage", "message_age"):
         raise RestError(404, f"there is no backlog quota type {kind}")
@@ -305,7 +305,7 @@ async def set_replication(call: Call) -> Response:
 
 
 def _clusters(names: list[str | None] | None) -> list[str]:
-    """The names, each once; raises 500 without a list and 403 for a list that contains null."""
+    """The names of the body, each once; raises 500 without a list and 403 for a list that contains null."""
     if names is None:
         raise RestError(500, "a list of clusters is required")
     if None in names:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain
 
 routes = RouteTable()
-COMPACTION: Final = "__compaction"  # a subscription that compaction alone moves
+COMPACTION: Final = "__compaction"  # the subscription of compaction, which compaction alone moves
 BOUNDARY: Final = re.compile("0x[0-9a-f]{1,8}")
 _MOST_BUNDLES: Final = 2**14
 _AT_A_TIME: Final = 64
@@ -80,7 +80,7 @@ async def get_namespace(call: Call) -> Response:
 
 @routes.put(NAMESPACE, TENANT_ADMIN)
 async def create_namespace(call: Call) -> Response:
-    """The body is nothing or Policies; bundles are cut anew from `numBundles`."""
+    """Create the namespace. The body is empty or Policies; `boundaries`, or else `numBundles`, define its bundles."""
     body = await call.body(dict[str, object])
     if body is not None and body.get("replication_clusters", ()) is None:
         raise RestError(500, "replication_clusters is no list")
@@ -134,7 +134,7 @@ def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
 
 
 def _given_bundles(boundaries: list[str] | tuple[()], count: int) -> BundlesData:
-    """The bundles between these boundaries, `count` equal bundles without boundaries; refuses gaps at both ends."""
+    """The bundles between these boundaries; without boundaries, `count` equal bundles. Refuses gaps at either end."""
     if not boundaries:
         return even_bundles(count)
     cuts = sorted({boundary_value(text) for text in boundaries})
@@ -146,7 +146,7 @@ def _given_bundles(boundaries: list[str] | tuple[()], count: int) -> BundlesData
 
 
 def boundary_value(text: str) -> int:
-    """The boundary, a hexadecimal, octal or decimal number; below zero it is beyond 2^63. Raises 500."""
+    """The boundary as an unsigned 64-bit number, of a hexadecimal, octal or decimal text. Raises 500."""
     try:
         return java_numbers.decoded(text) % 2**64
     except ValueError:
@@ -165,7 +165,7 @@ async def delete_namespace(call: Call) -> Response:
         return done()
     if _has_topics(call, name) or _partitioned(call, name):
         raise rest_refusals.NAMESPACE_IN_USE.error()
-    await delete_namespace_by_force(call, name)  # only topics of the broker itself are left
+    await delete_namespace_by_force(call, name)  # only system topics are left
     return done()
 
 
@@ -185,7 +185,9 @@ async def delete_namespace_by_force(call: Call, namespace: str) -> None:
 
 
 def _has_topics(call: Call, namespace: str) -> bool:
-    """Whether users have topics there; without a wait, so that none is created between this and the deletion."""
+    """Whether the namespace has topics other than system topics. Does not await, so that the broker creates no topic
+    between this check and the deletion.
+    """
     found = (name for domain in _DOMAINS["ALL"] for name in call.topics.names(namespace, domain))
     return any(not TopicName.parse(name).is_system for name in found)
 
@@ -200,7 +202,7 @@ def _partitioned(call: Call, namespace: str) -> list[str]:
 
 
 async def without_system_topics(names: "Sequence[str]") -> list[str]:
-    """Names that users know of."""
+    """The names without system topics."""
     found: list[str] = []
     async for part in sliced(names):
         found += [name for name in part if not TopicName.parse(name).is_system]
@@ -218,7 +220,7 @@ async def in_bundle(call: Call, names: "Sequence[str]", bundle: str) -> list[str
 
 @routes.get(NAMESPACE + "/topics", NAMESPACE_USE)
 async def list_topics(call: Call) -> Response:
-    """?mode=PERSISTENT (also when absent), NON_PERSISTENT or ALL; ?includeSystemTopic=true."""
+    """List the topics: ?mode=PERSISTENT (default), NON_PERSISTENT or ALL; ?includeSystemTopic=true."""
     call.policies()
     mode = call.query("mode") or "PERSISTENT"
     if mode not in _DOMAINS:
@@ -233,7 +235,7 @@ async def list_topics(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/migration", SUPER)
 async def set_migration(call: Call) -> Response:
-    """Kept and shown; there is no other cluster to send clients to."""
+    """Store and show the mark; clients are not redirected, as there is no other cluster."""
     if not (await call.raw_body()).strip():
         raise RestError(400, "a body is required")
     migrated = bool(await call.body(bool))
@@ -244,7 +246,7 @@ async def set_migration(call: Call) -> Response:
 
 @routes.put(NAMESPACE + "/unload", SUPER)
 async def unload_namespace(call: Call) -> Response:
-    """Every bundle, of all brokers."""
+    """Unload every bundle of the namespace, on all brokers."""
     call.policies()
     if call.api.peers is None:
         await unload_topics(call, call.namespace)
@@ -266,9 +268,9 @@ async def _unload_anywhere(call: Call, namespace: str, bundle: str) -> None:
 
 
 async def on_every_bundle(call: Call, method: str, what: str) -> bool:
-    """Make the call about each bundle of the namespace where it is served; False: this broker serves them all.
+    """Make the call for each bundle of the namespace, to its broker. Return False, without calls, outside a cluster.
 
-    The calls have the rights of this broker: those of the caller have been checked before.
+    The calls have the rights of this broker. Precondition: the rights of the caller have been checked.
     """
     if call.api.peers is None:
         return False
@@ -354,7 +356,7 @@ async def unsubscribe_everywhere(call: Call, bundle: str = "") -> Response:
         try:
             await call.subscriptions.delete_subscription(name, call.param("subscription"), force=False)
         except SubscriptionNotFoundError:
-            continue  # topics without it are as wanted already
+            continue  # a topic without the subscription needs no change
     return done()
 
 
@@ -389,7 +391,7 @@ async def get_property(call: Call) -> Response:
 
 @routes.delete(NAMESPACE + "/property/{key}", TENANT_ADMIN)
 async def delete_property(call: Call) -> Response:
-    """Answers the value it had."""
+    """Remove the property; the answer is its former value."""
     key = call.param("key")
     value = call.policies().properties.get(key, "")
     await _change_properties(call, lambda old: {k: v for k, v in old.items() if k != key})

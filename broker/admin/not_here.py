@@ -54,7 +54,7 @@ _OFF: Final[tuple[tuple[str, tuple[tuple[str, str], ...]], ...]] = (
     (_V2 + "/worker", _WORKER),
     (_V2 + "/worker-stats", (("GET", "/functionsmetrics"), ("GET", "/metrics"))),
 )
-# Forms with the code of a function.
+# Routes whose body is a form with the code of a function.
 _UPLOADS: Final = (
     *(("POST", f"{base}/functions/upload") for base in (_V2, _V3)),
     *(("POST", f"{base}/functions{_ONE}/trigger") for base in (_V2, _V3)),
@@ -141,7 +141,7 @@ async def position_in_pending_acks(call: Call) -> Response:
 
 @routes.get(_TRANSACTIONS + f"/transactionBufferInternalStats{_OF_TOPIC}", OPEN)
 async def transaction_buffer(call: Call) -> Response:
-    """The only question about transactions with an answer: no topic has a snapshot."""
+    """Answer the only request about transactions that succeeds: no topic has a snapshot."""
     name = call.topic()
     if not call.topics.exists(name):
         raise topic_missing(name)

@@ -1,6 +1,6 @@
 """Offload policies of namespaces and topics.
 
-Kept and shown for tools: there is nothing to offload to, data stays here.
+The broker stores and shows the policies for tools, without effect: it has no storage to offload to.
 """
 
 from typing import Any, Final
@@ -62,7 +62,7 @@ _Body = msgspec.defstruct(
 
 
 def shown_offload(policies: Json | None) -> Json | None:
-    """The policies with their defaults and which kind of driver they name."""
+    """The policies with defaults, and with flags for the kind of their driver."""
     if policies is None:
         return None
     driver = str(policies.get("managedLedgerOffloadDriver", "")).lower()
@@ -77,7 +77,7 @@ def with_value(policies: Json | None, name: str, value: int | None) -> Json:
 
 
 async def _given(call: Call) -> Json:
-    """The policies of the body; raises 412 for policies that could never offload."""
+    """The policies of the body; raises 412 for policies with which no driver could offload."""
     body = await call.body(dict[str, Any])
     if body is None:
         raise rest_refusals.OFFLOAD_POLICIES_MISSING.error()

@@ -1,4 +1,4 @@
-"""Routes of Magnetar alone: delayed messages of a topic, and where the logs of many topics begin and end."""
+"""Routes that only Magnetar has: delayed messages of a topic, and the ranges of the logs of many topics."""
 
 from typing import Final
 
@@ -19,9 +19,9 @@ routes = RouteTable()
 MOST_TOPICS: Final = 1000
 
 
-@routes.post(NAMESPACE + "/logRanges", OPEN)  # checks the right topic by topic
+@routes.post(NAMESPACE + "/logRanges", OPEN)  # the handler checks the right for each topic
 async def log_ranges(call: Call) -> Response:
-    """Body: full names of at most 1000 plain topics or partitions of the namespace.
+    """Show the ranges of logs. Body: full names of at most 1000 persistent plain topics or partitions of the namespace.
 
     Answers by topic `firstIndex` and `endIndex` (half-open range of the broker entry index; null where entries have no
     index), `entries`, `bytes`, `lastConfirmedEntry`, `firstLedger` (null without ledgers), and with ?ledgers=true
@@ -53,13 +53,13 @@ def _checked(call: Call, text: str) -> TopicName:
 
 @routes.get(TOPIC + "/delayedMessages", TOPIC_USE)
 async def describe(call: Call) -> Response:
-    """count, and the earliest and latest deliver_at_time in ms (absent when none waits)."""
+    """Show the count of waiting messages, and their earliest and latest delivery time (ms; absent when none waits)."""
     return json_response(await call.logs.delayed_messages(single_topic(call)))
 
 
 @routes.delete(TOPIC + "/delayedMessages/ledger/{ledger}/entry/{entry}", TOPIC_ADMIN)
 async def cancel(call: Call) -> Response:
-    """Cancel the delivery of a delayed message; may be repeated. 409 when the message does not wait (any more)."""
+    """Cancel the delivery of a delayed message; may be repeated. 409 when the message does not wait for delivery."""
     position = Position(call.number("ledger"), call.number("entry"))
     if not await call.logs.cancel_delayed(single_topic(call), position):
         raise conflict("The message is not waiting to be delivered")

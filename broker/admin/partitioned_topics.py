@@ -28,7 +28,7 @@ LIST = ADMIN + "/{domain:domain}/{tenant}/{namespace}"
 
 
 class PartitionedBody(msgspec.Struct):
-    """Partitions with properties, the second form of the body."""
+    """The second form of the body: a number of partitions with properties."""
 
     partitions: int = 0
     properties: dict[str, str] | None = None
@@ -37,7 +37,7 @@ class PartitionedBody(msgspec.Struct):
 @routes.get(LIST, NAMESPACE_USE)
 async def list_topics(call: Call) -> Response:
     call.policies()
-    """?bundle= asks for those of one bundle."""
+    """?bundle= selects the topics of a bundle."""
     names = call.topics.names(call.namespace, call.request.path_params["domain"])
     bundle = call.query("bundle")
     if bundle:
@@ -59,8 +59,9 @@ async def _listed(call: Call, names: list[str]) -> Response:
 
 @routes.get(TOPIC + "/partitions", TOPIC_USE)
 async def get_partitions(call: Call) -> Response:
-    """The number of partitions, 0 for a plain topic. Raises 404 for an unknown topic; with ?checkAllowAutoCreation=true
-    its answer is the number that a client's request would create.
+    """Answer the number of partitions, 0 for a plain topic. Raises 404 for an unknown topic, unless
+    ?checkAllowAutoCreation=true: then a missing topic is treated as in a client's request, where auto creation allows:
+    a partitioned topic is created, a plain topic answers 0.
     """
     name = call.topic()
     count = call.topics.partition_count(name)
@@ -74,7 +75,7 @@ async def get_partitions(call: Call) -> Response:
 
 
 async def _metadata(call: Call, name: TopicName, count: int) -> dict[str, Any]:
-    """PartitionedTopicMetadata; without properties where none were given."""
+    """PartitionedTopicMetadata; without the member `properties` when the topic was created without properties."""
     properties = await call.logs.properties(name)
     given = {} if properties is None else {"properties": properties}
     return {"partitions": count, "deleted": False} | given
@@ -146,7 +147,7 @@ async def delete_partitioned(call: Call) -> Response:
 
 @routes.get(TOPIC + "/partitioned-stats", TOPIC_USE)
 async def get_partitioned_stats(call: Call) -> Response:
-    """The sum over all partitions; ?perPartition=true (also when absent) adds the figures of each partition."""
+    """Show the sum over all partitions; ?perPartition=true (default) adds the figures of each partition."""
     name = call.topic()
     count = call.topics.partition_count(name)
     if count is None:
@@ -175,7 +176,7 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
 
 
 async def _stats_of(call: Call, part: TopicName) -> Json:
-    """Return the statistics of a partition that another broker serves, by a call to that broker."""
+    """The statistics of a partition; calls the broker that serves the partition if another broker does."""
     flag = call.flag("getEarliestTimeInBacklog")
     if await _is_elsewhere(call, part):
         found: Json = await call.peers.call("GET", f"{_path(part)}/stats?getEarliestTimeInBacklog={str(flag).lower()}")
@@ -192,7 +193,7 @@ async def _internal_stats_of(call: Call, part: TopicName) -> Json:
 
 
 async def _is_elsewhere(call: Call, part: TopicName) -> bool:
-    """Whether another broker serves the partition; this broker takes an unowned partition when its turn comes."""
+    """Whether another broker serves the partition. The lookup may assign an unowned partition to this broker."""
     return call.api.peers is not None and not isinstance(
         await call.api.ownership.lookup(part, authoritative=False), Here
     )
@@ -203,7 +204,7 @@ def _path(part: TopicName) -> str:
 
 
 async def _parts(call: Call) -> list[TopicName]:
-    """Partitions with figures; a broker that serves a partition of a non-persistent topic loads the partition."""
+    """The partitions that have statistics; loads the partitions of a non-persistent topic that this broker serves."""
     parts = []
     async for part in in_turns(topic_parts(call)):
         if not part.persistent and await _is_elsewhere(call, part):

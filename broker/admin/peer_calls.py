@@ -1,7 +1,7 @@
 """Calls of this broker to its cluster's brokers, by HTTP: for requests about topics and bundles of other brokers.
 
-A call goes to this broker itself, which answers it or redirects it to the owner as it does for clients. It carries the
-credentials of brokerClientAuthenticationPlugin: the rights of the client were checked when its request came.
+A call goes to this broker itself, which answers or redirects to the owner, as for clients. The call carries the
+credentials of brokerClientAuthenticationPlugin: the broker has checked the rights of the client before.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _NOT_TAKEN: Final = "another broker does not take the credentials of brokerClien
 
 
 class PeerCalls:
-    """At most 8 calls are under way, each in a separate thread: calls that wait for another broker hold up no other
-    work of threads. `own_url()` is the web address of this broker.
+    """Makes at most 8 calls at a time, in threads of its own: a call that waits for another broker does not delay other
+    work in threads. `own_url()` returns the web address of this broker.
     """
 
     def __init__(self, own_url: Callable[[], str], credentials: Credentials) -> None:
@@ -41,8 +41,8 @@ class PeerCalls:
         self._threads = ThreadPoolExecutor(_AT_ONCE, "peer-call")
 
     async def call(self, method: str, path: str, body: object = None) -> Any:
-        """The parsed answer, None for an empty answer. Raises RestError with the status and reason of a refusal, or 503
-        when the broker does not answer, 500 when it does not take this broker's credentials.
+        """Call; return the parsed answer, None for an empty answer. Raises RestError with the status and reason of a
+        refusal, 503 when the broker does not answer, 500 when it does not accept this broker's credentials.
         """
         api = AdminApi(self._own_url(), self._credentials, _TIMEOUT_S)
         data = None if body is None else json.dumps(body).encode()
@@ -53,7 +53,7 @@ class PeerCalls:
 
 
 def _answer(api: AdminApi, method: str, path: str, data: bytes | None) -> Any:
-    """The call itself, on a thread, the body of a refusal included. Raises as `AdminApi.call`, and RestError."""
+    """Make the call, in a thread. Raises RestError with the reason of a refusal; other errors as `AdminApi.call`."""
     try:
         return api.call(method, path, data)
     except urllib.error.HTTPError as error:

@@ -27,7 +27,7 @@ Change = Callable[[AuthPolicies], AuthPolicies]
 
 
 async def _change(call: Call, namespace: str, change: Change) -> Response:
-    """Store `change(grants)` of the namespace: computed from the present grants."""
+    """Store `change(grants)`, where `grants` are the present grants of the namespace."""
 
     def changed(old: Policies) -> Policies:
         return msgspec.structs.replace(old, auth_policies=change(old.auth_policies))
@@ -37,7 +37,7 @@ async def _change(call: Call, namespace: str, change: Change) -> Response:
 
 
 async def _actions(call: Call) -> list[Granted]:
-    """The actions of the body, each once; for texts that are none there is a null, as in Apache Pulsar."""
+    """The actions of the body, each once; preceded by a null if a text is not an action, as in Apache Pulsar."""
     return _known(await call.required_body(list[str | None]))
 
 
@@ -150,8 +150,9 @@ async def revoke_on_topics(call: Call) -> Response:
 
 
 async def _grants(call: Call) -> list[tuple[TopicName, TopicGrant]]:
-    """The body; raises 401 unless the caller administers the tenants of all topics, 412 for a bad name, 400 unless
-    they are topics of one namespace, 404 unless they are there. Of a caller without any tenant it is not even read.
+    """The grants of the body. Raises 401 unless the caller administers the tenants of all topics, 412 for an invalid
+    name, 400 for topics of different namespaces, 404 for a missing topic. Raises 401 before it reads the body when the
+    caller administers no tenant.
     """
     if not call.api.authorizer.administers_something(call.identity):
         raise RestError(401, "Unauthorized to administer the topic")

@@ -1,4 +1,4 @@
-"""The rules of a policy value beyond its type. A rule takes the value and gives the refusal, or None.
+"""The rules of a policy value beyond its type. A rule takes the value and returns the refusal, or None.
 
 Statuses as Apache Pulsar has them: contradictions in retention and persistence are 400, values out of range 412.
 """
@@ -47,7 +47,7 @@ def at_least_zero(what: str) -> Rule:
 
 
 def subscription_expiration(value: int) -> RestError | None:
-    """Minutes; the Go client's tests expect this text."""
+    """A rule for minutes; the tests of the Go client expect this text."""
     return rest_refusals.EXPIRATION_TIME_INVALID.error() if value < 0 else None
 
 
@@ -62,7 +62,7 @@ def retention(value: RetentionPolicies) -> RestError | None:
 
 
 def persistence(value: PersistencePolicies) -> RestError | None:
-    """The values that Apache Pulsar accepts with its defaults of `managedLedgerMaxEnsembleSize` and the like."""
+    """Refuse values that Apache Pulsar refuses with its defaults of `managedLedgerMaxEnsembleSize` and similar keys."""
     ensemble, write, ack = value.bookkeeper_ensemble, value.bookkeeper_write_quorum, value.bookkeeper_ack_quorum
     for name, number in (("Ensemble", ensemble), ("WriteQuorum", write), ("AckQuorum", ack)):
         if not 0 < number <= _LARGEST_QUORUM:
@@ -102,8 +102,8 @@ def delayed_delivery(value: DelayedDeliveryPolicies) -> RestError | None:
 
 
 def quota_fits_retention(quotas: Iterable[BacklogQuota], kept: RetentionPolicies | None, of: str) -> RestError | None:
-    """A backlog quota may not exceed the retention in size or age. Both limits of a quota count, for any type; a limit
-    of -1 is none, a retention of 0 or -1 does not count.
+    """Refuse a backlog quota that is not smaller than the retention, in size or in age. Both limits of a quota count,
+    whatever its type. A limit of -1 is no limit and passes; a retention of 0 or -1 is not compared.
     """
     if kept is None or all(_fits(quota, kept) for quota in quotas):
         return None
@@ -111,7 +111,7 @@ def quota_fits_retention(quotas: Iterable[BacklogQuota], kept: RetentionPolicies
 
 
 def retention_fits_quota(quotas: Iterable[BacklogQuota], kept: RetentionPolicies | None, of: str) -> RestError | None:
-    """The same rule for the opposite order of requests."""
+    """Refuse a retention that the backlog quotas exceed: the same rule when the quotas are set before the retention."""
     if quota_fits_retention(quotas, kept, of) is None:
         return None
     return rest_refusals.RETENTION_BELOW_BACKLOG_QUOTA.error(subject=of)

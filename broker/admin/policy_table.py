@@ -62,7 +62,7 @@ class PolicyRow:
     set_status: int = 204
 
     def read(self, policies: msgspec.Struct, cluster: str) -> Any:
-        """The value that is set, or None."""
+        """The value that the policies have, or None."""
         value = getattr(policies, self.field)
         return value.get(cluster) if self.per_cluster else value
 
@@ -87,7 +87,9 @@ class PolicyRow:
             raise RestError(400, EMPTY_BODY)
 
     async def value_of_body(self, call: Call) -> Any:
-        """The new value; raises RestError for an invalid value. A null for a number or truth value is 0 or false."""
+        """The new value; raises RestError for an invalid value. Null means 0 or false for a number or truth value,
+        unless `null_clears`.
+        """
         value = await call.body(self.kind)
         if self.null_clears and self.kind in (int, bool) and is_empty_text((await call.raw_body()).strip()):
             return None

@@ -1,13 +1,14 @@
 r"""Produce over REST (PIP-64): POST /topics/{domain}/{tenant}/{namespace}/{topic}[/partitions/{partition}].
 
-The body is that of Apache Pulsar 4.2 (ProducerMessages); `schemaVersion` names a stored schema, else `valueSchema` (and
-`keySchema`: a KEY_VALUE schema with the key in the message's) is found or added; without either texts are STRING:
+The body is that of Apache Pulsar 4.2 (ProducerMessages). `schemaVersion` names a stored schema; without it the broker
+finds or adds the schema of `valueSchema` (with `keySchema`: a KEY_VALUE schema whose key is the message key). Without
+schemas, payloads are STRING:
 
     {"producerName": "me", "valueSchema": "{\"type\": \"INT32\"}", "messages": [{"payload": "5", "key": "k"}]}
 
-Each message is an entry of its own, on the disk when the answer comes. Messages of one request go round the partitions,
-the first to the first; their keys do not matter. The answer has one result per message, in order; errorCode 2 is a
-message that was not stored, 500 as a whole that none was. Deduplication and publish rates do not apply.
+Each message is an entry of its own, durable before the answer. The messages of a request go to the partitions in turn,
+beginning with the first partition, whatever their keys. The answer has one result per message, in order; errorCode 2:
+the broker did not store the message; status 500: the broker stored none. Deduplication and publish rates do not apply.
 """
 
 import base64
@@ -38,13 +39,13 @@ from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 TOPIC: Final = "/topics/{domain:domain}/{tenant}/{namespace}/{topic}"
-_MAX_WALKED_CHARACTERS: Final = 1 << 20  # of JSON and of Avro's JSON
+_MAX_WALKED_CHARACTERS: Final = 1 << 20  # of texts in JSON or in Avro's JSON
 _FAILED: Final = 2  # errorCode of a message that was not stored
 _UNSIGNED: Final = (1 << 64) - 1
 
 
 class SchemaText(msgspec.Struct):
-    """A schema as the body gives it."""
+    """A schema in the body."""
 
     type: str | None = None
     schema: str | None = None
@@ -59,9 +60,9 @@ class SchemaText(msgspec.Struct):
 
 
 class Codec(NamedTuple):
-    """Converts the texts of a request to bytes; `key` is None where a key stays a text.
+    """Converts the texts of a request to bytes; `key` is None when a key stays a text.
 
-    walks: whether the texts are parsed, which takes long for a large text.
+    walks: whether the conversion parses the texts, which takes long for a large text.
     """
 
     version: int
@@ -83,7 +84,7 @@ async def produce(call: Call) -> Response:
 
 @routes.post(TOPIC + "/partitions/{partition}", TOPIC_PRODUCE, most_body=None)
 async def produce_to_partition(call: Call) -> Response:
-    """A partition that does not exist is an error of each message; -1 is a plain topic itself."""
+    """Produce to one partition, or with -1 to a plain topic. A missing partition is an error of each message."""
     partition = call.number("partition", bits=32)
     body = await _body(call)
     name = _topic(call)
@@ -111,13 +112,13 @@ def _topic(call: Call) -> TopicName:
 
 
 def _is_there(call: Call, name: TopicName) -> bool:
-    """Partitions of a non-persistent topic come into being with their first message."""
+    """Whether the topic exists, or its first message creates it, as for a partition of a non-persistent topic."""
     count = call.topics.partition_count(name.base) if name.is_partition and not name.persistent else None
     return call.topics.exists(name) or (count is not None and name.partition < count)
 
 
 async def _body(call: Call) -> ProduceBody | None:
-    """Routes of administration about topics take other media types as well, these do not."""
+    """The body; raises 415 for another media type than JSON, unlike the admin routes of topics."""
     raw = await call.raw_body()
     if media_type(call.request.headers.get("content-type", "")) not in ("", JSON) and raw:
         raise RestError(415, f"the body must be {JSON}")
@@ -158,14 +159,14 @@ async def _published(call: Call, body: ProduceBody | None, parts: list[TopicName
 
 
 def _result(message_id: str, error: str | None = None) -> dict[str, object]:
-    """ProducerAck: the id, of a message that was not stored its partition alone."""
+    """ProducerAck: the id of the message; the partition alone for a message that the broker did not store."""
     told: dict[str, object] = {} if error is None else {"errorMsg": error}
     return told | {"messageId": message_id, "errorCode": 0 if error is None else _FAILED, "schemaVersion": 0}
 
 
 def _metadata(message: ProducerMessage, producer: str, now_ms: int) -> pb.MessageMetadata:
-    """Build the metadata without key and payload; raises 500 for an event time that is no number and a property without
-    value.
+    """Build the metadata without key and payload; raises 500 for an event time that is not a number, or for a property
+    without value.
     """
     metadata = pb.MessageMetadata(
         producer_name=producer, sequence_id=message.sequence_id & _UNSIGNED, publish_time=now_ms
@@ -178,7 +179,7 @@ def _metadata(message: ProducerMessage, producer: str, now_ms: int) -> pb.Messag
     event_time = _number(message.event_time) if message.event_time else None
     if event_time is not None:
         metadata.event_time = event_time & _UNSIGNED
-    # As in Apache Pulsar: deliverAt counts with an event time alone, deliverAfterMs from the event time on.
+    # As in Apache Pulsar: deliverAt needs an event time; deliverAfterMs counts from the event time on.
     if message.deliver_at and event_time is not None:
         metadata.deliver_at_time = message.deliver_at
     elif message.deliver_after_ms:
@@ -194,7 +195,7 @@ def _number(text: str) -> int:
 
 
 async def _entry(call: Call, metadata: pb.MessageMetadata, message: ProducerMessage, codec: Codec) -> bytes:
-    """Headers and payload; raises PayloadTextError. A long text that is taken apart is so beside the loop."""
+    """Headers and payload; raises PayloadTextError. Converts a long text that needs parsing outside the event loop."""
     size = len(message.payload or "") + len(message.key or "")
     if not codec.walks or size <= INLINE_BYTES:
         return _encoded(metadata, message, codec)
@@ -215,8 +216,8 @@ def _encoded(metadata: pb.MessageMetadata, message: ProducerMessage, codec: Code
 
 
 async def _codec(call: Call, name: TopicName, body: ProducerMessages) -> Codec:
-    """Choose the codec by the schema of the request, after the broker has found or added it; raises 500 when that
-    fails.
+    """Find or add the schema of the request, and return its codec; raises 500 when the schema cannot be found or
+    added.
     """
     try:
         if body.schema_version != -1:

@@ -1,6 +1,6 @@
-"""The body of a produce request: its head at once, its messages in slices.
+"""The body of a produce request: decodes its head at once, its messages in slices.
 
-A body may have MAX_MESSAGES messages. Each message is decoded when its turn comes and dropped when its entry exists, so
+A body may have MAX_MESSAGES messages. A large body keeps each message as JSON until `slices` decodes the message, so
 that the memory of a request is about the size of its payloads.
 """
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 MAX_MESSAGES: Final = 10_000
 MAX_FIELDS_BYTES: Final = 256 << 10
-"""The bound of a message without its payload, as JSON."""
+"""Largest size of a message without its payload, as JSON."""
 _SPLIT_BYTES: Final = 64 << 10
-"""A larger body is taken apart before its messages are decoded."""
+"""A larger body is split into its messages, which are decoded one after the other."""
 _SLICE_MESSAGES: Final = 100
 _SLICE_BYTES: Final = 512 << 10
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -57,7 +57,7 @@ class ProducerMessages(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class ProduceBody:
-    """`head` is all but the messages; these are decoded, or still texts; None where the body has none."""
+    """`head`: all fields but the messages. `messages`: decoded, or still JSON; None without a list of messages."""
 
     head: ProducerMessages
     messages: Sequence[ProducerMessage | msgspec.Raw | None] | None
@@ -67,10 +67,9 @@ class ProduceBody:
         return len(self.messages or ())
 
     async def slices(self) -> AsyncIterator[list[ProducerMessage]]:
-        """The messages in their order; raises 500 for a message without payload, 400 for a JSON value that is no
-        message.
+        """Yield the messages in order, in slices; yield to the loop after each slice.
 
-        The loop gets a turn behind each slice.
+        Raises 500 for a body without messages or a message without payload, 400 for JSON that is not a message.
         """
         if self.messages is None:
             raise _incomplete()
@@ -95,7 +94,7 @@ def _incomplete() -> RestError:
 
 
 async def produce_body(raw: bytes) -> ProduceBody | None:
-    """The body, None for nothing or null; raises 400, 413."""
+    """Decode the body; None for an empty body or null. Raises 400, 413."""
     await check_shape(raw)
     try:
         found = _split(raw) if len(raw) > _SPLIT_BYTES else _whole(raw)
@@ -131,7 +130,7 @@ def _decoded(text: msgspec.Raw) -> ProducerMessage | None:
 
 
 def _check_fields(raw: bytes) -> None:
-    """Raise 413 when a large message is large in anything but its payload."""
+    """Raise 413 for a message that has more than MAX_FIELDS_BYTES besides its payload."""
     parts = _PARTS.decode(raw)
     payload = bytes(parts.get("payload", b""))
     if not payload.startswith(b'"') or len(raw) - len(payload) > MAX_FIELDS_BYTES:

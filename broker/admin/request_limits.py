@@ -1,7 +1,7 @@
 """Limits of a request: its rate, the bytes of its body, the number of its values.
 
-A decoded text of many small values takes twenty times its size, and time in proportion. So a large text passes only
-when it consists mostly of long texts: a few payloads of megabytes, not a million empty payloads.
+A JSON body of many small values takes twenty times its size in memory when decoded, and time in proportion. So a large
+body passes only when it consists mostly of long texts: a few payloads of megabytes, not a million empty payloads.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 MOST_BODY_BYTES: Final = 256 * 1024
 """Largest body of a route that stores no data: policies, properties, grants."""
 _VALUE_FACTOR: Final = 3
-"""Memory that the values of a JSON body take, in bytes for each of its bytes: a large body is long texts mostly, or it
-is refused before it is decoded (`check_shape`).
+"""Memory that the values of a JSON body take, in bytes for each byte of the body. The factor holds for large bodies as
+they consist mostly of long texts: `check_shape` refuses other large bodies before they are decoded.
 """
 PLAIN_BYTES: Final = 1 << 20
-"""A text up to this size is always decoded."""
+"""`check_shape` passes a body up to this size without a check."""
 MAX_TEXTS: Final = 200_000
 MAX_OTHER_BYTES: Final = 1 << 20
-"""The bound of everything between the texts: brackets, commas, numbers."""
+"""Bound of the bytes outside texts: brackets, commas, numbers."""
 MAX_VALUES: Final = 32_768
-"""Values of a body that is decoded in one turn of the event loop."""
+"""Most values of a body that is decoded in one turn of the event loop."""
 _TEXT: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SLICE_TEXTS: Final = 5000
 
 
 class RequestRate:
-    """A bucket that holds the requests of one second and refills steadily; pure but for its clock."""
+    """A token bucket for the requests of one second, refilled steadily; pure except for its clock."""
 
     def __init__(self, per_second: float, monotonic: Callable[[], float]) -> None:
         self._per_second = per_second
@@ -66,7 +66,7 @@ class RequestRate:
 
 
 async def check_shape(raw: bytes) -> None:
-    """Raise 413 when the text is made of too much; the loop serves others meanwhile."""
+    """Raise 413 for a large body of too many texts, or too many bytes outside texts. Yields to the loop."""
     if len(raw) <= PLAIN_BYTES:
         return
     texts = inside = 0
@@ -82,13 +82,13 @@ async def check_shape(raw: bytes) -> None:
 
 
 def check_values(raw: bytes) -> None:
-    """Raise 413 for a body of more values than one turn of the event loop decodes; commas count, but those in texts."""
+    """Raise 413 for a body with more than MAX_VALUES values, estimated by the commas outside texts."""
     if raw.count(b",") >= MAX_VALUES and _TEXT.sub(b"", raw).count(b",") >= MAX_VALUES:
         raise RestError(413, f"the body has more than {MAX_VALUES} values")
 
 
 async def read_body(request: Request, most: int | None) -> bytes:
-    """The whole body; raises RestError 413 as soon as it is known to have more than `most` bytes (None: no limit)."""
+    """Read the body; raises RestError 413 once the header or the bytes read exceed `most` bytes (None: no limit)."""
     if (
         most is not None
         and (announced := request.headers.get("content-length", "")).isdigit()
@@ -109,8 +109,8 @@ def _too_large(most: int) -> RestError:
 
 
 def counted(receive: Receive, most: int, share: MemoryShare) -> Receive:
-    """The same messages; raises RestError when more than `most` bytes of a body have come (413; below 0: no limit), or
-    more than the share has room for (429).
+    """Wrap `receive` so that it counts the bytes of the body. The wrapper raises RestError 413 beyond `most` bytes
+    (below 0: no limit), and 429 when the memory share has no room for the values of the body.
     """
     seen = 0
 

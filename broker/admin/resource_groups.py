@@ -1,6 +1,6 @@
 """Resource groups and resource quotas.
 
-Stored and shown for tools, without effect.
+The broker stores and shows both for tools, without effect.
 """
 
 from typing import Final
@@ -59,7 +59,7 @@ async def put_group(call: Call) -> Response:
 
 @routes.delete(GROUP, SUPER)
 async def delete_group(call: Call) -> Response:
-    """Refused while a namespace uses it."""
+    """Delete the group; refused while a namespace uses the group."""
     _group(call)
     name = call.param("group")
     for namespace in call.namespaces.namespaces.names():
@@ -145,7 +145,7 @@ async def _store_quota(call: Call, name: str) -> Response:
 
 
 def _bundle(call: Call) -> str:
-    """The bundle's full name; raises 412 when there is none like it."""
+    """The full name of the bundle in the path; raises 412 when the namespace has no such bundle."""
     policies = call.namespaces.policies(call.namespace)
     bundle = call.param("bundle")
     if policies is None or bundle not in bundle_ranges(policies.bundles):

@@ -73,7 +73,7 @@ def json_response(value: object, status: int = 200) -> Response:
 
 
 async def list_response(names: Sequence[str]) -> Response:
-    """The names as a JSON array. Each turn of the loop encodes a slice: a tenant decides how many names there are."""
+    """The names as a JSON array, encoded in slices with turns of the loop between them: lists may be long."""
     parts = [msgspec.json.encode(part)[1:-1] async for part in sliced(names, _NAMES)]
     return Response(b"[" + b",".join(parts) + b"]", media_type=JSON)
 

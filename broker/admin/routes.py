@@ -24,11 +24,11 @@ class AdminRoute(NamedTuple):
     handler: Handler
     need: Need
     most_body: int | None = MOST_BODY_BYTES
-    """Largest body in bytes; None where only httpMaxRequestSize counts."""
+    """Largest body in bytes; None: only httpMaxRequestSize limits the body."""
 
 
 class RouteTable:
-    """Collects the rows of one module: `@routes.get("/...", TOPIC_ADMIN)` over a handler."""
+    """Collects the rows of one module: a handler has the decorator `@routes.get("/...", TOPIC_ADMIN)`."""
 
     def __init__(self) -> None:
         self.rows: list[AdminRoute] = []

@@ -1,6 +1,6 @@
-"""Schemas as administration shows and takes them: names of types and the text of a definition.
+"""Schemas in the form of REST: names of types, and the text of a definition.
 
-REST has the names of Pulsar's SchemaType, which differ from those on the wire by more than case in BOOLEAN alone. The
+REST uses the names of Pulsar's SchemaType. Except for BOOLEAN they differ from the names on the wire by case alone. The
 definition of a KEY_VALUE schema is the JSON object ``{"key": ..., "value": ...}`` in REST and
 ``i32 size | key schema | i32 size | value schema`` on the wire and in the store. A part whose type has no definition is
 "" there; the properties ``key.schema.type`` and ``value.schema.type`` name the type, BYTES when they are absent.
@@ -34,7 +34,7 @@ _SIZE = struct.Struct(">i")
 
 
 def type_named(name: str) -> int | None:
-    """The type of a REST name."""
+    """The type with that name in REST."""
     return _TYPES.get(name)
 
 
@@ -44,7 +44,7 @@ def name_of(schema_type: int) -> str:
 
 
 def stored_definition(schema_type: int, text: str) -> bytes:
-    """The bytes to keep for a REST text; raises ValueError when that of a KEY_VALUE is no object with both parts."""
+    """The bytes to store for a REST text; raises ValueError for a KEY_VALUE text without an object of both parts."""
     if schema_type != _KEY_VALUE:
         return text.encode()
     try:

@@ -24,7 +24,7 @@ SCHEMAS = ADMIN + "/schemas/{tenant}/{namespace}/{topic}"
 
 
 class SchemaBody(msgspec.Struct):
-    """PostSchemaPayload: the schema's definition is a text."""
+    """PostSchemaPayload: `schema` is the definition as a text."""
 
     type: str | None = None
     schema: str | None = None
@@ -53,7 +53,9 @@ async def get_all(call: Call) -> Response:
 
 @routes.get(SCHEMAS + "/metadata", TOPIC_USE)
 async def get_metadata(call: Call) -> Response:
-    """Show the place of each version, deletions included; here a record of the metadata store."""
+    """Show each version, deletions included, in the form of Apache Pulsar's places in ledgers; here `ledgerId` is the
+    version.
+    """
     history = await call.api.schemas.history(_any_name(call))
     if not history:
         return json_response(None)
@@ -63,8 +65,8 @@ async def get_metadata(call: Call) -> Response:
 
 @routes.post(SCHEMAS + "/schema", TOPIC_PRODUCE, most_body=MOST_SCHEMA_BODY_BYTES)
 async def add(call: Call) -> Response:
-    """The same schema again keeps its version; 409 for a schema that the strategy forbids, 422 for an
-    invalid schema.
+    """Add a schema; a schema that the topic has keeps its version. 409 for an incompatible schema, 422 for an invalid
+    schema.
     """
     name, body = _name(call), await _body(call)
     try:
@@ -80,7 +82,7 @@ async def add(call: Call) -> Response:
 
 @routes.delete(SCHEMAS + "/schema", TOPIC_ADMIN)
 async def delete(call: Call) -> Response:
-    """Deleting takes a version number; ?force=true forgets all versions and answers -1."""
+    """Delete the schema: the deletion is a version of its own. ?force=true forgets all versions and answers -1."""
     force = call.flag("force")
     version = await call.api.schemas.delete(_name(call), force=force)
     return json_response({"version": -1 if force else 0 if version is None else version})
@@ -88,7 +90,7 @@ async def delete(call: Call) -> Response:
 
 @routes.post(SCHEMAS + "/version", TOPIC_USE, most_body=MOST_SCHEMA_BODY_BYTES)
 async def version_of(call: Call) -> Response:
-    """-1 when the topic has no such schema."""
+    """Answer the version of the schema of the body; -1 when the topic does not have the schema."""
     name, body = _name(call), await _body(call)
     found = await call.api.schemas.find(name, _type_of(body), _definition_of(body))
     return json_response({"version": -1 if found is None else found.version})
@@ -107,7 +109,7 @@ async def compatibility(call: Call) -> Response:
 
 
 def _name(call: Call) -> TopicName:
-    """Schemas belong to a topic name; the topic need not exist, its namespace must."""
+    """The topic name of the path. The namespace must exist; the topic need not."""
     try:
         return call.topic()
     except RestError as e:
@@ -115,7 +117,7 @@ def _name(call: Call) -> TopicName:
 
 
 def _any_name(call: Call) -> TopicName:
-    """The topic, also of a namespace that does not exist: a topic there has no schemas."""
+    """The topic name of the path, also in a missing namespace, where no topic has schemas."""
     return topic_of(call.request.path_params) or call.topic()
 
 

@@ -50,7 +50,7 @@ async def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str)
 
 
 async def _in_slices(write: "Callable[[T, TopicStats], Json]", rows: "Sequence[T]", stats: "TopicStats") -> list[Json]:
-    """A row for each client of the topic."""
+    """A row for each producer or consumer, written in slices between which the loop has turns."""
     return [write(row, stats) async for part in sliced(rows, _CLIENTS_IN_ONE_TURN) for row in part]
 
 
@@ -256,14 +256,14 @@ async def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
 
 
 def _with_consumers(known: list[Json], more: list[Json]) -> list[Json]:
-    """Add consumers up place by place where the lists have the same length, else append them."""
+    """Add up the consumers at the same places of two lists of equal length; else append the second list."""
     if len(known) != len(more):
         return [*known, *more]
     return [_summed(pair) for pair in zip(known, more, strict=True)]
 
 
 def _summed_publishers(parts: Iterable[Json]) -> list[Json]:
-    """The rates of the first, second, ... producer of each partition: Apache Pulsar does not tell whose they are."""
+    """Add up the first, second, ... producers of the partitions; as in Apache Pulsar, a row has no producer name."""
     rows = zip_longest(*(part["publishers"] for part in parts))
     return [_one_publisher([each for each in row if each is not None]) for row in rows]
 
@@ -283,7 +283,7 @@ async def _summed_in_turns(rows: list[Json]) -> Json:
 
 
 def _summed(rows: Iterable[Json], out: Json | None = None) -> Json:
-    """Numbers added up; of everything else the first. ``out``: the sum of the rows before."""
+    """Add up numbers and combine truth values by or; of all other values keep the first. ``out``: the sum so far."""
     out = {} if out is None else out
     for row in rows:
         for key, value in row.items():

@@ -46,7 +46,7 @@ async def list_subscriptions(call: Call) -> Response:
 
 @routes.put(SUBSCRIPTION, TOPIC_CONSUME)
 async def create(call: Call) -> Response:
-    """The body is a message id, "earliest", "latest" or nothing (latest); ?replicated=."""
+    """Create the subscription. The body is a message id, "earliest", "latest" or empty (latest); ?replicated=."""
     if call.request.path_params["domain"] == "non-persistent":
         raise rest_refusals.SUBSCRIPTION_NEEDS_CLIENT.error()
     name, subscription = call.topic(), call.param("subscription")
@@ -75,7 +75,7 @@ async def create(call: Call) -> Response:
 
 
 async def _create_elsewhere(call: Call, part: TopicName) -> None:
-    """The same request about a partition that another broker serves or is to serve. Raises ConflictError, RestError."""
+    """Send the request to the broker of the partition. Raises ConflictError, RestError."""
     try:
         await called_elsewhere(call, part)
     except RestError as error:
@@ -101,7 +101,7 @@ async def _create_on_each(parts: list[TopicName], create_on: Callable[[TopicName
 
 
 async def _create_topic(call: Call, name: TopicName) -> None:
-    """A topic that is not there yet is created as a client would, or refused."""
+    """Create a missing topic where auto creation allows it, as for a client; else raise RestError."""
     try:
         if await call.topics.partitions_for_clients(name, auto_create=True) == 0:
             await call.lifecycle.create(name, {})
@@ -128,7 +128,9 @@ def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition
 
 @routes.delete(SUBSCRIPTION, TOPIC_CONSUME)
 async def delete(call: Call) -> Response:
-    """?force=true closes its consumers; without it they are 412, on a persistent topic."""
+    """Delete the subscription; ?force=true closes its consumers. Without force, 412 for connected consumers of a
+    persistent topic.
+    """
     subscription, force = call.param("subscription"), call.flag("force")
     await _each(call, lambda part: call.subscriptions.delete_subscription(part, subscription, force=force))
     return done()
@@ -167,7 +169,7 @@ async def reset_to_time(call: Call) -> Response:
 
 
 async def _message_of(call: Call) -> MessageIdBody | None:
-    """The body as a message id; "earliest" and "latest" are such too."""
+    """The body as a message id; "earliest" and "latest" are valid too."""
     body: str | MessageIdBody | None = await call.body(str | MessageIdBody)  # type: ignore[arg-type]
     if not isinstance(body, str):
         return body
@@ -178,7 +180,7 @@ async def _message_of(call: Call) -> MessageIdBody | None:
 
 
 async def _reset_nothing(call: Call, subscription: str) -> Response:
-    """A subscription of a non-persistent topic has no place to go back to: well if it exists."""
+    """Check that the subscription exists; no further effect: on a non-persistent topic it has no position."""
     await load_partition(call, call.topic())
     async for part in in_turns(topic_parts(call)):
         if is_elsewhere(call, part):
@@ -192,7 +194,7 @@ async def _reset_nothing(call: Call, subscription: str) -> Response:
 
 @routes.post(SUBSCRIPTION + "/resetcursor", TOPIC_CONSUME)
 async def reset_to_message(call: Call) -> Response:
-    """The subscription continues at the message of the body; with `excluded` behind it."""
+    """Move the subscription to the message of the body; with `excluded`, behind the message."""
     body = await _message_of(call)
     if body is None:
         raise RestError(500, "a message id is required")
@@ -273,14 +275,14 @@ async def get_properties(call: Call) -> Response:
 
 
 async def _refuse_unknown(call: Call, name: TopicName) -> None:
-    """Raises SubscriptionNotFoundError before the refusal of calls that a non-persistent topic does not support."""
+    """Raise SubscriptionNotFoundError for an unknown subscription of a non-persistent topic."""
     subscription = call.param("subscription")
     if not name.persistent and subscription not in await call.subscriptions.subscriptions(name):
         raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
 
 
 async def _each_for_properties(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> list[Any]:
-    """`_each`, but 500 for a partition that its topic does not have, as Apache Pulsar has it."""
+    """Like `_each`, but 500 instead of 409 (a partition that its topic does not have), as in Apache Pulsar."""
     try:
         return await _each(call, do)
     except RestError as e:
@@ -302,7 +304,7 @@ async def set_properties(call: Call) -> Response:
 
 @routes.post(SUBSCRIPTION + "/analyzeBacklog", TOPIC_CONSUME)
 async def analyze_backlog(call: Call) -> Response:
-    """The backlog or, with a message id in the body, everything from that message on."""
+    """Analyze the backlog or, with a message id in the body, all entries from that message on."""
     body = await _message_of(call)
     name = single_topic(call)
     await _refuse_unknown(call, name)
@@ -314,7 +316,7 @@ async def analyze_backlog(call: Call) -> Response:
 
 @routes.get(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
 async def replicated(call: Call) -> Response:
-    """Whether the subscription is marked as replicated, by topic; for a partitioned topic by partition."""
+    """Show by topic, or by partition of a partitioned topic, whether the subscription is marked as replicated."""
     subscription = call.param("subscription")
     _refuse_replicated(call)
 
@@ -329,7 +331,7 @@ async def replicated(call: Call) -> Response:
 
 @routes.post(SUBSCRIPTION + "/replicatedSubscriptionStatus", TOPIC_CONSUME)
 async def set_replicated(call: Call) -> Response:
-    """Kept and shown: there is no other cluster."""
+    """Store and show the mark, without further effect: there is no other cluster."""
     subscription = call.param("subscription")
     if not (await call.raw_body()).strip():
         raise RestError(400, EMPTY_BODY)
@@ -346,8 +348,8 @@ def _refuse_replicated(call: Call) -> None:
 
 
 async def _each(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> list[Any]:
-    """The result of `do` for every part, or the answer of the part's broker; raises 404 when a part lacks the
-    subscription. The other parts have their turn before.
+    """The result of `do` for every part, or the answer of the part's broker. Raises 404 when a part lacks the
+    subscription, after the call for the other parts.
     """
     parts = await existing_parts(call)
 

@@ -19,7 +19,7 @@ TENANT = ADMIN + "/tenants/{tenant}"
 
 
 class TenantBody(msgspec.Struct, rename="camel"):
-    """TenantInfo as it comes: either list may be missing or null."""
+    """TenantInfo of a body: either list may be missing or null."""
 
     admin_roles: list[str] | None = None
     allowed_clusters: list[str] | None = None

@@ -17,12 +17,12 @@ from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
 from magnetar.protocol.topic_name import TopicName
 
 _ANY_OTHER: Final = "\0"
-"""A subscription without granted roles, whose name begins with no role."""
+"""A name for any subscription without granted roles; it has no role as its prefix."""
 NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
 
 
 def bounded(properties: dict[str, str], most: int = MAX_TOPIC_PROPERTIES_BYTES) -> dict[str, str]:
-    """The properties; raises 413 when they are too large together."""
+    """The properties; raises 413 when they have more than `most` bytes together."""
     if size_of(properties) > most:
         raise RestError(413, f"properties of {size_of(properties)} bytes, at most {most}")
     return properties
@@ -31,7 +31,7 @@ def bounded(properties: dict[str, str], most: int = MAX_TOPIC_PROPERTIES_BYTES) 
 def check_subscriptions(call: Call, name: TopicName, subscriptions: Iterable[str], need: Need) -> None:
     """Raise the refusal of `need` unless the caller may consume through each of these subscriptions.
 
-    A call about all subscriptions gives no more than calls about each of them would.
+    So a call about all subscriptions needs the same rights as a call about each of them.
     """
     for subscription in subscriptions:
         if not call.may(TOPIC_CONSUME, Target.of_topic(name, subscription)):
@@ -39,8 +39,9 @@ def check_subscriptions(call: Call, name: TopicName, subscriptions: Iterable[str
 
 
 def check_all_subscriptions(call: Call) -> None:
-    """The same of every subscription that the namespace may have, for calls that other brokers execute with the rights
-    of this broker: only the owners of the topics know the subscriptions.
+    """Raise a refusal unless the caller may consume through every subscription that the namespace may have.
+
+    For calls that other brokers execute with the rights of this broker: this broker does not know their subscriptions.
     """
     limited = call.policies().auth_policies.subscription_auth_roles
     for subscription in (*limited, _ANY_OTHER):
@@ -67,8 +68,8 @@ def topic_missing(name: TopicName) -> RestError:
 
 
 def topic_unloadable(call: Call, name: TopicName) -> RestError:
-    """The refusal for a topic that does not exist: partitions of non-persistent topics would be loaded, and
-    those that their topic does not have are refused.
+    """The refusal for a topic that cannot be loaded. A partition of a non-persistent topic has refusals of its own: for
+    a missing partitioned topic, and for a number beyond the topic's partitions.
     """
     if name.persistent or not name.is_partition:
         return topic_missing(name)
@@ -79,7 +80,7 @@ def topic_unloadable(call: Call, name: TopicName) -> RestError:
 
 
 def loadable(call: Call, name: TopicName) -> bool:
-    """Whether it exists, or a request creates it, as for partitions of non-persistent topics."""
+    """Whether the topic exists, or a request creates it: a partition of a partitioned non-persistent topic."""
     return call.topics.exists(name) or (
         not name.persistent and name.is_partition and name.partition < (call.topics.partition_count(name.base) or 0)
     )
@@ -107,8 +108,8 @@ def topic_parts(call: Call) -> list[TopicName]:
 
 
 async def existing_parts(call: Call) -> list[TopicName]:
-    """Like `topic_parts`, without partitions that do not exist yet; non-persistent partitions are known to
-    their broker, which creates the partition that the path names.
+    """Like `topic_parts`, without partitions that do not exist yet. Includes all non-persistent partitions of other
+    brokers; creates a non-persistent partition that the path names, if this broker serves the partition.
     """
     name = call.topic()
     if not name.persistent and not is_elsewhere(call, name):
@@ -121,8 +122,8 @@ async def existing_parts(call: Call) -> list[TopicName]:
 
 
 def policy_topic(call: Call) -> TopicName:
-    """The topic whose policies are meant; raises for partitions, unknown topics, and when there are no such
-    policies.
+    """The topic of the path, for its policies. Raises RestError for a partition, for an unknown topic, and when topic
+    policies are off.
     """
     name = call.topic()
     if not call.api.settings.topic_level_policies_enabled:
@@ -135,7 +136,7 @@ def policy_topic(call: Call) -> TopicName:
 
 
 async def load_partition(call: Call, name: TopicName) -> None:
-    """The first request for a partition of a non-persistent topic creates it."""
+    """Create the partition of a partitioned topic if it does not exist; no effect for any other topic."""
     known = name.is_partition and name.partition < (call.topics.partition_count(name.base) or 0)
     if known and not call.topics.exists(name):
         await call.lifecycle.create(name, {})

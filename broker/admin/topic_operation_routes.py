@@ -67,7 +67,7 @@ async def compaction_status(call: Call) -> Response:
 
 @routes.put(TOPIC + "/offload", TOPIC_ADMIN)
 async def offload(call: Call) -> Response:
-    """Started and failed at once: there is no storage to offload to. The status tells."""
+    """Accept the request, which fails at once: there is no storage to offload to. The status shows the error."""
     if await call.body(dict[str, object]) is None:
         raise RestError(400, "a message id is required")
     call.topics.offloads_asked.add(_persistent(_own_topic(call)))
@@ -101,7 +101,7 @@ def _persistent(name: TopicName) -> TopicName:
 
 @routes.put(TOPIC + "/backlogSize", TOPIC_CONSUME)
 async def backlog_size(call: Call) -> Response:
-    """Bytes behind the message of the body."""
+    """Show the bytes behind the message of the body."""
     message = await call.body(MessageIdBody)
     name = single_topic(call)
     if message is None or not name.persistent:
@@ -132,7 +132,7 @@ async def stored(call: Call) -> Response:
 
 @routes.get(TOPIC + "/getMessageIdByIndex", TOPIC_CONSUME)
 async def message_by_index(call: Call) -> Response:
-    """?index= is the broker index of a message; 0 when absent."""
+    """Show the id of the message with the broker index ?index=; 0 when absent."""
     name = single_topic(call)
     if not name.persistent:
         raise rest_refusals.NO_INDEX_OF_NON_PERSISTENT.error()
@@ -153,7 +153,9 @@ async def trim(call: Call) -> Response:
 
 @routes.post(TOPIC + "/createMissedPartitions", TOPIC_USE)
 async def create_missed_partitions(call: Call) -> Response:
-    """Create partitions again that were deleted singly; requires the right to create topics."""
+    """Create missing partitions of a partitioned topic, for example after their deletion; requires the right to create
+    topics.
+    """
     name = call.topic()
     if name.is_partition:
         raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()

@@ -39,7 +39,7 @@ Row = PolicyRow
 
 
 def scope_of(call: Call, row: PolicyRow | None = None) -> bool:
-    """Whether the call is about the policies for all clusters (?isGlobal=true), not for this cluster."""
+    """Whether the call is for the policies of all clusters (?isGlobal=true) instead of this cluster."""
     return (row is None or row.isolated) and call.flag("isGlobal")
 
 
@@ -63,7 +63,7 @@ def refuse(problem: RestError | None) -> None:
 
 
 def _of(name: str) -> Any:
-    """The policy in force, by the attribute of that name."""
+    """A function that returns the policy in force, by the name of its attribute."""
     return lambda config: getattr(config, name)
 
 

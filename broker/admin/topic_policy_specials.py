@@ -21,7 +21,7 @@ routes = RouteTable()
 
 
 def _declare_query_number(path: str, field: str, applied: str) -> None:
-    """A number that comes as a query parameter of the policy's own name; without one the policy is removed."""
+    """Declare the routes of a number that comes as the query parameter `path`; a POST without it removes the policy."""
 
     async def read(call: Call) -> Response:
         name = policy_topic(call)
@@ -58,7 +58,7 @@ _declare_query_number(
 
 @routes.get(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)
 async def rate_of_subscription(call: Call) -> Response:
-    """The rate set for that subscription; with ?applied=true the rate in force."""
+    """Show the rate set for the subscription; with ?applied=true, the rate in force."""
     name = policy_topic(call)
     policies = own_policies(call, name, all_clusters=scope_of(call))
     rate = policies.subscription_rates.get(call.param("subscription"))
@@ -69,7 +69,7 @@ async def rate_of_subscription(call: Call) -> Response:
 
 @routes.post(TOPIC + "/{subscription}/dispatchRate", TOPIC_POLICY)
 async def set_rate_of_subscription(call: Call) -> Response:
-    """A rate that limits nothing, or no rate at all, changes nothing."""
+    """Set the rate; no effect for an absent rate or a rate of 0 messages and 0 bytes."""
     name, rate = policy_topic(call), await call.body(DispatchRate)
     if rate is None or (rate.dispatch_throttling_rate_in_msg, rate.dispatch_throttling_rate_in_byte) == (0, 0):
         return done()
@@ -93,7 +93,7 @@ async def _store_rate(call: Call, name: TopicName, rate: DispatchRate | None) ->
 
 @routes.delete(TOPIC + "/policies", TOPIC_POLICY)
 async def remove_all(call: Call) -> Response:
-    """Every policy of the topic, of both scopes; a topic that does not exist has none."""
+    """Remove every policy of the topic, of both scopes; no effect for a topic without policies."""
     name = topic_of(call.request.path_params)
     if name is None:
         raise rest_refusals.TOPIC_NAME_INVALID.error()

@@ -50,7 +50,7 @@ _NO_CURSOR: Final = {
 
 
 async def internal_stats(call: Call, name: TopicName) -> Json:
-    """ManagedLedgerInternalStats; of a non-persistent topic a blank form with its subscriptions."""
+    """ManagedLedgerInternalStats; for a non-persistent topic a blank form with the names of its subscriptions."""
     if name.persistent:
         return await call.logs.internal_stats(name)
     got = (await call.logs.stats(name, earliest_in_backlog=False)).unstored_entries_in
@@ -79,7 +79,7 @@ async def get_internal_stats(call: Call) -> Response:
 
 @routes.get(TOPIC + "/internal-info", TOPIC_USE)
 async def get_internal_info(call: Call) -> Response:
-    """Ledgers and cursors as they are stored; of a partitioned topic those of its partitions."""
+    """Show ledgers and cursors as they are stored; for a partitioned topic those of its partitions."""
     name = call.topic()
     if not name.persistent:
         raise RestError(500, f"{name}: a non-persistent topic stores nothing")
@@ -101,7 +101,7 @@ async def get_properties(call: Call) -> Response:
 async def add_properties(call: Call) -> Response:
     more = await call.body(dict[str, str])
     if not more and call.request.path_params["domain"] == "persistent":
-        return done()  # the existence of the topic is not checked
+        return done()  # without a check that the topic exists
     name = _any_topic(call)
     if more:
         await call.logs.set_properties(name, bounded((await call.logs.properties(name) or {}) | more))
@@ -116,7 +116,7 @@ async def remove_property(call: Call) -> Response:
     properties = await call.logs.properties(name) or {}
     if "key" not in call.request.query_params and call.topics.partition_count(name) is None:
         raise RestError(500, "key is required")
-    if key in properties or call.topics.partition_count(name) is None:  # rewritten, with the broker's own properties
+    if key in properties or call.topics.partition_count(name) is None:  # writes the broker's own properties too
         await call.logs.set_properties(name, {k: v for k, v in properties.items() if k != key})
     return done()
 
@@ -158,7 +158,7 @@ async def delete(call: Call) -> Response:
     name = topic_of(call.request.path_params)
     known = name is not None and (call.topics.exists(name) or call.topics.partition_count(name) is not None)
     if name is not None and not name.persistent and not known:
-        return done()  # as wanted already
+        return done()  # the topic is already absent
     name = call.topic()
     if call.topics.partition_count(name) is not None:
         raise rest_refusals.TOPIC_PARTITIONED.error(topic=name)

@@ -1,7 +1,7 @@
-"""Requests that ask for a WebSocket: the rules of every request of the web port, then the session takes over.
+"""Requests for a WebSocket: the rules of every request of the web port apply, then the session serves the connection.
 
-A page in a browser can open a WebSocket to any host, and no preflight asks first. So an upgrade counts as a change: a
-foreign `Origin` is refused, as is a name in `Host` that may be rebound (`browser_rules`).
+A page in a browser can open a WebSocket to any host without a preflight. So an upgrade counts as a change: the broker
+refuses a foreign `Origin`, and a name in `Host` that may be rebound (`browser_rules`).
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +34,7 @@ _KINDS = ("producer", "consumer", "reader")
 
 
 class Upgrades:
-    """The door to the sessions."""
+    """Checks requests for WebSocket sessions, and starts the sessions."""
 
     def __init__(self, service: "WebSocketService", settings: "Settings", now_s: "Callable[[], float]") -> None:
         self._service = service
@@ -82,12 +82,12 @@ class Upgrades:
 
 
 def headers_of(request: h11.Request) -> dict[str, str]:
-    """Headers by lower-case name; the last of repeated headers."""
+    """Headers by lower-case name; of a repeated header the last value."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in request.headers}
 
 
 async def _no_session(call: Call) -> Response:
-    """405, or 404 where there is no such kind of session, or none at all."""
+    """Answer a request without an upgrade: 405, or 404 for an unknown kind of session or when WebSockets are off."""
     served = call.api.web_sockets is not None and call.param("kind") in _KINDS
     return page(405 if served else 404, call.request.method)
 

@@ -92,7 +92,7 @@ def _urls(found: AdvertisedUrls | BrokerAddresses | None, listener: str) -> tupl
 
 
 async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartitionedTopicMetadata) -> None:
-    """Answer how many partitions a topic has; create a missing topic where auto creation allows it."""
+    """Answer how many partitions a topic has; create a missing partitioned topic where auto creation allows it."""
     services = conn.services
     name = parse_topic(command.topic)
     services.topics.require_tenant(name)  # before the right, as in Apache Pulsar 4.2: client tests expect TopicNotFound
