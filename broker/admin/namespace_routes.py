@@ -80,7 +80,7 @@ async def get_namespace(call: Call) -> Response:
 
 @routes.put(NAMESPACE, TENANT_ADMIN)
 async def create_namespace(call: Call) -> Response:
-    """Create the namespace. The body is empty or Policies; `boundaries`, or else `numBundles`, define its bundles."""
+    """Create the namespace. The body is empty or Policies, with `bundles` if its `numBundles` is above 0."""
     body = await call.body(dict[str, object])
     if body is not None and body.get("replication_clusters", ()) is None:
         raise RestError(500, "replication_clusters is no list")
