@@ -98,7 +98,7 @@ class Authenticator:
     async def authenticate(
         self, method: str, credentials: bytes, certificate: PeerCertificate | None = None
     ) -> Authenticated:
-        """The role of a client of the binary protocol; raises AuthenticationFailedError."""
+        """Return the role of a client of the binary protocol; raises AuthenticationFailedError."""
         provider = self._providers.get(method)
         if provider is None:
             return self._anonymous(AuthenticationFailedError(f"no provider for method {method!r}", "NO_PROVIDER"))
@@ -124,10 +124,11 @@ class Authenticator:
         token: str | None = None,
         named: str | None = None,
     ) -> Authenticated:
-        """The role of an HTTP request; bad credentials count as none, unless the request names their method.
+        """Return the role of an HTTP request. Raises AuthenticationFailedError.
 
-        authorization: the header of that name: `Bearer <token>` or `Basic <base64 of user:password>`; token: that of
-        the query, which counts without such a header; named: the method, as administration clients name it.
+        Bad credentials count as no credentials, unless the request names their method. authorization: the header of
+        that name: `Bearer <token>` or `Basic <base64 of user:password>`; token: the token of the query, which is used
+        only without such a header; named: the method, as administration clients name it.
         """
         failed = AuthenticationFailedError("no credentials" if named in (None, *self._providers) else f"no {named}")
         for method, credentials in _http_credentials(authorization, certificate, token):
@@ -153,7 +154,7 @@ def _http_credentials(
 ) -> list[tuple[str, bytes]]:
     found = []
     scheme, _, value = (authorization or "").partition(" ")
-    if scheme == "Bearer":  # Apache Pulsar knows it in these letters alone
+    if scheme == "Bearer":  # Apache Pulsar accepts the word in this spelling only
         found.append(("token", value.encode()))
     elif scheme.lower() == "basic":
         try:

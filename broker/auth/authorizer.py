@@ -1,5 +1,5 @@
-"""Decides on the rights of a role (Pulsar PulsarAuthorizationProvider). Pure: a role, a need, and the policies as they
-are now.
+"""Decides on the rights of a role (Pulsar PulsarAuthorizationProvider). Pure: decides from a role, a need and the
+present policies.
 
 Super users may do everything. A tenant's administrators may do everything in it, except change the tenant's
 existence. Others need a grant: on the namespace, or on the topic (a partition has its own and its topic's). Consuming
@@ -59,7 +59,7 @@ class Authorizer:
         self._namespaces = namespaces
 
     def allows(self, identity: Identity, need: Need, target: Target) -> bool:
-        """Whether the identity may do that. A proxy and the role it speaks for must both be allowed."""
+        """Whether the identity has the right. A proxy and the role that it represents must both have the right."""
         if not self.enabled or need.is_open:
             return True
         roles = [identity.role] if identity.original is None else [identity.role, identity.original]

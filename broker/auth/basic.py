@@ -4,9 +4,9 @@ A line is `user:hash`; the hash is of a kind that htpasswd or crypt(3) makes: ap
 the traditional two letters of salt.
 
 A check is costly on purpose, so it is never on the event loop and never without a bound. passlib (`libpass`) takes from
-half a millisecond (apr1) to seconds (sha512 of many rounds). At most MOST_WAITING checks wait for the two threads; a
-further client is refused at once. A password that was right is remembered for REMEMBERED_S as a keyed digest, so that
-an HTTP client that sends it with every request pays once.
+half a millisecond (apr1) to seconds (sha512 of many rounds). At most MOST_WAITING checks wait for the two threads; the
+provider refuses a further client at once. It keeps a correct password for REMEMBERED_S as a keyed digest, so that the
+requests of an HTTP client that sends the same password cost one check.
 """
 
 import asyncio
@@ -90,10 +90,10 @@ def kind_of(stored: str) -> str | None:
 
 
 def matches(password: bytes, stored: str) -> bool:
-    """Whether the password has this hash; compared in constant time. A password no hash takes matches none."""
+    """Whether the password has this hash; compared in constant time. False for a password that cannot be hashed."""
     try:
         return bool(_HASHES.verify(password, stored))
-    except (ValueError, TypeError):  # a NUL, a hash cut short, more than bcrypt's 72 bytes
+    except (ValueError, TypeError):  # a NUL, a truncated hash, more than bcrypt's 72 bytes
         return False
 
 

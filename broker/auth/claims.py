@@ -1,7 +1,7 @@
 """The claims of a JSON web token, read as strictly and as loosely as by Apache Pulsar 4.2's library (jjwt 0.13).
 
-Header and body are JSON objects in UTF-8 in which no name stands twice; bytes behind the object are ignored. Registered
-claims must have their types: texts, and moments as seconds, as digits in a text or as an ISO date.
+Header and body are JSON objects in UTF-8 without duplicate names; bytes behind the object are ignored. Registered
+claims must have their types: texts, and times as seconds, as digits in a text or as an ISO date.
 """
 
 import json
@@ -47,14 +47,16 @@ def check_registered(claims: Mapping[str, Any]) -> None:
 
 
 def _value(claims: Mapping[str, Any], name: str) -> Any:
-    """The claim; null, blank texts and empty lists and objects stand for none."""
+    """Return the claim, None without it. Null, blank texts, empty lists and empty objects count as no claim."""
     value = claims.get(name)
     is_nothing = not value.strip() if isinstance(value, str) else isinstance(value, list | dict) and not value
     return None if is_nothing else value
 
 
 def moment(claims: Mapping[str, Any], name: str) -> float | None:
-    """Seconds since 1970 that the claim tells, None without it; raises ValueError when it tells no time."""
+    """Return the time of the claim in seconds since 1970, None without the claim; raises ValueError if it is no
+    time.
+    """
     value = _value(claims, name)
     if value is None:
         return None

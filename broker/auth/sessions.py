@@ -108,7 +108,7 @@ class AuthSession:
         self._arm()
 
     def take(self, identity: Identity, proof: Authenticated | None) -> None:
-        """Speak for an identity that was proven elsewhere (HTTP). A proof that expires ends the connection."""
+        """Use an identity that was proven elsewhere (HTTP). The connection ends when the proof expires."""
         self.identity, self._proof = identity, proof
         if proof is not None:
             self._arm()
@@ -121,7 +121,9 @@ class AuthSession:
             raise wire_refusals.AUTHENTICATION_FAILED.error() from e
 
     async def _original(self, command: pb.CommandConnect) -> str | None:
-        """The role a proxy speaks for: proven again when authenticateOriginalAuthData asks for it, else believed."""
+        """Return the role that a proxy represents: verified if authenticateOriginalAuthData is set, else accepted as
+        named.
+        """
         if not command.HasField("original_principal") and not command.HasField("original_auth_data"):
             return None
         if self._services.settings.authenticate_original_auth_data and command.HasField("original_auth_data"):
@@ -174,7 +176,7 @@ class AuthSession:
         roles = (self.identity.role, self.identity.original or self.identity.role)
         return all(self._authorizer.is_super_user(role) for role in roles)
 
-    # --- asking --------------------------------------------------------------------------------------------------
+    # --- checking rights -----------------------------------------------------------------------------------------
 
     def require_topic(self, command_type: int, name: TopicName, subscription: str = "") -> None:
         """Raise AuthorizationError unless the role may use the command on the topic."""
@@ -190,18 +192,18 @@ class AuthSession:
             raise wire_refusals.denied(command_type)
 
     def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
-        """Whether a right still stands; called again after a revocation."""
+        """Whether the role still has the right; called again after a revocation."""
         target = Target.of_topic(name, subscription)
         return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
 
     def may_namespace(self, command_type: int, namespace: str) -> bool:
-        """The same for a namespace."""
+        """Whether the role still has the right to the namespace."""
         target = Target(namespace.partition("/")[0], namespace)
         return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
 
 
 class InvalidRolesError(AuthorizationError):
-    """A proxy without, or a client with, a role to speak for."""
+    """A proxy names no role that it represents, or a client that is no proxy names such a role."""
 
     closes_connection = True
 

@@ -4,15 +4,15 @@ A row is a `Need`: which action on which kind of resource. Commands have their r
 without one (`admin/routes.py`). `check_complete` is called before the broker listens: a command without a row stops
 the start.
 
-    resource    denied over HTTP is
-    NOTHING     -      open to every client; except for probes the client must prove its role, or have the anonymous
-    role, where authentication is on
+    resource    status of a refusal over HTTP, and the clients that have the right
+    NOTHING     -      every client; where authentication is on, the client must prove its role, or have the
+                       anonymous role, except for probes
     CLUSTER     401    clusters, brokers, the list of tenants: super users
     TENANT      401    a tenant: its administrators (super users always)
-    NAMESPACE   403    a namespace, its policies and its list of topics: tenant administrators, grants where the
-    action says
-    TOPIC       401    a topic and its subscriptions: grants on topic or namespace, tenant administrators; of its
-    policies, its partitions and its deletion 403
+    NAMESPACE   403    a namespace, its policies and its list of topics: tenant administrators, and grants where the
+                       action allows them
+    TOPIC       401    a topic and its subscriptions: grants on topic or namespace, tenant administrators; 403 for its
+                       policies, its partitions and its deletion
 """
 
 import enum
@@ -81,7 +81,7 @@ TOPIC_PRODUCE: Final = Need(Resource.TOPIC, Action.PRODUCE)
 TOPIC_CONSUME: Final = Need(Resource.TOPIC, Action.CONSUME)
 
 _T: Final = pb.BaseCommand
-_OPENED_BEFORE: Final = OPEN  # works on a producer, consumer or watcher that was opened with the right for it
+_OPENED_BEFORE: Final = OPEN  # the producer, consumer or watcher was opened with its right
 _REFUSED_TO_ALL: Final = OPEN  # every client gets a typed error
 
 COMMANDS: Final[dict[int, Need]] = {

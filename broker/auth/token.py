@@ -3,7 +3,8 @@
 One key is used, the secret key (HS256/384/512) before the public key (RS*, PS*, ES*). The signature is checked with the
 algorithm of the key only, so a token cannot choose a weaker algorithm; unsigned tokens are refused; an HMAC key must be
 as long as its digest. `exp` and `nbf` are honoured, the other registered claims must be well formed (see `claims`). The
-role claim must be a text that is not blank; with a `tokenAuthClaim` of its own also a list, whose first element counts.
+role claim must be a text that is not blank; if `tokenAuthClaim` is set it may be a list, whose first element is the
+role.
 """
 
 import time

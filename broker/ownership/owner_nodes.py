@@ -1,7 +1,7 @@
-"""Which broker has a bundle, read once and followed by a watch: a lookup at a broker that does not serve the topic
-costs the metadata service nothing. In a large cluster that is nearly every lookup.
+"""A cache of the nodes of bundles, kept current by watches: a lookup at a broker that does not serve the topic causes
+no read of the metadata service. In a large cluster nearly every lookup is of this kind.
 
-Cached values may be a moment old. A client that is sent to the owner before looks the topic up again.
+Cached values may be a moment old. A client that is directed to the previous owner looks the topic up again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _MOST_NODES: Final = 20_000
 
 
 class OwnerNodes:
-    """Nodes of bundles that lookups have read; missing nodes are read each time."""
+    """The nodes of bundles that lookups have read. Missing nodes are not cached."""
 
     def __init__(self, metadata: Coordination, most_nodes: int = _MOST_NODES) -> None:
         self._metadata = metadata
         self._most_nodes = most_nodes
         self._watches: OrderedDict[str, Callable[[], None]] = OrderedDict()
         self._watched: set[str] = set()
-        """The nodes whose watch is in place."""
+        """The nodes whose watch is set."""
         self._values: dict[str, bytes] = {}
         self._changes = 0
 

@@ -1,12 +1,12 @@
 """Whether the broker that a node names still answers.
 
-Between the end of a broker and the end of its session its nodes remain. A client that is redirected there finds a
-closed port and doubles its wait before each further attempt, so a lookup shortly before the end of the session doubles
-the time that the client loses. A broker therefore checks the other broker before it redirects a client, and holds the
-lookup until the silent broker's node is gone.
+Between the end of a broker and the end of its session its nodes remain. A client that is redirected to this broker
+finds a closed port and doubles its wait before each further attempt, so a lookup shortly before the end of the session
+doubles the time that the client loses. A broker therefore checks the other broker before it redirects a client, and
+holds the lookup until the silent broker's node is deleted.
 
 When a broker is silent for longer than its session could last and its node remains, only the network between the two
-brokers is cut: clients are redirected there.
+brokers is cut: the broker redirects clients to the silent broker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["Peers", "probe"]
 log = structlog.get_logger(__name__)
 
 FRESH_S: Final = 1.0
-"""The time that the outcome of a probe holds."""
+"""The time for which the outcome of a probe is used."""
 PROBE_S: Final = 1.0
 LONGEST_WAIT_S: Final = 10.0
 """The longest wait of a lookup for a broker that does not answer; clients give a lookup up after 30 s."""
@@ -44,8 +44,8 @@ _PLAIN: Final = "pulsar"
 
 
 async def probe(url: str) -> bool:
-    """Whether a broker answers a CONNECT at ``pulsar://host:port``, be it by an error. At ``pulsar+ssl://``: whether
-    the port takes a connection.
+    """Whether a broker answers a CONNECT at ``pulsar://host:port``, even with an error. At ``pulsar+ssl://``: whether
+    the port accepts a connection.
     """
     parts = urlsplit(url)
     try:
@@ -64,7 +64,7 @@ async def probe(url: str) -> bool:
 
 
 class _Peer:
-    """The facts about one broker."""
+    """The state of one other broker."""
 
     def __init__(self) -> None:
         self.checked_s = float("-inf")
@@ -74,7 +74,7 @@ class _Peer:
 
 
 class Peers:
-    """The other brokers of a cluster, by address. To each there is one probe at a time, and one a second at most."""
+    """The other brokers of a cluster, by address. Each broker gets one probe at a time, at most one per second."""
 
     def __init__(
         self, metadata: Coordination, tasks: TaskSet, connects: Callable[[str], Awaitable[bool]] = probe

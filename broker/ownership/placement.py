@@ -1,4 +1,4 @@
-"""Which of the brokers that may serve a bundle get it: Apache Pulsar's filters in their order, then its choice. Pure.
+"""Chooses a broker among those that may serve a bundle: Apache Pulsar's filters in order, then its choice. Pure.
 
     1. brokers with fewer topics than loadBalancerBrokerMaxTopics
     2. anti-affinity: the failure domains with fewest namespaces of the group, of their brokers those with fewest
@@ -6,7 +6,7 @@
     4. the broker with the lowest message rate (``broker_choice``); with AvgShedder the broker for which the bundle was
        given up, any broker for another bundle
 
-A filter that would leave no broker leaves all.
+A filter that would remove all brokers removes none.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def place(
 
 
 def is_better_elsewhere(broker: str, candidates: Collection[str], served: Served, group: Collection[str]) -> bool:
-    """Whether a namespace of the group may leave the broker: it would come back where all brokers have as many."""
+    """Whether a namespace of the group may leave the broker. If all brokers have equally many, it would come back."""
     if not group:
         return True
     counts = {name: served.count(name, group) for name in candidates}

@@ -16,10 +16,10 @@ __all__ = ["BundleTopics", "OtherBrokers"]
 
 
 class BundleTopics(Protocol):
-    """The topics of this broker, by bundle."""
+    """The access of ownership to the topics of this broker."""
 
     def default_bundles(self, namespace: str) -> BundlesData | None:
-        """How the namespace's policies cut it; None: there is no such namespace."""
+        """Return the bundles of the namespace's policies; None if the namespace does not exist."""
         ...
 
     def eligible(self, namespace: str, reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
@@ -31,9 +31,9 @@ class BundleTopics(Protocol):
         ...
 
     async def unload(self, namespace: str, low: int, high: int) -> None:
-        """Close the loaded topics whose hash lies in ``low..high``; their clients look them up again.
+        """Close the loaded topics whose hash is in ``low..high``; their clients look the topics up again.
 
-        Never raises: another owner handles changes that can no longer be stored.
+        Never raises: changes that can no longer be stored are left to the next owner.
         """
         ...
 
@@ -46,8 +46,8 @@ class OtherBrokers(Protocol):
         ...
 
     async def until_gone(self, broker: BrokerAddresses, path: str, value: bytes) -> None:
-        """Return when the broker answers again, or its node at the path has not this value any more.
+        """Return when the broker answers again, or when its node at the path no longer has this value.
 
-        Raises ServiceNotReadyError: neither for long.
+        Raises ServiceNotReadyError when neither happens in time.
         """
         ...

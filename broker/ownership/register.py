@@ -36,13 +36,13 @@ log = structlog.get_logger(__name__)
 
 _RETRY_S: Final = 0.2
 _FRESH_S: Final = 0.2
-"""The time that further lookups use the last reading of the other brokers: thousands of lookups follow the death of a
+"""The time for which lookups use the last read of the other brokers' nodes: thousands of lookups follow the end of a
 broker.
 """
 
 
 class BrokerRegister:
-    """Enter last when a broker starts, leave first when it stops."""
+    """The register of brokers. A broker enters it last when it starts, and leaves it first when it stops."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class BrokerRegister:
         self._tasks.spawn(self._repeat(), "ownership.report")
 
     async def leave(self) -> None:
-        """No lookups are sent any more. Raises StorageError."""
+        """Remove this broker from the register: other brokers send it no lookups any more. Raises StorageError."""
         was_in, self._entered = self._entered, False
         for stop in self._stops:
             stop()
@@ -154,7 +154,7 @@ class BrokerRegister:
                 log.warning("ownership.report_failed", reason=str(error))
 
     async def _elect(self) -> None:
-        """Be the leader when there is none."""
+        """Become the leader if there is none."""
         own = (await self._report()).addresses
         value = encode_node(Leader(self.broker_id, own.web_url or own.web_url_tls or ""))
         try:

@@ -1,7 +1,7 @@
 """Decides when a broker writes its load report again, as Apache Pulsar does (loadBalancerReportUpdate*). Pure.
 
-Every report is a write of the metadata service and a change that every leader reads: an unchanged report is omitted, up
-to a longest pause.
+Every report costs a write of the metadata service and a read by the leader. So the broker omits an unchanged report,
+for at most the longest interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ReportRules", "is_due"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRules:
-    """The broker looks every ``look_s``."""
+    """The rules of reports. The broker compares its load every ``look_s`` seconds."""
 
     look_s: float = 5.0
     longest_s: float = 15 * 60.0

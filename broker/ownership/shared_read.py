@@ -1,4 +1,4 @@
-"""A read that many want at the same time is made once, and its result serves for a moment."""
+"""Shares one read among callers that need its result at the same time or shortly after."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 class SharedRead(Generic[T]):
-    """``get`` gives the value that `read` gave at most `fresh_s` ago. A failure reaches all waiting callers and is not
-    kept.
+    """``get`` returns a result of `read` that is at most `fresh_s` seconds old. All waiting callers get the error of a
+    failed read, which is not kept.
     """
 
     def __init__(self, read: Callable[[], Coroutine[object, object, T]], fresh_s: float) -> None:

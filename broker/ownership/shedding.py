@@ -3,7 +3,7 @@ Pure.
 
 ThresholdShedder      brokers above the average by more than a threshold give up bundles until their load fits;
                       the usage of a broker is that of its resource used most, each weighted, smoothed over the calls
-OverloadShedder       brokers of which a resource is used beyond a limit, until they are below it
+OverloadShedder       brokers that use a resource beyond a limit give up bundles until they are below the limit
 UniformLoadShedder    the broker with most messages, or most traffic, gives up a part of its difference to the
                       broker with least
 AvgShedder            the broker used most and the broker used least are a pair, so are the next two, and so on; when a
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 _MARGIN: Final = 0.05
-"""More than needed is given up, so that the broker does not stay at the threshold."""
+"""The load that a broker gives up in addition to the excess, so that it does not stay at the threshold."""
 _LOWER_BOUNDARY_PART: Final = 0.5
 """The part of the threshold that the busiest broker gives up when another broker lies far below the average."""
 _LEAST_BUNDLES: Final = 2
-"""A single bundle would overload the next broker as well."""
+"""A broker with fewer bundles keeps them: a single bundle would overload the next broker as well."""
 _BEYOND: Final = 1000.0
-"""A bundle may have so much more than is to be given up."""
+"""A bundle moves only if its weight exceeds the load to give up by at most this amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class SheddingRules:
     bandwidth_in_weight: float = 1.0
     bandwidth_out_weight: float = 1.0
     least_bytes_per_second: float = 10 * 2**20
-    """Less traffic is not worth a move."""
+    """A broker that has less traffic to give up keeps its bundles."""
     overloaded_share: float = 0.85
     message_rate_difference: float = 0.5
     """The difference to the broker with the fewest messages; 0.0: never."""
@@ -63,9 +63,9 @@ class SheddingRules:
     least_messages: float = 1000.0
     least_uniform_bytes: float = 2**20
     most_bundles: int = -1
-    """-1: as many as it takes."""
+    """The most bundles that move at a time; -1: no limit."""
     grace_s: float = 30 * 60.0
-    """A bundle that was moved stays for so long."""
+    """The time for which a moved bundle does not move again."""
     excluded_namespaces: tuple[str, ...] = ()
     low_difference_percent: float = 15.0
     high_difference_percent: float = 40.0
@@ -94,7 +94,9 @@ class Shedder:
         raise NotImplementedError
 
     def _heaviest(self, report: LoadReport, wanted: float, weigh: Callable[[BundleUsage], float]) -> list[str]:
-        """Bundles that may move, until the wanted weight is reached; at least one bundle stays, at least one moves."""
+        """Return the heaviest bundles that may move, until their weight reaches the wanted weight. At least one bundle
+        of the broker stays.
+        """
         free = {name: weigh(each) for name, each in report.last_stats.items() if self._may_move(name)}
         chosen: list[str] = []
         given = 0.0
@@ -156,7 +158,7 @@ class ThresholdShedder(Shedder):
 
 
 class OverloadShedder(Shedder):
-    """Looks at each broker alone."""
+    """Decides for each broker without regard to the other brokers."""
 
     def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
         chosen: list[tuple[str, str]] = []
@@ -170,7 +172,7 @@ class OverloadShedder(Shedder):
 
 
 class UniformLoadShedder(Shedder):
-    """Looks at the two brokers that are furthest apart: by messages, else by traffic."""
+    """Moves load from the broker with most load to the broker with least: by messages, else by traffic."""
 
     def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
         rules = self.rules
@@ -234,7 +236,7 @@ class AvgShedder(Shedder):
         }
 
     def _usage(self, report: LoadReport) -> float:
-        """In percent of the resource used most."""
+        """Return the usage of the broker in percent: that of its weighted resource with the highest share."""
         rules = self.rules
         return 100 * max(
             report.cpu.share * rules.cpu_weight,
@@ -244,7 +246,7 @@ class AvgShedder(Shedder):
         )
 
     def _count(self, least: str, most: str, difference: float) -> bool:
-        """Whether the two brokers differ too much."""
+        """Count a difference of the two brokers; return whether it is at least the low difference."""
         if least == most or difference < self.rules.low_difference_percent:
             self._forget(least, most)
             return False
@@ -295,7 +297,7 @@ SHEDDERS: Final[Mapping[str, type[Shedder]]] = {
 def _ends(
     reports: Mapping[str, LoadReport], weigh: Callable[[BundleUsage | LoadReport], float]
 ) -> tuple[float, float, str]:
-    """The least and the most of all brokers, and which has the most."""
+    """Return (least weight, greatest weight, broker with the greatest weight)."""
     weights = {name: weigh(each) for name, each in sorted(reports.items())}
     most = max(weights, key=lambda name: weights[name])
     return min(weights.values()), weights[most], most

@@ -46,13 +46,13 @@ class TopicConfig:
     max_unacked_messages_per_subscription: int
     max_topics_per_namespace: int
     max_message_size: int
-    dispatch_rate: DispatchRate  # as the policies have it; the rate in force is below
+    dispatch_rate: DispatchRate  # the rate of the policies; see dispatch_rate_in_force
     subscription_dispatch_rate: DispatchRate
-    subscription_rates: dict[str, DispatchRate]  # of single subscriptions, by name
+    subscription_rates: dict[str, DispatchRate]  # subscription name -> rate of that subscription
     replicator_dispatch_rate: DispatchRate
     publish_rate: PublishRate
     subscribe_rate: SubscribeRate
-    dispatch_rate_in_force: DispatchRate  # a policy without a limit does not lift that of namespace or broker
+    dispatch_rate_in_force: DispatchRate  # a policy without a limit leaves the limit of namespace or broker
     subscription_dispatch_rate_in_force: DispatchRate
     subscribe_rate_in_force: SubscribeRate
     broker_dispatch_rate: DispatchRate  # of all topics together
@@ -258,7 +258,7 @@ def _rates(settings: Settings, namespace: Policies, topic: TopicPolicies) -> _Ra
 
 
 def first_limited(*rates: R | None) -> R:
-    """The first rate with a limit, else the last rate: a policy cannot lift the limit of a higher level
+    """Return the first rate with a limit, else the last rate: a policy cannot remove the limit of a higher level
     (Apache Pulsar's `normalize`).
     """
     for rate in rates:
@@ -343,7 +343,7 @@ def _creation(settings: Settings, namespace: Policies, topic: TopicPolicies) -> 
 
 
 def first(*values: T | None) -> T:
-    """The first value that is set; the last value always is."""
+    """Return the first value that is set. Precondition: the last value is set."""
     for value in values:
         if value is not None:
             return value
@@ -417,7 +417,9 @@ def inactive_topic(settings: Settings, namespace: Policies, topic: TopicPolicies
 
 
 def schema_strategy(settings: Settings, namespace: Policies, topic: TopicPolicies) -> str:
-    """UNDEFINED counts as not set; a namespace's older auto update strategy comes after its own."""
+    """Return the schema compatibility strategy: of the topic, else the namespace, else the namespace's older auto
+    update strategy, else the broker. UNDEFINED counts as not set.
+    """
     for strategy in (topic.schema_compatibility_strategy, namespace.schema_compatibility_strategy):
         if strategy is not None and strategy != "UNDEFINED":
             return strategy

@@ -1,6 +1,6 @@
 """Failure domains of clusters, where Apache Pulsar keeps them: ``/admin/clusters/<cluster>/failureDomain/<name>``.
 
-Each is a list of brokers. Mirrored in memory; a write is durable first.
+Each failure domain is a list of brokers. Memory has a copy, which changes after the write is durable.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ class FailureDomains:
         return found
 
     async def load(self, cluster: str) -> None:
-        """A node that is no domain counts for nothing, and keeps no broker from its start. Raises StorageError."""
+        """Read all domains; ignore unreadable nodes, so that they do not prevent the start. Raises StorageError."""
         found: Domains = {}
         for child in await self._metadata.children(f"{self._clusters}/{quote(cluster, safe='')}/{DOMAINS_NODE}"):
             name = unquote(child)

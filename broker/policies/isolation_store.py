@@ -1,5 +1,6 @@
 """Namespace isolation policies of clusters, where Apache Pulsar keeps them:
-``/admin/clusters/<cluster>/namespaceIsolationPolicies``, name -> policy. Mirrored in memory; a write is durable first.
+``/admin/clusters/<cluster>/namespaceIsolationPolicies``, name -> policy. Memory has a copy, which changes after the
+write is durable.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ class IsolationPolicies:
             self._known[cluster] = msgspec.json.decode(found[0] or b"{}", type=Policies), found[1]
 
     async def update(self, cluster: str, change: Callable[[Policies], Policies], default: Policies) -> None:
-        """Store ``change(policies)``, of ``default`` when there are none. Raises StorageError."""
+        """Store ``change(policies)``, or ``change(default)`` if the cluster has no policies. Raises StorageError."""
         while True:
             known, version = self._known.get(cluster, (default, MUST_NOT_EXIST))
             policies = change(known)

@@ -1,4 +1,4 @@
-"""Clusters, tenants, namespaces and topic policies: all in memory for readers, every write durable before it shows.
+"""Clusters, tenants, namespaces and topic policies: readers use memory, which changes after the write is durable.
 
 Records of the metadata store (JSON, Pulsar's paths where it has them):
     /admin/clusters/<cluster>                                ClusterData
@@ -52,11 +52,11 @@ FIRST_NAMESPACES: Final = ("public/default", f"{_SYSTEM_TENANT}/system")
 
 
 class ExistsError(Exception):
-    """The object to create exists already."""
+    """A record of this name exists already."""
 
 
 class MissingError(Exception):
-    """The object to change or delete does not exist."""
+    """The record to change or delete does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ class Records(Generic[T]):
         return sorted(self._values)
 
     def unsorted(self) -> list[str]:
-        """The names of all records, however many there are."""
+        """Return the names of all records, without sorting them."""
         return list(self._values)
 
     async def load(self, name: str) -> bool:
-        """Read one record from the store, again if it was known; a name without a record is no record. Whether it
-        differs from the known record.
+        """Read one record from the store; remove it from memory if the store has none. Return whether the record
+        changed.
         """
         async with self._lock(name):
             return await self._read(name)
@@ -118,7 +118,7 @@ class Records(Generic[T]):
             try:
                 await self._store(name, value, -1)
             except BadVersionError as error:
-                raise ExistsError(name) from error  # another broker was first
+                raise ExistsError(name) from error  # another broker created the record first
 
     async def update(self, name: str, change: Callable[[T], T], default: T | None = None) -> T:
         """Replace a record by `change(record)`; without a record starts from `default` or raises MissingError."""
@@ -133,7 +133,7 @@ class Records(Generic[T]):
                 except BadVersionError:
                     if not await self._read(name):
                         raise
-                    continue  # another broker changed it: on top of that
+                    continue  # another broker changed the record: apply the change to the new record
                 return value
 
     async def delete(self, name: str) -> None:
@@ -207,9 +207,9 @@ class NamespaceStore:
     async def open(
         cls, metadata: "MetadataStore", settings: "Settings", topic_records: TopicRecords | None = None
     ) -> "NamespaceStore":
-        """Read everything; at the very first start create the cluster and the namespaces clients expect.
+        """Read all records; at the very first start create the cluster and the namespaces that clients expect.
 
-        topic_records: where policies of topics are kept; None: with all others.
+        topic_records: the store of topic policies; None: the metadata store, as for the other records.
         """
         store = cls(metadata, settings, topic_records)
         await store._load()
@@ -238,7 +238,7 @@ class NamespaceStore:
             if cluster not in self.clusters:
                 await self.clusters.create(cluster, ClusterData())
             return
-        # The cluster comes last: a start that was cut off before it does all of this again.
+        # The cluster is created last: after an interrupted start the next start repeats all of this.
         for name in FIRST_NAMESPACES:
             tenant = name.partition("/")[0]
             if tenant not in self.tenants:
@@ -281,7 +281,7 @@ class NamespaceStore:
         if made is None or made[0] is not namespace or made[1] is not own:
             config = effective_config(self._settings, namespace, own.merged())
             if made is not None and made[2] == config:
-                config = made[2]  # as after a grant: topics that have this object need not follow
+                config = made[2]  # for example after a grant: keep the object, so that topics see no change
             self._effective[key] = made = namespace, own, config
         return made[2]
 
@@ -296,13 +296,13 @@ class NamespaceStore:
     # --- changes -------------------------------------------------------------------------------------------------
 
     async def reload(self, name: str) -> None:
-        """A tenant or a namespace ("tenant/name") was changed by another broker: read it again and tell listeners."""
+        """Read a tenant or a namespace ("tenant/name") that another broker changed, and call the listeners."""
         records: Records[TenantInfo] | Records[Policies] = self.namespaces if "/" in name else self.tenants
         if await records.load(name):
             self._tell(_of_namespace(name) if "/" in name else PolicyChange(name))
 
     def topic_changed(self, topic: "TopicName") -> None:
-        """Another broker changed the policies of the topic: tell listeners."""
+        """Call the listeners: another broker changed the policies of the topic."""
         self._tell(_of_topic(topic))
 
     async def create_tenant(self, name: str, info: TenantInfo) -> None:

@@ -99,7 +99,7 @@ class Policies(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """Policies of a topic (all partitions of a partitioned topic). None: not set."""
+    """Policies of a topic; partitions have the policies of their topic. None: not set."""
 
     retention: RetentionPolicies | None = None
     message_ttl_in_seconds: int | None = None
@@ -139,7 +139,7 @@ class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
         return (self.for_all_clusters or TopicPolicies()) if all_clusters else self
 
     def with_scope(self, policies: "TopicPolicies", *, all_clusters: bool) -> "TopicPolicies":
-        """A copy in which `policies` replace those of that scope."""
+        """Return a copy in which `policies` replace the policies of that scope."""
         if all_clusters:
             return msgspec.structs.replace(self, for_all_clusters=policies)
         return msgspec.structs.replace(policies, for_all_clusters=self.for_all_clusters)
@@ -185,10 +185,10 @@ def bundle_of(topic: str, bundles: BundlesData) -> str:
 
 
 def bundle_finder(bundles: BundlesData) -> Callable[[str], str]:
-    """`bundle_of` for many topics: the ranges, up to 16,384, are made once."""
+    """Return `bundle_of` for many topics: makes the ranges, up to 16,384, once."""
     ranges = bundle_ranges(bundles)
     starts = [int(each.partition("_")[0], 16) for each in ranges]
-    least_from = list(accumulate(reversed(starts), min))[::-1]  # boundaries that were given may be in any order
+    least_from = list(accumulate(reversed(starts), min))[::-1]  # boundaries from a request may be in any order
 
     def find(topic: str) -> str:
         index = bisect_right(least_from, hash_of(topic)) - 1

@@ -18,11 +18,12 @@ class TopicRecords(Protocol):
     def __contains__(self, name: str) -> bool: ...
 
     def get(self, name: str) -> TopicPolicies | None:
-        """The very same object until the policies change."""
+        """Return the policies, the same object until they change; None without policies."""
         ...
 
     def ready(self, namespace: str) -> Awaitable[None] | None:
-        """Return None when everything stored for the namespace's topics is known, else an awaitable of that.
+        """Return None when all stored policies of the namespace's topics are known, else an awaitable that waits for
+        them.
 
         Raises ServiceNotReadyError when the records cannot be read now.
         """
@@ -31,7 +32,7 @@ class TopicRecords(Protocol):
     async def update(
         self, name: str, change: Callable[[TopicPolicies], TopicPolicies], default: TopicPolicies | None = None
     ) -> TopicPolicies:
-        """Store ``change(policies)``, durable on return; without policies it starts from ``default``."""
+        """Store ``change(policies)``, durable on return; a topic without policies starts from ``default``."""
         ...
 
     async def delete(self, name: str) -> None:
@@ -39,5 +40,5 @@ class TopicRecords(Protocol):
         ...
 
     async def forget(self, namespace: str) -> None:
-        """The namespace is being deleted: nothing of its topics is kept."""
+        """Forget the policies of all topics of a namespace that is being deleted."""
         ...

@@ -45,7 +45,7 @@ OLDER_SCHEMA_STRATEGIES: Final[dict[str, str]] = {
 """Maps an AutoUpdateStrategy to a SchemaStrategy."""
 AuthAction = Literal["produce", "consume", "functions", "sources", "sinks", "packages"]
 Granted = AuthAction | None
-"""An action, or None for a requested action that does not exist."""
+"""An action, or None for the name of an action that does not exist."""
 
 
 class ClusterData(msgspec.Struct, omit_defaults=True, rename="camel", kw_only=True):
@@ -210,7 +210,7 @@ class LocalPolicies(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class EntryFilters(msgspec.Struct, rename="camel", kw_only=True):
-    """Names of entry filters; none exist here."""
+    """Names of entry filters; Magnetar has no entry filters."""
 
     alone: ClassVar[type] = str
     entry_filter_names: str = ""
