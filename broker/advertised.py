@@ -1,4 +1,4 @@
-"""The addresses that clients get to connect to (advertisedAddress, advertisedListeners)."""
+"""The addresses of this broker that clients get for their connections (advertisedAddress, advertisedListeners)."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class AdvertisedUrls:
 
 
 class AdvertisedAddresses:
-    """Known once the listeners are bound, since a port may be 0 until then.
+    """The advertised addresses. `bound` completes them when the listeners are bound, since a configured port may be 0.
 
-    Raises: ValueError when advertisedListeners or internalListenerName cannot be used.
+    Raises: ValueError when advertisedListeners or internalListenerName is unusable.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -44,7 +44,7 @@ class AdvertisedAddresses:
 
     @property
     def host(self) -> str:
-        """advertisedAddress, else the bind address, else this machine's loopback."""
+        """advertisedAddress, else the bind address; the machine's host name for a broker bound to all addresses."""
         if self._settings.advertised_address:
             return self._settings.advertised_address
         bind = self._settings.bind_address
@@ -61,12 +61,12 @@ class AdvertisedAddresses:
 
     @property
     def broker_id(self) -> str:
-        """host:port of the web port, or of the web port with TLS when there is no other, as in Apache Pulsar."""
+        """host:port with the web port, or with the TLS web port if there is no other web port, as in Apache Pulsar."""
         return f"{self.host}:{self._web_port}"
 
     def bound(self, port: int | None, port_tls: int | None, http: int | None, http_tls: int | None) -> None:
-        """The listeners' ports. The addresses of the internal listener for a protocol, else of any listener, override
-        them.
+        """Set the ports of the bound listeners. For each protocol, an address of the internal listener, else of any
+        advertised listener, overrides the broker's own address.
         """
         self._web_port = http_tls if http is None else http
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -84,8 +84,8 @@ class AdvertisedAddresses:
         self.own = own
 
     def of(self, listener: str = "") -> AdvertisedUrls | None:
-        """The urls of a named listener, of the broker itself for an empty name; None for an unknown name. A listener
-        without web addresses has the web addresses of the broker, as in Apache Pulsar.
+        """Return the URLs of a named listener, or of the broker itself for an empty name; None for an unknown name. A
+        listener without web addresses gets the web addresses of the broker, as in Apache Pulsar.
         """
         named = self._listeners.get(listener) if listener else self.own
         if named is None:
@@ -95,9 +95,10 @@ class AdvertisedAddresses:
 
 
 def parse_listeners(texts: tuple[str, ...]) -> dict[str, AdvertisedUrls]:
-    """`<name>:<scheme>://<host>:<port>` items by name, in the order of names; a name may have an item for each scheme.
+    """Parse items `<name>:<scheme>://<host>:<port>`; return the listeners by name. A name may have an item per scheme.
 
-    Raises: ValueError that names the unusable item, by the rules of Apache Pulsar: one address, one listener.
+    Raises: ValueError that names the unusable item, by the rules of Apache Pulsar: two listeners may not share an
+    address.
     """
     listeners: dict[str, AdvertisedUrls] = {}
     owners: dict[str, str] = {}
@@ -116,7 +117,7 @@ def parse_listeners(texts: tuple[str, ...]) -> dict[str, AdvertisedUrls]:
 
 
 def _parts(text: str) -> tuple[str, str, str, str]:
-    """Name, url, scheme, host with port."""
+    """Split an item into name, URL, scheme, and host with port. Raises ValueError."""
     from urllib.parse import urlsplit  # noqa: PLC0415 - few brokers have listeners
 
     name, _, url = (part.strip() for part in text.partition(":"))

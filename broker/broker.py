@@ -1,8 +1,8 @@
 """The broker: everything built and wired in one place, started and stopped in order.
 
-Start: data directory (locked), storage recovery, metadata, the ports, and at last the libraries of the web port: the
-time from process start to the first durable receipt is a promise. Stop: no new connections, CLOSE_* to every producer
-and consumer, all entries on the disk, then the storage closes.
+Start: the data directory (locked), recovery of the storage, metadata, the ports, and last the libraries of the web
+port, because the time from the start of the process to the first durable receipt is a promise. Stop: no new
+connections, CLOSE_* to every producer and consumer, all entries to the disk, then the storage closes.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ EXIT_STORAGE_FAILED = 74
 class Broker:
     """One running broker. `await start()`, then `await wait_stopped()` or `await stop()`.
 
-    environment: the disk, clock and threads it lives on; those of this process unless a test brings its own.
+    environment: the disk, clock and threads of the broker; a test may replace those of the process.
     """
 
     stored: StoredState
@@ -104,7 +104,7 @@ class Broker:
         self.converting: Converting | None = None
         self.traces: Traces | None = None
         self.admin: AdminServices | None = None
-        """None until the web port is served, and without a web port."""
+        """None until the broker serves the web port, and in a broker without a web port."""
         self.stopping = Stop()
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -112,10 +112,10 @@ class Broker:
     async def start(
         self, before_listening: Callable[[], object] = lambda: None, on_ready: Callable[[], object] = lambda: None
     ) -> None:
-        """Return when the broker takes clients, over HTTP too.
+        """Return when the broker serves clients, over HTTP too.
 
-        before_listening is called when everything is recovered, on_ready when clients are served; outside a cluster the
-        web port listens by then, and answers requests a moment later.
+        The broker calls before_listening when everything is recovered, and on_ready when it serves clients. Outside a
+        cluster the web port then already accepts connections, and answers requests a moment later.
 
         Raises: StorageError (data directory in use, of a newer version, damaged), OSError (a port or certificate),
         ValueError (a setting names an unusable file, class or value).
@@ -305,7 +305,7 @@ class Broker:
     # --- stop ----------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Stop in order; everything acknowledged is on the disk. Safe to call twice."""
+        """Stop in order. On return everything acknowledged is on the disk. Safe to call twice."""
         if not self.stopping.begin():
             await self.stopping.wait()
             return
@@ -360,7 +360,7 @@ class Broker:
         await self.stored.ledgers.close()
 
     def request_stop(self, exit_code: int = EXIT_OK) -> None:
-        """Stop soon, from a signal or a failure; while it starts, as soon as it has started."""
+        """Request a stop, for a signal or a failure; during the start, the broker stops as soon as it has started."""
         self.stopping.request(exit_code)
 
     async def wait_stopped(self) -> int:
@@ -377,7 +377,7 @@ class Broker:
         self.tasks.spawn(self.topics.unload(name), "topic.unload")
 
     def _on_settings_changed(self, followers: TopicFollowers) -> None:
-        """A setting changed while the broker runs: every part that keeps a copy takes the new value."""
+        """Pass a setting that changed while the broker runs to every part that keeps a copy of the value."""
         self._apply_settings()
         self.stored.namespaces.settings_changed()
         self.topics.settings_changed()
@@ -392,7 +392,7 @@ class Broker:
         self.stored.stores.cache.max_bytes = self._engine_settings().cache_bytes
 
     def _roll_rates(self, seconds: float) -> None:
-        """End a stats period of the figures outside of topics."""
+        """End a stats period of the figures that belong to no single topic."""
         stores, schemas, process = self.stored.stores, self.stored.schemas, self.process
         cache, read_bytes = stores.cache.stats(), stores.stats().file_read_bytes
         process.cache.roll((cache.hits, cache.hit_bytes), (cache.misses, read_bytes), seconds)

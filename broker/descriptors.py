@@ -1,4 +1,4 @@
-"""How the descriptors of the process are shared out: storage first, then the web port, then clients.
+"""Divides the file descriptors of the process: storage first, then the web port, then clients.
 
     kind             share of the limit L (RLIMIT_NOFILE)
     reserve          640, at most half of L: ledger files, journal, metadata, threads' pipes, refused sockets
@@ -6,8 +6,8 @@
     web port         a quarter of the rest, at most maxHttpServerConnections
     binary port      the remaining descriptors, at most brokerMaxConnections
 
-So no number of connections can keep storage from opening a file. The process asks for all that the system allows
-it when it starts (`raise_limit`).
+So no number of connections can keep storage from opening a file. At its start the process raises its limit to the
+maximum that the system allows (`raise_limit`).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ _MOST_LEDGER_FILES: Final = 256
 
 
 class DescriptorShares(NamedTuple):
-    """Descriptors by use; `limit` is that of the process."""
+    """Numbers of descriptors by use; `limit` is the limit of the process."""
 
     limit: int
     ledger_files: int
@@ -29,7 +29,7 @@ class DescriptorShares(NamedTuple):
 
     @classmethod
     def of_limit(cls, limit: int, most_web: int, most_connections: int) -> "DescriptorShares":
-        """most_connections: 0 leaves it to the limit."""
+        """Divide `limit` descriptors. most_connections: with 0 only the limit bounds the connections."""
         reserve = min(_RESERVE, limit // 2)
         rest = limit - reserve
         web = max(1, min(most_web, rest // 4))
@@ -43,13 +43,13 @@ class DescriptorShares(NamedTuple):
 
 
 def process_limit() -> int:
-    """Descriptors this process may have open."""
+    """Return how many descriptors this process may have open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST_USEFUL if soft == resource.RLIM_INFINITY else min(soft, _MOST_USEFUL)
 
 
 def raise_limit() -> int:
-    """Ask for as many descriptors as the system lets this process have; returns how many that are."""
+    """Raise the limit of descriptors to the maximum that the system allows this process; return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_USEFUL if hard == resource.RLIM_INFINITY else min(hard, _MOST_USEFUL)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,11 +1,12 @@
-"""Settings changed while the broker runs, over REST: kept in the metadata store, in force at once and at every start.
+"""Settings changed over REST while the broker runs: stored in the metadata store, in force at once and at every start.
 
-    /admin/configuration      JSON object: key -> text, as they were given
+    /admin/configuration      JSON object: key -> text, as the client sent it
 
-Brokers of a cluster share the node: each follows the changes of the others, those of Apache Pulsar among them.
+The brokers of a cluster share the node: each broker follows the changes of the others, including brokers of Apache
+Pulsar.
 
-A text that is no value of its key is kept and shown but does not take effect, as in Apache Pulsar 4.2.4. Removing a
-key brings back the value the broker was started with.
+A text that is no valid value of its key is stored and shown but has no effect, as in Apache Pulsar 4.2.4. The removal
+of a key restores the value with which the broker was started.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ CONFIGURATION: Final = "/admin/configuration"
 
 
 class DynamicSettings:
-    """The changed settings of one broker. `listen` adds a listener, which the store calls after each change that took
+    """The changed settings of one broker. `listen` sets the listener, which is called after each change that took
     effect.
     """
 
@@ -52,8 +53,8 @@ class DynamicSettings:
         self._lock = asyncio.Lock()
 
     def listen(self, on_change: Callable[[], None]) -> None:
-        """Call back after each change from now on, and at once when a change came between the first `load` and now:
-        parts may have copied the value before.
+        """Call `on_change` after each change from now on; also at once if a change came between the first `load` and
+        this call, because other parts may have copied the old value before.
         """
         self._on_change = on_change
         if self._missed:
@@ -68,7 +69,9 @@ class DynamicSettings:
         self._is_loaded = True
 
     async def _read(self) -> bool:
-        """Take over the stored values; return whether one of them took effect. Unreadable values stay as they are."""
+        """Apply the stored values; return whether any change took effect. If the record is unreadable, nothing
+        changes.
+        """
         found = await self._metadata.get(CONFIGURATION)
         before = self.values
         self._version = -1 if found is None else found[1]
@@ -88,7 +91,9 @@ class DynamicSettings:
             self._changed()
 
     async def remove(self, key: str) -> None:
-        """Restore the value of the start, durable on return; no-op for a key that was not changed."""
+        """Restore the setting's value at the start, durable on return; without effect for a key that was not
+        changed.
+        """
         if key not in self.values:
             return
         await self._store(key, None)
@@ -117,7 +122,7 @@ class DynamicSettings:
                     kept[key] = text
                 try:
                     self._version = await self._metadata.put(CONFIGURATION, msgspec.json.encode(kept), self._version)
-                except BadVersionError:  # another broker was first
+                except BadVersionError:  # another broker changed the record first
                     if await self._read():
                         self._changed()
                     continue
@@ -138,5 +143,5 @@ class DynamicSettings:
         log.info("setting.changed", key=key, value="(hidden)" if row.secret else text)
         most = self._settings.max_num_partitions_per_partitioned_topic
         if "num_partitions" in row.attribute and 0 < most < self._settings.default_num_partitions:
-            self._settings.change("default_num_partitions", most)  # so that topics can come by themselves
+            self._settings.change("default_num_partitions", most)  # so that automatic creation of topics still works
         return True

@@ -1,8 +1,8 @@
 """Interceptors of broker entry metadata (PIP-70): they create the metadata before every entry.
 
 ``brokerEntryMetadataInterceptors`` names them. Two names are Apache Pulsar's classes: the broker's timestamp and the
-index. Any other name is the path of a Python class of the user's (``package.module.Class``), which is made once,
-without arguments, at the broker's start. See docs/features/entry-metadata.md.
+index. Any other name is the path of a user's Python class (``package.module.Class``); the broker instantiates the class
+once, without arguments, at its start. See docs/features/entry-metadata.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PULSAR: Final = "org.apache.pulsar."
 _KEY: Final = "brokerEntryMetadataInterceptors"
 
 FIRST_FIELD: Final = 1000
-"""Smaller field numbers belong to Apache Pulsar's protocol."""
+"""The smallest field number for interceptors; smaller numbers belong to Apache Pulsar's protocol."""
 MAX_EXTRA_BYTES: Final = 4096
 """The limit of the encoded metadata that all interceptors together add to one entry."""
 _LAST_FIELD: Final = (1 << 29) - 1
@@ -47,7 +47,7 @@ _COMPLAIN_EVERY_S: Final = 60.0
 
 
 class EntryStamp:
-    """One entry before its storage, and its metadata."""
+    """An entry that the broker is about to store, and its metadata."""
 
     __slots__ = ("_fields", "broker_timestamp", "headers_and_payload", "num_messages")
 
@@ -57,12 +57,12 @@ class EntryStamp:
         self.num_messages = num_messages
         """The number of messages in the batch; 1 for a single message."""
         self.broker_timestamp = broker_timestamp
-        """Milliseconds since 1970, None without Apache Pulsar's interceptor. May be replaced; seek by time, TTL and
-        quotas by age go by it, so it should not go back."""
+        """Milliseconds since 1970; None without Apache Pulsar's interceptor. An interceptor may replace it. Seek by
+        time, TTL and quotas by age use this time, so it should not decrease from entry to entry."""
         self._fields = b""
 
     def add(self, field: int, value: int | bytes | str) -> None:
-        """Store a field of your own with the entry.
+        """Add a field of the interceptor to the entry's metadata.
 
         ``field``: 1000 or more; a whole number of 0 to 2^64-1 is stored as a varint, bytes and text with their length,
         as protobuf does. Raises ValueError, TypeError.
@@ -91,7 +91,7 @@ class EntryStamp:
         self.broker_timestamp, self._fields = state
 
     def prefix(self, index: int) -> bytes:
-        """Magic, size, metadata; nothing when there is no metadata. ``index`` -1: none."""
+        """Encode magic, size and metadata; empty bytes without metadata. ``index``: -1 for no index."""
         metadata = BrokerEntryMetadata()
         if self.broker_timestamp is not None:
             metadata.broker_timestamp = self.broker_timestamp
@@ -106,10 +106,10 @@ class EntryMetadataInterceptor(Protocol):
     """The interface of an interceptor. One object serves all topics; it runs on the event loop and must not wait."""
 
     def intercept(self, topic: str, entries: Sequence[EntryStamp]) -> None:
-        """Called for each burst of consecutive entries of one producer, in the order in which they are stored.
+        """The broker calls this for each burst of consecutive entries of one producer, in the order of their storage.
 
-        When it raises, the broker discards the changes of this call, stores the entries all the same, and logs the
-        failure.
+        If the call raises an error, the broker discards the changes of this call, still stores the entries, and logs
+        the failure.
         """
         ...
 
@@ -131,7 +131,9 @@ class EntryMetadataInterceptors:
         self._complained_s: dict[str, float] = {}
 
     def prefixes(self, managed_ledger: str, run: EntryRun, start: int, end: int, stamping: Stamping) -> list[bytes]:
-        """See ``EntryMetadataSource``. Entries that claim no message get no metadata, as in Apache Pulsar."""
+        """See ``EntryMetadataSource``. Entries without a positive message count get no metadata, as in Apache
+        Pulsar.
+        """
         counts = memoryview(run.num_messages).cast("q")[start:end]
         timestamp = stamping.timestamp_ms if stamping.timestamp_ms >= 0 else None
         stamps = [
@@ -159,7 +161,7 @@ class EntryMetadataInterceptors:
         try:
             interceptor.intercept(topic, stamps)
             for stamp in stamps:
-                stamp.prefix(-1)  # a timestamp that cannot be stored is this interceptor's fault
+                stamp.prefix(-1)  # an unusable timestamp is an error of this interceptor
         except Exception as error:  # noqa: BLE001 - the messages are stored after any error of a user's code
             for stamp, state in zip(stamps, before, strict=True):
                 stamp.restore(state)
@@ -178,7 +180,7 @@ class EntryMetadataInterceptors:
 
 @dataclass(frozen=True, slots=True)
 class LoadedInterceptors:
-    """The interceptors of the setting."""
+    """The interceptors that the setting names."""
 
     timestamp: bool
     index: bool
@@ -186,7 +188,7 @@ class LoadedInterceptors:
 
 
 def load(names: Iterable[str]) -> LoadedInterceptors:
-    """Find the interceptors named. Raises ValueError with key, name and reason for an unusable interceptor."""
+    """Load the named interceptors. Raises ValueError with key, name and reason for an unusable interceptor."""
     timestamp = index = False
     users: list[tuple[str, EntryMetadataInterceptor]] = []
     for name in names:
@@ -203,7 +205,7 @@ def load(names: Iterable[str]) -> LoadedInterceptors:
 
 
 def _made(name: str) -> EntryMetadataInterceptor:
-    """The user's object."""
+    """Import the user's class and return an object of it."""
     module, _, attribute = name.replace(":", ".").rpartition(".")
     try:
         found = getattr(importlib.import_module(module), attribute)()

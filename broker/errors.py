@@ -148,7 +148,7 @@ class NotAllowedError(BrokerError):
 
 
 class UnsupportedOnTopicError(BrokerError):
-    """The request makes no sense for this kind of topic (GET_LAST_MESSAGE_ID of a non-persistent topic)."""
+    """This kind of topic does not support the request (for example GET_LAST_MESSAGE_ID of a non-persistent topic)."""
 
 
 class ProducerFencedError(BrokerError):
@@ -171,7 +171,7 @@ class RestError(Exception):
 
 
 class NoSuchPathError(RestError):
-    """The subject of the path cannot exist: the answer is that of an unknown path."""
+    """The path names a subject that cannot exist: the answer is the same as for an unknown path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(404, reason)

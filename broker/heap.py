@@ -1,11 +1,11 @@
 """The memory of the C library's allocator: one arena for all threads, and free memory back to the system.
 
-Entries are allocated by the loop, by the threads that read ledger files and by those that write them, and freed by the
-loop. With an arena for each thread, free memory in the arena of a thread is of no use to the others. All but the
-compiled helpers allocate under the interpreter lock, so a common arena costs no waiting.
+The loop, the threads that read ledger files and the threads that write them allocate entries; the loop frees them. With
+an arena per thread, no other thread could use the free memory of a thread's arena. All code except the compiled helpers
+allocates under the interpreter lock, so threads do not wait for the common arena.
 
-The allocator keeps freed memory for the next allocation, which spares a busy broker fresh pages. An idle broker gives
-that memory back: a look takes microseconds, giving back some 0.2 ms for each megabyte, once.
+The allocator keeps freed memory for the next allocation, which saves a busy broker new pages. An idle broker gives this
+memory back to the system: a check takes microseconds, giving back about 0.2 ms per megabyte, once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def use_one_arena() -> None:
 
 
 def free_bytes() -> int:
-    """Memory that the allocator holds and the process does not use; 0 where the allocator does not say."""
+    """Return the bytes that the allocator holds and the process does not use; 0 for an allocator without this
+    figure.
+    """
     if (mallinfo := getattr(ctypes.CDLL(None), "mallinfo2", None)) is None:
         return 0
     mallinfo.restype = _MallocInfo
@@ -64,7 +66,7 @@ def give_back() -> None:
 
 
 class Heap:
-    """Looks at the heap from time to time, and gives free memory back while the process is idle. Loop only."""
+    """Checks the heap every LOOK_S seconds, and gives free memory back while the process is idle. Loop only."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class Heap:
             self._timer = None
 
     def look(self) -> None:
-        """Give free memory back if the process was idle since the look before, and has much of it."""
+        """Give free memory back if the process has been idle since the last check and holds much free memory."""
         before, self._used_s = self._used_s, self._cpu_s()
         if self._used_s - before < _IDLE_PART * LOOK_S and (free := self._free()) >= _WORTH_BYTES:
             self._give()

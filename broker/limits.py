@@ -1,7 +1,7 @@
 """Bounds on the data that a peer attaches to its producers, subscriptions, topics and namespaces.
 
-Apache Pulsar bounds the metadata of consumers alone (`maxConsumerMetadataSize`); all else ends in statistics, records
-and /metrics as large as a frame can carry it. The bounds are far above the needs of applications.
+Apache Pulsar bounds only the metadata of consumers (`maxConsumerMetadataSize`); all other data gets into statistics,
+records and /metrics at any size that a frame can carry. The bounds here are far above the needs of applications.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ MAX_SUBSCRIPTION_PROPERTIES_BYTES: Final = 64 << 10
 MAX_TOPIC_PROPERTIES_BYTES: Final = 256 << 10
 MAX_SCHEMA_PROPERTIES_BYTES: Final = 64 << 10
 MAX_PARTITIONS: Final = 10_000
-"""The most partitions of a topic; maxNumPartitionsPerPartitionedTopic may lower it. A request for the topic goes to
-each.
+"""Limit of the partitions of a topic, since a request for the topic goes to each partition;
+maxNumPartitionsPerPartitionedTopic may lower the limit.
 """
 MAX_ACK_SET_WORDS: Final = 4096
-"""The most words of one entry's ack set: a batch of 262,144 messages."""
+"""Limit of the words in one entry's ack set: a batch of 262,144 messages."""
 
 MAX_KEY_RANGES: Final = 1000
-"""Hash ranges that a Key_Shared consumer may declare: the broker keeps and sorts each, and shows it in statistics."""
+"""Limit of the hash ranges of a Key_Shared consumer: the broker keeps and sorts them, and shows them in statistics."""
 
 
 def most_partitions(setting: int) -> int:
-    """How many partitions a topic may have where maxNumPartitionsPerPartitionedTopic is `setting` (0: not set)."""
+    """Return the limit of a topic's partitions when maxNumPartitionsPerPartitionedTopic is `setting` (0: not set)."""
     return min(setting, MAX_PARTITIONS) if setting > 0 else MAX_PARTITIONS
 
 
 def size_of(properties: Mapping[str, str]) -> int:
-    """Bytes of keys and values in UTF-8."""
+    """Return the bytes of the keys and values in UTF-8."""
     return sum(
         len(key.encode(errors="replace")) + len(value.encode(errors="replace")) for key, value in properties.items()
     )
 
 
 def check_properties(what: str, properties: Mapping[str, str], most: int) -> None:
-    """Raise MetadataError when they are larger than `most` bytes."""
+    """Raise MetadataError when the keys and values together are larger than `most` bytes."""
     size = size_of(properties)
     if size > most:
         raise MetadataError(f"{what} size is too large: {size} bytes, at most {most}")

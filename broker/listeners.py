@@ -1,4 +1,4 @@
-"""The ports of a broker: those of the binary protocol, those of the web, and the addresses that clients get."""
+"""The ports of a broker for the binary protocol and for HTTP, and the addresses that clients get."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Listeners"]
 
 
 class Listeners:
-    """``open`` serves the binary protocol and binds the web ports, ``serve_web`` serves those."""
+    """``open`` serves the binary protocol and binds the web ports; ``serve_web`` serves the web ports."""
 
     def __init__(self, resources: ConnectionResources, seats: Seats) -> None:
         self.binary = BinaryServer(resources, seats)
@@ -31,8 +31,8 @@ class Listeners:
         self._doors = WebDoors(None, None)
 
     async def open(self, services: ClientServices) -> None:
-        """Raises OSError that names the setting of a port or certificate of the binary protocol; web ports that cannot
-        be opened are an error in the log.
+        """Serve the binary protocol and bind the web ports. Raises OSError that names the setting of an unusable port
+        or certificate of the binary protocol; a web port that cannot be bound is only an error in the log.
         """
         await self.binary.start(services)
         self._doors = await web_doors_or_none(self._settings)
@@ -45,7 +45,7 @@ class Listeners:
         return self._doors.ports != (None, None)
 
     async def serve_web(self, api: BrokerApi) -> None:
-        """Answer the requests at the bound web ports."""
+        """Begin to answer requests at the bound web ports."""
         self.web = await (await import_later("magnetar.broker.admin.admin_server")).start_admin(api, self._doors)
 
     def stop_accepting(self) -> None:

@@ -37,7 +37,7 @@ _TOPICS_IN_ONE_TURN: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class ReportedBroker:
-    """The part of the broker that a report is about."""
+    """The part of the broker that a report needs."""
 
     settings: Settings
     addresses: AdvertisedAddresses
@@ -63,7 +63,9 @@ class LoadReports:
         self._started_ms = broker.now_ms()
 
     async def current(self) -> LoadReport:
-        """True figures: a broker that reports none gets every bundle. Topics are summed in slices."""
+        """Return a report with true figures, because the leader would assign every bundle to a broker that reports no
+        load. Topics are summed in slices.
+        """
         broker = self._broker
         topics = list(broker.topics.loaded.values())
         bundles: dict[str, BundleUsage] = {}
@@ -94,7 +96,7 @@ class LoadReports:
         return report.with_highest()
 
     def bandwidth_percent(self) -> tuple[float, float]:
-        """The share of the interfaces' capacity in and out; 0.0 for an unknown capacity."""
+        """Return the used share of the interfaces' capacity, in and out; 0.0 for an unknown capacity."""
         limit = self._network.limit_kbits()
         received, sent = self._network.kbits()
         return (100 * received / limit, 100 * sent / limit) if limit else (0.0, 0.0)
@@ -121,7 +123,7 @@ class LoadReports:
 
 
 def addresses_of(addresses: AdvertisedAddresses) -> BrokerAddresses:
-    """Return the addresses with those of the advertised listeners, which other brokers need to answer lookups."""
+    """Return the broker's addresses and those of its advertised listeners, with which other brokers answer lookups."""
     listeners = [(name, _addresses(urls)) for name, urls in sorted(addresses.listeners.items())]
     return replace(_addresses(addresses.own), listeners=tuple(listeners))
 

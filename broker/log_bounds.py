@@ -1,6 +1,6 @@
-"""Bounds every field of a log line, of any origin: a peer's 4 MB name is a hundred characters of the log.
+"""Bounds every field of a log line, whatever its origin: a peer's 4 MB name takes a hundred characters of the log.
 
-Characters that a terminal obeys and ends of lines are written as escapes, so that no value can look like another line.
+Control characters of terminals and ends of lines become escapes, so that no value can look like another line.
 """
 
 import re
@@ -13,8 +13,8 @@ _OBEYED: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066
 
 
 def bounded(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor. Numbers, truth values and None pass as they are, everything else as a text; exceptions
-    to format stay for `bounded_traceback`.
+    """A structlog processor. Numbers, booleans and None pass unchanged; any other value becomes a bounded text. It
+    leaves exceptions to `bounded_traceback`.
     """
     for name, value in event.items():
         if value is not None and not isinstance(value, bool | int | float) and name != "exc_info":
@@ -30,7 +30,7 @@ def bounded_traceback(_logger: object, _method: str, event: MutableMapping[str, 
 
 
 def shortened(value: object) -> str:
-    """A value as a text of at most MOST_CHARS, and how much was left out."""
+    """Return a value as a text of at most MOST_CHARS, and how much was left out."""
     if isinstance(value, bytes | bytearray | memoryview):
         text = repr(bytes(value[: MOST_CHARS + 1]))
         left_out = max(len(value) - MOST_CHARS - 1, 0)
@@ -56,7 +56,7 @@ def _repr_of_items(value: Any) -> str:
 
 
 def middle_out(text: str, most: int) -> str:
-    """The beginning and the end of a long text."""
+    """Shorten a long text to its beginning and its end."""
     if len(text) <= most:
         return text
     return f"{text[: most // 2]}\n...({len(text) - most} more)\n{text[-(most // 2) :]}"

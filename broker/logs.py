@@ -22,13 +22,15 @@ MOST_OF_PEERS: Final = 50
 _OF_PEERS: Final = frozenset(
     {"connection.refused", "connection.lost", "request.refused", "websocket.refused", "http.server"}
 )
-"""Events that a peer without a role causes at will: their values, such as its port, make no line another line."""
+"""Events that a peer without a role can cause at will: repeated lines count as equal whatever their values, for example
+the peer's port.
+"""
 _MOST_LINES: Final = 1000
 _PLAIN: Final = (str, int, float, bool, type(None))
 
 
 def configure_logs(level: int = logging.INFO) -> None:
-    """Lines a person can read on a terminal, logfmt when standard error is a file or a pipe."""
+    """Configure the log: readable lines on a terminal, logfmt when standard error is a file or a pipe."""
     terminal = sys.stderr.isatty()
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer() if terminal else structlog.processors.LogfmtRenderer(key_order=_FIRST)
@@ -51,7 +53,9 @@ def configure_logs(level: int = logging.INFO) -> None:
 
 
 class _NeverFails:
-    """Standard error that loses lines it cannot write: a full disk under the log changes nothing else."""
+    """Writes to standard error and drops lines that it cannot write, so that a full disk under the log stops
+    nothing.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -112,7 +116,7 @@ class Repeats:
         return event
 
     def _new(self, key: tuple[object, ...], now_s: float) -> _Seen:
-        if len(self._lines) >= _MOST_LINES:  # lines that do not repeat, for the greatest part
+        if len(self._lines) >= _MOST_LINES:  # most of these lines do not repeat
             self._lines = {each: seen for each, seen in self._lines.items() if now_s - seen.since_s < WINDOW_S}
         if len(self._lines) >= _MOST_LINES:
             self._lines.clear()

@@ -1,11 +1,11 @@
 """Watches the event loop: a callback that holds it for more than 50 ms is counted and logged with its place.
 
-A beat on the loop notes how late it comes; a thread looks on, and while a beat is late it samples the stack of the
-loop's thread. The frame of the running callback is the same object in each sample as long as it is the same call, so
-samples distinguish a single long callback from many short callbacks of the same turn. Time in which the machine ran
-other work on this thread's processor does not count. Callbacks themselves cost nothing more; beat and thread take some
-0.4 % of a core. A callback is found for certain when it takes a beat longer than the 50 ms; between the two it depends
-on when it begins.
+A periodic timer on the loop (the beat) measures its own delay. A thread watches the beat, and samples the stack of the
+loop's thread while a beat is late. The frame of the running callback is the same object in all samples of one call, so
+the samples distinguish a single long callback from many short callbacks of the same turn. Time in which the machine ran
+other work on this thread's processor does not count. Callbacks have no extra cost; beat and thread take about 0.4 % of
+a core. The watch certainly finds a callback that takes longer than 50 ms plus the interval of the beat; whether it
+finds a callback between 50 ms and that time depends on when the callback begins.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ _ROOMS: Final = tuple(
 
 @dataclass(slots=True)
 class LoopFigures:
-    """Since the start. Figures since the start. A long turn consists of many callbacks; a slow callback is a single
-    callback.
-    """
+    """Figures since the start. A slow callback is a single long callback; a long turn consists of many callbacks."""
 
     slow_callbacks: int = 0
     slow_callback_ms: float = 0.0
@@ -61,7 +59,7 @@ class Stall:
         self.place = ""
 
     def saw(self, stack: FrameType | None, now_s: float) -> None:
-        """A sample of the loop's thread; a stack without callback is the loop itself."""
+        """Add a sample of the loop's thread; in a stack without a callback the loop itself is at work."""
         frame = outermost(stack, self._base)
         if frame is not self._frame or frame is None:
             self._frame, self._since_s, self._places = frame, now_s, Counter()
@@ -78,7 +76,7 @@ class Stall:
 
 
 class LoopWatch:
-    """Watches the loop it is started on, until `stop`."""
+    """Watches the loop on which `start` was called, until `stop`."""
 
     def __init__(self) -> None:
         self.figures = LoopFigures()
@@ -95,7 +93,7 @@ class LoopWatch:
         self._ended = False
 
     def start(self) -> None:
-        """Call on the loop's thread."""
+        """Start the watch. Precondition: the caller runs on the loop's thread."""
         self._loop = asyncio.get_running_loop()
         self._loop_thread = threading.get_ident()
         try:
@@ -136,7 +134,7 @@ class LoopWatch:
         self._timer = self._loop.call_later(BEAT_S, self._beat)
 
     def _report(self, held_s: float, busy_s: float, stall: Stall | None) -> None:
-        """One callback, unless the samples show that it was many."""
+        """Count and log a slow callback, unless the samples show many callbacks: then count a long turn."""
         if stall is not None and stall.callbacks > 1 and stall.longest_s < held_s / 2:
             self.figures.long_turns += 1
             return
@@ -148,7 +146,7 @@ class LoopWatch:
         log.warning("loop.slow_callback", ms=held_ms, cpu_ms=round(busy_s * 1000, 1), place=place)
 
     def _machine_wait_s(self) -> float:
-        """How long this thread was ready to run and had no processor, since it began."""
+        """Return how long the loop's thread has waited for a processor since its start, in seconds."""
         if self._schedstat < 0:
             return 0.0
         return int(os.pread(self._schedstat, 128, 0).split()[1]) / 1e9
@@ -171,7 +169,7 @@ class LoopWatch:
 
 
 def outermost(stack: FrameType | None, base: FrameType | None) -> FrameType | None:
-    """The frame of the running callback, which the loop has called. None when the loop itself is at work.
+    """Return the frame of the running callback that the loop has called; None when the loop itself is at work.
 
     base: the frame that runs the loop. The loop of the standard library calls through a frame per callback instead.
     """

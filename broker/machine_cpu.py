@@ -1,7 +1,7 @@
 """The processor time of the machine, or of the control group that bounds this process, as Apache Pulsar reports it.
 
-A broker that shares its machine with other programs is as loaded as the machine; in a container as loaded as the
-container. Without control groups the first line of /proc/stat counts:
+The load of a broker that shares its machine with other programs is the load of the machine; in a container, the load of
+the container. Without control groups the figures come from the first line of /proc/stat:
 
     cpu  user nice system idle iowait irq softirq steal guest guest_nice
 """
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 __all__ = ["Cpu", "find_cpu"]
 
 _IDLE: Final = (4, 5)
-"""Words of the line: idle, iowait."""
+"""Indexes of the words idle and iowait in the line."""
 _MICROSECONDS: Final = 1e6
 _NANOSECONDS: Final = 1e9
 _UNLIMITED: Final = "max"
 
 
 class Cpu(Protocol):
-    """Read at each call. Raises OSError, ValueError when the system withdraws its files."""
+    """The figures, read at each call. A call raises OSError or ValueError when the files are no longer readable."""
 
     def used_s(self) -> float:
-        """Processor time used until now."""
+        """Return the processor time used until now."""
         ...
 
     def cores(self) -> float:
-        """Processor time to be had in a second."""
+        """Return the processor time available in a second."""
         ...
 
 
 def find_cpu(root: Path = Path("/")) -> Cpu:
-    """The control group of this process, of version 1 or 2, where its time can be read; else the machine."""
+    """Return the control group of this process, of version 1 or 2, if its time is readable; else the machine."""
     for group in _groups(root):
         try:
             group.used_s()
@@ -76,7 +76,7 @@ class _Group:
     def cores(self) -> float:
         try:
             quota, period = self._limit.read_text(encoding="ascii").split()
-        except (OSError, ValueError):  # the root of all groups has no such file
+        except (OSError, ValueError):  # the root group has no such file
             return _usable_cores()
         return _usable_cores() if quota == _UNLIMITED else int(quota) / int(period)
 
@@ -100,8 +100,8 @@ class _OldGroup:
 
 
 def _groups(root: Path) -> Iterator[Cpu]:
-    """Groups by the lines "id:controllers:path" of this process; inside a container the path may be that of the host,
-    and the group is the root of those that the container sees.
+    """Find groups by the lines "id:controllers:path" of this process. Inside a container the path may be a path of the
+    host; then the group is the root of the groups that the container sees.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()

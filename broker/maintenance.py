@@ -1,7 +1,7 @@
 """Periodic work: a table of jobs, each with the setting of its interval (0 = never).
 
-A running job does not start twice; a failed job is logged and repeated next time. Jobs over many topics give the loop a
-turn after each.
+A job does not start while it still runs; a failed job is logged, and runs again after its interval. Jobs over many
+topics give the loop a turn after each topic.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 _ROLLED_IN_ONE_TURN = 64
 ORPHANS_AFTER_S = 10.0
-"""The delay of the sweep of orphaned ledgers after the start."""
+"""Delay between the start and the sweep of orphaned ledgers."""
 
 
 class Job(NamedTuple):
@@ -98,7 +98,7 @@ class Maintenance:
             self._running[job.name] = job.interval_s, task
 
     def settings_changed(self) -> None:
-        """Jobs whose interval changed begin anew."""
+        """Start the jobs whose interval changed again, with the new interval."""
         self.jobs = self._table()
         for job in self.jobs:
             interval_s, task = self._running.get(job.name, (0.0, None))
@@ -110,13 +110,15 @@ class Maintenance:
             self._begin(job)
 
     async def _sweep_orphans(self) -> None:
-        """Sweep once, and not while clients that reconnect after a restart keep the broker busy."""
+        """Sweep orphaned ledgers once, late enough that clients that reconnect after a restart no longer keep the
+        broker busy.
+        """
         await asyncio.sleep(ORPHANS_AFTER_S)
         if self._storage is None:
-            return  # the ledgers of a cluster are other brokers' and other users' as well
+            return  # the ledgers of a cluster also belong to other brokers and other users
         try:
             await orphans.sweep(self._storage, self._topics.loaded)
-        except StorageError as error:  # the next start does it
+        except StorageError as error:  # the broker sweeps after its next start
             log.warning("orphans.not_swept", error=str(error))
 
     async def close(self) -> None:

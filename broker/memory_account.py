@@ -6,12 +6,12 @@ bodies and answers. Publishes on their way to the disk and the entry cache have 
 (`network.publish_gate`).
 
     limit                effect beyond it
-    of a connection      its next request waits: its socket is not read
-    of an address        the same for the connection that went beyond it
-    of the broker        the same; connections go on in the order in which they began to wait
+    of a connection      the broker does not read its socket, so its next request waits
+    of an address        the same for the connection that exceeded the limit
+    of the broker        the same; connections continue in the order in which they began to wait
 
-A share is set per kind of memory, never incremented, so that a sum cannot drift: `set("frame", 70_000)`. The account is
-used once per socket read or request, never per message. Loop only.
+A caller sets the bytes per kind of memory, for example `set("frame", 70_000)`, so that a sum cannot drift. Callers use
+the account once per socket read or request, never per message. Loop only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["MemoryAccount", "MemoryLimits", "MemoryShare"]
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Bytes, from the broker down to one connection."""
+    """Limits in bytes, for the broker, an address and a connection."""
 
     total: int
     per_address: int
@@ -36,7 +36,7 @@ class MemoryLimits:
 
     @classmethod
     def of_total(cls, total: int, max_frame_bytes: int) -> MemoryLimits:
-        """Half of it for an address; for a connection an eighth, but always room for two frames."""
+        """Return limits for this total: half for an address, an eighth for a connection, each at least two frames."""
         return cls(total, max(total // 2, 2 * max_frame_bytes), max(total // 8, 2 * max_frame_bytes))
 
 
@@ -58,7 +58,7 @@ class MemoryAccount:
         self.limits = limits
         self.used_bytes = 0
         self.most_bytes = 0
-        """The most that was ever held at a time."""
+        """The maximum of ``used_bytes`` since the start."""
         self.waits = 0
         """How often a connection had to wait, since the start."""
         self.refusals = 0
@@ -72,7 +72,9 @@ class MemoryAccount:
         return sum(1 for share in self._waiting if share.is_waiting)
 
     def share(self, address: str, on_room: Callable[[], None] | None = None) -> MemoryShare:
-        """The share of a new connection; `on_room` is called when it may go on after `wait`."""
+        """Return the share of a new connection. After `wait` the account calls `on_room` when the connection may
+        continue.
+        """
         found = self._addresses.get(address)
         if found is None:
             found = self._addresses[address] = _Address()
@@ -87,8 +89,9 @@ class MemoryAccount:
             self._wake()
 
     def _wake(self) -> None:
-        """Let those go on that fit now, in the order in which they began to wait. One over the share of its connection
-        or address does not hold up those behind it. A few are looked at each time, so this takes no time of weight.
+        """Let waiting connections continue that are within all limits, in the order in which they began to wait. A
+        connection beyond the limit of itself or of its address does not delay the connections after it. Each call
+        examines at most _LOOKS connections, so that it takes little time.
         """
         for _ in range(min(len(self._waiting), _LOOKS)):
             if self.used_bytes > self.limits.total:
@@ -135,12 +138,12 @@ class MemoryShare:
         self._account._changed(delta)  # noqa: SLF001 - the other half of this class
 
     def add(self, kind: str, delta: int) -> None:
-        """The same for single objects."""
+        """Add `delta` to the bytes of this kind, for kinds that consist of single objects."""
         self.set(kind, self._parts.get(kind, 0) + delta)
 
     @property
     def is_over(self) -> bool:
-        """Whether the connection, its address or the whole broker holds more than its share."""
+        """Whether the connection, its address or the whole broker holds more than its limit."""
         limits = self._account.limits
         return (
             self.used > limits.per_connection
@@ -150,11 +153,11 @@ class MemoryShare:
 
     @property
     def is_over_own(self) -> bool:
-        """Whether the connection alone holds more than its share."""
+        """Whether the connection by itself holds more than its limit."""
         return self.used > self._account.limits.per_connection
 
     def fits(self, size: int) -> bool:
-        """Whether so much more is within all shares."""
+        """Whether `size` more bytes stay within all limits."""
         limits = self._account.limits
         return (
             self.used + size <= limits.per_connection
@@ -163,18 +166,18 @@ class MemoryShare:
         )
 
     def wait(self) -> None:
-        """Call `on_room` once, when nothing is over its share any more; safe to call twice."""
+        """Wait for memory: the account calls `on_room` once, when no limit is exceeded any more. Safe to call twice."""
         if not self.is_waiting and not self._closed:
             self.is_waiting = True
             self._account.waits += 1
             self._account._waiting.append(self)  # noqa: SLF001 - the other half of this class
 
     def refused(self) -> None:
-        """Count a request that is refused for want of memory."""
+        """Count a request that the broker refuses for lack of memory."""
         self._account.refusals += 1
 
     def close(self) -> None:
-        """Give everything back; safe to call twice."""
+        """Release all memory of the connection; safe to call twice."""
         if self._closed:
             return
         used, self.used, self._closed, self.is_waiting = self.used, 0, True, False

@@ -1,7 +1,7 @@
 """How much of the machine's network is used, for the load report: traffic of its interfaces, in kbit/s.
 
-Without names the physical interfaces count, those with a device behind them. An interface that does not state its speed
-(of a virtual machine, for example) has no limit, so its traffic says nothing of the load; a setting gives the speed.
+Without configured names the physical interfaces count, which have a device. An interface without a stated speed (for
+example of a virtual machine) has no limit, so its traffic does not count as load; a setting may give the speed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BITS: Final = 8
 
 
 class NetworkLoad:
-    """Rates are those between two looks, at least a second apart."""
+    """Rates cover the time between two measurements, at least a second apart."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class NetworkLoad:
 
 
 def _number(path: Path) -> int:
-    """0 for a file that is not there, or that the interface does not answer."""
+    """Read a number from a file of an interface; 0 for a missing or unreadable file."""
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -1,5 +1,5 @@
 """Warns of valid settings that leave the broker more open than their author may expect, and of files with secrets that
-every user of the machine can read: a sentence for each.
+other users of the machine can read: a sentence for each.
 """
 
 import ipaddress
@@ -55,7 +55,9 @@ def _is_loopback(address: str) -> bool:
 
 
 def warnings_of_readable_files(settings: "Settings") -> list[str]:
-    """A sentence for each key or password file of the settings that others than its owner and group can read."""
+    """Return a sentence for each key or password file of the settings that users outside its owner and group can
+    read.
+    """
     files = {
         "tlsKeyFilePath": settings.tls_key_file_path,
         "tokenSecretKey": _file_of(settings.token_secret_key),
@@ -72,7 +74,7 @@ def is_readable_by_others(path: Path) -> bool:
     """Whether the file exists and its mode lets other users read it."""
     try:
         return bool(path.stat().st_mode & stat.S_IROTH)
-    except (OSError, ValueError):  # ValueError: a text that can be no path
+    except (OSError, ValueError):  # ValueError: the text is no valid path
         return False
 
 

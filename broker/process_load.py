@@ -41,7 +41,9 @@ def resident_bytes() -> int:
 
 
 def usable_bytes() -> int:
-    """Memory that this process may use: that of the machine, or of its control group where that is less."""
+    """Memory that this process may use: the memory of the machine, or the limit of its control group if that is
+    less.
+    """
     machine = os.sysconf("SC_PHYS_PAGES") * resource.getpagesize()
     for path in _CGROUP_LIMITS:
         try:
@@ -53,8 +55,8 @@ def usable_bytes() -> int:
 
 
 class ProcessLoad:
-    """CPU and memory in percent. The CPU figure covers a minute at least, and is 0 in the first minute; like that of
-    Apache Pulsar it counts all programs of the machine, or of the control group.
+    """CPU and memory in percent. The CPU figure covers at least a minute, and is 0 in the first minute. As in Apache
+    Pulsar it counts all programs of the machine, or of the control group.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic, cpu: Cpu | None = None) -> None:
@@ -68,7 +70,7 @@ class ProcessLoad:
         return self._cpu.cores()
 
     def cpu_percent(self) -> float:
-        """Percent of the processors. Where their time cannot be read, the figure before."""
+        """Return the load in percent of the processors; the previous figure if the processor time is unreadable."""
         elapsed_s = self._now_s() - self._at_s
         if elapsed_s >= _SHORTEST_S:
             with contextlib.suppress(OSError, ValueError):

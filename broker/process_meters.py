@@ -20,7 +20,7 @@ __all__ = ["ProcessMeters"]
 
 @dataclass(frozen=True, slots=True)
 class ProcessMeters:
-    """See the module; `memory` is the account of the data held for clients."""
+    """See the module. `memory`: the account of the data that the broker holds for clients."""
 
     descriptors: DescriptorShares
     memory: MemoryAccount

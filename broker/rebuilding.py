@@ -1,7 +1,7 @@
-"""Records of tenants, namespaces and partitioned topics, when only the topics' names are left of them. Pure.
+"""Rebuilds the records of tenants, namespaces and partitioned topics when only the topics' names are left. Pure.
 
-For `magnetar verify --repair metadata`: a topic is found through its namespace, so that has to be there. Rebuilt
-records have defaults and no grants: operators set lost policies, permissions and schemas again.
+For `magnetar verify --repair metadata`: a broker finds a topic through its namespace, so the record of the namespace
+must exist. Rebuilt records have defaults and no grants: operators set lost policies, permissions and schemas again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def rebuild_records(nodes: Nodes, ledgers: Sequence[LedgerOrigin], now_ms: int) 
 
 
 def _partitioned(topics: Sequence[TopicName], paths: set[str]) -> tuple[Records, list[str]]:
-    """Return partitioned topics by their partitions: the number is that of the highest partition."""
+    """Find partitioned topics by their partitions; the highest partition determines the number of partitions."""
     counts: dict[str, tuple[TopicName, int]] = {}
     for topic in topics:
         if topic.partition >= 0:
@@ -66,7 +66,7 @@ def _partitioned(topics: Sequence[TopicName], paths: set[str]) -> tuple[Records,
 
 
 def _topic_of(path: str) -> TopicName | None:
-    """The topic of a ledger list's path; None for its cursors and everything else."""
+    """Return the topic of a ledger list's path; None for the path of a cursor or of any other record."""
     if not path.startswith(ROOT + "/"):
         return None
     return TopicName.from_persistence_name(path.removeprefix(ROOT + "/"))

@@ -1,4 +1,4 @@
-"""A broker as the business of a process: signals, the ready line, the exit code."""
+"""Runs a broker as a process: signals, the ready line, the exit code."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def take_signals(broker: Broker) -> None:
     """SIGTERM and SIGINT stop the broker in order; a second SIGINT (Ctrl-C) ends it at once.
 
-    Called when it has recovered: until then a signal ends the process itself, for no client has been promised anything
-    and recovery may be repeated (docs/durability.md).
+    Call when the broker has recovered. Until then a signal ends the process itself, because the broker has acknowledged
+    nothing to a client and the next start can repeat the recovery (docs/durability.md).
     """
     loop = asyncio.get_running_loop()
 

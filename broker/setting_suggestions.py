@@ -1,4 +1,4 @@
-"""Suggests settings for misspelt keys, and knows the keys that hold secrets."""
+"""Suggests settings for misspelt keys, and recognizes keys that hold secrets."""
 
 import difflib
 import re

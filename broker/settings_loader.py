@@ -35,7 +35,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value as it was written, and where: "file conf/standalone.conf, line 7", "environment", "command line"."""
+    """A value's text and its origin: "file conf/standalone.conf, line 7", "environment", "command line"."""
 
     key: str
     text: str
@@ -53,8 +53,8 @@ def load_settings(
 
     Args:   file: key=value lines, or None; overrides: "key=value" texts of the command line;
             defaults: key -> text, where the defaults of a command differ from the table;
-            warn: is called with a sentence for all keys without effect here, and for each secret that other users can
-            see.
+            warn: is called with one sentence for all keys without effect here, and with a sentence for each secret that
+            other users can see.
     Raises: SettingsError with every problem found; OSError if the file cannot be read.
     """
     first = [Given(key, text, "default of the command") for key, text in (defaults or {}).items()]
@@ -92,7 +92,7 @@ def load_settings(
 
 
 def read_file(file: Path) -> list[Given]:
-    """The key=value lines of a file; empty lines and lines that begin with # are left out."""
+    """Yield the key=value lines of a file, without empty lines and lines that begin with #."""
     given = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
         text = line.strip()
@@ -181,7 +181,7 @@ def _parse(row: Setting, text: str) -> Value:
 
 
 def _warn_of_shown_secrets(given: list[Given], warn: Callable[[str], None]) -> None:
-    """Arguments of a process are there for every user of the machine to read."""
+    """Warn of secrets on the command line: every user of the machine can read the arguments of a process."""
     for item in given:
         if (
             item.where == _COMMAND_LINE
@@ -196,7 +196,7 @@ def _warn_of_shown_secrets(given: list[Given], warn: Callable[[str], None]) -> N
 
 
 def _warn_of_readable(file: Path, given: list[Given], warn: Callable[[str], None]) -> None:
-    """A file that holds a secret itself is for the broker's user alone."""
+    """Warn of a file with secrets as values that users outside its owner and group can read."""
     keys = [item.key for item in given if item.text and not item.text.startswith(("file:", "env:"))]
     held = [key for key in keys if _is_secret(key)]
     if held and is_readable_by_others(file):
@@ -254,7 +254,7 @@ def _judge_foreign(
 
 
 def contradictions(settings: Settings) -> list[str]:
-    """Settings that are fine alone and cannot be used together."""
+    """Problems with settings that are valid by themselves but not together."""
     problems = []
     if settings.broker_service_port_tls is not None or settings.web_service_port_tls is not None:
         for key, path in (

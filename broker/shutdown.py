@@ -31,33 +31,35 @@ EXIT_HANGS: Final = 70
 
 
 class Stop:
-    """One stop of a broker, however often it is requested: from the first request to the exit code."""
+    """The stop of a broker, from the first request to the exit code; further requests start no second stop."""
 
     def __init__(self) -> None:
         self.exit_code = EXIT_OK
         self.on_begin: Callable[[], object] = lambda: None
         self.has_begun = False
         self.tasks = TaskSet()
-        """Apart from the tasks of the broker, which the stop ends."""
+        """The tasks of the stop, separate from the tasks of the broker, which the stop cancels."""
         self._requested = False
         self._run: Callable[[], Coroutine[Any, Any, None]] | None = None
         self._ended = asyncio.Event()
 
     def allow(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """The broker has started: `run` stops it, at once where a stop was requested meanwhile."""
+        """Allow stops by `run`, because the broker has started; if a stop was requested before, run it now."""
         self._run = run
         if self._requested:
             self.request(EXIT_OK)
 
     def request(self, exit_code: int) -> None:
-        """Stop soon; before ``allow``, as soon as the broker has started. The first exit code other than 0 holds."""
+        """Request a stop; before ``allow`` the stop waits until the broker has started. The first exit code other than
+        0 counts.
+        """
         self.exit_code = self.exit_code or exit_code
         self._requested = True
         if self._run is not None and not self.has_begun:
             self.tasks.spawn(self._run(), "broker.stop")
 
     def begin(self) -> bool:
-        """Whether the caller is the first; all others ``wait``."""
+        """Return True for the first caller, which runs the stop; other callers have to ``wait``."""
         if self.has_begun:
             return False
         self.has_begun = True
@@ -82,7 +84,7 @@ class Step(NamedTuple):
 async def run_steps(
     steps: Sequence[Step], within_s: float, tasks: TaskSet, now_s: Callable[[], float] = time.monotonic
 ) -> list[str]:
-    """Run them in order; the names of those that failed or were not done in time."""
+    """Run the steps in order; return the names of the steps that failed or did not end in time."""
     deadline_s, bad = now_s() + within_s, []
     for step in steps:
         task = tasks.spawn(_logged(step), f"stop.{step.name}")
@@ -96,18 +98,19 @@ async def run_steps(
 
 
 async def _logged(step: Step) -> bool:
-    """Whether the step went well."""
+    """Run the step; return whether it succeeded."""
     try:
         await step.run()
-    except Exception:  # a door: later steps run after any error of this step
+    except Exception:  # later steps run after any error of this step
         log.exception("broker.stop_failed", step=step.name)
         return False
     return True
 
 
 def end_process_after(within_s: float, exit_code: Callable[[], int]) -> threading.Timer:
-    """Start a thread that ends this process unless it has ended by itself: when a callback holds the event loop, or a
-    thread does not end that the interpreter waits for. Where every thread stands goes to standard error before.
+    """Start a thread that ends this process after `within_s`, unless the process has ended before: a callback may block
+    the event loop, or a thread that the interpreter joins may not end. The tracebacks of all threads go to standard
+    error.
     """
 
     def end() -> None:

@@ -1,6 +1,6 @@
-"""Work whose size a peer chooses, cut into slices between which the loop serves others.
+"""Cuts work whose size a peer chooses into slices, between which the loop serves others.
 
-A slice is counted in items, not in time: the same input gives way at the same places in every run.
+The size of a slice is a number of items, not a time, so that the same input is cut at the same places in every run.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ SLICE_ITEMS = 256
 ITEMS_IN_ONE_TURN = 16
 _SORTED_AT_A_TIME = 4096
 IN_SLICES = "slices"
-"""Reason to read nothing from a connection: a command is handled in slices, and those behind it wait for its end."""
+"""Reason to stop reading a connection: a command is handled in slices, and later commands wait for its end."""
 
 
 async def give_way() -> None:
-    """Let everything run that is ready now."""
+    """Let all callbacks of the loop run that are ready now."""
     await asyncio.sleep(0)
 
 
 async def sliced(items: Sequence[T], size: int = SLICE_ITEMS) -> AsyncIterator[Sequence[T]]:
-    """The items in their order, at most `size` at a time, with a turn of the loop between two slices."""
+    """Yield the items in their order, at most `size` at a time, with a turn of the loop between two slices."""
     for start in range(0, len(items), size):
         if start:
             await give_way()
@@ -33,8 +33,8 @@ async def sliced(items: Sequence[T], size: int = SLICE_ITEMS) -> AsyncIterator[S
 
 
 async def in_turns(items: Sequence[T]) -> AsyncIterator[T]:
-    """The items, with a turn of the loop after every few: a loop whose body awaits may suspend nowhere, as for the ten
-    thousand loaded partitions of a topic.
+    """Yield the items, with a turn of the loop after every ITEMS_IN_ONE_TURN items. Use it where the body of the loop
+    awaits but may never suspend, for example over the ten thousand loaded partitions of a topic.
     """
     for number, item in enumerate(items, 1):
         yield item
@@ -43,7 +43,7 @@ async def in_turns(items: Sequence[T]) -> AsyncIterator[T]:
 
 
 async def sorted_in_slices(texts: Sequence[str]) -> list[str]:
-    """The texts in order. Each turn of the loop sorts a slice, so that the last turn only merges runs."""
+    """Return the texts sorted. Each turn of the loop sorts a slice, so that the last turn only merges sorted runs."""
     runs: list[str] = []
     async for part in sliced(texts, _SORTED_AT_A_TIME):
         runs += sorted(part)

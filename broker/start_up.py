@@ -14,8 +14,8 @@ _GIVE_WAY_S: Final = 0.0001
 
 
 async def import_later(name: str) -> Any:
-    """Import a module that a first client does not need, beside the loop. The broker serves clients meanwhile: the
-    importing thread gives way to the loop at once, not after the default of 5 ms.
+    """Import a module in a thread, for modules that the first clients do not need. The broker serves clients meanwhile:
+    the importing thread yields the interpreter to the loop after 0.1 ms instead of the default of 5 ms.
     """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(_GIVE_WAY_S)
@@ -26,7 +26,7 @@ async def import_later(name: str) -> Any:
 
 
 def spare_the_collector() -> None:
-    """Keep full collections short: one over all that the modules brought holds every client up for tens of ms.
+    """Keep full collections short: a collection over all objects of the modules would delay every client by tens of ms.
 
     Present objects live as long as the process, so the collector ignores them. The youngest generation may grow past
     the few hundred objects of a single turn before it is searched.

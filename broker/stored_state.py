@@ -39,7 +39,7 @@ class ClusterState(Protocol):
     def topic_policies(self) -> TopicRecords | None: ...
     def may_roll(self) -> bool: ...
     async def start_number(self) -> int:
-        """A number that no other start of a broker of the cluster has."""
+        """Return a number that differs for each start of any broker of the cluster."""
         ...
 
 
@@ -56,7 +56,7 @@ class StoredState:
     catalog: TopicCatalog
     schemas: SchemaRegistry
     start_number: int
-    """A number that no other start has: in the names that the broker makes for producers."""
+    """A number that differs for each start; part of the names that the broker makes for producers."""
 
     def shared_properties(self, name: TopicName) -> tuple[dict[str, str], ...]:
         """Properties of a topic's namespace and of the partitioned topic that the topic is a part of."""

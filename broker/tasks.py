@@ -1,4 +1,4 @@
-"""The only door for background work: it holds every task, logs its failure, and ends it when its owner closes."""
+"""The only place that starts background work: holds every task, logs its failure, and ends it when its owner closes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _awaited: set[asyncio.Task[Any]] = set()
 
 
 def awaited(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
-    """A task of a caller that awaits it, or did until it was cancelled itself: held to its end. Its failure goes
-    to the caller, and is dropped when the caller is gone.
+    """Start a task that the caller awaits. The module holds the task until it ends, even if the caller is cancelled. A
+    failure goes to the caller; it is dropped if the caller was cancelled.
     """
     task = asyncio.get_running_loop().create_task(work, name=name)
     _awaited.add(task)
@@ -26,9 +26,10 @@ def awaited(work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
 
 
 async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`, which goes on to its end even if the caller is cancelled meanwhile.
+    """Await `work`, which runs to its end even if the caller is cancelled meanwhile.
 
-    For changes of the metadata store: a written change without a record of it looks like another owner's.
+    For changes of the metadata store: a written change that this process has not recorded looks like a change by
+    another owner.
     """
     await asyncio.shield(awaited(work, "uninterrupted"))
 
@@ -36,7 +37,7 @@ async def uninterrupted(work: Coroutine[Any, Any, None]) -> None:
 def _ended(task: asyncio.Task[Any]) -> None:
     _awaited.discard(task)
     if not task.cancelled():
-        task.exception()  # taken, so that asyncio does not complain of it
+        task.exception()  # mark as retrieved, else asyncio logs the error
 
 
 class TaskSet:
@@ -61,7 +62,7 @@ class TaskSet:
             log.error("task.failed", task=task.get_name(), exc_info=error)
 
     async def settle(self) -> None:
-        """Wait until all have ended by themselves; when that is cancelled, they are too."""
+        """Wait until all tasks have ended by themselves; if the wait is cancelled, cancel the tasks."""
         try:
             while self._tasks:
                 await asyncio.wait(self._tasks)
