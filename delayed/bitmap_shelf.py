@@ -1,8 +1,9 @@
-"""Where bitmaps go that do not fit into memory: one scratch file for all indexes of a broker, gone with the process.
+"""The scratch file for bitmaps beyond the memory budget: one file for all indexes of a broker, gone with the process.
 
-The budget is shared by all holders; when it is exceeded the largest holder puts its oldest bitmaps on the shelf and
-reads each back on demand. Nothing depends on the file: a bitmap that cannot be written stays in memory; the shelf
-reports an unreadable bitmap to its holder, which then treats all its entries as fired-when-due.
+All holders share the budget. When the bitmaps exceed the budget, the largest holder puts its least recently used
+bitmaps on the shelf and reads each back on demand. No entry depends on the file: a bitmap that cannot be written stays
+in memory; for an unreadable bitmap `take` returns None, and its holder then treats the entries of that ledger as not
+pending.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class _Holder(Protocol):
 
 
 class BitmapShelf:
-    """Places are powers of two and used again. Opened when the first bitmap comes."""
+    """The shelf. Sizes of places are powers of two; free places are used again. The first `put` opens the file."""
 
     def __init__(self, limit_bytes: int, open_file: Callable[[], BinaryIO]) -> None:
         self.limit_bytes = limit_bytes
@@ -55,7 +56,7 @@ class BitmapShelf:
         """The bytes in memory, by the holders' last measures."""
         self._full = False
         self.shelved = 0
-        """Bitmaps put here since the start."""
+        """Bitmaps put on the shelf since the start."""
 
     # --- the budget ----------------------------------------------------------------------------------------------
 
@@ -63,15 +64,15 @@ class BitmapShelf:
         self._holders.append(holder)
 
     def leave(self, holder: _Holder) -> None:
-        """Drop a holder that has no place any more."""
+        """Drop a holder that no longer uses the shelf."""
         self._holders = [each for each in self._holders if each is not holder]
 
     def changed(self, delta: int) -> None:
-        """A holder has so many bytes more in memory."""
+        """Add `delta` bytes to the memory that holders use."""
         self.held_bytes += delta
 
     def keep_within(self) -> None:
-        """Make the largest holder put bitmaps away while they take too much memory; a bounded piece of work."""
+        """Make the largest holder put bitmaps away when all bitmaps exceed the budget; a bounded piece of work."""
         excess = self.held_bytes - self.limit_bytes
         if excess > 0:
             max(self._holders, key=lambda holder: holder.held_bytes).put_away(excess)
@@ -79,7 +80,7 @@ class BitmapShelf:
     # --- the file ------------------------------------------------------------------------------------------------
 
     def put(self, bitmap: BitMap) -> Place | None:
-        """Return None when the shelf has no room: the bitmap stays in memory."""
+        """Write the bitmap and return its place; None when the write fails: the bitmap then stays in memory."""
         bitmap.run_optimize()
         data = bitmap.serialize()
         offset = self._place_for(len(data))
@@ -100,7 +101,7 @@ class BitmapShelf:
         return Place(offset, len(data), crc32c(data), len(bitmap))
 
     def take(self, place: Place) -> BitMap | None:
-        """The bitmap, which leaves the shelf. None when it cannot be read."""
+        """Read a bitmap back and free its place; None when the bitmap cannot be read."""
         assert self._file is not None
         try:
             data = os.pread(self._file.fileno(), place.size, place.offset)

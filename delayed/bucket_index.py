@@ -102,7 +102,7 @@ class BucketDelayIndex:
         self._spawn(self._recover(record, end), "delayed_index.recover")
 
     def _served(self) -> None:
-        """Dispatch waits no longer for buckets to come into service."""
+        """End the pause of dispatch that waits for buckets to come into service."""
         firing = self._firing
         if firing.recovering:
             firing.recovering = False
@@ -110,7 +110,7 @@ class BucketDelayIndex:
                 view.wake()
 
     async def close(self) -> None:
-        """Everything pending is on the disk when this returns, unless the store refuses it (it is found again then)."""
+        """Store all pending indexes, durable on return. If the store refuses, the next load finds them in the log."""
         if self._closed:
             return
         await self._stop()
@@ -128,7 +128,7 @@ class BucketDelayIndex:
         firing.pending.clear()
 
     async def delete(self) -> None:
-        """Remove everything this topic has in the stores. Raises StorageError; may be repeated."""
+        """Remove all data of the topic's index from the stores. Raises StorageError; the caller may repeat the call."""
         await self._stop()
         with contextlib.suppress(CatalogueError):
             record = await self._keeper.catalogue.load()
@@ -157,7 +157,7 @@ class BucketDelayIndex:
     # --- calls of the topic --------------------------------------------------------------------------------------
 
     def view(self, name: str, cursor: DelayCursor, wake: Callable[[], None]) -> BucketDelayView:
-        """The view of a subscription; `wake` is called when entries became due."""
+        """Return the view of a subscription; the index calls `wake` when entries become due."""
         view = self._firing.views[name] = BucketDelayView(self._firing, cursor, wake, self._settings.ready_limit)
         view.on_held = self._held
         return view
@@ -166,12 +166,12 @@ class BucketDelayIndex:
         self._firing.views.pop(name, None)
 
     def published(self, run: EntryRun, pieces: Iterable[tuple[int, int, int, int]]) -> None:
-        """Take up stored entries. Precondition: no dispatcher has read them, or it holds them back as well."""
+        """Index stored entries. Precondition: no dispatcher has read the entries, or each that did holds them back."""
         if self._firing.published(run, pieces):
             self._held()
 
     def _held(self) -> None:
-        """An entry waits that did not wait before."""
+        """Schedule the work and the timer after new entries began to wait."""
         if not self._keeper.catalogue.exists:
             self._keeper.dirty = True
         if self._keeper.dirty or self._firing.mutable.growing >= self._settings.min_index_count:
@@ -179,7 +179,7 @@ class BucketDelayIndex:
         self._arm()
 
     def set_policy(self, policy: DelayPolicy) -> None:
-        """Follow changed policies; switched off, everything is due."""
+        """Follow changed policies; when delays are switched off, all entries are due."""
         firing = self._firing
         if policy == firing.policy:
             return
@@ -191,7 +191,7 @@ class BucketDelayIndex:
         self._fire_soon()
 
     def clock_moved(self) -> None:
-        """The wall clock jumped: fire due entries at once."""
+        """Fire due entries at once after the wall clock jumped."""
         self._disarm()
         self._fire_soon()
 
@@ -225,7 +225,7 @@ class BucketDelayIndex:
         firing, settings = self._firing, self._settings
         wanted_ms = firing.next_time()
         if wanted_ms != AFTER_ALL:
-            wanted_ms = wanted_ms if firing.policy.active else 0  # at its exact time; early entries fire with it
+            wanted_ms = wanted_ms if firing.policy.active else 0  # exact; entries due within a tick fire too
         for bucket in firing.buckets:
             if bucket.waits_for_load and bucket.loading < 0 and not bucket.resting:
                 wanted_ms = min(
@@ -281,7 +281,7 @@ class BucketDelayIndex:
         self._fire_soon()
 
     def _rest(self, bucket: ImmutableBucket) -> None:
-        """The store does not answer: try this bucket again later."""
+        """Try to read this bucket again later, because the store does not answer."""
         bucket.resting = True
 
         def again() -> None:
@@ -299,7 +299,7 @@ class BucketDelayIndex:
         return task
 
     def _work_soon(self) -> None:
-        """Let the keeper look for work; not from within a publish, so that the whole burst is known."""
+        """Schedule the keeper's search for work in a later turn, so that the index has the whole burst of a publish."""
         if self._worker is None and self._work_timer is None and not self._closed:
             self._work_timer = self._environment.call_later(0, self._start_work)
 
@@ -325,7 +325,7 @@ class BucketDelayIndex:
             self._look_later()
 
     def _look_later(self) -> None:
-        """Trimming and the growth of the log are looked at now and then."""
+        """Schedule the next periodic search for work: trimming and the growth of the log cause no call."""
         if self._look_timer is None and not self._closed:
 
             def look() -> None:
@@ -382,7 +382,7 @@ class BucketDelayIndex:
             timer.cancel()
 
     def _damaged(self, bucket: ImmutableBucket, error: SnapshotError) -> None:
-        """A bucket in service cannot be read: its part of the log is looked through again, nothing else is touched."""
+        """Replace an unreadable bucket: scan its part of the log again. Other buckets stay in service."""
         if bucket.gone:
             return
         log.error("delayed_index.bucket_lost", topic=self._topic, error=str(error))
@@ -444,7 +444,7 @@ class BucketDelayIndex:
 
     @property
     def latest_ms(self) -> int | None:
-        """The farthest deliver_at among the buckets in service."""
+        """The latest deliver_at of the mutable bucket and the buckets in service; None when no message waits."""
         return self._firing.latest
 
     @property
@@ -460,7 +460,7 @@ class BucketDelayIndex:
         return position in self._firing.pending
 
     def stats(self) -> DelayIndexStats:
-        """A picture of now."""
+        """Return the current figures."""
         firing, keeper = self._firing, self._keeper
         coverage = keeper.coverage()
         end = coverage.end

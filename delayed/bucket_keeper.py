@@ -62,17 +62,17 @@ class BucketKeeper:
         self.store, self.catalogue = stores
         self.environment = environment
         self.covered = _NO_RANGES
-        """Complete without entries published meanwhile."""
+        """The ranges in which every delayed entry is indexed, without the entries published from `live_from` on."""
         self.live_from: Position | None = None
-        """The index has every entry published from here on; None while delays are switched off."""
+        """The index has every delayed entry published from this position on; None while delays are switched off."""
         self.doomed: set[int] = set()
         self.dirty = False
-        """The stored catalogue differs from memory."""
+        """Whether the stored catalogue differs from memory."""
         self.owner = True
-        """No other index has written the catalogue."""
+        """Whether no other index has written the catalogue."""
         self.on_damage: Callable[[ImmutableBucket, SnapshotError], None] = lambda _bucket, _error: None
         self.on_changed: Callable[[], None] = lambda: None
-        """Buckets came into service."""
+        """Called when buckets came into service."""
         self._firing = firing
         self._log = log
         self._settings = settings
@@ -88,7 +88,7 @@ class BucketKeeper:
         return self.covered.with_range(self.live_from, self._log.last_confirmed)
 
     def uncover(self, first: Position, last: Position) -> None:
-        """A part of the index was lost."""
+        """Remove a range from the coverage, because its part of the index was lost."""
         self.covered = self.coverage().without(first, last)
         if self.live_from is not None:
             self.live_from = self._log.last_confirmed.next()
@@ -98,16 +98,15 @@ class BucketKeeper:
         """Switch the indexing of published entries on or off (off: the index covers no range any more)."""
         if live:
             last = self._log.last_confirmed
-            self.covered = self.covered.with_range(
-                last, last
-            )  # where to look from after a crash; costs nothing if not true
+            # A scan after a crash starts at `last`. The range does no harm if the index lacks that entry.
+            self.covered = self.covered.with_range(last, last)
             self.live_from = last.next()
         else:
             self.live_from, self.covered = None, PositionRanges()
         self.dirty = self.dirty or self.catalogue.exists
 
     def restored(self, record: CatalogueRecord, lost: Sequence[BucketRecord]) -> None:
-        """The catalogue was read and its buckets are in service, but for those that are lost."""
+        """Take over the catalogue's record, whose buckets are in service except the lost buckets."""
         self.doomed = set(record.doomed) | {bucket.ledger_id for bucket in lost}
         self._stored_doomed = frozenset(record.doomed)
         stored = PositionRanges((Position(a, b), Position(c, d)) for a, b, c, d in record.coverage)
@@ -126,7 +125,7 @@ class BucketKeeper:
         if firing.mutable.growing >= self._settings.min_index_count:
             await self.seal()
         elif self.dirty:
-            await self.save()  # first: whether the last record was stored may not be known
+            await self.save()  # first: it may be unknown whether the last record was stored
         elif exhausted := [b for b in firing.buckets if b.exhausted and not b.merging]:
             await self.drop(exhausted)
         elif self.doomed & self._stored_doomed:
@@ -145,7 +144,7 @@ class BucketKeeper:
 
     @property
     def has_work(self) -> bool:
-        """Whether the fired entries are a reason to work."""
+        """Whether firing has left work: a bucket is used up, or buckets are to be merged."""
         return any(bucket.exhausted for bucket in self._firing.buckets) or bool(self._to_merge())
 
     def _uncovered(self) -> int:
@@ -154,7 +153,7 @@ class BucketKeeper:
         return 0 if end is None or self.live_from is None else self._log.entries_between(end, self._log.last_confirmed)
 
     def forget_trimmed(self) -> None:
-        """Ledgers that no longer exist take their indexes along."""
+        """Drop the indexes of ledgers that no longer exist."""
         first = self._log.first_position
         ledger_id = self._log.last_confirmed.ledger_id if first is None else first.ledger_id
         firing = self._firing
@@ -169,7 +168,7 @@ class BucketKeeper:
     # --- seal ----------------------------------------------------------------------------------------------------
 
     async def seal(self) -> None:
-        """Make an immutable bucket of the mutable bucket."""
+        """Make an immutable bucket from the oldest chunks of the mutable bucket."""
         firing, started = self._firing, self.environment.now_ms()
         chunks = firing.mutable.freeze(self._settings.min_index_count)
         coverage = None if firing.mutable.growing else self.coverage()
@@ -209,7 +208,7 @@ class BucketKeeper:
     async def _create(
         self, write: Callable[[SnapshotWriter], Awaitable[tuple[Directory, Bounds]]], operation: str, started: int
     ) -> ImmutableBucket:
-        """Store a snapshot; until the catalogue names it as a bucket it is doomed."""
+        """Store a snapshot; its ledger is doomed until the catalogue names the snapshot as a bucket."""
         counters = self._firing.counters
         try:
             directory, bounds, ledger_id, size = await self._written(write)
@@ -297,7 +296,7 @@ class BucketKeeper:
         self.dirty = True
 
     async def delete_all(self) -> None:
-        """The topic goes: ledgers first, then the catalogue, so that the next attempt finds the rest."""
+        """Delete all ledgers, then the catalogue: after a failure the next attempt finds the remaining ledgers."""
         for ledger_id in sorted({b.record.ledger_id for b in self._firing.buckets} | self.doomed):
             await self.store.delete(ledger_id)
         await self.catalogue.delete()
@@ -338,9 +337,9 @@ class BucketKeeper:
         self.dirty = self.dirty or bool(self.doomed - doomed)
 
     def _still_covered(self) -> PositionRanges:
-        """The positions that the stored buckets cover: those stored, without the ranges lost since.
+        """The positions that the stored buckets cover: the stored coverage without the ranges lost since.
 
-        Entries of the mutable bucket are not covered; an empty mutable bucket covers the whole log.
+        The stored buckets do not cover entries of the mutable bucket; while that is empty, the present coverage counts.
         """
         now = self.coverage()
         if not len(self._firing.mutable):
@@ -367,5 +366,5 @@ class BucketKeeper:
 
 
 def _starts(ranges: PositionRanges) -> list[tuple[Position, Position]]:
-    """The first position only: from there the log is looked through after a crash."""
+    """Return the first position as a range: after a crash the scan of the log starts there."""
     return [(first, first) for first, _ in ranges.ranges[:1]]

@@ -1,7 +1,7 @@
-"""Which buckets to merge, and the merging: segment by segment, so memory holds one segment of each source.
+"""Chooses the buckets to merge, and merges them segment by segment, so that memory holds one segment of each source.
 
-There are two reasons: more buckets than the limit, and buckets of which more than half has fired (their snapshots are
-mostly past, and each holds a segment in memory).
+A merge has one of two reasons: there are more buckets than the limit, or more than half of a bucket's indexes have
+fired (most of its snapshot is then useless, and the bucket holds a segment in memory).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def mergeable(buckets: Sequence[ImmutableBucket], settings: BucketSettings, due_
 
 
 def _smallest(buckets: Sequence[ImmutableBucket], fan_in: int, settings: BucketSettings) -> list[ImmutableBucket]:
-    """Choose as many buckets as a merge takes and as fit into one bucket."""
+    """Choose the smallest buckets: at most `fan_in`, and as many as fit into one bucket, but at least one."""
     chosen: list[ImmutableBucket] = []
     total = 0
     for bucket in sorted(buckets, key=lambda b: b.remaining):
@@ -60,7 +60,7 @@ def _smallest(buckets: Sequence[ImmutableBucket], fan_in: int, settings: BucketS
 
 
 def _is_mostly_past(bucket: ImmutableBucket, settings: BucketSettings, due_ms: int) -> bool:
-    """More than half has fired, it was not small to begin with, and it will not be gone soon anyway."""
+    """Whether more than half of the bucket has fired, it was not small at first, and it will not be used up soon."""
     record = bucket.record
     return (
         bucket.remaining * 2 < record.count
@@ -70,7 +70,7 @@ def _is_mostly_past(bucket: ImmutableBucket, settings: BucketSettings, due_ms: i
 
 
 class _Reader:
-    """A `Source`: a bucket's segments from its present place on, without touching the bucket."""
+    """A `Source` of a bucket's segments from its current segment on; the bucket itself stays unchanged."""
 
     def __init__(self, bucket: ImmutableBucket) -> None:
         self.directory, self.ledger_id = bucket.directory, bucket.record.ledger_id
@@ -102,7 +102,7 @@ async def write_merged(
     settings: BucketSettings,
     off_loop: OffLoop,
 ) -> tuple[Directory, Bounds]:
-    """Write everything the sources have from their present place on, as one snapshot.
+    """Write all indexes of the sources, from their current segments on, as one snapshot.
 
     Raises SnapshotError, which names the source's ledger; StorageError.
     """

@@ -1,7 +1,8 @@
-"""Bring buckets back into service: headers, bitmaps, and of the segments those that are partly or wholly in the past.
+"""Bring buckets back into service: reads headers, bitmaps, and the segments that are partly or wholly in the past.
 
-The topic is served meanwhile: entries of later buckets are judged by their own metadata. A segment wholly in the past
-is read to know which bits to leave out; a bucket wholly in the past is not read at all.
+The broker serves the topic meanwhile: for entries of buckets that are not yet in service the delivery time in their own
+metadata counts. A segment wholly in the past is read for the bits to leave out; of a bucket wholly in the past no
+segment is read.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ __all__ = ["recover_bucket", "scan_log"]
 
 Bits = dict[int, BitMap]
 _SMALL_BYTES = 64 << 10
-"""Bitmaps of this size are decoded on the spot: one turn of the loop less for each of many buckets."""
+"""Smaller bitmaps are decoded on the event loop, which saves a turn of the loop for each of many buckets."""
 _READ_ENTRIES, _READ_BYTES = 1000, 1 << 20
 _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 
@@ -66,8 +67,10 @@ async def recover_bucket(record: BucketRecord, firing: Firing, store: SnapshotSt
 async def _leave_out_past(
     bucket: ImmutableBucket, bits: Bits, firing: Firing, store: SnapshotStore, off_loop: OffLoop
 ) -> SortedRun | None:
-    """Go to the first segment with a future, which is returned if it has a past too; time goes on while segments are
-    read. Buckets wholly in the future are loaded on demand.
+    """Go to the first segment with entries that are not due, and clear the bits of earlier segments.
+
+    Returns that segment if some of its entries are due too, else None: such a segment is loaded on demand. The time
+    that decides moves on while segments are read.
     """
     directory = bucket.directory
     if bucket.record.max_time <= firing.due_before():
@@ -121,9 +124,10 @@ def _clear(bits: Bits, columns: Columns) -> None:
 
 
 async def scan_log(log: Log, first: Position, last: Position, firing: Firing, *, repair: bool) -> int:
-    """Index the delayed entries from ``first`` to ``last``; returns how many entries were looked at.
+    """Index the delayed entries from ``first`` to ``last``; return the number of examined entries.
 
-    An entry that cannot be read is no longer pending, so dispatch meets it and deals with it. Raises StorageError.
+    An entry that cannot be read stops being pending, so that dispatch reads it and handles the error.
+    Raises StorageError.
     """
     cursor: ScanCursor = log.new_read_cursor(first)
     seen = 0

@@ -1,7 +1,7 @@
-"""One subscription's view of the index: due entries behind its read position that the dispatcher has not taken.
+"""One subscription's view of the index: due entries below its read position that the dispatcher has not taken.
 
-The cursor itself meets entries that fire ahead of the read position, because firing clears their bit. Batches are
-shared with the other views; a view keeps its place in them and the read position at the time.
+Entries at or above the read position need no view: firing clears their bit, so the cursor reads them. Views share the
+fired batches; a view keeps its place in each batch and the read position at the time of firing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _AFTER_LAST_ENTRY = 1 << 32
 
 
 class _Ready:
-    """A fired batch, of which rows up to ``at`` are taken; the cursor reads rows at or behind ``below``."""
+    """A fired batch: its rows before ``at`` are taken; the cursor reads entries at or above position ``below``."""
 
     __slots__ = ("all_below", "at", "batch", "below")
 
@@ -43,14 +43,14 @@ class PendingIndex(Protocol):
     pending: PendingEntries
     cancelled: PendingEntries
     behind: bool
-    """More is due than has fired."""
+    """Whether some due entries have not fired yet."""
     recovering: bool
-    """Buckets are coming into service."""
+    """Whether buckets are coming into service."""
     given_while_behind: int
     """Entries that a view gives per slice while the index is behind."""
 
     def due_before(self) -> int:
-        """An entry that is not pending and has at most this time is due; the time never goes back."""
+        """Return the time up to which an entry that is not pending is due; the time never goes back."""
         ...
 
     def hold(self, time: int, position: Position) -> bool:
@@ -59,13 +59,13 @@ class PendingIndex(Protocol):
 
 
 class BucketDelayView:
-    """See `DelayView`. Asleep until dispatch reads: without consumers nothing is kept, they begin at mark-delete."""
+    """See `DelayView`. The view keeps no entries until dispatch reads: consumers begin at the mark-delete position."""
 
     def __init__(self, index: PendingIndex, cursor: DelayCursor, wake: Callable[[], None], ready_limit: int) -> None:
         self.cursor = cursor
         self.wake = wake
         self.on_held: Callable[[], None] = lambda: None
-        """An entry waits that the index did not know."""
+        """Called when the index holds an entry that it did not have before."""
         self._index = index
         self._ready_limit = ready_limit
         self._awake = False
@@ -81,7 +81,9 @@ class BucketDelayView:
         return self._index.pending.of(ledger_id)
 
     def offer(self, deliver_at_ms: int, position: Position) -> bool:
-        """An entry was read; True: held back, it is given again when it is due, or it was cancelled."""
+        """Offer an entry that was read. True: the entry is not to be delivered now; it is pending and comes from
+        `take_due` when it is due, or it was cancelled and is now acknowledged. False: the entry is due.
+        """
         self._awake = True
         index = self._index
         if index.cancelled and position in index.cancelled:
@@ -95,7 +97,7 @@ class BucketDelayView:
         return True
 
     def holds_none(self, latest_ms: int, ledger_id: int, first: int, last: int) -> bool:
-        """Whether all of these are due, fired, and not cancelled."""
+        """Whether all these entries are due, none is pending, and the index has no cancelled entries."""
         index = self._index
         if latest_ms > index.due_before() or index.cancelled:
             return False
@@ -107,13 +109,13 @@ class BucketDelayView:
 
     @property
     def pauses_reading(self) -> bool:
-        """Whether reading pauses: right after the start the waiting entries are unknown, and reading all takes far
-        longer.
+        """Whether reading pauses: right after the start the index does not have all pending entries yet, and reading
+        every waiting entry would take far longer than the pause.
         """
         return self._index.recovering
 
     def take_due(self, max_entries: int) -> list[Position]:
-        """Return at most so many positions, each once, ordered by (deliver_at, position).
+        """Return at most `max_entries` positions, each once, ordered by (deliver_at, position).
 
         A subscription that lags behind the due entries gets the rest by position, cyclically through the log:
         neighbouring entries are read and sent together, several times faster than scattered entries. While the index
@@ -139,8 +141,8 @@ class BucketDelayView:
         return out
 
     def _take_spilled(self, count: int) -> list[Position]:
-        """Continues at the end of the last call, then begins anew, so that entries at the end of the log get their
-        turn.
+        """Continue behind the positions of the last call, then begin anew, so that entries at the end of the log get
+        their turn.
         """
         taken = self._spilled.take_first(count, self._spilled_at) or self._spilled.take_first(count)
         if taken:
@@ -160,7 +162,7 @@ class BucketDelayView:
         return count
 
     def clear(self) -> None:
-        """The cursor moves: its reads will meet ready entries; pending entries stay pending."""
+        """Forget the due entries, because the cursor moves back and reads them; pending entries stay pending."""
         self._awake = False
         self._ready.clear()
         self._queued = 0
@@ -170,13 +172,11 @@ class BucketDelayView:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether the entries that fire next are given in the order of their times."""
+        """Whether the view returns the entries that fire next in the order of their times."""
         return self._awake and self._queued < self._ready_limit and not self._spilled
 
     def fired(self, batch: Columns) -> bool:
-        """Take entries that are due now; return whether the view keeps them as bitmaps only, because there are too
-        many.
-        """
+        """Take entries that have fired; return whether the view has too many and keeps them only as bitmaps."""
         if not self._awake:
             return False
         self._allowance = self._index.given_while_behind

@@ -1,8 +1,8 @@
 """The catalogue: one record per topic that names its buckets, replaced as a whole by compare-and-set.
 
-It is the commit point of everything: a bucket exists when the catalogue names it. A snapshot's ledger is named in
-``doomed`` from before its first entry until it is either a bucket or deleted, so a crash leaves nothing that the next
-opening does not find.
+The catalogue is the commit point: a bucket exists when the catalogue names it. The catalogue names a snapshot's ledger
+in ``doomed`` from before the ledger's first entry until the snapshot is a bucket or the ledger is deleted, so the next
+opening finds every ledger that a crash leaves.
 
 Bytes: ``MDC1`` | u32 crc32c (little-endian) of the rest | JSON.
 """
@@ -51,7 +51,7 @@ class BucketRecord(msgspec.Struct, frozen=True):
     entries: int = 0
     """The number of entries of the snapshot's ledger; the last entry is the header."""
     bitmap_entries: int = 0
-    """How many come before the header."""
+    """The number of bitmap entries, which come before the header."""
 
     @property
     def range(self) -> tuple[Position, Position]:
@@ -105,7 +105,9 @@ class Catalogue:
         self._lock = asyncio.Lock()
 
     async def load(self) -> CatalogueRecord | None:
-        """The stored record, None when there is none. Raises CatalogueError (it may be replaced then), StorageError."""
+        """Read the stored record; None without a record. Raises StorageError; CatalogueError for a damaged record,
+        which `save` may then replace.
+        """
         found = await self._metadata.get(self.path)
         if found is None:
             self._version, self.exists = MUST_NOT_EXIST, False
@@ -148,7 +150,7 @@ class Catalogue:
         return True
 
     async def delete(self) -> None:
-        """Durable on return; nothing happens when there is none."""
+        """Delete the record, durable on return; no-op without a record."""
         with contextlib.suppress(NoNodeError):
             await self._metadata.delete(self.path)
         self._version, self.exists, self._unsure = MUST_NOT_EXIST, False, None

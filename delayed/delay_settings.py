@@ -9,9 +9,9 @@ from dataclasses import dataclass
 __all__ = ["DEFAULT_MAX_BUCKETS", "LONGEST_WAIT_S", "BucketSettings", "DelayPolicy", "is_due"]
 
 DEFAULT_MAX_BUCKETS = 64
-"""The meaning of delayedDeliveryMaxNumBuckets = -1: without any limit memory and recovery would grow for ever."""
+"""The limit for delayedDeliveryMaxNumBuckets = -1: without a limit memory and recovery time would grow for ever."""
 LONGEST_WAIT_S = 60.0
-"""A timer for a time of the wall clock goes off after this long at the latest: the clock may be set meanwhile."""
+"""A timer for a time of the wall clock ends after this many seconds at the latest: the clock may be set meanwhile."""
 _LARGEST_SEGMENT = 65_536
 
 
@@ -22,8 +22,8 @@ class DelayPolicy:
     active: bool = True
     """delayedDeliveryEnabled; off: everything is delivered at once."""
     tick_ms: int = 1000
-    """delayedDeliveryTickTimeMillis: how much early delivery may be when it is not strict, and how often due entries
-    are looked for.
+    """delayedDeliveryTickTimeMillis: how early an entry may be delivered when delivery is not strict, and the interval
+    of the search for due entries.
     """
     strict: bool = False
     """isDelayedDeliveryDeliverAtTimeStrict: never early."""
@@ -51,13 +51,13 @@ class BucketSettings:
     uncovered_entries: int = 1_000_000
     """The largest number of log entries that the index reads after a crash."""
     max_bucket_indexes: int = 4_194_304
-    """Merging makes no larger buckets."""
+    """The most indexes of a merged bucket."""
     prefetch_ms: int = 30_000
     """A segment is loaded this long before its first message is due."""
     slice_indexes: int = 2_048
     """Indexes that fire in one turn of the loop."""
     ready_limit: int = 8_192
-    """A subscription keeps the order of so many due entries; beyond, it keeps a bitmap."""
+    """A subscription keeps the order of up to this many due entries, and only a bitmap of further due entries."""
     min_fire_interval_ms: int = 10
     recovery_patience_ms: int = 1_000
     """The longest time that dispatch waits at the start for the buckets to come into service."""

@@ -14,20 +14,20 @@ __all__ = ["Source", "take_due", "take_due_unordered"]
 
 
 class Source(Protocol):
-    """A sorted sequence of which a stretch is in memory."""
+    """A sorted sequence of indexes, of which a part may be in memory."""
 
     @property
     def current(self) -> SortedRun | None:
-        """The stretch in memory, None or not empty."""
+        """The part in memory; None when no part is in memory."""
         ...
 
     def bound(self) -> Key | None:
-        """Beyond this key the source may hold indexes that are not in memory; None: it does not."""
+        """The key beyond which the source may have indexes that are not in memory; None: all are in memory."""
         ...
 
 
 def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
-    """Indexes due at ``cutoff_ms`` in exact order of keys, about ``limit`` at most; empty when no index is due.
+    """Take indexes due at ``cutoff_ms`` in exact order of keys, about ``limit`` at most; empty when none is due.
 
     The sources share the limit; each may give at least one index. No source gives an index beyond the
     smallest key at which some source stops, so pieces never overlap in order.
@@ -43,7 +43,7 @@ def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
             continue
         due.append(run)
     if len(due) > 1:
-        # Sources that begin behind the end of another have nothing to give before it: a fixed delay makes all such.
+        # A source that begins behind the end of another waits for it: with a fixed delay all sources are like that.
         first_end = min(run.last_key for run in due)
         if first_end < bound:
             overlapping = [run for run in due if run.key(run.head) <= first_end]
@@ -63,7 +63,7 @@ def take_due(sources: Iterable[Source], cutoff_ms: int, limit: int) -> Columns:
 
 
 def take_due_unordered(sources: Iterable[Source], cutoff_ms: int, limit: int) -> list[Columns]:
-    """Indexes due at ``cutoff_ms``, a sorted part from each source that has some: several times faster than `take_due`.
+    """Take indexes due at ``cutoff_ms``, a sorted part from each source; several times faster than `take_due`.
 
     The sources share the limit; each may give at least one index.
     """

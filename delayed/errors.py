@@ -1,4 +1,4 @@
-"""Errors of the delayed room. Nothing of it reaches a client: a broken index costs time, never a message.
+"""Errors of the delayed room. None of them reaches a client: a broken index costs time, never a message.
 
 ::
 
@@ -18,7 +18,7 @@ class DelayedError(Exception):
 
 
 class SnapshotError(DelayedError):
-    """The snapshot in this ledger cannot be used; its range is to be read again from the log."""
+    """The snapshot in this ledger cannot be used; the index reads its range again from the log."""
 
     def __init__(self, detail: str, ledger_id: int = -1) -> None:
         super().__init__(detail)
@@ -34,4 +34,4 @@ class CatalogueError(DelayedError):
 
 
 class CatalogueConflictError(DelayedError):
-    """The stored catalogue differs from the last catalogue of this index."""
+    """The stored catalogue is not the last catalogue that this index stored: another owner has replaced it."""

@@ -1,8 +1,8 @@
-"""The heart of the index: entries come in, wait, and fire once. Plain functions on one loop, no waiting, no timer.
+"""The core of the index: entries come in, wait, and fire once. Plain functions on one loop, without await and timers.
 
 Invariants after every call:
 
-* a pending entry is in the mutable bucket, in a bucket at or behind its place, or is being read again from the log;
+* a pending entry is in the mutable bucket, in the remaining part of a bucket, or is being read again from the log;
 * an entry fires when its time has come, and only while its bit is set, so at most once;
 * firing and the notification of each view are one step, without a read of a cursor in between.
 """
@@ -50,21 +50,21 @@ class Firing:
         self.views: dict[str, BucketDelayView] = {}
         self.counters = IndexCounters()
         self.recovering = False
-        """Buckets are still loading: a read may meet entries that are pending."""
+        """Whether buckets are still coming into service: a cursor may read entries that the index does not have yet."""
         self.behind = False
-        """More is due than has fired: the next slice follows at once, or when its segment has been read."""
+        """Whether due entries have not fired: the next slice follows at once, or when its segment has been read."""
         self._now_ms = now_ms
         self._slice_indexes = slice_indexes
         self.given_while_behind = max(slice_indexes // 8, 1)
-        """Entries a view gives per slice while more is due than has fired: as the slices go on, those that wait become
-        neighbours."""
+        """Entries that a view returns per slice while due entries have not fired; neighbours of the entries that wait
+        come with the next slices."""
         self._judged_until = -AFTER_ALL
 
     # --- time ----------------------------------------------------------------------------------------------------
 
     @property
     def early_ms(self) -> int:
-        """How much before its time an entry may be given."""
+        """How much before its time an entry may be delivered, in ms."""
         return 0 if self.policy.strict else self.policy.tick_ms
 
     def cutoff(self) -> int:
@@ -72,7 +72,9 @@ class Firing:
         return self._now_ms() + self.early_ms if self.policy.active else AFTER_ALL
 
     def due_before(self) -> int:
-        """The same for entries that are not pending. It never goes back with the clock, or they would come twice."""
+        """The largest `cutoff` so far, for entries that are not pending: when the clock goes back, entries that have
+        fired stay due and do not come twice.
+        """
         if not self.policy.active:
             return AFTER_ALL
         self._judged_until = max(self._judged_until, self.cutoff())
@@ -81,7 +83,7 @@ class Firing:
     # --- entries come in -----------------------------------------------------------------------------------------
 
     def published(self, run: EntryRun, pieces: Iterable[tuple[int, int, int, int]]) -> int:
-        """Entries are on the disk; returns how many of them wait from now on."""
+        """Index the entries of a run that is on the disk; return the number of entries that wait from now on."""
         times = run.deliver_at_view()
         if times is None or not self.policy.active:
             return 0
@@ -103,7 +105,7 @@ class Firing:
         return held
 
     def hold(self, time: int, position: Position) -> bool:
-        """An entry that is not pending was read from the log: whether it is to wait; from now on it does."""
+        """Index an entry that was read from the log and is not pending; return False, without effect, if it is due."""
         if time <= self.due_before():
             return False
         self.mutable.add(time, *position)
@@ -111,7 +113,7 @@ class Firing:
         return True
 
     def found(self, time: int, position: Position, *, repair: bool) -> None:
-        """An entry was found in a part of the log. ``repair``: a pending entry may be in no bucket any more."""
+        """Index an entry that a scan of the log found. ``repair``: a pending entry may have lost its bucket."""
         if position in self.cancelled:
             return
         if position in self.pending:

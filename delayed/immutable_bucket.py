@@ -1,4 +1,4 @@
-"""An immutable bucket in service: in memory its directory, the segment being fired and at most the next. Pure."""
+"""An immutable bucket in service. In memory: its directory, the current segment and at most the next. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ImmutableBucket"]
 
 
 class ImmutableBucket:
-    """A `Source`. Everything before the current place has fired."""
+    """A `Source`. The indexes before the current segment, and those already taken from it, are no longer needed."""
 
     def __init__(self, record: BucketRecord, directory: Directory, segment: int = 0) -> None:
         self.record = record
@@ -25,16 +25,16 @@ class ImmutableBucket:
         self.segment = segment
         """The current segment, in memory or not."""
         self.loading = -1
-        """The number of the segment that the keeper reads; -1: none."""
+        """The number of the segment that the index reads; -1: no read is under way."""
         self.resting = False
-        """A read has failed; the keeper tries again later."""
+        """Whether a read has failed; the index tries again later."""
         self.merging = False
         self.gone = False
         """Whether the bucket is out of service: reads for it that are under way are dropped."""
         self._current: SortedRun | None = None
         self._next: SortedRun | None = None
         self._rest = array("q", accumulate(reversed(directory.counts), initial=0))[::-1]
-        """Indexes from each segment on."""
+        """The number of indexes from each segment to the end."""
 
     @property
     def current(self) -> SortedRun | None:
@@ -69,7 +69,7 @@ class ImmutableBucket:
         return wanted
 
     def loaded(self, segment: int, columns: Columns) -> None:
-        """A segment was read."""
+        """Take a segment that was read, if it is the current or the next segment and not in memory."""
         if segment == self.segment and self._current is None:
             self._current = SortedRun(columns)
         elif segment == self.segment + 1 and self._current is not None and self._next is None:

@@ -61,7 +61,7 @@ class DelayIndexStats:
     lateness_sum_ms: float = 0.0
     rebuilds: int = 0
     collected: int = 0
-    """Snapshots deleted that a crash or a failure had left."""
+    """Deleted snapshots that a crash or a failure had left."""
     spills: int = 0
     shelved: int = 0
     """Bitmaps in the scratch file because of the budget."""
@@ -85,8 +85,8 @@ _NONE_FIRED: Final = (0,) * (len(LATENESS_BOUNDS_MS) + 1)
 
 
 class IndexCounters:
-    """Counts since the index was opened; without objects of their own before the first count, as most topics have no
-    delayed entries.
+    """Counts since the index was opened. The objects of the counts are made at the first count, because most topics
+    have no delayed entries.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class IndexCounters:
         self._operations: dict[str, _Operation] = {}
 
     def ended(self, operation: str, took_ms: float, *, failed: bool = False) -> None:
-        """Work on a bucket ended."""
+        """Count a piece of work on a bucket that ended."""
         assert operation in OPERATIONS
         each = self._operations.get(operation)
         if each is None:
@@ -112,7 +112,7 @@ class IndexCounters:
         each.counts[bisect_left(LATENCY_BOUNDS_MS, took_ms)] += 1
 
     def note_fired(self, times: Sequence[int], now_ms: int) -> None:
-        """Entries with these ascending times fired now."""
+        """Count entries with these ascending times, which fired now."""
         self.fired += len(times)
         self.lateness_sum_ms += max(now_ms * len(times) - sum(times), 0)
         end = len(times)

@@ -1,7 +1,7 @@
 """One thread for the long work of all indexes of a broker: sorting, encoding, merging, decoding of bitmaps.
 
-A single thread, because each thread keeps its memory from the allocator: six sealing threads held ten times as much
-memory. And because the work holds the interpreter lock: two at once would only slow down the loop.
+A single thread, because the allocator keeps memory for each thread: six sealing threads held ten times as much memory.
+The work also holds the interpreter lock, so two threads at once would only slow down the loop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class IndexThread:
             self._trimmed_s = self._monotonic()
 
     def close(self) -> None:
-        """Work that has not begun is dropped."""
+        """Close the thread; work that has not begun is dropped."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
 

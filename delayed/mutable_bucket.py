@@ -1,7 +1,7 @@
 """The mutable bucket: entries published since the last seal, in memory only. Pure.
 
-Chunks of 4096, of which at first only the smallest time is known: a chunk is sorted when an index in it is due, or by
-the seal, which is not the loop's work. The next due time is the smallest of the chunks' heads.
+The indexes are in chunks of 4096, of which at first only the smallest time is known. A chunk is sorted when an index in
+it is due, or by the seal, outside of the event loop. The next due time is the smallest of the chunks' head times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SMALL_CHUNK = 2048
 
 
 class Chunk:
-    """A run, all of it in memory, sorted when it is first taken from: a `Source`."""
+    """A `Source` that is wholly in memory; it is sorted when indexes are first taken from it."""
 
     __slots__ = ("_columns", "_last_time", "_min_time", "_run")
 
@@ -75,7 +75,7 @@ class Chunk:
         return self._columns.size_bytes
 
     def copy(self) -> Chunk:
-        """The rest, for another thread."""
+        """Return a chunk of the remaining indexes, for use in another thread."""
         if self._run is None:
             return Chunk(self._columns, self._min_time)
         return Chunk.of_sorted(self._run.rest())
@@ -100,7 +100,7 @@ class MutableBucket:
 
     @property
     def growing(self) -> int:
-        """Indexes that the next seal would freeze."""
+        """The number of indexes that are not frozen; the next seal freezes some or all of them."""
         return self._open.rows + sum(map(len, self._closed))
 
     @property
@@ -175,10 +175,10 @@ class MutableBucket:
     # --- sealing -------------------------------------------------------------------------------------------------
 
     def freeze(self, at_least: int) -> list[Chunk]:
-        """Copies of the indexes for a seal: the oldest chunks, so many indexes or all. In service until `sealed` or
-        `thaw`.
+        """Freeze the oldest chunks, until they hold at least `at_least` indexes, and return copies for a seal. The
+        frozen chunks stay in service until `sealed` or `thaw`.
 
-        Not more, for sorting them holds up everything else in this process.
+        More chunks are not frozen, because sorting indexes delays all other work of this process.
         """
         assert not self._frozen
         self._close_open()
@@ -194,7 +194,7 @@ class MutableBucket:
         return [c.copy() for c in self._frozen]
 
     def frozen_time(self) -> int:
-        """The frozen part has no index before this time."""
+        """The time of the earliest frozen index; AFTER_ALL without frozen indexes."""
         return min((c.head_time for c in self._frozen), default=AFTER_ALL)
 
     def sealed(self) -> None:
@@ -205,5 +205,5 @@ class MutableBucket:
         self._frozen = ()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all indexes."""
         self.__init__()  # type: ignore[misc]

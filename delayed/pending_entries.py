@@ -1,7 +1,7 @@
 """Which entries of a topic are not yet due: one bitmap per ledger. Pure.
 
-This is the truth of the index: an entry fires when its bit is set, and firing clears it. Runs and segments may name an
-entry twice, or a fired entry, without harm.
+The bitmaps decide: an entry fires only while its bit is set, and firing clears the bit. Runs and segments may therefore
+name an entry twice, or name a fired entry, without harm.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class PendingEntries:
         return held is not None and position[1] in held
 
     def of(self, ledger_id: int) -> BitMap | None:
-        """The bitmap of a ledger, None when there is none. It is live: do not change it, and fetch it again after any
-        wait.
+        """The bitmap of a ledger, None without pending entries. The bitmap is not a copy: the caller must not change
+        it, and fetches it again after any wait.
         """
         held = self._by_ledger.get(ledger_id)
         if held is None and ledger_id in self._shelved:
@@ -269,7 +269,7 @@ def by_ledger(batch: Columns) -> dict[int, list[int]]:
 
 
 def _clear_few(held: BitMap, ids: list[int]) -> BitMap | None:
-    """The same, faster for a few bits; the bitmap may be empty after it."""
+    """Clear a few bits faster than `_clear`, with the same result; the bitmap may be empty afterwards."""
     present: list[int] = []
     for entry_id in ids:
         if entry_id in held:

@@ -20,7 +20,7 @@ snapshot of any size is written as it is made. Decoding any bytes gives a value 
 
 Times are not negative: entries with such a time are due at once and never get here.
 
-Version 1 had the header first; such a snapshot is not read; its range of the log is examined again.
+Version 1 had the header first. The index does not read such a snapshot; it examines the snapshot's range of the log.
 """
 
 from __future__ import annotations

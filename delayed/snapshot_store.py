@@ -36,8 +36,8 @@ class SnapshotStore:
         }
 
     async def create(self) -> SnapshotWriter:
-        """Return the writer of a new snapshot. Before the first append the caller makes sure that its ledger is found
-        again if nothing comes of it. Raises StorageError.
+        """Return the writer of a new snapshot. Before the first append the caller records the ledger, so that the
+        ledger is found and deleted if the snapshot is never finished. Raises StorageError.
         """
         return SnapshotWriter(await self._ledgers.create(self._properties))
 
@@ -58,7 +58,7 @@ class SnapshotStore:
         return found
 
     async def delete(self, ledger_id: int) -> None:
-        """Durable on return; nothing happens when it is gone already. Raises StorageError."""
+        """Delete a snapshot's ledger, durable on return; no-op when the ledger does not exist. Raises StorageError."""
         try:
             await self._ledgers.delete(ledger_id)
         except NoSuchLedgerError:
@@ -73,7 +73,7 @@ class SnapshotWriter:
         self.ledger_id = writer.ledger_id
 
     async def append(self, entries: Sequence[bytes]) -> None:
-        """Append an entry. Raises StorageError."""
+        """Append entries. Raises StorageError."""
         start, size = 0, 0
         for k, entry in enumerate(entries):
             size += len(entry)

@@ -1,6 +1,6 @@
 """Indexes of delayed entries in columns, sorted by (deliver_at, ledger, entry): chunks and segments are such. Pure.
 
-Arrays, not tuples: 20 bytes an index instead of more than 140, and C does the copying.
+An index takes 20 bytes in arrays, where a tuple would take more than 140, and arrays are copied in C.
 """
 
 from __future__ import annotations

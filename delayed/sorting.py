@@ -36,7 +36,7 @@ if not os.environ.get("MAGNETAR_PURE"):
         COMPILED, _sorted_columns = True, _sorting.sorted_columns
 
 WINDOW_INDEXES = 65536 if COMPILED else 8192
-"""Indexes sorted in one call off the loop: the twin holds up everything else in this process while it works."""
+"""The most indexes sorted in one call off the loop: the twin holds the interpreter lock while it sorts."""
 
 
 def sort(columns: Columns) -> Columns:
