@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 _A_TURN: Final = 64
 _PAUSE_S: Final = 0.1
 EXTRA_SEATS: Final = 32
-"""The most connections beyond the seats; the protocol refuses them with a reason."""
+"""The most connections beyond the seats: the binary port refuses them with a reason, the web port serves probes."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 

@@ -32,7 +32,7 @@ class BinaryServer:
         self.port: int | None = None
         self.port_tls: int | None = None
         self.wrap: Callable[[Connection], asyncio.BaseProtocol] | None = None
-        """Wraps each new connection; None except in fault tests."""
+        """Wraps each new connection; None except in the fault kit of ``testing``."""
 
     async def start(self, services: ClientServices) -> None:
         """Bind and accept; port 0 takes a free port. Raises OSError whose text names the setting that cannot be

@@ -222,7 +222,7 @@ async def _no_groups(_properties: Mapping[str, str]) -> IsolationGroups | None:
 
 
 def _texts(custom: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the properties as text. Bytes that are no UTF-8 are kept: encoding the text gives the same bytes."""
+    """Return the properties as text. Bytes that are no UTF-8 are kept: ``create`` writes the same bytes again."""
     return {key: value.decode(errors="surrogateescape") for key, value in custom.items()}
 
 
