@@ -42,7 +42,7 @@ def ledger_config(settings: Settings, config: TopicConfig, interceptors: LoadedI
 
 
 def _save_interval_ms(rate: float, default_rate: float) -> int:
-    """Return the interval of a rate of saves. A negative rate sets no interval, 0 the shortest sensible interval."""
+    """Return the interval of a rate of saves. A negative rate selects `default_rate`, 0 the shortest interval."""
     rate = default_rate if rate < 0 else rate
     return max(_SHORTEST_SAVE_MS, round(1000 / rate)) if rate > 0 else _SHORTEST_SAVE_MS
 
