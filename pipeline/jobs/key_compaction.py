@@ -99,9 +99,15 @@ def _keys_of(batch: pa.RecordBatch, *, keep_without_key: bool) -> pa.Table:
     table = pa.Table.from_arrays([keys, indexes, pc.and_(empty, keys.is_valid())], schema=_KEYS)
     if not keep_without_key:
         return table.filter(pc.is_valid(table["key"]))
-    # A message without a key gets a key of its own: its index behind a prefix that clients do not use in practice.
-    alone = pc.binary_join_element_wise(b"\0\0no key\0", table["index"].cast(pa.string()).cast(pa.binary()), b"")
-    return table.set_column(0, _KEYS.field(0), pc.coalesce(table["key"], alone.cast(pa.binary())))
+    # A message without a key gets a key of its own, which no escaped key equals.
+    alone = pc.binary_join_element_wise(b"\0\1", table["index"].cast(pa.string()).cast(pa.binary()), b"")
+    return table.set_column(0, _KEYS.field(0), pc.coalesce(_escaped(table["key"]), alone.cast(pa.binary())))
+
+
+def _escaped(keys: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Different keys for different keys; a key that begins with a zero byte begins with two."""
+    zero = pc.fill_null(pc.starts_with(keys, b"\0"), False)
+    return pc.if_else(zero, pc.binary_join_element_wise(b"\0", keys, b""), keys)
 
 
 def newest(table: pa.Table) -> pa.Table:

@@ -54,6 +54,18 @@ def test_messages_without_a_key_are_kept_on_request(options, sent, runner, progr
     assert rows(table) == sent | {None: b"no key"}
 
 
+def test_a_message_without_a_key_shares_its_key_with_no_key_of_a_client():
+    """A client may choose any bytes, also those that stand for the index of a message without a key."""
+    keys = [b"\0\0no key\x002", None, b"\0\x014", None, b"\0a", b"\0\0a", b"a"]
+    columns = {"__key": pa.array(keys, pa.binary()), "__index": pa.array(range(1, 8), pa.int64())}
+    columns |= {"__nullValue": pa.array([False] * 7), "__size": pa.array([1] * 7, pa.int32())}
+    batch = pa.record_batch(columns)
+    kept = newest(key_compaction._keys_of(batch, keep_without_key=True))
+    assert kept["index"].to_pylist() == [1, 2, 3, 4, 5, 6, 7]
+    kept = newest(key_compaction._keys_of(batch, keep_without_key=False))
+    assert kept["index"].to_pylist() == [1, 3, 5, 6, 7]
+
+
 def test_tombstones_remove_their_key(options, sent, runner, progress, tmp_path, monkeypatch):
     """The official Python client publishes no null values, so the test sets the column that marks them."""
     keys_of = key_compaction._keys_of
