@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 # A subscription with a consumer and a backlog of fewer entries counts as nearly caught up.
 _LITTLE_BACKLOG = 1000
-_STATS_IN_ONE_TURN = 16
 
 
 class AdminSubscriptions:
