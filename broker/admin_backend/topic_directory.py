@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 
-# A subscription with a consumer and a backlog of fewer entries counts as nearly caught up.
-
-
 class AdminTopics:
     """The broker's side of `TopicsApi`; its docstrings state the guarantees of each call."""
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 
-# A subscription with a consumer and a backlog of fewer entries counts as nearly caught up.
 _STATS_IN_ONE_TURN = 16
 
 

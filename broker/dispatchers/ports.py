@@ -190,5 +190,3 @@ class DispatchContext:
     """Whether no entry will follow; called when a read finds no entry. If so, and all entries are acknowledged, the
     consumers get a notice.
     """
-    freed: Callable[[], None] = field(default=lambda: None)
-    """Notifies the subscription of entries released without an ack (REACHED_END_OF_TOPIC)."""
