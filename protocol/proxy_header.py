@@ -72,7 +72,7 @@ def _parse_v1(data: bytes) -> ProxyHeader | None:
     except ValueError as e:  # also UnicodeDecodeError
         raise MalformedProxyHeaderError("PROXY header with an address that is none") from e
     if any(int(port) > _LARGEST_PORT for port in ports):
-        raise MalformedProxyHeaderError("PROXY header with a port that is none")
+        raise MalformedProxyHeaderError("PROXY header with an invalid port")
     return ProxyHeader(str(address), int(ports[0]), end + 2)
 
 

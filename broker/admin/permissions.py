@@ -106,7 +106,7 @@ async def grant_on_subscription(call: Call) -> Response:
 async def revoke_on_subscription(call: Call) -> Response:
     subscription, role = call.param("subscription"), call.param("role")
     if subscription not in _auth(call).subscription_auth_roles:
-        raise RestError(500, f"nobody was granted anything on {subscription}")  # as Apache Pulsar has it
+        raise RestError(500, f"no role has a grant on {subscription}")  # as Apache Pulsar has it
 
     def change(old: AuthPolicies) -> AuthPolicies:
         grants = dict(old.subscription_auth_roles)

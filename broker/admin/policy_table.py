@@ -94,7 +94,7 @@ class PolicyRow:
         if self.null_clears and self.kind in (int, bool) and is_empty_text((await call.raw_body()).strip()):
             return None
         if self.kind is str and is_no_choice((await call.raw_body()).strip()):
-            raise RestError(400, "one of a set of names is a text, or its place in the set")
+            raise RestError(400, "a value of an enumeration is its name or its number")
         if value is None and not self.null_clears:
             if self.field == "subscription_types_enabled":
                 raise RestError(500, "subscription types are required")
