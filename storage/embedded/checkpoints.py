@@ -200,14 +200,15 @@ class Checkpointer:
             self._appends.release()
 
     def _write_back_failed(self, batch: list[Job], error: BaseException | None) -> None:
-        """Mark the store as failed, answer pending removals with an error, wake the callers of ``wait``."""
+        """Mark the store as failed, answer pending removals with an error, drop a plan that waits for write-behind."""
         known = isinstance(error, StorageFailedError)
         self._health.fail(error if known else StorageFailedError(f"write-behind: {error!r}"))  # type: ignore[arg-type]
         for job in batch:
             if isinstance(job, Remove):
                 job.done(OSError(errno.EIO, str(error)))
-        self._plan = None
-        self._wake()
+        if not self._syncing:  # a plan in the checkpoint thread ends by itself
+            self._plan = None
+            self._wake()
 
     def _give_up(self) -> None:
         """Drop a plan that waits for space in a closing store: the journal has all entries, the next start writes them.
@@ -245,7 +246,7 @@ class Checkpointer:
         again, self._again = self._again, False
         if again and error is None:
             self.start()
-        else:
+        if self._plan is None:  # no next checkpoint, or the store has failed meanwhile
             self._wake()
 
     def _wake(self) -> None:
