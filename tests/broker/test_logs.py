@@ -103,11 +103,11 @@ def test_lines_that_a_peer_causes_at_will_have_a_bound_over_all_values():
 
 
 def test_lines_of_a_library_are_bounded_and_without_a_second_copy(capsys):
-    theirs = logging.getLogger("test.library")
+    theirs = logging.getLogger("foreign")
     try:
         logs.configure_logs()
         for _ in range(2):
-            logs.adopt_library("test.library", "library.event")
+            logs.adopt_library("foreign", "foreign.event")
         for _ in range(2 * MOST_OF_PEERS):
             theirs.warning("invalid request")
         try:
@@ -118,5 +118,5 @@ def test_lines_of_a_library_are_bounded_and_without_a_second_copy(capsys):
         structlog.reset_defaults()
         theirs.handlers.clear()
     written = capsys.readouterr().err
-    assert written.count("event=library.event") == written.count("text=") == MOST_IN_WINDOW + 1
+    assert written.count("event=foreign.event") == written.count("text=") == MOST_IN_WINDOW + 1
     assert "ValueError: of the library" in written
