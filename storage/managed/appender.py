@@ -40,7 +40,15 @@ from magnetar.storage.errors import (
 )
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult, PendingAppend
 from magnetar.storage.managed.entry_interception import Stamping, stamp_with
-from magnetar.storage.managed.roll_policy import entries_of_room, is_full, is_nearly_full, stretched
+from magnetar.storage.managed.roll_policy import (
+    HARD_MAX_ENTRIES,
+    bytes_of_room,
+    entries_of_room,
+    is_full,
+    is_nearly_full,
+    stretched,
+    young_ms,
+)
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab, slab_of_run
 
 if TYPE_CHECKING:
@@ -75,7 +83,17 @@ class AppendState(Enum):
 class OpenLedger:
     """The current ledger; ``entries`` and ``size_bytes`` count all pushed entries."""
 
-    __slots__ = ("check_bytes", "check_entries", "created_s", "entries", "pending", "size_bytes", "slot", "writer")
+    __slots__ = (
+        "check_bytes",
+        "check_entries",
+        "created_s",
+        "entries",
+        "pending",
+        "size_bytes",
+        "slot",
+        "writer",
+        "young_until_s",
+    )
 
     def __init__(self, writer: LedgerWriter, slot: LedgerSlot, created_s: float) -> None:
         self.writer = writer
@@ -90,10 +108,13 @@ class OpenLedger:
         skipped.
         """
         self.check_bytes = 0
+        self.young_until_s = 0.0
+        """Until this time the ledger stays open above both marks, up to HARD_MAX_ENTRIES."""
 
     def set_marks(self, config: ManagedLedgerConfig) -> None:
         self.check_entries = config.max_entries_per_ledger * 4 // 5
         self.check_bytes = config.max_size_per_ledger_bytes * 4 // 5
+        self.young_until_s = self.created_s + young_ms(config) / 1000
 
 
 class LedgerSupply(Protocol):
@@ -160,9 +181,14 @@ class Appender:
             and self.state is AppendState.OPEN
             and not self.waiting
             and not self.is_draining
-            and current.entries + run.count < current.check_entries
-            and current.size_bytes + run.size_bytes < current.check_bytes
             and run.size_bytes <= self._largest_bytes
+            and (
+                (
+                    current.entries + run.count < current.check_entries
+                    and current.size_bytes + run.size_bytes < current.check_bytes
+                )
+                or self._is_young(current, run.count)
+            )
         ):
             self._push(op, run.count, current)
             return
@@ -173,6 +199,10 @@ class Appender:
             return
         self.waiting.append(op)
         self.pump()
+
+    def _is_young(self, current: OpenLedger, more: int) -> bool:
+        """Whether the ledger is open for some time yet, with so many more entries and whatever its size."""
+        return current.entries + more < HARD_MAX_ENTRIES and self._env.clock.now_s() < current.young_until_s
 
     def pump(self) -> None:
         """Push the waiting runs, as far as the current ledger takes them."""
@@ -223,7 +253,7 @@ class Appender:
         age_ms = (self._env.clock.now_s() - current.created_s) * 1000
         end = min(run.count, start + entries_of_room(current.entries, age_ms, config))
         if end > start:
-            end = self._cut_at_size(run, start, end, config.max_size_per_ledger_bytes - current.size_bytes)
+            end = self._cut_at_size(run, start, end, bytes_of_room(current.size_bytes, age_ms, config))
             self._push(op, end, current)
         if is_full(current.entries, current.size_bytes, age_ms, config):
             self.roll()
@@ -396,6 +426,6 @@ class Appender:
 
 def _messages(run: EntryRun, start: int, end: int) -> int:
     """Return how far ``speed.stamp`` advances the index: it ignores negative message counts, which a peer may claim."""
-    if end - start == run.count and not any(run.num_messages[_SIGN_BYTE::8]):
+    if end - start == run.count and run.num_messages[_SIGN_BYTE::8] == bytes(run.count):
         return run.total_messages
     return sum(count for count in memoryview(run.num_messages).cast("q")[start:end] if count > 0)

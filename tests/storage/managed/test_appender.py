@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from magnetar.protocol.runs import EntryRun
 from magnetar.storage.errors import (
     EntryTooLargeError,
 )
+from magnetar.storage.managed import appender, roll_policy
 from magnetar.storage.managed.entry_index import broker_index
 from magnetar.storage.managed.managed_ledger import AppendPiece, AppendState
 from magnetar.storage.managed.position_search import entry_timestamp
@@ -131,3 +134,24 @@ async def test_an_entry_the_store_cannot_take_harms_no_other():
     assert [type(result.error) for result in results] == [type(None), EntryTooLargeError, type(None)]
     assert ledger.state is AppendState.OPEN
     assert indexes(await everything(ledger)) == list(range(6))
+
+
+@pytest.mark.parametrize("limits", [{"max_entries_per_ledger": 10}, {"max_size_per_ledger_bytes": 300}])
+async def test_a_young_ledger_above_its_limits_takes_runs_whole(limits):
+    config = dataclasses.replace(KEEP, max_entries_per_ledger=1000, min_rollover_ms=60_000)
+    ground, ledger = await opened(dataclasses.replace(config, **limits))
+    results = []
+    for age_s in (0, 47, 12.9, 0.2):
+        ground.clock.time_s += age_s
+        ledger.append(run_of([b"x" * 40] * 12), results.append)
+        await settle()
+    assert [[piece[:1] + piece[2:] for piece in result.pieces] for result in results[:3]] == [[(0, 0, 12)]] * 3
+    assert results[3].pieces[-1].ledger_id == 1
+
+
+async def test_an_open_ledger_has_a_largest_number_of_entries_at_any_age(monkeypatch):
+    monkeypatch.setattr(appender, "HARD_MAX_ENTRIES", 30)
+    monkeypatch.setattr(roll_policy, "HARD_MAX_ENTRIES", 30)
+    _, ledger = await opened(dataclasses.replace(KEEP, max_entries_per_ledger=10, min_rollover_ms=60_000))
+    positions = await append(ledger, [b"x"] * 20) + await append(ledger, [b"y"] * 20)
+    assert [position.ledger_id for position in positions] == [0] * 30 + [1] * 10

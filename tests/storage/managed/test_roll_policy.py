@@ -1,7 +1,14 @@
 from __future__ import annotations
 
 from magnetar.storage.managed.config import ManagedLedgerConfig
-from magnetar.storage.managed.roll_policy import HARD_MAX_ENTRIES, entries_of_room, is_full, is_nearly_full
+from magnetar.storage.managed.roll_policy import (
+    HARD_MAX_ENTRIES,
+    bytes_of_room,
+    entries_of_room,
+    is_full,
+    is_nearly_full,
+    young_ms,
+)
 
 PLAIN = ManagedLedgerConfig(max_entries_per_ledger=100, max_size_per_ledger_bytes=1000, min_rollover_ms=0)
 WITH_MINIMUM = ManagedLedgerConfig(max_entries_per_ledger=100, max_size_per_ledger_bytes=1000, min_rollover_ms=5000)
@@ -30,6 +37,9 @@ def test_room():
     assert entries_of_room(120, 1, PLAIN) == 0
     assert entries_of_room(90, 1, WITH_MINIMUM) == HARD_MAX_ENTRIES - 90
     assert entries_of_room(90, 6000, WITH_MINIMUM) == 10
+    assert bytes_of_room(990, 1, PLAIN) == 10
+    assert bytes_of_room(1200, 5000, WITH_MINIMUM) > 1 << 40
+    assert bytes_of_room(990, 6000, WITH_MINIMUM) == 10
 
 
 def test_nearly_full():
@@ -38,3 +48,4 @@ def test_nearly_full():
     assert is_nearly_full(0, 800, 1, PLAIN)
     assert not is_nearly_full(80, 800, 3999, WITH_MINIMUM)
     assert is_nearly_full(80, 800, 4000, WITH_MINIMUM)
+    assert (young_ms(PLAIN), young_ms(WITH_MINIMUM)) == (0, 4000)
