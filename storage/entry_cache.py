@@ -17,6 +17,8 @@ __all__ = ["CacheStats", "EntryCache"]
 _OVERHEAD_BYTES = 600
 """Approximate bytes of the Python objects around a slab of one entry."""
 _PAGE_BITS = 6
+_WIDE_BITS = 12
+_NARROW_ENTRIES = 1 << _PAGE_BITS
 _FREED_AT_ONCE = 64
 _SPARE_PLACES = 64
 _FIRST = attrgetter("first_entry_id")
@@ -37,13 +39,18 @@ class CacheStats:
 
 
 class _Shelf:
-    """The slabs of one ledger, found by page of entry ids (``pages``) and by order of arrival (``queue``)."""
+    """The slabs of one ledger, found by page of entry ids and by order of arrival (``queue``).
 
-    __slots__ = ("dropped", "held_bytes", "pages", "queue")
+    A slab of up to 64 entries is in ``pages``, whose pages have 64 entry ids; a larger slab is in ``wide_pages`` of
+    4,096 entry ids, so that it is on one or two pages as well.
+    """
+
+    __slots__ = ("dropped", "held_bytes", "pages", "queue", "wide_pages")
 
     def __init__(self) -> None:
         self.pages: dict[int, list[Slab]] = {}
         """Page -> slabs, ascending by first entry. A slab is on every page that contains one of its entries."""
+        self.wide_pages: dict[int, list[Slab]] = {}
         self.queue: deque[tuple[int, Slab]] = deque()
         """(number, slab) in order of arrival; the number counts the arrivals of all ledgers."""
         self.held_bytes = 0
@@ -52,15 +59,17 @@ class _Shelf:
     def add(self, slab: Slab, number: int) -> bool:
         """Add the slab; return False, and add nothing, when the shelf already has a slab with its first entry."""
         first = slab.first_entry_id
-        page = self.pages.get(first >> _PAGE_BITS)
-        if page is not None and page[-1].last_entry_id >= first:
-            index = bisect_right(page, first, key=_FIRST)
-            if index and page[index - 1].last_entry_id >= first:
-                return False
-        for at in range(first >> _PAGE_BITS, (slab.last_entry_id >> _PAGE_BITS) + 1):
-            page = self.pages.get(at)
+        page, wide_page = self.pages.get(first >> _PAGE_BITS), self.wide_pages.get(first >> _WIDE_BITS)
+        if (
+            (page is not None and page[-1].last_entry_id >= first)
+            or (wide_page is not None and wide_page[-1].last_entry_id >= first)
+        ) and self.find(first) is not None:
+            return False
+        pages, bits = (self.pages, _PAGE_BITS) if slab.count <= _NARROW_ENTRIES else (self.wide_pages, _WIDE_BITS)
+        for at in range(first >> bits, (slab.last_entry_id >> bits) + 1):
+            page = pages.get(at)
             if page is None:
-                self.pages[at] = [slab]
+                pages[at] = [slab]
             elif page[-1].first_entry_id < first:
                 page.append(slab)
             else:
@@ -71,27 +80,35 @@ class _Shelf:
 
     def find(self, entry_id: int) -> Slab | None:
         page = self.pages.get(entry_id >> _PAGE_BITS)
-        if page is None:
-            return None
-        slab = page[-1]
-        if slab.first_entry_id > entry_id:
-            index = bisect_right(page, entry_id, key=_FIRST) - 1
-            if index < 0:
-                return None
-            slab = page[index]
-        return slab if entry_id <= slab.last_entry_id else None
+        if page is not None:
+            slab = page[-1] if page[-1].first_entry_id <= entry_id else _before(page, entry_id)
+            if slab is not None and entry_id <= slab.last_entry_id:
+                return slab
+        page = self.wide_pages.get(entry_id >> _WIDE_BITS)
+        if page is not None:
+            slab = page[-1] if page[-1].first_entry_id <= entry_id else _before(page, entry_id)
+            if slab is not None and entry_id <= slab.last_entry_id:
+                return slab
+        return None
 
     def remove_oldest(self) -> Slab:
         _, slab = self.queue.popleft()
-        for at in range(slab.first_entry_id >> _PAGE_BITS, (slab.last_entry_id >> _PAGE_BITS) + 1):
-            page = self.pages[at]
+        pages, bits = (self.pages, _PAGE_BITS) if slab.count <= _NARROW_ENTRIES else (self.wide_pages, _WIDE_BITS)
+        for at in range(slab.first_entry_id >> bits, (slab.last_entry_id >> bits) + 1):
+            page = pages[at]
             if len(page) == 1:
-                del self.pages[at]
+                del pages[at]
             else:
                 index = 0 if page[0] is slab else bisect_right(page, slab.first_entry_id, key=_FIRST) - 1
                 del page[index]
         self.held_bytes -= slab.size_bytes + _OVERHEAD_BYTES
         return slab
+
+
+def _before(page: list[Slab], entry_id: int) -> Slab | None:
+    """Return the last slab of the page that begins at or before this entry."""
+    index = bisect_right(page, entry_id, key=_FIRST) - 1
+    return page[index] if index >= 0 else None
 
 
 class EntryCache:
@@ -150,7 +167,7 @@ class EntryCache:
         if shelf is None:
             return
         shelf.dropped = True
-        shelf.pages = {}
+        shelf.pages, shelf.wide_pages = {}, {}
         self._held_slabs -= len(shelf.queue)
         self._held_bytes -= shelf.held_bytes
         self._buried_bytes += shelf.held_bytes

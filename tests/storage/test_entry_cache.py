@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.storage.entry_cache import _FREED_AT_ONCE, _PAGE_BITS, EntryCache
+from magnetar.storage.entry_cache import _FIRST, _FREED_AT_ONCE, _PAGE_BITS, EntryCache
 from tests.storage.records_for_tests import slab_of
 
 
@@ -87,9 +87,12 @@ class Plain:
                 del self.slabs[0]
 
     def peek(self, ledger_id, entry_id):
-        of_ledger = [s for s in self.slabs if s.ledger_id == ledger_id and s.first_entry_id <= entry_id]
-        best = max(of_ledger, key=lambda slab: slab.first_entry_id, default=None)
-        return best if best is not None and entry_id <= best.last_entry_id else None
+        before = [slab for slab in self.slabs if slab.ledger_id == ledger_id and slab.first_entry_id <= entry_id]
+        for is_wide in (False, True):
+            best = max((slab for slab in before if (slab.count > 64) is is_wide), key=_FIRST, default=None)
+            if best is not None and entry_id <= best.last_entry_id:
+                return best
+        return None
 
     def drop_ledger(self, ledger_id):
         self.slabs = [slab for slab in self.slabs if slab.ledger_id != ledger_id]
@@ -145,6 +148,10 @@ def test_the_work_of_an_operation_does_not_grow_with_the_number_of_slabs():
     for number in range(20_000):
         cache.put(slab_of(1, number, [b""]))
     assert max(map(len, cache._shelves[1].pages.values())) <= 1 << _PAGE_BITS
+    for number in range(300):
+        cache.put(slab_of(3, number * 65, [b""] * 65))
+    wide = cache._shelves[3].wide_pages
+    assert (len(wide), max(map(len, wide.values()))) == (5, 64) and not cache._shelves[3].pages
     cache.drop_ledger(1)
     assert len(cache._graves[0].queue) == 20_000 - _FREED_AT_ONCE
     cache.put(slab_of(2, 0, [b""]))
