@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SEARCHED_BYTES: Final = 256 * 1024
 """Limit of the bytes searched in one burst; the search does not find contexts after them."""
+LEAST_PART_BYTES: Final = 4096
+"""The least that a part of a burst counts towards `SEARCHED_BYTES`: it bounds the number of searched parts."""
 MOST_LOOKED_AT: Final = 64
 """Limit of the contexts of one burst that the search examines, sampled or not."""
 MOST_TRACES: Final = 8

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.traces.bursts import TraceContext, contexts_in
+from magnetar.broker.traces.bursts import MOST_TRACES, TraceContext, contexts_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,15 @@ class Sampling:
         if has_any or not self._ratio or self._random() >= self._ratio:
             return _NOTHING
         return _ROOT[: self._allowed(1)]
+
+    def with_more(self, known: Parents, data: bytes, start: int, end: int) -> Parents:
+        """Return `known`, the parents of the spans for the earlier entries of a burst, and the parents for the entries
+        in `data[start:end]`: sampled contexts of further traces.
+        """
+        traces = {context.trace_id for context in known if context is not None}
+        found = [context for context in contexts_in(data, start, end).sampled if context.trace_id not in traces]
+        new = found[: MOST_TRACES - len(known)]
+        return (*known, *new[: self._allowed(len(new))]) if new else known
 
     def _allowed(self, wanted: int) -> int:
         now_s = self._monotonic()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.consumers.consumer import Consumer
 from magnetar.broker.topics.producer import Producer
-from magnetar.broker.traces.bursts import Burst
+from magnetar.broker.traces.bursts import LEAST_PART_BYTES, SEARCHED_BYTES, Burst
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,8 @@ class TracedProducer(Producer):
 class TracedConsumer(Consumer):
     """A `Consumer` that records spans. The broker makes it instead of a `Consumer` where traces are on.
 
-    The first entries of a turn decide whether the turn is traced: a turn has one burst, whatever the number of reads.
+    A turn has one burst, whatever the number of reads. Each part of the turn is searched for contexts within the bounds
+    of a burst; the first part decides whether a burst without contexts is traced.
     """
 
     def __init__(self, spans: Spans, outbox: Outbox, spec: ConsumerSpec) -> None:
@@ -67,14 +68,15 @@ class TracedConsumer(Consumer):
         self._spans = spans
         self._burst: Burst | None = None
         self._parents: Parents = ()
+        self._unsearched_bytes = 0
 
     def push(self, span: Span, messages: int, counts: Sequence[int] | None = None) -> int:
         self._noted(span.slab, span.start, span.end, messages)
         return super().push(span, messages, counts)
 
     def push_picked(self, slab: Slab, picks: bytes) -> int:
-        indexes = memoryview(picks).cast("q")
-        self._noted(slab, indexes[0], indexes[-1] + 1, len(indexes))
+        for index in memoryview(picks).cast("q"):  # the entries between them go to other consumers
+            self._noted(slab, index, index + 1, 1)
         return super().push_picked(slab, picks)
 
     def push_partial(self, slab: Slab, i: int, messages: int, ack_set: Sequence[int], count: int) -> int:
@@ -82,12 +84,18 @@ class TracedConsumer(Consumer):
         return super().push_partial(slab, i, messages, ack_set, count)
 
     def _noted(self, slab: Slab, i: int, j: int, messages: int) -> None:
-        burst = self._burst
+        burst, sampling = self._burst, self._spans.sampling
         if burst is None:
-            begun_ns, offsets = time.time_ns(), slab.offset_view
-            self._parents = self._spans.sampling.parents(slab.data, offsets[i], offsets[j])
-            burst = self._burst = Burst(str(self.topic_name) if self._parents else "", self.name, begun_ns, 0, 0)
-            burst.first = (slab.ledger_id, slab.first_entry_id + i)
+            burst = self._burst = Burst("", self.name, time.time_ns(), 0, 0, (slab.ledger_id, slab.first_entry_id + i))
+            start, end = slab.offset_view[i], slab.offset_view[j]
+            self._parents = sampling.parents(slab.data, start, end)
+            self._unsearched_bytes = SEARCHED_BYTES - max(end - start, LEAST_PART_BYTES)
+        elif self._unsearched_bytes > 0:
+            start, end = slab.offset_view[i], slab.offset_view[j]
+            self._parents = sampling.with_more(
+                self._parents, slab.data, start, min(end, start + self._unsearched_bytes)
+            )
+            self._unsearched_bytes -= max(end - start, LEAST_PART_BYTES)
         burst.messages += messages
 
     def flush(self, now_ms: int) -> None:
@@ -96,4 +104,5 @@ class TracedConsumer(Consumer):
             burst.size_bytes = self.queued_bytes
         super().flush(now_ms)
         if burst is not None and self._parents:
+            burst.topic = str(self.topic_name)
             self._spans.delivered(self._parents, burst, self.spec.subscription_name)
