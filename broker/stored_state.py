@@ -38,6 +38,10 @@ class ClusterState(Protocol):
     @property
     def topic_policies(self) -> TopicRecords | None: ...
     def may_roll(self) -> bool: ...
+    async def created_ms(self, path: str) -> int:
+        """The time when a node of the shared metadata was created."""
+        ...
+
     async def start_number(self) -> int:
         """Return a number that differs for each start of any broker of the cluster."""
         ...
@@ -88,8 +92,8 @@ async def open_stored_state(
     await dynamic_settings.load()
     namespaces = await NamespaceStore.open(metadata, settings, cluster.topic_policies if cluster else None)
     start_number = await (cluster.start_number() if cluster else metadata.next_sequence(_BROKER_IDS))
-    layout, may_roll = (cluster.layout, cluster.may_roll) if cluster else (None, lambda: True)
-    ledgers = ManagedLedgerFactory(stores.ledgers, metadata, clock, scheduler, layout, may_roll)
+    shared = (cluster.layout, cluster.may_roll, cluster.created_ms) if cluster else ()
+    ledgers = ManagedLedgerFactory(stores.ledgers, metadata, clock, scheduler, *shared)
     catalog = TopicCatalog(metadata, ledgers)
     await catalog.load(n for t in namespaces.tenants.names() for n in namespaces.namespaces_of(t))
     schemas = SchemaRegistry(metadata, clock.now_ms, cluster.schemas if cluster else None)

@@ -41,6 +41,10 @@ class Coordination(MetadataStore, Protocol):
         """
         ...
 
+    async def created_ms(self, path: str) -> int:
+        """The time when the node was created, in milliseconds since 1970; 0 when there is no such node."""
+        ...
+
     async def is_mine(self, path: str) -> bool:
         """Whether the node is an ephemeral node of this session."""
         ...

@@ -171,6 +171,10 @@ class ClusterMember:
         """See ``ClusterStores``."""
         return self.stores.may_roll()
 
+    async def created_ms(self, path: str) -> int:
+        """See ``Coordination``."""
+        return await self.stores.metadata.created_ms(path)
+
     def _web_url(self) -> str:
         own = self._broker.listeners.addresses.own
         return own.http_url or own.http_url_tls or ""

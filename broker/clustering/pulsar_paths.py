@@ -45,6 +45,9 @@ class PulsarPaths:
     async def create_numbered(self, prefix: str, value: bytes = b"") -> int:
         return await self._store.create_numbered(_shared(prefix), value)
 
+    async def created_ms(self, path: str) -> int:
+        return await self._store.created_ms(_shared(path))
+
     async def is_mine(self, path: str) -> bool:
         return await self._store.is_mine(_shared(path))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
     from magnetar.storage.managed.stored_layout import StoredLayout
@@ -23,6 +23,8 @@ class StorageEnv:
     clock: Clock
     scheduler: Scheduler
     layout: StoredLayout
+    created_ms: Callable[[str], Awaitable[int]] | None = None
+    """Reads the time when the node of a path was created, for a layout whose records have no such time."""
     may_roll: Callable[[], bool] = lambda: True
     """Whether the store can seal a ledger and create the next ledger now. Otherwise a full ledger takes more entries,
     within bounds.

@@ -17,7 +17,7 @@ from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.stored_layout import ListRecord, OwnLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.storage.interfaces import Clock, LedgerStore, MetadataStore, Scheduler
     from magnetar.storage.managed.stored_layout import StoredLayout
@@ -38,8 +38,9 @@ class ManagedLedgerFactory:
         scheduler: Scheduler,
         layout: StoredLayout | None = None,
         may_roll: Callable[[], bool] = lambda: True,
+        created_ms: Callable[[str], Awaitable[int]] | None = None,
     ) -> None:
-        self._env = StorageEnv(ledgers, metadata, clock, scheduler, layout or OwnLayout(), may_roll)
+        self._env = StorageEnv(ledgers, metadata, clock, scheduler, layout or OwnLayout(), created_ms, may_roll)
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
@@ -110,6 +111,8 @@ class ManagedLedgerFactory:
             existed = await ledger_list.load(self._env.clock.now_ms(), create_if_missing=create_if_missing)
         except BadVersionError as error:
             raise NoSuchManagedLedgerError(name, "created by another owner in this moment") from error
+        if existed and not ledger_list.created_ms and self._env.created_ms is not None:
+            ledger_list.created_ms = await self._env.created_ms(ledger_list.path)
         index = await recover_ledgers(self._env, ledger_list)
         managed = ManagedLedger(self._env, ledger_list, config, index)
         if existed:

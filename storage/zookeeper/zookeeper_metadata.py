@@ -162,6 +162,12 @@ class ZooKeeperMetadataStore:
 
         return self.session.on_state(changed)
 
+    async def created_ms(self, path: str) -> int:
+        self._check(path)
+        with storage_errors():
+            stat = await self.session.exists(path)
+        return 0 if stat is None else stat.created_ms
+
     async def is_mine(self, path: str) -> bool:
         """Whether the node is an ephemeral node of this session."""
         node = await self._node(path)

@@ -8,6 +8,7 @@ import uuid
 import pulsar
 import pytest
 import requests
+from kazoo.client import KazooClient
 
 from tests.cluster.broker_processes import (
     SESSION_MS,
@@ -41,6 +42,15 @@ def members(initialized, tmp_path_factory):
 
 
 @pytest.fixture
+def zookeeper(initialized):
+    opened = KazooClient(initialized.zookeeper)
+    opened.start(30)
+    yield opened
+    opened.stop()
+    opened.close()
+
+
+@pytest.fixture
 def topic():
     return f"persistent://public/default/{uuid.uuid4().hex}"
 
@@ -57,6 +67,10 @@ def owner_of(members, topic):
     path = topic.replace("://", "/")
     url = requests.get(f"{members[0].http}/lookup/v2/topic/{path}", timeout=30).json()["brokerUrl"]
     return tuple(sorted(members, key=lambda each: each.url != url))
+
+
+def stats_of(member, topic):
+    return requests.get(f"{member.http}/admin/v2/{topic.replace('://', '/')}/stats", timeout=30).json()
 
 
 def test_a_cluster_that_was_not_initialized_is_refused(cluster, tmp_path):
@@ -97,6 +111,30 @@ def test_a_broker_follows_changes_of_the_other(members):
     parts = f"persistent/{name}/parts"
     assert requests.put(f"{first}/admin/v2/{parts}/partitions", json=3, timeout=30).status_code == 204
     wait_for(lambda: requests.get(f"{second}/admin/v2/{parts}/partitions", timeout=30).json().get("partitions") == 3)
+
+
+def test_a_deleted_tenant_leaves_no_nodes(members, client, zookeeper):
+    tenant = f"t{uuid.uuid4().hex}"
+    name, body = f"{tenant}/n", {"adminRoles": [], "allowedClusters": ["c1"]}
+    first, second = (f"{each.http}/admin/v2" for each in members)
+    assert requests.put(f"{first}/tenants/{tenant}", json=body, timeout=30).status_code == 204
+    assert requests.put(f"{first}/namespaces/{name}", json={"bundles": {"numBundles": 4}}, timeout=30).ok
+    wait_for(lambda: requests.put(f"{second}/persistent/{name}/parts/partitions", json=2, timeout=30).ok)
+    client.create_producer(f"persistent://{name}/parts", schema=pulsar.schema.StringSchema()).close()
+    assert f"/managed-ledgers/{name}/persistent/parts-partition-0" in nodes_of(zookeeper, tenant)
+    for path in (f"persistent/{name}/parts/partitions", f"namespaces/{name}", f"tenants/{tenant}"):
+        answer = requests.delete(f"{second}/{path}", timeout=60)
+        assert answer.status_code == 204, (path, answer.text)
+    assert nodes_of(zookeeper, tenant) == []
+
+
+def nodes_of(zookeeper, tenant, path=""):
+    """Paths of the tenant's nodes, those of ledgers left out."""
+    found = [path] if f"/{tenant}" in path else []
+    for name in zookeeper.get_children(path or "/"):
+        if (path, name) != ("", "ledgers"):
+            found += nodes_of(zookeeper, tenant, f"{path}/{name}")
+    return found
 
 
 def test_policies_of_topics_reach_every_broker_and_stay(members, client):
@@ -151,12 +189,14 @@ def test_an_owner_that_stops_hands_its_topics_over(members, client, topic):
     publisher = Publisher(client, topic)
     publisher.start()
     publisher.until(100)
-    owner, _ = owner_of(members, topic)
+    owner, other = owner_of(members, topic)
+    created_ms = stats_of(owner, topic)["topicCreationTimeStamp"]
     stored = publisher.acknowledged
     assert owner.terminate() == 0
     try:
         publisher.until(stored + 100)
         publisher.finish()
+        assert abs(stats_of(other, topic)["topicCreationTimeStamp"] - created_ms) < 1000
         check_complete(read_numbers(consumer, publisher.acknowledged - 1), publisher.acknowledged)
         assert publisher.longest_silence_s < SESSION_MS / 1000  # no client waits for the end of a session
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 
 import pytest
@@ -79,6 +80,17 @@ async def test_numbers_are_given_once(connect, metadata):
     other = ZooKeeperMetadataStore(await connect())
     numbers = [await store.create_numbered("/counters/n/-") for store in (metadata, other, metadata)]
     assert numbers == [0, 1, 2]
+
+
+async def test_nodes_have_the_time_of_their_creation(connect, metadata):
+    before_ms = time.time() * 1000 - 1
+    await metadata.put("/times/x", b"1")
+    created_ms = await metadata.created_ms("/times/x")
+    assert before_ms <= created_ms <= time.time() * 1000
+    await asyncio.sleep(0.002)
+    await metadata.put("/times/x", b"2")
+    assert await ZooKeeperMetadataStore(await connect()).created_ms("/times/x") == created_ms
+    assert await metadata.created_ms("/times/y") == 0
 
 
 async def test_two_stores_count_one_sequence(connect, metadata):

@@ -19,7 +19,7 @@ from tests.twins.memory_ledgers import MemoryLedgerStore
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.managed_ledger import AppendResult
@@ -77,15 +77,22 @@ class Ground:
         ledgers: MemoryLedgerStore | None = None,
         metadata: MemoryMetadataStore | None = None,
         layout: StoredLayout | None = None,
+        created_ms: Mapping[str, int] | None = None,
     ) -> None:
-        self.layout = layout
+        """created_ms: the times when nodes of the metadata were created, where the store knows such times."""
+
+        async def created_of(path: str) -> int:
+            return (created_ms or {}).get(path, 0)
+
+        self.layout, self.created_ms = layout, created_ms
         self.ledgers = ledgers or MemoryLedgerStore()
         self.metadata = metadata or MemoryMetadataStore()
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.may_roll = True
         self.factory = ManagedLedgerFactory(
-            self.ledgers, self.metadata, self.clock, self.scheduler, layout, lambda: self.may_roll
+            *(self.ledgers, self.metadata, self.clock, self.scheduler, layout, lambda: self.may_roll),
+            None if created_ms is None else created_of,
         )
 
     async def open(self, config: ManagedLedgerConfig = KEEP, name: str = NAME) -> ManagedLedger:
@@ -101,13 +108,13 @@ class Ground:
             copy.last_add_confirmed = copy.last_add_pushed = writer.last_add_confirmed
             copy.length_bytes, copy.closed = writer.length_bytes, writer.closed
             ledgers._ledgers[ledger_id] = copy
-        ground = Ground(ledgers, self.metadata.snapshot(), self.layout)
+        ground = Ground(ledgers, self.metadata.snapshot(), self.layout, self.created_ms)
         ground.clock.time_s = self.clock.time_s
         return ground
 
     async def restart(self) -> Ground:
         await self.factory.close()
-        ground = Ground(self.ledgers, self.metadata, self.layout)
+        ground = Ground(self.ledgers, self.metadata, self.layout, self.created_ms)
         ground.clock.time_s = self.clock.time_s
         return ground
 

@@ -22,6 +22,8 @@ class MemoryCluster:
         self.store = MemoryMetadataStore()
         self.owners: dict[str, MemorySession] = {}
         self.numbers: dict[str, int] = {}
+        self.created_ms: dict[str, int] = {}
+        """Times of creation, as a test sets them."""
 
     def connect(self) -> MemorySession:
         return MemorySession(self)
@@ -100,6 +102,10 @@ class MemorySession:
         number = self._cluster.numbers[prefix] = self._cluster.numbers.get(prefix, -1) + 1
         await self.create_ephemeral(f"{prefix}{number:010}", value)
         return number
+
+    async def created_ms(self, path: str) -> int:
+        self._check()
+        return self._cluster.created_ms.get(path, 0)
 
     async def is_mine(self, path: str) -> bool:
         self._check()

@@ -19,6 +19,7 @@ from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedLedgerInfo
 from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 from magnetar.storage.position import EARLIEST, Position
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.storage.managed_for_tests import KEEP, NAME, Ground, append, read_all, settle
 
 PATH = ledger_list_path(NAME)
@@ -85,6 +86,16 @@ async def test_the_stored_list_is_pulsars_record():
     assert (found.terminatedPosition.ledgerId, found.terminatedPosition.entryId) == (1, 8)
     assert {item.key: item.value for item in found.properties} == {"index": "18"}
     assert [info.entries for info in found.ledgerInfo] == [10, 9]
+
+
+async def test_a_layout_without_the_time_of_creation_has_that_of_the_node():
+    ground = Ground(layout=PulsarLayout(), created_ms={PATH: 1234})
+    created = await ground.open()
+    now_ms = ground.clock.now_ms()
+    assert created.created_ms == now_ms
+    await append(created, [b"a"])
+    again = await ground.restart()
+    assert (await again.open()).created_ms == 1234
 
 
 async def test_a_list_that_is_none_is_an_error():
