@@ -82,6 +82,7 @@ async def delete_tenant(call: Call) -> Response:
     for namespace in namespaces:
         await delete_namespace_by_force(call, namespace)
     await call.namespaces.delete_tenant(name)
+    await call.api.ownership.forget(name)
     return done()
 
 

@@ -36,6 +36,7 @@ from magnetar.broker.errors import MetadataError, ServiceNotReadyError
 from magnetar.broker.ownership.assignments import Assignments
 from magnetar.broker.ownership.bundle_map import BundleMap
 from magnetar.broker.ownership.cluster_nodes import NAMESPACES, BundleOwner, decode_owner, encode_node
+from magnetar.broker.ownership.emptied_nodes import delete_emptied
 from magnetar.broker.ownership.load_averages import LoadAverages
 from magnetar.broker.ownership.owner_nodes import OwnerNodes
 from magnetar.broker.ownership.ownership import AskBroker, Here, ServedAt
@@ -187,11 +188,13 @@ class BundleOwnership:
         await self._bundles.change(namespace, members)
         return True
 
-    async def forget(self, namespace: str) -> None:
-        await self._bundles.forget(namespace)
-        self.assignments.given.keep(namespace, ())
-        for path in [path for path, each in self._owned.items() if each.namespace == namespace]:
-            await self.release(path.removeprefix(f"{NAMESPACES}/"))
+    async def forget(self, name: str) -> None:
+        if "/" in name:
+            await self._bundles.forget(name)
+            self.assignments.given.keep(name, ())
+            for path in [path for path, each in self._owned.items() if each.namespace == name]:
+                await self.release(path.removeprefix(f"{NAMESPACES}/"))
+        await delete_emptied(self._metadata, name)
 
     async def bundle_owner(self, bundle: str) -> LookupAnswer | None:
         path = f"{NAMESPACES}/{bundle}"

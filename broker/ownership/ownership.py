@@ -132,8 +132,10 @@ class Ownership(Protocol):
         """
         ...
 
-    async def forget(self, namespace: str) -> None:
-        """Delete the record of the bundles of a deleted namespace. Raises StorageError."""
+    async def forget(self, name: str) -> None:
+        """Delete the record of the bundles of a deleted namespace, and the nodes that a deleted namespace or tenant
+        leaves empty. Raises StorageError.
+        """
         ...
 
     async def brokers(self) -> list[str] | None:
@@ -185,7 +187,7 @@ class EverythingHere:
     async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:  # noqa: ARG002
         return False
 
-    async def forget(self, namespace: str) -> None:  # noqa: ARG002 - nothing was kept
+    async def forget(self, name: str) -> None:  # noqa: ARG002 - nothing was kept
         return
 
     async def brokers(self) -> list[str] | None:
@@ -239,8 +241,8 @@ class OwnershipDoor:
     async def change_local_policies(self, namespace: str, members: Mapping[str, object]) -> bool:
         return await self.current.change_local_policies(namespace, members)
 
-    async def forget(self, namespace: str) -> None:
-        await self.current.forget(namespace)
+    async def forget(self, name: str) -> None:
+        await self.current.forget(name)
 
     async def brokers(self) -> list[str] | None:
         return await self.current.brokers()
