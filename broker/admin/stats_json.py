@@ -65,8 +65,8 @@ def _topic_figures(stats: "TopicStats") -> Json:
         "msgThroughputOut": sum((s.msg_throughput_out for s in subscriptions), 0.0),
         "bytesInCounter": stats.bytes_in_counter,
         "msgInCounter": stats.msg_in_counter,
-        "bytesOutCounter": sum(s.bytes_out_counter for s in subscriptions),
-        "msgOutCounter": sum(s.msg_out_counter for s in subscriptions),
+        "bytesOutCounter": stats.gone_bytes_out_counter + sum(s.bytes_out_counter for s in subscriptions),
+        "msgOutCounter": stats.gone_msg_out_counter + sum(s.msg_out_counter for s in subscriptions),
         "averageMsgSize": stats.average_msg_size,
         "msgChunkPublished": stats.msg_chunk_published,
         "storageSize": stats.storage_bytes,
@@ -75,6 +75,7 @@ def _topic_figures(stats: "TopicStats") -> Json:
         "publishRateLimitedTimes": stats.publish_rate_limited_times,
         "earliestMsgPublishTimeInBacklogs": min(earliest, default=0),
         **absent_features.TOPIC_FIELDS,
+        "bytesOutInternalCounter": sum(s.bytes_out_counter for s in subscriptions if s.pinned),
         "waitingPublishers": stats.waiting_publishers,
         "nonContiguousDeletedMessagesRanges": sum(stats.non_contiguous_deleted_ranges.values()),
         "delayedMessageIndexSizeInBytes": stats.delayed_index_bytes,
@@ -104,6 +105,18 @@ _NOT_SUMMED = (
     "ownerBroker",
     "topicEpoch",
 )
+_OF_ONE_PARTITION = ("activeConsumerName", "keySharedMode")
+_OF_ONE_CLIENT = ("address", "connectedSince", "clientVersion", "metadata")
+_SUMMED_OF_CONSUMERS = (
+    *("msgRateOut", "messageAckRate", "msgThroughputOut", "bytesOutCounter", "msgOutCounter", "msgRateRedeliver"),
+    *("availablePermits", "unackedMessages", "drainingHashesClearedTotal"),
+)
+_UNKNOWN_OF_CONSUMERS = {
+    **dict.fromkeys(("lastAckedTimestamp", "lastConsumedTimestamp", "lastConsumedFlowTimestamp"), 0),
+    **dict.fromkeys(("lastAckedTime", "lastConsumedTime"), instant(0)),
+    "avgMessagesPerEntry": 0,
+    "chunkedMessageRate": 0.0,
+}
 
 
 def compaction(stats: "CompactionStats") -> Json:
@@ -153,7 +166,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str, con
         "msgInReplay": stats.msg_in_replay,
         "unackedMessages": stats.unacked_messages,
         "msgRateExpired": stats.msg_rate_expired,
-        "msgExpired": stats.total_msg_expired,
+        "msgExpired": stats.msg_expired,
         "totalMsgExpired": stats.total_msg_expired,
         "lastExpireTimestamp": stats.last_expire_ms,
         "lastConsumedFlowTimestamp": stats.last_consumed_flow_ms,
@@ -215,10 +228,11 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
         "lastConsumedTime": instant(stats.last_consumed_ms),
     }
     if stats.type_name == "Key_Shared" and topic.name.persistent:
-        out["drainingHashes"] = [
-            {"hash": each.key_hash, "unackMsgs": each.unacked_entries, "blockedAttempts": each.blocked_attempts}
-            for each in stats.draining_hashes
-        ]
+        if stats.drains_hashes:
+            out["drainingHashes"] = [
+                {"hash": each.key_hash, "unackMsgs": each.unacked_entries, "blockedAttempts": each.blocked_attempts}
+                for each in stats.draining_hashes
+            ]
         out["keyHashRangeArrays"] = [list(each) for each in stats.key_hash_ranges]
     return out
 
@@ -248,18 +262,29 @@ async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_par
 
 async def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
     each = [part["subscriptions"][name] for part in parts.values() if name in part["subscriptions"]]
-    out = await _summed_in_turns(each)
+    out = {key: value for key, value in (await _summed_in_turns(each)).items() if key not in _OF_ONE_PARTITION}
+    out |= {key: 0 for key in out if key.endswith("Timestamp")}
+    earliest = [part["earliestMsgPublishTimeInBacklog"] for part in each]
+    out["earliestMsgPublishTimeInBacklog"] = min((ms for ms in earliest if ms), default=0)
     consumers: list[Json] = []
     for part in each:
         consumers = _with_consumers(consumers, part["consumers"])
-    return out | {"consumers": consumers}
+    return out | {"type": each[-1]["type"], "consumers": consumers}
 
 
 def _with_consumers(known: list[Json], more: list[Json]) -> list[Json]:
     """Add up the consumers at the same places of two lists of equal length; else append the second list."""
     if len(known) != len(more):
-        return [*known, *more]
-    return [_summed(pair) for pair in zip(known, more, strict=True)]
+        return [*known, *(_one_consumer(None, each) for each in more)]
+    return [_one_consumer(each, another) for each, another in zip(known, more, strict=True)]
+
+
+def _one_consumer(known: Json | None, more: Json) -> Json:
+    """Add a consumer to the sum; as in Apache Pulsar, the sum has some values of the last consumer and omits others."""
+    out = {key: value for key, value in more.items() if key not in _OF_ONE_CLIENT}
+    if known is not None:
+        out |= {key: known[key] + more[key] for key in _SUMMED_OF_CONSUMERS}
+    return out | _UNKNOWN_OF_CONSUMERS
 
 
 def _summed_publishers(parts: Iterable[Json]) -> list[Json]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.ledger_map import LedgerSlot
 
 
 def topic_stats(
@@ -39,6 +40,8 @@ def topic_stats(
         msg_in_counter=topic.publishing.rate_in.total_messages,
         unstored_entries_in=topic.publishing.entries_in if isinstance(topic, NonPersistentTopic) else 0,
         bytes_in_counter=topic.publishing.rate_in.total_bytes,
+        gone_msg_out_counter=topic.subscriptions.gone_messages,
+        gone_bytes_out_counter=topic.subscriptions.gone_bytes,
         publishers=[producer.stats() for producer in topic.producers],
         waiting_publishers=topic.producers.waiting_count,
         subscriptions={
@@ -112,7 +115,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
     ledger = topic.ledger
     slots = ledger.ledgers
     last = ledger.last_confirmed if ledger.last_confirmed.entry_id >= 0 else ledger.newest_position
-    current = slots[-1] if slots and not slots[-1].closed_at_ms else None
+    current = _current_ledger(topic)
     return {
         "entriesAddedCounter": ledger.entries_added,
         "numberOfEntries": ledger.entries,
@@ -120,7 +123,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
         "currentLedgerEntries": current.entries if current else 0,
         "currentLedgerSize": _entry_bytes(current.size_bytes, current.entries) if current else 0,
         "lastLedgerCreatedTimestamp": instant(topic.created_ms),
-        "waitingCursorsCount": sum(_has_consumers(topic, n) and not c.has_more for n, c in _cursors(topic).items()),
+        "waitingCursorsCount": sum(_waits(topic, n, c) for n, c in _cursors(topic).items()),
         "pendingAddEntriesCount": ledger.pending_appends,
         "lastConfirmedEntry": f"{last.ledger_id}:{last.entry_id}",
         "state": "Terminated" if ledger.terminated else "LedgerOpened",
@@ -139,6 +142,14 @@ def internal_stats(topic: Topic) -> dict[str, object]:
         "schemaLedgers": [],
         "compactedLedger": topic.compaction.ledger_json(),
     }
+
+
+def _current_ledger(topic: Topic) -> LedgerSlot | None:
+    """The open ledger, or the ledger of the entries since the load for a topic that was terminated meanwhile."""
+    last = topic.ledger.ledgers[-1] if topic.ledger.ledgers else None
+    if last is None or not last.closed_at_ms:
+        return last
+    return last if topic.ledger.terminated and topic.ledger.entries_added else None
 
 
 def deleted_ranges(topic: Topic, cursor: ManagedCursor) -> list[tuple[int, int, int]]:
@@ -202,14 +213,24 @@ def _stored_cursor(topic: Topic, cursor: ManagedCursor, written: str) -> dict[st
 
 
 def _shown(topic: Topic, position: Position) -> Position:
-    """The position; for a position before the first ledger, the same entry id in the first ledger."""
+    """The position; for a position before the first ledger, the same entry id in the first ledger (of a terminated
+    topic without ledgers: in the ledger of its end).
+    """
     slots = topic.ledger.ledgers
-    return Position(slots[0].ledger_id, position.entry_id) if position.ledger_id < 0 and slots else position
+    first = slots[0].ledger_id if slots else topic.ledger.newest_position.ledger_id
+    return Position(first, position.entry_id) if position.ledger_id < 0 else position
 
 
 def _has_consumers(topic: Topic, name: str) -> bool:
     found = topic.subscriptions.by_name.get(name)
     return found is not None and bool(found.consumers)
+
+
+def _waits(topic: Topic, name: str, cursor: ManagedCursor) -> bool:
+    """Whether a read of the subscription's consumers waits for new entries."""
+    found = topic.subscriptions.by_name.get(name)
+    dispatcher = None if found is None or not found.consumers else found.dispatcher
+    return dispatcher is not None and dispatcher.loop.waits_for_entries and not cursor.has_more
 
 
 def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bool:
@@ -231,7 +252,7 @@ def _cursors(topic: Topic) -> dict[str, ManagedCursor]:
 def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]:
     mark_delete = _shown(topic, cursor.mark_delete)
     read = _shown(topic, max(cursor.read_position, cursor.mark_delete.next()))
-    waiting = _has_consumers(topic, name) and not cursor.has_more
+    waiting = _waits(topic, name, cursor)
     taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
     subscription = topic.subscriptions.by_name.get(name)
     # Apache Pulsar puts a cursor that is reset to the start before the first entry, until a consumer reads an entry.

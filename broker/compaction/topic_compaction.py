@@ -29,6 +29,7 @@ from magnetar.broker.compaction.survivors import Findings
 from magnetar.broker.tasks import TaskSet
 from magnetar.storage.errors import NoSuchLedgerError, StorageError
 from magnetar.storage.position import EARLIEST, Position
+from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,8 +83,20 @@ class CompactedLog(LedgersOfLog, Protocol):
     def next_valid(self, position: Position) -> Position | None: ...
 
 
+class CompactionShown(Protocol):
+    """The subscriptions of the topic, which show the subscription `__compaction`."""
+
+    def adopt(self, cursor: ManagedCursor) -> None:
+        """Show the cursor of compaction as a subscription."""
+        ...
+
+    def compaction_read(self, messages: int, size_bytes: int) -> None:
+        """Count the messages that a run read, and their bytes."""
+        ...
+
+
 class TopicCompaction:
-    """Compaction of one topic. Each run passes the cursor of the subscription `__compaction` to `on_cursor`."""
+    """Compaction of one topic."""
 
     def __init__(
         self,
@@ -91,9 +104,9 @@ class TopicCompaction:
         ledger: CompactedLog,
         ledgers: LedgerStore,
         settings: CompactionSettings,
-        on_cursor: Callable[[ManagedCursor], None] = lambda _: None,
+        shown: CompactionShown | None = None,
     ) -> None:
-        self._on_cursor = on_cursor
+        self._shown = shown
         self._name = name
         self._log = ledger
         self._ledgers = ledgers
@@ -175,7 +188,7 @@ class TopicCompaction:
         return {
             "ledgerId": -1 if found is None else found.ledger_id,
             "entries": -1 if found is None else found.entries,
-            "size": -1 if found is None else found.size_bytes,
+            "size": -1 if found is None else found.size_bytes - found.entries * RECORD_HEADER_BYTES,
             "offloaded": False,
             "underReplicated": False,
         }
@@ -262,7 +275,8 @@ class TopicCompaction:
         from magnetar.broker.compaction.compactor import Compactor, aside  # noqa: PLC0415 - with codecs, not at the start
 
         cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
-        self._on_cursor(cursor)
+        if self._shown is not None:
+            self._shown.adopt(cursor)
         await self._clear_away(cursor)
         old, horizon = self._current, self._log.last_confirmed
         after = EARLIEST if old is None else old.horizon
@@ -283,6 +297,10 @@ class TopicCompaction:
         finally:
             await aside(table.spilled_bytes, table.close)
         await self._replace(cursor, CompactedTopic(new, horizon))
+        stats = compactor.stats
+        if self._shown is not None:
+            size_bytes = stats.read_bytes - stats.entries_read * RECORD_HEADER_BYTES
+            self._shown.compaction_read(2 * findings.messages, 2 * size_bytes)
         log.info(
             "topic.compacted",
             topic=str(self._name),
@@ -290,11 +308,11 @@ class TopicCompaction:
             horizon=str(horizon),
             messages=findings.messages,
             left=findings.survivors,
-            read_bytes=compactor.stats.read_bytes,
+            read_bytes=stats.read_bytes,
             written_bytes=new.size_bytes,
             spilled_bytes=table.spilled_bytes,
         )
-        self._stats = replace(self._stats, read_bytes=compactor.stats.read_bytes)
+        self._stats = replace(self._stats, read_bytes=stats.read_bytes)
         return findings.messages - findings.survivors
 
     async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:

@@ -22,7 +22,7 @@ UNUSED_TOPIC_FIELDS: Final = dict.fromkeys((*_TRANSACTIONS, "offloadedStorageSiz
 """JSON fields of a partitioned topic before its first partition is used."""
 TOPIC_FIELDS: Final = UNUSED_TOPIC_FIELDS | dict.fromkeys(
     (
-        *("systemTopicBytesInCounter", "bytesOutInternalCounter"),
+        "systemTopicBytesInCounter",
         *("lastOffloadLedgerId", "lastOffloadSuccessTimeStamp", "lastOffloadFailureTimeStamp"),
         "nonContiguousDeletedMessagesRangesSerializedSize",
     ),

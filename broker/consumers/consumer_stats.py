@@ -44,6 +44,7 @@ class ConsumerStats:
     type_name: str
     metadata: dict[str, str]
     key_hash_ranges: tuple[tuple[int, int], ...] = ()
+    drains_hashes: bool = False
     draining_hashes: tuple[DrainingHash, ...] = ()
     draining_hashes_cleared_total: int = 0
     msg_backlog: int = 0
@@ -95,6 +96,7 @@ class SubscriptionStats:
     type_name: str = ""
     active_consumer_name: str | None = None
     msg_rate_expired: float = 0.0
+    msg_expired: int = 0
     total_msg_expired: int = 0
     last_expire_ms: int = 0
     last_consumed_flow_ms: int = 0
@@ -103,6 +105,7 @@ class SubscriptionStats:
     last_mark_delete_advanced_ms: int = 0
     consumers: tuple[ConsumerStats, ...] = ()
     is_durable: bool = True
+    pinned: bool = False
     is_replicated: bool = False
     allow_out_of_order_delivery: bool = False
     key_shared_mode: str | None = None

@@ -106,7 +106,7 @@ class ReadLoop:
         self._end_wait_s = _END_WAIT_S
         self._end_timer: Timer | None = None
         self._throttle_timer: Timer | None = None
-        self._waits_for_entries = False
+        self.waits_for_entries = False
         """The last read found nothing; the next publish wakes it."""
         self._read_entries = context.settings.max_read_entries
 
@@ -204,7 +204,7 @@ class ReadLoop:
         return count, sum(c.out.total_bytes for c in self._serving.consumers)
 
     def _dispatch_learning(self, spans: list[Span], read: Read) -> int:
-        self._waits_for_entries = False
+        self.waits_for_entries = False
         queued = self._serving.dispatch(spans, read)
         for consumer in self.sent_to:
             consumer.learn_average()
@@ -308,13 +308,13 @@ class ReadLoop:
         """Note that no entry is left to read. At the end of a terminated topic notify the consumers, then pause the
         notices.
         """
-        self._waits_for_entries = True
+        self.waits_for_entries = True
         if self._end_timer is None and self.context.ended():
             self._wait_at_end()
 
     def topic_ended(self) -> None:
         """Pause the notices after the topic was terminated: waiting consumers have their notice already."""
-        if self._waits_for_entries and self._end_timer is None:
+        if self.waits_for_entries and self._end_timer is None:
             self._wait_at_end()
 
     def _wait_at_end(self) -> None:

@@ -21,13 +21,14 @@ ZERO_RATE = Rate(0.0, 0.0, 0.0)
 
 
 class RateMeter:
-    """Messages and bytes: totals since the start, and rates of the last period."""
+    """Messages and bytes: totals since the start, and the messages and rates of the last period."""
 
-    __slots__ = ("_last_bytes", "_last_messages", "_rate", "total_bytes", "total_messages")
+    __slots__ = ("_last_bytes", "_last_messages", "_rate", "last_messages", "total_bytes", "total_messages")
 
     def __init__(self) -> None:
         self.total_messages = 0
         self.total_bytes = 0
+        self.last_messages = 0
         self._last_messages = 0
         self._last_bytes = 0
         self._rate = ZERO_RATE
@@ -39,6 +40,7 @@ class RateMeter:
     def roll(self, seconds: float) -> None:
         """End a period of `seconds`."""
         messages, size = self.total_messages - self._last_messages, self.total_bytes - self._last_bytes
+        self.last_messages = messages
         self._last_messages, self._last_bytes = self.total_messages, self.total_bytes
         if seconds <= 0 or not messages:
             self._rate = ZERO_RATE

@@ -36,6 +36,7 @@ def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> Con
     return replace(
         stats,
         key_hash_ranges=dispatcher.key_ranges_of(consumer),
+        drains_hashes=not (dispatcher.sticky or dispatcher.allow_out_of_order),
         draining_hashes=tuple(dispatcher.draining.of(consumer)),
         draining_hashes_cleared_total=dispatcher.draining.cleared_total(consumer),
     )
@@ -110,6 +111,7 @@ def _stored(subscription: Subscription, consumers: tuple[ConsumerStats, ...]) ->
         type_name=subscription.type_name,
         active_consumer_name=None if single is None else single.active_name,
         msg_rate_expired=subscription.expired.rates().messages_per_second,
+        msg_expired=subscription.expired.last_messages,
         total_msg_expired=subscription.expired.total_messages,
         last_expire_ms=subscription.last_expire_ms,
         last_consumed_flow_ms=subscription.last_flow_ms,
@@ -118,6 +120,7 @@ def _stored(subscription: Subscription, consumers: tuple[ConsumerStats, ...]) ->
         last_mark_delete_advanced_ms=acknowledger.last_mark_delete_advanced_ms,
         consumers=consumers,
         is_durable=subscription.durable,
+        pinned=subscription.pinned,
         is_replicated=subscription.replicated,
         allow_out_of_order_delivery=key_shared is not None and key_shared.allow_out_of_order,
         key_shared_mode=mode,

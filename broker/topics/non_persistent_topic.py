@@ -61,6 +61,8 @@ class NonPersistentSubscriptions:
         self._context = context
         self._config = config
         self.by_name: dict[str, NonPersistentSubscription] = {}
+        self.gone_messages = self.gone_bytes = 0
+        """Messages and bytes that the subscriptions deleted since the load had sent."""
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -125,6 +127,7 @@ class NonPersistentSubscriptions:
     def _on_empty(self, subscription: NonPersistentSubscription) -> None:
         if not subscription.consumers and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
+            self._count_gone(subscription)
             self._life.used()
 
     async def delete(self, name: str) -> None:
@@ -132,6 +135,11 @@ class NonPersistentSubscriptions:
         if subscription is None:
             raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=name)
         await subscription.close()
+        self._count_gone(subscription)
+
+    def _count_gone(self, subscription: NonPersistentSubscription) -> None:
+        self.gone_messages += subscription.gone.total_messages
+        self.gone_bytes += subscription.gone.total_bytes
 
     async def close(self) -> None:
         for subscription in list(self.by_name.values()):

@@ -38,6 +38,16 @@ class ServedSubscriptions(Protocol):
         """Create a subscription by the rules of names and limits."""
         ...
 
+    @property
+    def gone_messages(self) -> int:
+        """The messages that the subscriptions deleted since the load had sent."""
+        ...
+
+    @property
+    def gone_bytes(self) -> int:
+        """The bytes of these messages."""
+        ...
+
     async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> ServingSubscription:
         """Find or create the subscription and attach the consumer; raises the refusal."""
         ...

@@ -98,6 +98,8 @@ class TopicSubscriptions:
         self._converting = converting
         self._delay_index: DelayIndex | None = None
         self.by_name: dict[str, Subscription] = {}
+        self.gone_messages = self.gone_bytes = 0
+        """Messages and bytes that the subscriptions deleted since the load had sent."""
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
         """By name: the last observed state of a subscription, and the time when it was first observed."""
         self._sought = SoughtPlaces()
@@ -147,9 +149,15 @@ class TopicSubscriptions:
         return subscription
 
     def adopt(self, cursor: ManagedCursor) -> None:
-        """Show a cursor that the broker made for itself (the cursor of compaction) as a subscription."""
+        """Show the cursor of compaction, which the broker made for itself, as a subscription."""
         found = self.by_name.get(cursor.name) or self._attach(cursor.name, cursor)
         found.read_by_broker = True
+
+    def compaction_read(self, messages: int, size_bytes: int) -> None:
+        """Count the messages that a compaction read: as in Apache Pulsar, its subscription has sent them."""
+        found = self.by_name.get(COMPACTION_CURSOR)
+        if found is not None:
+            found.gone.add(messages, size_bytes)
 
     def settings(self) -> SubscriptionSettings:
         """The settings of the dispatchers, from the topic's policies and the broker's settings."""
@@ -321,6 +329,7 @@ class TopicSubscriptions:
             if subscription.sought is not None:
                 self._sought.keep(subscription.name, subscription.sought)
             subscription.cursor.close()
+            self._count_gone(subscription)
 
     async def delete(self, name: str) -> None:
         """Delete a subscription that has no consumers any more; durable on return.
@@ -348,7 +357,12 @@ class TopicSubscriptions:
             raise
         finally:
             self._deleting.discard(name)
+        self._count_gone(subscription)
         log.info("subscription.deleted", topic=str(self._life.name), subscription=name)
+
+    def _count_gone(self, subscription: Subscription) -> None:
+        self.gone_messages += subscription.gone.total_messages
+        self.gone_bytes += subscription.gone.total_bytes
 
     # --- moving ahead --------------------------------------------------------------------------------------------
 

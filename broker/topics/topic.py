@@ -69,7 +69,11 @@ class Topic:
         self.subscriptions = TopicSubscriptions(ledger, self.life, context, self.config, self.converting)
         self.backlog = TopicBacklog(ledger, self.subscriptions, context.settings, context.now_ms)
         self.compaction = TopicCompaction(
-            name, ledger, ledger.store, _compaction_settings(context), self.subscriptions.adopt
+            name,
+            ledger,
+            ledger.store,
+            _compaction_settings(context),
+            self.subscriptions,
         )
         self.subscriptions.new_compacted_reader = self.compaction.new_reader
         self.delay_index: DelayIndex | None = None

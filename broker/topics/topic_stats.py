@@ -48,6 +48,9 @@ class TopicStats:
     unstored_entries_in: int = 0
     """Entries that a non-persistent topic took."""
     bytes_in_counter: int = 0
+    gone_msg_out_counter: int = 0
+    """Messages that deleted subscriptions had sent; the next field is their bytes."""
+    gone_bytes_out_counter: int = 0
     msg_chunk_published: bool = False
     storage_bytes: int = 0
     backlog_bytes: int = 0
