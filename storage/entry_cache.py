@@ -81,7 +81,10 @@ class _Shelf:
     def find(self, entry_id: int) -> Slab | None:
         page = self.pages.get(entry_id >> _PAGE_BITS)
         if page is not None:
-            slab = page[-1] if page[-1].first_entry_id <= entry_id else _before(page, entry_id)
+            slab: Slab | None = page[-1]
+            if page[-1].first_entry_id > entry_id:
+                index = bisect_right(page, entry_id, key=_FIRST) - 1
+                slab = page[index] if index >= 0 else None
             if slab is not None and entry_id <= slab.last_entry_id:
                 return slab
         page = self.wide_pages.get(entry_id >> _WIDE_BITS)
