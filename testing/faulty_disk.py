@@ -54,6 +54,9 @@ class FaultyFile:
         self._switches.before_write()
         return self._file.write_past_cache(buffers, offset)
 
+    def read_past_cache(self, target: memoryview, offset: int) -> int:
+        return self._file.read_past_cache(target, offset)
+
     def sync(self) -> None:
         self._switches.before_sync()
         self._file.sync()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MINUTE_MS = 60_000
 _SHORTEST_SAVE_MS = 10
 _ENGINE_DEFAULTS = EngineSettings()
-_LEAST_UNWRITTEN_BYTES = 16 << 20
+_LEAST_UNWRITTEN_MEMORY_BYTES = 8 << 20
 RECORD_PADDING_BYTES = 64 * 1024
 """Room for the parts of a frame beyond maxMessageSize, and for Magnetar's headers."""
 
@@ -57,7 +57,7 @@ def engine_settings(settings: Settings, ledger_files: int) -> EngineSettings:
     return EngineSettings(
         max_open_files=ledger_files,
         cache_bytes=cache_bytes,
-        max_unwritten_bytes=_unwritten_bytes(cache_bytes),
+        unwritten_memory_bytes=_unwritten_memory_bytes(cache_bytes),
         max_record_bytes=settings.max_message_size + RECORD_PADDING_BYTES,
         watches_disk_usage=True,
         disk_usage_threshold=settings.disk_usage_threshold,
@@ -65,11 +65,9 @@ def engine_settings(settings: Settings, ledger_files: int) -> EngineSettings:
     )
 
 
-def _unwritten_bytes(cache_bytes: int) -> int:
-    """Return the bytes that may await write-behind: the engine's default, or less with a smaller entry cache.
+def _unwritten_memory_bytes(cache_bytes: int) -> int:
+    """Return the bytes that may await write-behind in memory: the engine's default, or less with a smaller entry cache.
 
     A small cache means that the process is to stay small, and entries that await write-behind use memory as well.
     """
-    if cache_bytes >= _ENGINE_DEFAULTS.cache_bytes:
-        return _ENGINE_DEFAULTS.max_unwritten_bytes
-    return max(4 * cache_bytes, _LEAST_UNWRITTEN_BYTES)
+    return min(max(cache_bytes, _LEAST_UNWRITTEN_MEMORY_BYTES), _ENGINE_DEFAULTS.unwritten_memory_bytes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.journal.commit_lane import CommitLane
 from magnetar.storage.embedded.journal.writer import CONFIRM, RESUME, Append, SpareOrder
-from magnetar.storage.embedded.writeback import SPACE_ERRORS, WriteSlab
+from magnetar.storage.embedded.writeback import SPACE_ERRORS
 from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
 from magnetar.storage.histogram import Histogram
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
     from magnetar.storage.embedded.journal.writer import BatchResult, Journal
     from magnetar.storage.embedded.lanes import Lane, Threads
-    from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.embedded.ledger_state import LedgerState, UnwrittenSlab
     from magnetar.storage.entry_cache import EntryCache
     from magnetar.storage.interfaces import AppendDone, Clock, Scheduler, Timer
     from magnetar.storage.slab import Slab
@@ -49,7 +49,7 @@ class AppendPath:
         scheduler: Scheduler,
         health: Health,
         cache: EntryCache,
-        on_confirmed: Callable[[list[WriteSlab], float], None],
+        on_confirmed: Callable[[list[UnwrittenSlab], float], None],
         *,
         max_batch_bytes: int,
         clock: Clock,
@@ -112,7 +112,9 @@ class AppendPath:
             self._helper.submit(SpareOrder(self._pool.grown(0), in_haste=False))
 
     async def close(self) -> None:
-        """Finish pending appends, confirm the last frame, stop the threads, close the journal's files."""
+        """Finish pending appends, confirm the last frame, stop the threads. The journal's files stay open: write-behind
+        may need them.
+        """
         self.release()
         await self._lane.wait_idle()
         self._closing = True
@@ -121,7 +123,6 @@ class AppendPath:
             self._lane.submit(CONFIRM)
         await self._lane.close()
         await self._helper.close()
-        self._journal.close()
 
     def _complete(self, batch: list[Append], result: BatchResult | None, error: BaseException | None) -> None:
         if result is None:
@@ -134,13 +135,14 @@ class AppendPath:
             self._count(result)
             if self._resuming or result.refusal is not None:
                 self._note_state(batch, result.refusal)
-        jobs: list[WriteSlab] = []
+        jobs: list[UnwrittenSlab] = []
         for index, item in enumerate(batch):
             if item.slab is None or item.ledger is None or item.done is None:
                 continue
             failed = errors.get(index) if errors else None
             if failed is None:
-                jobs.append(WriteSlab(item.ledger, item.slab, item.ledger.confirm(item.slab)))
+                assert result is not None
+                jobs.append(item.ledger.confirm(item.slab, result.places[index]))
                 self._cache.put(item.slab)
                 self.entries += item.slab.count
                 self.bytes += item.slab.size_bytes

@@ -11,6 +11,9 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
+import structlog
+
+from magnetar.storage import events
 from magnetar.storage.embedded.writeback import SPACE_ERRORS, Barrier, Remove
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from magnetar.storage.histogram import Histogram
@@ -23,12 +26,14 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.health import Health
     from magnetar.storage.embedded.journal.writer import Journal
     from magnetar.storage.embedded.lanes import Threads
-    from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.embedded.ledger_state import LedgerState, UnwrittenSlab
     from magnetar.storage.embedded.write_behind import WriteBehind
-    from magnetar.storage.embedded.writeback import Job, WriteBackResult, WriteSlab
+    from magnetar.storage.embedded.writeback import Job, WriteBackResult
     from magnetar.storage.interfaces import Clock, Scheduler, Timer
 
 __all__ = ["CheckpointDue", "Checkpointer"]
+
+_log = structlog.get_logger()
 
 
 class CheckpointDue:
@@ -101,15 +106,15 @@ class Checkpointer:
         """Bytes that are confirmed and not yet in ledger files."""
         return self._write_behind.unwritten_bytes
 
-    def write(self, jobs: list[WriteSlab], frame_seconds: float) -> None:
+    def write(self, jobs: list[UnwrittenSlab], frame_seconds: float) -> None:
         """Queue the confirmed slabs of a batch for write-behind, and begin a checkpoint when enough bytes were written.
 
         ``frame_seconds``: the time that the batch's frames took.
         """
         touched, size = self._touched.ledgers, 0
-        for ledger, slab, _ in jobs:
-            touched[ledger.ledger_id] = ledger
-            size += slab.size_bytes
+        for job in jobs:
+            touched[job.ledger.ledger_id] = job.ledger
+            size += job.size_bytes
         behind, due = self._write_behind, self._due
         due.bytes += size
         behind.write(jobs, frame_seconds)
@@ -193,8 +198,10 @@ class Checkpointer:
             self._health.set_full(StorageFullError(f"ledger file: {result.full}"), "write-behind")
             if self._closing:
                 self._give_up()
-        else:
+        elif self._health.full is not None:
             self._health.set_full(None, "write-behind")
+        for position in result.lost:
+            _log.error(events.ENTRY_LOST, ledger_id=position.ledger_id, entry_id=position.entry_id)
         behind = self._write_behind
         if behind.unwritten_bytes * 4 <= behind.max_unwritten_bytes * 3 and self._appends is not None:
             self._appends.release()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["BLOCK_BYTES", "Buffer", "DirectWriter", "copy", "open_direct"]
+__all__ = ["BLOCK_BYTES", "Buffer", "DirectWriter", "aligned_memory", "copy", "open_direct"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -38,14 +38,15 @@ _REFUSALS = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EACCE
 
 
 def open_direct(fd: int) -> int | None:
-    """Open a second descriptor of the same file, for writes past the cache; None where the system refuses O_DIRECT.
+    """Open a second descriptor of the same file, for reads and writes past the cache; None where the system refuses
+    O_DIRECT.
 
     Raises OSError for any other error.
     """
     if not hasattr(os, "O_DIRECT"):
         return None
     try:
-        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in _REFUSALS:
             return None
@@ -69,7 +70,7 @@ class DirectWriter:
         written = 0
         with self._lock:
             if self._memory is None:
-                self._memory, self._start = _aligned_memory()
+                self._memory, self._start = aligned_memory(_BUFFER_BYTES)
             with memoryview(self._memory) as memory, memory[self._start :] as buffer:
                 while written < size:
                     with buffer[: min(size - written, _BUFFER_BYTES)] as block:
@@ -82,9 +83,9 @@ class DirectWriter:
         return written
 
 
-def _aligned_memory() -> tuple[mmap.mmap, int]:
+def aligned_memory(size: int) -> tuple[mmap.mmap, int]:
     """(memory, offset of the first huge page boundary in the memory)."""
-    memory = mmap.mmap(-1, _BUFFER_BYTES + _HUGE_PAGE_BYTES)
+    memory = mmap.mmap(-1, size + _HUGE_PAGE_BYTES)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a system without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)

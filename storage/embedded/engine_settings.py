@@ -20,12 +20,16 @@ class EngineSettings:
     """The engine fills segments up to this size with zeros even when it needs them at once: that takes some 10 ms."""
     journal_max_frame_bytes: int = 8 * _MIB
     """A frame holds at most this many bytes of appends, or a single larger append."""
-    checkpoint_bytes: int = 512 * _MIB
+    checkpoint_bytes: int = 384 * _MIB
     """A checkpoint begins when this many bytes were appended since the last checkpoint began."""
     checkpoint_interval_s: float = 30.0
     """A checkpoint begins at the latest this long after a write."""
-    max_unwritten_bytes: int = 256 * _MIB
+    max_unwritten_bytes: int = 512 * _MIB
     """Appends wait while more than this many confirmed bytes are not in ledger files."""
+    unwritten_memory_bytes: int = 48 * _MIB
+    """Confirmed bytes that stay in memory until they are in ledger files. Beyond them the oldest slabs are parked: only
+    the journal has their bytes.
+    """
     write_behind_bytes: int = 256 << 10
     """Confirmed entries go to their ledger files when they have this many bytes together, or 50 ms later."""
     writeback_lag_bytes: int = 128 * _MIB
@@ -63,6 +67,7 @@ class EngineSettings:
             "journal_max_frame_bytes": 4 << 10,
             "checkpoint_bytes": 1 << 10,
             "max_unwritten_bytes": 1 << 10,
+            "unwritten_memory_bytes": 0,
             "write_behind_bytes": 1,
             "writeback_lag_bytes": 0,
             "cache_bytes": 0,

@@ -55,6 +55,14 @@ class File(Protocol):
         """
         ...
 
+    def read_past_cache(self, target: memoryview, offset: int) -> int:
+        """Fill ``target`` with bytes that are not read again soon; returns how many bytes there were, fewer only at the
+        end of the file.
+
+        ``target`` is memory of ``aligned_memory``; its size and ``offset`` are multiples of BLOCK_BYTES.
+        """
+        ...
+
     def sync(self) -> None: ...
 
     def start_writeback(self, offset: int, size: int) -> None:
@@ -182,6 +190,24 @@ class RealFile:
         if head + written < total:
             self.write([_part(buffers, head + written, total)], offset + head + written)
         return written > 0
+
+    def read_past_cache(self, target: memoryview, offset: int) -> int:
+        direct_fd = self.direct_fileno()
+        got = 0
+        while got < len(target):
+            # Only whole blocks can be read past the cache; a read that ends within a block goes on through the cache.
+            fd = direct_fd if direct_fd >= 0 and got % BLOCK_BYTES == 0 else self._fd
+            try:
+                step = os.preadv(fd, [target[got:]], offset + got)
+            except OSError as error:
+                if fd != direct_fd or error.errno != errno.EINVAL:
+                    raise
+                direct_fd = -1
+                continue
+            if not step:
+                break
+            got += step
+        return got
 
     def sync(self) -> None:
         os.fdatasync(self._fd)

@@ -74,6 +74,7 @@ class EngineParts:
         await self.appends.close()
         await self.checkpointer.close(self.journal.generation if self.health.problem is None else None)
         await self.read_pool.close()
+        self.journal.close()
         self.ledger_files.close()
 
 
@@ -177,7 +178,9 @@ def _checkpointer(base: Foundation, health: Health) -> Checkpointer:
         # The limit holds for a large cache, too: above ``max_unwritten_bytes`` appends wait, and pauses of write-behind
         # would make that wait longer.
         relaxed_bytes=max(min(settings.cache_bytes // 4, settings.max_unwritten_bytes * 3 // 4), 1),
+        held_off_bytes=settings.max_unwritten_bytes * 5 // 8,
         max_unwritten_bytes=settings.max_unwritten_bytes,
+        kept_bytes=settings.unwritten_memory_bytes,
     )
     return Checkpointer(
         TouchedLedgers(base.recovered.checkpoint, base.metadata_sequence),

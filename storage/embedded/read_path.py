@@ -11,7 +11,8 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
-from magnetar.storage.embedded.ledger_reader import LedgerReader, Piece
+from magnetar.storage.embedded.ledger_reader import LedgerBytes, LedgerReader, Piece
+from magnetar.storage.embedded.parked_bytes import ParkedBytes
 from magnetar.storage.errors import (
     CorruptEntryError,
     DamagedFileError,
@@ -129,21 +130,32 @@ class ReadPath:
             assert ledger.index is not None
             point = ledger.index.point_for(entry_id)
         size = self._piece_bytes if sequential else min(max(want_bytes, _MIN_PIECE_BYTES), self._piece_bytes)
-        reader = LedgerReader(self._files, ledger.ledger_id, self._max_record_bytes, ledger.proof)
-        # The present end of the file; later entries are in memory.
-        end = ledger.written_offset
-        written = ledger.written_entry
+        source: LedgerBytes = self._files
+        parked = ledger.parked(entry_id, size)
+        if parked:
+            source = ParkedBytes(parked)
+            point = (parked[0].first_entry_id, parked[0].offset)
+            last = parked[-1]
+            end, last_entry_id = last.offset + last.size_bytes, last.last_entry_id
+        else:
+            # The present end of the file; later entries are in memory or parked.
+            end, last_entry_id = ledger.written_offset, ledger.written_entry
+        reader = LedgerReader(source, ledger.ledger_id, self._max_record_bytes, ledger.proof)
 
         def loaded(piece: Piece | None, error: BaseException | None) -> None:
             del self._loading[key]
-            if piece is not None:
+            if parked and (piece is None or piece.slab is None) and entry_id <= ledger.written_entry:
+                # Write-behind was faster, and the journal has used the segment again.
+                again = self._start(ledger, entry_id, before, want_bytes)
+                again.add_done_callback(lambda done: _pass_on(done, future))
+            elif piece is not None:
                 self._keep(ledger, piece, sequential=sequential)
                 future.set_result(piece)
             else:
                 future.set_exception(_as_storage_error(error))
                 future.exception()  # mark as retrieved: a read-ahead has no caller
 
-        self._pool.run(lambda: reader.piece(point, entry_id, end, written, size), loaded)
+        self._pool.run(lambda: reader.piece(point, entry_id, end, last_entry_id, size), loaded)
         return future
 
     def _keep(self, ledger: LedgerState, piece: Piece, *, sequential: bool) -> None:
@@ -164,7 +176,9 @@ class ReadPath:
     def _go_ahead(self, ledger: LedgerState, slab: Slab) -> None:
         """Fetch the next piece while the caller consumes this piece, if the caller reads the ledger in order."""
         following = self._behind.get((ledger.ledger_id, slab.first_entry_id))
-        if following is None or not following.sequential or following.entry_id > ledger.written_entry:
+        if following is None or not following.sequential:
+            return
+        if following.entry_id > ledger.written_entry and not ledger.parked(following.entry_id, 0):
             return
         key = (ledger.ledger_id, following.entry_id)
         if key not in self._loading and self._cache.peek(*key) is None:
@@ -192,6 +206,15 @@ class ReadPath:
 
             self._pool.run(lambda: reader.index(entries, length), loaded)
         await asyncio.shield(ledger.fetching_index)
+
+
+def _pass_on(done: asyncio.Future[Piece], future: asyncio.Future[Piece]) -> None:
+    error = done.exception()
+    if error is None:
+        future.set_result(done.result())
+    else:
+        future.set_exception(error)
+        future.exception()
 
 
 def _as_storage_error(error: BaseException | None) -> BaseException:

@@ -3,8 +3,11 @@
 One piece is under way at a time. While the journal writes frames, write-behind pauses between two pieces and leaves the
 device to the journal. A pause lasts as long as the last piece or the last frame, whichever took longer, times a factor
 that falls as the backlog grows; a backlog of ``relaxed_bytes`` is written without a pause. Without traffic there are no
-pauses. The newest part of the entry cache holds the unwritten entries too, so a backlog below the size of the cache
-costs no extra memory, and slabs leave memory one by one, as new slabs arrive.
+pauses.
+
+In a burst (``burst.py``) write-behind holds off until the burst ends or the backlog reaches ``held_off_bytes``: until
+then the device writes each byte once. Slabs beyond ``kept_bytes`` are parked (``ledger_state.py``), oldest first, so
+the backlog of a burst takes no more memory. The newest part of the entry cache holds the slabs that are kept.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from magnetar.storage.embedded.writeback import WriteSlab
+from magnetar.storage.embedded.burst import Burst
+from magnetar.storage.embedded.ledger_state import UnwrittenSlab
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +41,11 @@ _LARGEST_PIECE_BYTES = 4 << 20
 """The most bytes of a piece of a large backlog. Large pieces are fewer, and each piece wakes two threads."""
 _PATIENCE = 3.0
 """With an empty backlog a pause is this many times as long as the last piece or frame."""
+_PATIENCE_IN_A_BURST = 8.0
+"""The same in a burst whose backlog has reached the limit up to which write-behind holds off."""
 _LONGEST_PAUSE_S = 0.02
+_HOLD_OFF_S = 0.01
+"""The time after which write-behind looks again whether a burst lasts."""
 
 
 class WriteBehind:
@@ -52,14 +60,17 @@ class WriteBehind:
         *,
         gather_bytes: int,
         relaxed_bytes: int,
+        held_off_bytes: int,
         max_unwritten_bytes: int,
+        kept_bytes: int,
     ) -> None:
         self._lane = threads.lane("write-behind", worker.work, self._written)
         self.on_written: Done = lambda _jobs, _result, _error: None
         self.max_unwritten_bytes = max_unwritten_bytes
         """Appends wait while more bytes than this are unwritten."""
         self._scheduler, self._clock = scheduler, clock
-        self._gather_bytes, self._relaxed_bytes = gather_bytes, relaxed_bytes
+        self._gather_bytes, self._relaxed_bytes, self._held_off_bytes = gather_bytes, relaxed_bytes, held_off_bytes
+        self._burst = Burst(clock.now_s())
         self._queue: deque[Job | None] = deque()
         self._queued_bytes = 0
         self._flushing = False
@@ -76,16 +87,30 @@ class WriteBehind:
         self._frame_seen = False
         """A frame was written since the piece under way began."""
         self.unwritten_bytes = 0
+        self._max_kept_bytes, self._kept_bytes = kept_bytes, 0
+        self._kept: deque[UnwrittenSlab] = deque()
+        """Unwritten slabs in memory, oldest first; slabs that were written since may remain at the front."""
 
-    def write(self, jobs: list[WriteSlab], frame_seconds: float) -> None:
+    def write(self, jobs: list[UnwrittenSlab], frame_seconds: float) -> None:
         """Queue the slabs of frames that the journal wrote in ``frame_seconds``."""
         self._frame_seconds, self._frame_seen = frame_seconds, True
         size = 0
         for job in jobs:
-            size += job.slab.size_bytes
+            size += job.size_bytes
+        burst = self._burst
+        burst.frames += 1
+        burst.bytes += size
+        burst.frame_s += frame_seconds
         self._queue += jobs
         self._queued_bytes += size
         self.unwritten_bytes += size
+        self._kept += jobs
+        self._kept_bytes += size
+        while self._kept_bytes > self._max_kept_bytes:
+            job = self._kept.popleft()
+            if job.slab is not None:
+                job.slab = None  # parked
+                self._kept_bytes -= job.size_bytes
         if not self._piece:
             self._next()
 
@@ -133,8 +158,8 @@ class WriteBehind:
         most = min(max(_PIECE_BYTES, self.unwritten_bytes // _PIECES_OF_A_BACKLOG), _LARGEST_PIECE_BYTES)
         while queue:
             job = queue[0]
-            if isinstance(job, WriteSlab):
-                more = size + job.slab.size_bytes
+            if isinstance(job, UnwrittenSlab):
+                more = size + job.size_bytes
                 if more > most and piece:
                     break
                 size = more
@@ -163,8 +188,15 @@ class WriteBehind:
         self._piece = []
         if result is not None:
             for job in result.finished:
-                if isinstance(job, WriteSlab):
-                    self.unwritten_bytes -= job.ledger.written().size_bytes
+                if isinstance(job, UnwrittenSlab):
+                    job.ledger.written()
+                    self.unwritten_bytes -= job.size_bytes
+                    if job.slab is not None:
+                        job.slab = None
+                        self._kept_bytes -= job.size_bytes
+            kept = self._kept
+            while kept and kept[0].slab is None:
+                kept.popleft()
         try:
             self.on_written([job for job in piece if job is not None], result, error)
         finally:
@@ -175,12 +207,28 @@ class WriteBehind:
                 self._next()
 
     def _pause_s(self, took: float) -> float:
+        """The seconds to wait behind a piece that took ``took`` seconds."""
         if not self._frame_seen or self._urgent or not self._queue:
             return 0.0
-        left = 1.0 - self.unwritten_bytes / self._relaxed_bytes
-        return min(max(took, self._frame_seconds) * _PATIENCE * left, _LONGEST_PAUSE_S)
+        if self._holds_off():
+            return _HOLD_OFF_S
+        patience, limit, start = _PATIENCE, self._relaxed_bytes, 0
+        if self._burst.lasts(self._clock.now_s()):
+            # Appends wait for a full backlog, and go on below three quarters of it: pauses end there.
+            patience, limit, start = _PATIENCE_IN_A_BURST, self.max_unwritten_bytes * 3 // 4, self._held_off_bytes
+        left = 1.0 - (self.unwritten_bytes - start) / max(limit - start, 1)
+        return min(max(took, self._frame_seconds) * patience * left, _LONGEST_PAUSE_S)
 
     def _resume(self) -> None:
         self._pausing = None
-        if not self._piece:
+        if self._piece:
+            return
+        if self._holds_off():
+            self._pausing = self._scheduler.call_later(_HOLD_OFF_S, self._resume)
+        else:
             self._next()
+
+    def _holds_off(self) -> bool:
+        """Whether the backlog may grow until the burst ends."""
+        is_small = self.unwritten_bytes < self._held_off_bytes and not self._urgent
+        return is_small and self._burst.lasts(self._clock.now_s())

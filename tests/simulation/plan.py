@@ -42,6 +42,7 @@ SMALL = EngineSettings(
     checkpoint_bytes=16 << 10,
     checkpoint_interval_s=7,
     write_behind_bytes=512,
+    unwritten_memory_bytes=4 << 10,
     cache_bytes=4 << 10,
     max_record_bytes=64 << 10,
     read_piece_bytes=4 << 10,

@@ -32,6 +32,7 @@ TINY = EngineSettings(
     checkpoint_bytes=1 << 30,
     checkpoint_interval_s=1e9,
     write_behind_bytes=1,
+    unwritten_memory_bytes=4 << 10,
     cache_bytes=1 << 20,
     max_record_bytes=64 << 10,
     read_piece_bytes=4 << 10,

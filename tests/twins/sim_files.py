@@ -111,6 +111,11 @@ class _SimFile:
                 self.write([whole[start:end]], offset + start)
         return True
 
+    def read_past_cache(self, target: memoryview, offset: int) -> int:
+        data = self.read(len(target), offset)
+        target[: len(data)] = data
+        return len(data)
+
     def start_writeback(self, offset: int, size: int) -> None:
         """Do nothing: the call promises nothing."""
 

@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
-from magnetar.storage.embedded.journal.format import encode_first_page, frame_bytes
+from magnetar.storage.embedded.journal.format import FRAME_HEADER_BYTES, encode_first_page, frame_bytes
 from magnetar.storage.embedded.journal.frame_writer import Frame
 from magnetar.storage.embedded.journal.uses import BoundSalts
 from magnetar.storage.embedded.ledger_head import birth_record
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from magnetar.storage.embedded.files import Buffer
     from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
-    from magnetar.storage.embedded.ledger_state import LedgerState
+    from magnetar.storage.embedded.ledger_state import LedgerState, Place
     from magnetar.storage.interfaces import AppendDone, Clock
     from magnetar.storage.slab import Slab
 
@@ -80,6 +80,8 @@ class BatchResult(NamedTuple):
     frames: int
     bytes_written: int
     seconds: float
+    places: dict[int, Place]
+    """Where the slabs of the batch lie in the journal, by index in the batch."""
 
 
 class Plan(NamedTuple):
@@ -89,6 +91,8 @@ class Plan(NamedTuple):
     errors: dict[int, StorageError]
     room: int
     frame: Frame
+    starts: list[int]
+    """The offset of each slab in the frame's payload."""
 
 
 class Journal:
@@ -128,17 +132,18 @@ class Journal:
         """Write and sync the batch, in the journal's thread. Errors of the disk are in the result, not raised."""
         started = time.perf_counter()
         errors: dict[int, StorageError] = {}
+        places: dict[int, Place] = {}
         frames = written = start = 0
         while start < len(batch):
             end = self._frame_end(batch, start)
             if batch[start].slab is None:
                 written += self._control(batch[start])
             elif todo := self._gather(batch, start, end, errors):
-                written += self._write(todo, errors)
+                written += self._write(todo, errors, places)
                 frames += 1
             start = end
         seconds = time.perf_counter() - started
-        return BatchResult(errors or None, self._refusal, self.next_sequence - 1, frames, written, seconds)
+        return BatchResult(errors or None, self._refusal, self.next_sequence - 1, frames, written, seconds, places)
 
     def plan(self, batch: list[Append]) -> Plan | None:
         """Plan the batch as one frame that needs only its write. Returns None, without effect, when the batch needs
@@ -148,23 +153,25 @@ class Journal:
             return None
         errors: dict[int, StorageError] = {}
         todo = self._gather(batch, 0, len(batch), errors)
-        payload, checksums = _payload(todo)
+        payload, checksums, starts = _payload(todo)
         room = frame_bytes(sum(map(len, payload)))
         needed = room + _EMPTY_FRAME_BYTES
         if not todo or not (self._fits(needed) or self._pool.has_spare(needed)):
             for _, item in reversed(todo):
                 _fall_back(item)
             return None
-        return Plan(todo, errors, room, self._place(payload, room, checksums))
+        frame = self._place(payload, room, checksums)
+        return Plan(todo, errors, room, frame, starts)
 
     def finish(self, plan: Plan, error: OSError | None, seconds: float) -> BatchResult:
         """Return the result of a plan after its write; ``error``: the write failed."""
+        places: dict[int, Place] = {}
         if error is None:
-            self._written(plan.room)
+            self._written(plan.todo, plan.starts, plan.room, places)
         else:
             self._fail(plan.todo, error, plan.errors)
         written = plan.room if error is None else 0
-        return BatchResult(plan.errors or None, self._refusal, self.next_sequence - 1, 1, written, seconds)
+        return BatchResult(plan.errors or None, self._refusal, self.next_sequence - 1, 1, written, seconds, places)
 
     def wants_spare(self) -> SpareOrder | None:
         """The segment to prepare now, or None. The loop calls this without a lock, so figures may be a little old."""
@@ -189,7 +196,7 @@ class Journal:
         if item is RESUME and isinstance(self._refusal, StorageFullError):
             self._refusal = None
         if item is CONFIRM and not isinstance(self._refusal, StorageFailedError) and self._fits(_EMPTY_FRAME_BYTES):
-            return self._write([], {})
+            return self._write([], {}, {})
         return 0
 
     def _frame_end(self, batch: list[Append], start: int) -> int:
@@ -223,11 +230,11 @@ class Journal:
                 errors[index] = ledger.last_failure = error or _out_of_turn(ledger)
         return todo
 
-    def _write(self, todo: list[tuple[int, Append]], errors: dict[int, StorageError]) -> int:
+    def _write(self, todo: list[tuple[int, Append]], errors: dict[int, StorageError], places: dict[int, Place]) -> int:
         """Write and sync one frame; returns the bytes written, 0 after a failure. After a failure the appends get the
         error, and their ledgers end before them.
         """
-        payload, _ = _payload(todo)
+        payload, _, starts = _payload(todo)
         if len(payload) > _JOIN_ABOVE:
             payload = [b"".join(payload)]
         room = frame_bytes(sum(map(len, payload)))
@@ -237,7 +244,7 @@ class Journal:
         except OSError as error:
             self._fail(todo, error, errors)
             return 0
-        self._written(room)
+        self._written(todo, starts, room, places)
         return room
 
     def _fail(self, todo: list[tuple[int, Append]], error: OSError, errors: dict[int, StorageError]) -> None:
@@ -277,10 +284,13 @@ class Journal:
             checksums,
         )
 
-    def _written(self, room: int) -> None:
-        """Move the write position behind a frame that is on the disk."""
+    def _written(self, todo: list[tuple[int, Append]], starts: list[int], room: int, places: dict[int, Place]) -> None:
+        """Note the places of a frame's appends, and move the write position behind the frame, which is on the disk."""
         segment = self._segment
         assert segment is not None
+        file, first = segment.file, segment.used_bytes + FRAME_HEADER_BYTES
+        for (index, _), start in zip(todo, starts, strict=True):
+            places[index] = file, first + start
         self._first_page = b""
         segment.used_bytes += room
         segment.last_sequence = self.next_sequence
@@ -311,21 +321,29 @@ class Journal:
         self._first_page = encode_first_page(header, before.used_bytes if before else 0)
 
 
-def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int]]:
-    """The records of the appends, and the checksum of each buffer, -1 where it is not known."""
+def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int], list[int]]:
+    """The records of the appends, the checksum of each buffer, -1 where it is not known, and the offset of each slab in
+    the payload.
+    """
     buffers: list[Buffer] = []
     checksums: list[int] = []
+    starts: list[int] = []
+    size = 0
     for _, item in todo:
         ledger, slab = item.ledger, item.slab
         assert ledger is not None
         assert slab is not None
         if slab.first_entry_id == 0:
             # Until the sync of the ledger's file, only this record holds the ledger's properties beside the metadata.
-            buffers.append(birth_record(slab.ledger_id, ledger.properties, ledger.proof))
+            birth = birth_record(slab.ledger_id, ledger.properties, ledger.proof)
+            buffers.append(birth)
             checksums.append(-1)
+            size += len(birth)
         buffers.append(slab.data if slab.size_bytes == len(slab.data) else slab.record_view())
         checksums.append(slab.checksum)
-    return buffers, checksums
+        starts.append(size)
+        size += slab.size_bytes
+    return buffers, checksums, starts
 
 
 def _fall_back(item: Append) -> LedgerState:

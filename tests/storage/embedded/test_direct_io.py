@@ -124,6 +124,52 @@ def test_without_direct_writes_everything_goes_through_the_cache(path):
     file.close()
 
 
+@pytest.mark.parametrize("direct", [True, False])
+def test_blocks_are_read_past_the_cache_up_to_the_end_of_the_file(path, direct):
+    file = RealFiles(direct=direct).open(path, create=True)
+    data = os.urandom(40_000)
+    file.write([data], 0)
+    memory, start = direct_io.aligned_memory(64 << 10)
+    target = memoryview(memory)[start : start + (64 << 10)]
+    assert file.read_past_cache(target[:8192], 4096) == 8192
+    assert target[:8192] == data[4096 : 4096 + 8192]
+    assert file.read_past_cache(target, 0) == len(data)
+    assert target[: len(data)] == data
+    assert file.read_past_cache(target[:4096], 40_960) == 0
+    file.close()
+
+
+def test_blocks_are_read_through_the_cache_where_the_device_takes_no_direct_reads(path, monkeypatch):
+    file = RealFiles().open(path, create=True)
+    data = os.urandom(8192)
+    file.write([data], 0)
+    real, refused = os.preadv, file.direct_fileno()
+
+    def preadv(fd, buffers, offset):
+        if fd == refused:
+            raise OSError(errno.EINVAL, "no direct reads")
+        return real(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    target = memoryview(bytearray(8192))
+    assert file.read_past_cache(target, 0) == 8192
+    assert target == data
+    file.close()
+
+
+def test_errors_of_a_read_past_the_cache_are_raised(path, monkeypatch):
+    file = RealFiles().open(path, create=True)
+    file.write([bytes(8192)], 0)
+
+    def broken(_fd, _buffers, _offset):
+        raise OSError(errno.EIO, "bad sector")
+
+    monkeypatch.setattr(os, "preadv", broken)
+    with pytest.raises(OSError, match="bad sector"):
+        file.read_past_cache(memoryview(bytearray(4096)), 0)
+    file.close()
+
+
 def test_no_descriptor_stays_behind(path):
     before = len(os.listdir("/proc/self/fd"))
     file = RealFiles().open(path, create=True)

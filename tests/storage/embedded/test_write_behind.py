@@ -10,10 +10,11 @@ from magnetar.storage.embedded.lanes import InlineThreads
 from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.embedded.ledger_state import LedgerState
 from magnetar.storage.embedded.write_behind import WriteBehind
-from magnetar.storage.embedded.writeback import Barrier, WriteBackResult, WriteSlab
+from magnetar.storage.embedded.writeback import Barrier, WriteBackResult
 from tests.storage.engine_for_tests import TINY, ManualClock, ManualScheduler, World, settle
 from tests.storage.records_for_tests import slab_of
 
+NOWHERE = (None, 0)
 SLAB_BYTES = len(slab_of(1, 0, [bytes(1000)]).data)
 
 
@@ -27,11 +28,11 @@ class Worker:
         self.clock.time_s += self.seconds
         jobs = [job for piece in pieces for job in piece if job is not None]
         self.pieces.append(len(jobs))
-        return WriteBackResult(jobs, None, {})
+        return WriteBackResult(jobs, None, {}, [])
 
 
 class Bench:
-    def __init__(self, gather: int = 1, relaxed: int = 100):
+    def __init__(self, gather: int = 1, relaxed: int = 100, kept: int = 1000, held_off: int = 200):
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.worker = Worker(self.clock)
@@ -43,7 +44,9 @@ class Bench:
             self.worker,
             gather_bytes=gather * SLAB_BYTES,
             relaxed_bytes=relaxed * SLAB_BYTES,
+            held_off_bytes=held_off * SLAB_BYTES,
             max_unwritten_bytes=1 << 30,
+            kept_bytes=kept * SLAB_BYTES,
         )
         self.behind.on_written = lambda jobs, _result, _error: self.done.extend(jobs)
         self.ledger = LedgerState(1, {})
@@ -53,7 +56,7 @@ class Bench:
         jobs = []
         for _ in range(count):
             slab = slab_of(1, self.ledger.last_confirmed + 1, [bytes(1000)])
-            jobs.append(WriteSlab(self.ledger, slab, self.ledger.confirm(slab)))
+            jobs.append(self.ledger.confirm(slab, NOWHERE))
         self.behind.write(jobs, frame_seconds)
 
 
@@ -155,9 +158,9 @@ async def test_an_unwritten_slab_is_found_by_any_of_its_entries():
     ledger.index = LedgerIndex()
     sizes = [1, 3, 1, 200, 2]
     for size in sizes:
-        ledger.confirm(slab_of(1, ledger.last_confirmed + 1, [b"x"] * size))
+        ledger.confirm(slab_of(1, ledger.last_confirmed + 1, [b"x"] * size), NOWHERE)
     written = ledger.written()
-    assert written.count == 1
+    assert written.last_entry_id == 0
     assert ledger.unwritten_slab(0) is None
     for entry_id in range(1, sum(sizes)):
         slab = ledger.unwritten_slab(entry_id)
@@ -174,3 +177,61 @@ async def test_pieces_grow_with_the_backlog():
     await settle(200)
     assert sum(bench.worker.pieces) == 64 * mebibyte
     assert bench.worker.pieces[-2] == (2 << 20) // SLAB_BYTES, "not a slab more than a direct write takes"
+
+
+def burst_of(bench, frames: int = 100) -> None:
+    """Frames of 64 KiB that take half of the time."""
+    slabs = (64 << 10) // SLAB_BYTES
+    for _ in range(frames):
+        bench.clock.time_s += 0.002
+        bench.write(slabs, frame_seconds=0.001)
+
+
+async def test_write_behind_holds_off_in_a_burst_and_goes_on_behind_it():
+    bench = Bench(relaxed=1, held_off=1 << 20)
+    burst_of(bench)
+    await settle()
+    begun = sum(bench.worker.pieces)
+    for _ in range(20):
+        burst_of(bench, frames=10)
+        bench.scheduler.advance(0)
+        await settle()
+    assert sum(bench.worker.pieces) == begun
+    bench.scheduler.advance(0.02)
+    bench.scheduler.advance(0.02)
+    await settle(200)
+    assert bench.behind.unwritten_bytes == 0
+
+
+async def test_a_burst_beyond_the_limit_is_written_while_it_lasts():
+    bench = Bench(relaxed=1, held_off=1000)
+    for _ in range(50):
+        burst_of(bench, frames=10)
+        bench.scheduler.advance(0)
+        await settle()
+    assert sum(bench.worker.pieces) > 1000
+
+
+async def test_awaited_slabs_do_not_wait_for_the_end_of_a_burst():
+    bench = Bench(relaxed=1, held_off=1 << 20)
+    burst_of(bench)
+    await settle()
+    assert bench.behind.unwritten_bytes
+    bench.behind.press()
+    await settle(200)
+    assert bench.behind.unwritten_bytes == 0
+
+
+async def test_slabs_beyond_the_bound_of_memory_are_parked_oldest_first():
+    bench = Bench(gather=1000, kept=3)
+    bench.clock.time_s += 1
+    bench.write(5)
+    assert [job.slab is None for job in bench.ledger.unwritten] == [True, True, False, False, False]
+    bench.write()
+    assert [job.slab is None for job in bench.ledger.unwritten] == [True, True, True, False, False, False]
+    jobs = list(bench.ledger.unwritten)
+    bench.behind.press()
+    await settle()
+    assert all(job.slab is None for job in jobs), "written slabs leave memory"
+    bench.write(3)
+    assert all(job.slab is not None for job in bench.ledger.unwritten), "and their room is free again"
