@@ -120,6 +120,12 @@ def test_a_deleted_tenant_leaves_no_nodes(members, client, zookeeper):
     assert requests.put(f"{first}/tenants/{tenant}", json=body, timeout=30).status_code == 204
     assert requests.put(f"{first}/namespaces/{name}", json={"bundles": {"numBundles": 4}}, timeout=30).ok
     wait_for(lambda: requests.put(f"{second}/persistent/{name}/parts/partitions", json=2, timeout=30).ok)
+    for url in (first, second):
+        wait_for(
+            lambda url=url: (
+                requests.get(f"{url}/persistent/{name}/parts/partitions", timeout=30).json()["partitions"] == 2
+            )
+        )
     client.create_producer(f"persistent://{name}/parts", schema=pulsar.schema.StringSchema()).close()
     assert f"/managed-ledgers/{name}/persistent/parts-partition-0" in nodes_of(zookeeper, tenant)
     for path in (f"persistent/{name}/parts/partitions", f"namespaces/{name}", f"tenants/{tenant}"):
