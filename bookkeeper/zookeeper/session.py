@@ -126,6 +126,11 @@ class ZooKeeperSession:
         self._options = options
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(options.max_outstanding)
+        self._usable = asyncio.Event()
+        """The session is connected, or closed: kazoo answers. kazoo's write to the socket that wakes its thread would
+        block the loop after some hundred requests without a connection.
+        """
+        self._in_order = asyncio.Lock()
         self._listeners: list[Callable[[SessionState], None]] = []
         self._state = SessionState.LOST
         self._session_id = 0
@@ -335,6 +340,8 @@ class ZooKeeperSession:
         limit = self._options.request_timeout_s if timeout_s is None else timeout_s
         try:
             async with asyncio.timeout(limit), self._slots:
+                async with self._in_order:
+                    await self._usable.wait()
                 answer: asyncio.Future[Any] = self._loop.create_future()
                 start().rawlink(partial(self._on_kazoo_answer, answer))
                 return await answer
@@ -385,6 +392,10 @@ class ZooKeeperSession:
         if state is self._state or self._state is SessionState.CLOSED:
             return
         self._state = state
+        if state in (SessionState.CONNECTED, SessionState.CLOSED):
+            self._usable.set()
+        else:
+            self._usable.clear()
         for listener in list(self._listeners):
             listener(state)
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import struct
 
 import pytest
 import structlog
 from kazoo import exceptions as kazoo_errors
 
 from magnetar.bookkeeper import events
+from magnetar.bookkeeper.errors import MetadataUnavailableError
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession, _Handler
-from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
+from magnetar.bookkeeper.zookeeper.values import SessionState, ZooKeeperOptions
+from tests.waiting import until
 
 
 class Kazoo:
@@ -41,6 +45,92 @@ async def failing():
         await asyncio.sleep(0)
 
     return session, fail
+
+
+class Service:
+    """A service that opens sessions and answers no requests; ``stop`` ends it, ``start`` starts it again."""
+
+    def __init__(self):
+        self.port, self.requests, self._server, self._open = 0, [], None, []
+
+    async def start(self):
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def stop(self):
+        self._server.close()
+        for writer in self._open:
+            writer.transport.abort()
+
+    async def _serve(self, reader, writer):
+        self._open.append(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await self._packet(reader)
+            answer = struct.pack(">iiqi16s?", 0, 30_000, 1, 16, bytes(16), False)
+            writer.write(struct.pack(">i", len(answer)) + answer)
+            while True:
+                self.requests.append(await self._packet(reader))
+
+    async def _packet(self, reader):
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+    def wanted(self):
+        """Paths of the reads, in the order in which they came."""
+        reads = [packet[12:-1].decode() for packet in self.requests if packet[4:8] == b"\0\0\0\4"]
+        return list(dict.fromkeys(reads))
+
+
+@pytest.fixture
+async def service():
+    made = Service()
+    await made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+async def session(service):
+    opened = await ZooKeeperSession.connect(ZooKeeperOptions(f"127.0.0.1:{service.port}", request_timeout_s=20))
+    yield opened
+    service.stop()  # the end of the session waits for no answer
+    await opened.close()
+
+
+async def test_a_thousand_requests_of_an_outage_leave_the_loop_turning_and_go_out_in_order(service, session):
+    """kazoo wakes its thread by a byte for each request through a socket that the thread reads while it is connected:
+    some hundred bytes fill the socket, and the next write waits.
+    """
+    service.stop()
+    await until(lambda: session.state is SessionState.SUSPENDED)
+    reads = [asyncio.create_task(session.get(f"/{number}")) for number in range(1000)]
+    await asyncio.sleep(0)
+    await service.start()
+    await until(lambda: len(service.wanted()) == 1000)
+    assert service.wanted() == [f"/{number}" for number in range(1000)]
+    for each in reads:
+        each.cancel()
+
+
+async def test_a_request_whose_deadline_comes_in_an_outage_is_never_sent(service, session):
+    service.stop()
+    await until(lambda: session.state is SessionState.SUSPENDED)
+    with pytest.raises(MetadataUnavailableError):
+        await session._call("/late", lambda: session._client.get_async("/late"), 0.01)
+    await service.start()
+    read = asyncio.create_task(session.get("/next"))
+    await until(lambda: "/next" in service.wanted())
+    assert service.wanted() == ["/next"]
+    read.cancel()
+
+
+async def test_the_end_of_a_session_ends_the_requests_of_an_outage(service, session):
+    service.stop()
+    await until(lambda: session.state is SessionState.SUSPENDED)
+    read = asyncio.create_task(session.get("/x"))
+    await asyncio.sleep(0)
+    await session.close()
+    with pytest.raises(MetadataUnavailableError):
+        await read
 
 
 def test_options_show_no_secret():
