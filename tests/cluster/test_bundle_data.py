@@ -86,6 +86,8 @@ def test_averages_continue_under_leaders_of_both_kinds(cluster, tmp_path):
         ours.start()
         body = {"bundles": {"numBundles": 1}}
         requests.put(f"{first.http}/admin/v2/namespaces/{NAMESPACE}", json=body, timeout=60)
+        url = f"{ours.http}/admin/v2/namespaces/{NAMESPACE}"  # the other broker follows within a moment
+        wait_for(lambda: requests.get(url, timeout=60).status_code == 200, 30, "the namespace")
         clients.append(connect(first, ours))
         producer = clients[0].create_producer(f"persistent://{NAMESPACE}/t")
         producer.send(b"1")
