@@ -9,6 +9,8 @@ import random
 import shutil
 import subprocess
 
+from kazoo.client import KazooClient
+
 from tests.waiting import wait_for
 
 __all__ = ["RealCluster", "missing", "zookeeper_server"]
@@ -74,6 +76,17 @@ class RealCluster:
                     self.start(name)
                 elif state == "stopped":
                     self.go_on(name)
+
+    def make_whole(self) -> None:
+        """``mend``, then wait until every bookie is registered: a bookie may end when its session has expired."""
+        self.mend()
+        client = KazooClient(self.zookeeper)
+        client.start(30)
+        try:
+            wait_for(lambda: set(self.bookies) <= set(client.get_children("/ledgers/available")), 60, "all bookies")
+        finally:
+            client.stop()
+            client.close()
 
     def shell(self, *arguments: str) -> str:
         """BookKeeper's own shell (1 to 2 s); its output."""

@@ -34,7 +34,8 @@ def members(cluster, tmp_path_factory):
 
 
 @pytest.fixture
-def load(members):
+def load(cluster, members):
+    cluster.make_whole()  # new ledgers need all bookies
     with loaded(members) as made:
         yield made
 

@@ -74,6 +74,7 @@ def field(_services, tmp_path_factory):
 
 @pytest.fixture
 def load(field):
+    field.cluster.make_whole()  # new ledgers need all bookies
     with loaded(field.members) as made:
         try:
             yield made
