@@ -35,6 +35,8 @@ Place = tuple["File", int]
 """A journal segment, and the offset of a slab's first record in it."""
 
 _FIRST = attrgetter("first_entry_id")
+_MOST_PARKED_OF_A_READ = 256
+"""The loop looks at each of them, and the read needs a system call for each."""
 
 
 class UnwrittenSlab:
@@ -172,15 +174,16 @@ class LedgerState:
         return unwritten[bisect_right(unwritten, entry_id, key=_FIRST) - 1].slab
 
     def parked(self, entry_id: int, most_bytes: int) -> list[UnwrittenSlab]:
-        """The parked slab with this entry and the parked slabs behind it, of ``most_bytes`` together or a single slab;
-        empty when no parked slab has the entry.
+        """The parked slab with this entry and the parked slabs behind it, at most 256 slabs of ``most_bytes`` together,
+        or a single larger slab; empty when no parked slab has the entry.
         """
         unwritten = self.unwritten
         if not unwritten or not unwritten[0].first_entry_id <= entry_id <= self.last_confirmed:
             return []
         found: list[UnwrittenSlab] = []
         size = 0
-        for index in range(bisect_right(unwritten, entry_id, key=_FIRST) - 1, len(unwritten)):
+        first = bisect_right(unwritten, entry_id, key=_FIRST) - 1
+        for index in range(first, min(first + _MOST_PARKED_OF_A_READ, len(unwritten))):
             slab = unwritten[index]
             size += slab.size_bytes
             if slab.slab is not None or (found and size > most_bytes):

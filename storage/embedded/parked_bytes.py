@@ -18,7 +18,7 @@ class ParkedBytes:
     def __init__(self, slabs: Sequence[UnwrittenSlab]) -> None:
         self._slabs = slabs
 
-    def read(self, ledger_id: int, size: int, offset: int) -> bytes:  # noqa: ARG002 - one ledger
+    def read(self, _ledger_id: int, size: int, offset: int) -> bytes:
         parts = []
         for slab in self._slabs:
             skip = offset - slab.offset
@@ -33,5 +33,5 @@ class ParkedBytes:
                 size -= want
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def size(self, ledger_id: int) -> int:  # noqa: ARG002 - one ledger
+    def size(self, _ledger_id: int) -> int:
         return self._slabs[-1].offset + self._slabs[-1].size_bytes

@@ -44,6 +44,8 @@ _PATIENCE = 3.0
 _PATIENCE_IN_A_BURST = 8.0
 """The same in a burst whose backlog has reached the limit up to which write-behind holds off."""
 _LONGEST_PAUSE_S = 0.02
+_MOST_HELD_OFF = 1 << 15
+"""Write-behind holds off for at most this many slabs: a parked slab still takes some 400 bytes of objects."""
 _HOLD_OFF_S = 0.01
 """The time after which write-behind looks again whether a burst lasts."""
 
@@ -230,5 +232,5 @@ class WriteBehind:
 
     def _holds_off(self) -> bool:
         """Whether the backlog may grow until the burst ends."""
-        is_small = self.unwritten_bytes < self._held_off_bytes and not self._urgent
-        return is_small and self._burst.lasts(self._clock.now_s())
+        is_small = self.unwritten_bytes < self._held_off_bytes and len(self._queue) < _MOST_HELD_OFF
+        return is_small and not self._urgent and self._burst.lasts(self._clock.now_s())

@@ -135,7 +135,7 @@ def test_producers_at_the_limit_of_pending_publishes(small, topic):
         peer.write(flood)
     neighbour.check()
     read_bytes = 2 * len(peers) * MIB  # a receive buffer and the run of its last read, of each connection
-    cached, pending, unwritten, direct = 8 * MIB, 16 * MIB, 32 * MIB, 12 * MIB  # settings of `small`, and buffers
+    cached, pending, unwritten, direct = 8 * MIB, 16 * MIB, 8 * MIB, 16 * MIB  # settings of `small`, and buffers
     assert broker.rss_bytes < before + read_bytes + cached + pending + unwritten + direct
     for peer in peers:
         numbers = []

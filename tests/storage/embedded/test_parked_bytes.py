@@ -62,6 +62,11 @@ def test_parked_slabs_end_before_a_slab_in_memory_and_at_the_limit_of_bytes():
     assert ledger.parked(6, 1 << 20) == []
 
 
+def test_a_read_takes_a_bounded_number_of_parked_slabs():
+    ledger, _ = ledger_with([1] * 300)
+    assert [slab.first_entry_id for slab in ledger.parked(10, 1 << 20)] == list(range(10, 266))
+
+
 def test_lost_entries_of_a_slab():
     ledger = LedgerState(1, {})
     ledger.index = LedgerIndex()

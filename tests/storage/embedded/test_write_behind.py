@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from magnetar.storage.embedded import write_behind
 from magnetar.storage.embedded.lanes import InlineThreads
 from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.embedded.ledger_state import LedgerState
@@ -205,6 +206,16 @@ async def test_write_behind_holds_off_in_a_burst_and_goes_on_behind_it():
 
 async def test_a_burst_beyond_the_limit_is_written_while_it_lasts():
     bench = Bench(relaxed=1, held_off=1000)
+    for _ in range(50):
+        burst_of(bench, frames=10)
+        bench.scheduler.advance(0)
+        await settle()
+    assert sum(bench.worker.pieces) > 1000
+
+
+async def test_a_burst_of_many_small_slabs_is_written_while_it_lasts(monkeypatch):
+    monkeypatch.setattr(write_behind, "_MOST_HELD_OFF", 1000)
+    bench = Bench(relaxed=1, held_off=1 << 20)
     for _ in range(50):
         burst_of(bench, frames=10)
         bench.scheduler.advance(0)
