@@ -28,11 +28,11 @@ look_up = False
 class Connection:
     """A blocking socket after the handshake, with a buffer of frames."""
 
-    def __init__(self, port: int):
+    def __init__(self, port: int, buffer_bytes: int = 4 << 20):
         self.socket = socket.create_connection((HOST, port))
         self.socket.settimeout(SILENCE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.buffer = bytearray(4 << 20)
+        self.buffer = bytearray(buffer_bytes)
         self.have = 0
         connect = pb.CommandConnect(client_version="bench", protocol_version=19)
         self.request(pb.BaseCommand(type=pb.BaseCommand.CONNECT, connect=connect), pb.BaseCommand.CONNECTED)
@@ -167,10 +167,20 @@ def encode_entry(producer_name: str, sequence_id: int, payload: bytes, batch: in
 
 
 class Consumer(Connection):
-    """An Exclusive subscription from the earliest message, one message an entry unless ``batch`` says otherwise."""
+    """An Exclusive subscription from the earliest message, one message an entry unless ``batch`` says otherwise.
+    ``buffer_bytes`` must have room for a frame.
+    """
 
-    def __init__(self, port: int, topic: str, permits: int = 20_000, batch: int = 1, subscription: str = "bench"):
-        super().__init__(port)
+    def __init__(
+        self,
+        port: int,
+        topic: str,
+        permits: int = 20_000,
+        batch: int = 1,
+        subscription: str = "bench",
+        buffer_bytes: int = 4 << 20,
+    ):
+        super().__init__(port, buffer_bytes)
         self.use(topic)
         self.permits, self.credit, self.batch = permits, 0, batch
         self.messages = 0

@@ -9,7 +9,8 @@ import multiprocessing
 import select
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bench import load, servers
@@ -17,6 +18,7 @@ from bench import load, servers
 _numbers = itertools.count()
 Figures = dict[str, float]
 Start = Callable[[], servers.Server]
+WRITTEN_BYTES = 65536
 
 
 def topic() -> str:
@@ -88,10 +90,17 @@ def backlog(start: Start, scale: float, count: int, batch: int = 1) -> Figures:
         return {"msg/s": n * batch / took, "server µs CPU/msg": (server.cpu_seconds() - before) / n / batch * 1e6}
 
 
-def _drain_all(port: int, name: str, n: int, consumers: int) -> float:
-    """Read all that is published by as many subscriptions; the seconds from the first permits to the last message."""
-    crowd = [load.Consumer(port, name, subscription=f"fan-{number}") for number in range(consumers)]
-    started, left, poll = load.now(), len(crowd), select.epoll()
+def _member(port: int, name: str, number: int) -> load.Consumer:
+    """One of a crowd of consumers, with a buffer that stays in the caches of the core."""
+    return load.Consumer(port, name, subscription=f"fan-{number}", buffer_bytes=256 << 10)
+
+
+def _drain_all(server: servers.Server, name: str, n: int, consumers: int) -> tuple[float, float]:
+    """Read all that is published by as many subscriptions; returns the seconds from the first permits to the last
+    message, and the processor time of the server for them.
+    """
+    crowd = [_member(server.port, name, number) for number in range(consumers)]
+    before, started, left, poll = server.cpu_seconds(), load.now(), len(crowd), select.epoll()
     by_fd = {consumer.fileno(): consumer for consumer in crowd}
     for fd, consumer in by_fd.items():
         poll.register(fd, select.EPOLLIN)
@@ -106,10 +115,10 @@ def _drain_all(port: int, name: str, n: int, consumers: int) -> float:
             if consumer.messages >= n:
                 poll.unregister(fd)
                 left -= 1
-    took = load.now() - started
+    took, cpu_s = load.now() - started, server.cpu_seconds() - before
     for consumer in crowd:
         consumer.close()
-    return took
+    return took, cpu_s
 
 
 def fan_out(start: Start, scale: float, count: int, consumers: int) -> Figures:
@@ -117,12 +126,11 @@ def fan_out(start: Start, scale: float, count: int, consumers: int) -> Figures:
     with start().wait_ready() as server:
         name, n = topic(), int(count * scale)
         for number in range(consumers):
-            load.Consumer(server.port, name, subscription=f"fan-{number}").close()
+            _member(server.port, name, number).close()
         load.publish([load.Producer(server.port, name, n, 1024)], 1000)
-        before = server.cpu_seconds()
-        took = _drain_all(server.port, name, n, consumers)
+        took, cpu_s = _drain_all(server, name, n, consumers)
         deliveries = n * consumers
-        return {"msg/s": deliveries / took, "server µs CPU/msg": (server.cpu_seconds() - before) / deliveries * 1e6}
+        return {"msg/s": deliveries / took, "server µs CPU/msg": cpu_s / deliveries * 1e6}
 
 
 def _arrivals(port: int, name: str, n: int) -> list[tuple[int, float]]:
@@ -144,34 +152,60 @@ def tail(start: Start, scale: float, count: int) -> Figures:
         return {"msg/s": n / (arrivals[-1][1] - started), "published/s": n / published, "server µs CPU/msg": cost}
 
 
-def paced(start: Start, scale: float, rate: int, seconds: float) -> Figures:
-    """Milliseconds from when each message of 1 KiB was due to when a consumer in another process had it."""
+@contextmanager
+def writer(port: int, mb_per_s: int, seconds: float) -> Iterator[None]:
+    """A producer in another process that publishes ``mb_per_s`` (0: no producer) to a topic of its own, in messages of
+    64 KiB at even distances; begins a second before the block, so that its ledger files are being written already.
+    """
+    if not mb_per_s:
+        yield
+        return
+    rate = mb_per_s * 1_000_000 / WRITTEN_BYTES
+    producer = load.Producer(port, topic(), int(rate * (seconds + 2)), WRITTEN_BYTES)
+    wait = beside(load.paced, producer, rate)
+    time.sleep(1)
+    yield
+    wait()
+    producer.close()
+
+
+def lateness(first_due: float, rate: int, counts: list[tuple[int, float]]) -> Figures:
+    """Quantiles of the time from when a message was due to its arrival, without the first tenth. ``counts``: messages
+    so far, and when.
+    """
+    late: list[float] = []
+    for reached, when in counts:
+        late += [when - (first_due + i / rate) for i in range(len(late), reached)]
+    late = late[len(late) // 10 :]
+    return {"p50 ms": quantile(late, 0.5), "p99 ms": quantile(late, 0.99), "p99.9 ms": quantile(late, 0.999)}
+
+
+def paced(start: Start, scale: float, rate: int, seconds: float, beside_mb_s: int = 0) -> Figures:
+    """Milliseconds from when each message of 1 KiB was due to when a consumer in another process had it, beside a
+    ``writer`` of ``beside_mb_s``.
+    """
+    seconds = max(1.0, seconds * scale)
     with start().wait_ready() as server:
-        name, n = topic(), int(rate * max(1.0, seconds * scale))
+        name, n = topic(), int(rate * seconds)
         wait = beside(_arrivals, server.port, name, n)
         producer = load.Producer(server.port, name, n, 1024)
-        before = server.cpu_seconds()
-        first_due = load.paced(producer, rate)
-        late: list[float] = []
-        for reached, when in wait():
-            late += [when - (first_due + i / rate) for i in range(len(late), reached)]
-        cost = (server.cpu_seconds() - before) / n * 1e6
-        late = late[n // 10 :]
-        figures = {"p50 ms": quantile(late, 0.5), "p99 ms": quantile(late, 0.99), "p99.9 ms": quantile(late, 0.999)}
+        with writer(server.port, beside_mb_s, seconds):
+            before = server.cpu_seconds()
+            first_due = load.paced(producer, rate)
+            figures = lateness(first_due, rate, wait())
+            cost = (server.cpu_seconds() - before) / n * 1e6
         return figures | {"server µs CPU/msg": cost}
 
 
-def paced_receipt(start: Start, scale: float, rate: int, seconds: float) -> Figures:
-    """Milliseconds from when each message of 1 KiB was due to its receipt: the disk's part of the latency."""
+def paced_receipt(start: Start, scale: float, rate: int, seconds: float, beside_mb_s: int = 0) -> Figures:
+    """Milliseconds from when each message of 1 KiB was due to its receipt, the disk's part of the latency, beside a
+    ``writer`` of ``beside_mb_s``.
+    """
+    seconds = max(1.0, seconds * scale)
     with start().wait_ready() as server:
-        n = int(rate * max(1.0, seconds * scale))
-        producer = load.Producer(server.port, topic(), n, 1024)
-        first_due = load.paced(producer, rate)
-        late: list[float] = []
-        for reached, when in producer.receipts:
-            late += [when - (first_due + i / rate) for i in range(len(late), reached)]
-        late = late[n // 10 :]
-        return {"p50 ms": quantile(late, 0.5), "p99 ms": quantile(late, 0.99), "p99.9 ms": quantile(late, 0.999)}
+        producer = load.Producer(server.port, topic(), int(rate * seconds), 1024)
+        with writer(server.port, beside_mb_s, seconds):
+            return lateness(load.paced(producer, rate), rate, producer.receipts)
 
 
 def start_up(_: Start, _scale: float) -> Figures:
@@ -245,10 +279,15 @@ SCENARIOS: dict[str, Scenario] = {
     "backlog": Scenario(backlog, {"count": 200_000}, aim=">= 200,000/s"),
     "backlog-batched": Scenario(backlog, {"count": 3_000, "batch": 100}, aim=">= 1,000,000/s"),
     "fan-out": Scenario(fan_out, {"count": 2_000, "consumers": 100}, aim=">= 1,000,000/s"),
+    "fan-out-1000": Scenario(fan_out, {"count": 1_000, "consumers": 1_000}, aim=">= 1,000,000/s"),
     "tail": Scenario(tail, {"count": 150_000}),
     "paced-1000": Scenario(paced, {"rate": 1_000, "seconds": 8}),
     "paced-10000": Scenario(paced, {"rate": 10_000, "seconds": 8}),
+    "paced-1000-beside": Scenario(paced, {"rate": 1_000, "seconds": 8, "beside_mb_s": 50}, aim="p99 < 5 ms"),
+    "paced-10000-beside": Scenario(paced, {"rate": 10_000, "seconds": 8, "beside_mb_s": 50}, aim="p99 < 5 ms"),
     "receipt-10000": Scenario(paced_receipt, {"rate": 10_000, "seconds": 5}, True),
+    "receipt-1000-beside": Scenario(paced_receipt, {"rate": 1_000, "seconds": 8, "beside_mb_s": 50}, True),
+    "receipt-10000-beside": Scenario(paced_receipt, {"rate": 10_000, "seconds": 8, "beside_mb_s": 50}, True),
     "start-up": Scenario(start_up, aim="< 0.4 s"),
     "idle-memory": Scenario(idle_memory, aim="< 60 MB idle"),
 }
