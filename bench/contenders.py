@@ -57,8 +57,15 @@ CASES = {
     "fan-out to 100": Case(scenarios.fan_out, {"count": 2_000, "consumers": 100}, by_limit=False),
     "1,000/s": Case(scenarios.paced, {"rate": 1_000, "seconds": 6}, "p99 ms", False, ("p50 ms",)),
     "10,000/s": Case(scenarios.paced, {"rate": 10_000, "seconds": 6}, "p99 ms", False, ("p50 ms",)),
+    "1,000/s beside 50 MB/s": Case(
+        scenarios.paced, {"rate": 1_000, "seconds": 6, "beside_mb_s": 50}, "p99 ms", False, ("p50 ms",)
+    ),
+    "10,000/s beside 50 MB/s": Case(
+        scenarios.paced, {"rate": 10_000, "seconds": 6, "beside_mb_s": 50}, "p99 ms", False, ("p50 ms",)
+    ),
 }
 CPU = "server µs CPU/msg"
+_SHORTER = "Shorter bars are better"
 ORDER = ("limit", "ours", "ours-nosync", "lite", "pulsar")
 
 
@@ -118,18 +125,31 @@ def rows(name: str, case: Case, figures: dict[str, list[dict[str, float]]]) -> l
     return lines
 
 
-def draw(folder: str, results: dict[str, dict[str, list[dict[str, float]]]]) -> None:
-    """One picture of rates, one of times: rates are better when longer, times when shorter."""
-    for kind, title in (("msg/s", "messages a second"), ("ms", "milliseconds")):
-        chosen = {name: found for name, found in results.items() if found and CASES[name].figure.endswith(kind)}
-        values = {
-            name: {who: statistics.median(f[CASES[name].figure] for f in all_of) for who, all_of in found.items()}
-            for name, found in chosen.items()
+def draw(folder: str, rounds: int, results: dict[str, dict[str, list[dict[str, float]]]]) -> None:
+    """Pictures of rates, of times and of processor time; of times the quantiles that the table has."""
+    pictures = (
+        ("rates", "Messages a second", "/s", ("msg/s",), "Longer bars are better"),
+        ("times", "Time from a message to its receipt or its consumer", " ms", ("p50 ms", "p99 ms"), _SHORTER),
+        ("cpu", "Processor time of the server a message", " µs", (CPU,), _SHORTER),
+    )
+    for name, title, unit, wanted, better in pictures:
+        bars = {
+            f"{case}, {figure.removesuffix(' ms')}" if unit == " ms" else case: {
+                who: _bar([f[figure] for f in all_of]) for who, all_of in found.items()
+            }
+            for case, found in results.items()
+            for figure in wanted
+            if found and figure in {CASES[case].figure, *CASES[case].more, CPU}
         }
-        if values:
-            path = pathlib.Path(folder, f"contenders-{'rates' if kind == 'msg/s' else 'times'}.svg")
-            path.write_text(chart.chart(f"Contenders: {title}", values, {name: CASES[name].figure for name in values}))
+        if bars:
+            path = pathlib.Path(folder, f"contenders-{name}.svg")
+            note = f"{better}. Median [least - most], number of rounds: {rounds}. Each case has a scale of its own."
+            path.write_text(chart.chart(title, note, bars, unit))
             print(f"wrote {path}")
+
+
+def _bar(values: list[float]) -> chart.Bar:
+    return chart.Bar(statistics.median(values), min(values), max(values))
 
 
 def chosen_of(text: str | None, known: tuple[str, ...]) -> list[str]:
@@ -182,7 +202,11 @@ def main() -> None:
         pathlib.Path(options.json).write_text(json.dumps(results, indent=1) + "\n")
     if options.plots:
         pathlib.Path(options.plots).mkdir(parents=True, exist_ok=True)
-        draw(options.plots, {name: {w: found[w] for w in ORDER if w in found} for name, found in results.items()})
+        draw(
+            options.plots,
+            options.rounds,
+            {name: {w: found[w] for w in ORDER if w in found} for name, found in results.items()},
+        )
 
 
 if __name__ == "__main__":

@@ -182,7 +182,7 @@ def lateness(first_due: float, rate: int, counts: list[tuple[int, float]]) -> Fi
 
 def paced(start: Start, scale: float, rate: int, seconds: float, beside_mb_s: int = 0) -> Figures:
     """Milliseconds from when each message of 1 KiB was due to when a consumer in another process had it, beside a
-    ``writer`` of ``beside_mb_s``.
+    ``writer`` of ``beside_mb_s``, whose processor time counts, too.
     """
     seconds = max(1.0, seconds * scale)
     with start().wait_ready() as server:
