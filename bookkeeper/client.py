@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import secrets
 from typing import TYPE_CHECKING, Self
@@ -125,20 +126,26 @@ class BookKeeper:
         return self._context.registry
 
     async def create(
-        self, options: LedgerOptions | None = None, custom_metadata: Mapping[str, bytes] | None = None
+        self,
+        options: LedgerOptions | None = None,
+        custom_metadata: Mapping[str, bytes] | None = None,
+        *,
+        wait_s: float = 0.0,
     ) -> LedgerWriter:
         """Create an empty ledger and return its writer. On return the metadata are durable; the bookies store nothing
-        of the ledger before its first entry.
+        of the ledger before its first entry. While too few bookies are registered, the call waits for `wait_s`.
 
         Raises NotEnoughBookiesError, MetadataError.
         """
         self._check_open()
         wanted = options or LedgerOptions()
+        ensemble = await self._new_ensemble(wanted, custom_metadata or {}, wait_s)
+        self._check_open()
         metadata = LedgerMetadata(
             ensemble_size=wanted.ensemble_size,
             write_quorum=wanted.write_quorum,
             ack_quorum=wanted.ack_quorum,
-            segments=(Segment(0, self._new_ensemble(wanted, custom_metadata or {})),),
+            segments=(Segment(0, ensemble),),
             digest_type=wanted.digest_type,
             password=wanted.password,
             custom=dict(custom_metadata or {}),
@@ -235,10 +242,20 @@ class BookKeeper:
         if self._own_session is not None:
             await self._own_session.close()
 
-    def _new_ensemble(self, wanted: LedgerOptions, custom: Mapping[str, bytes]) -> tuple[str, ...]:
-        chosen = self._context.new_ensemble(wanted, custom)
-        if chosen is not None:
-            return chosen
+    async def _new_ensemble(self, wanted: LedgerOptions, custom: Mapping[str, bytes], wait_s: float) -> tuple[str, ...]:
+        """Return the bookies of a new ledger, chosen again after each change of the registered bookies."""
+        changed = asyncio.Event()
+        cancel = self._context.registry.on_change(changed.set)
+        try:
+            async with asyncio.timeout(wait_s):
+                while (chosen := self._context.new_ensemble(wanted, custom)) is None:
+                    await changed.wait()
+                    changed.clear()
+                return chosen
+        except TimeoutError:
+            pass
+        finally:
+            cancel()
         known = len(self._context.registry.writable)
         limits = " within the groups and racks that the placement requires" if known >= wanted.ensemble_size else ""
         detail = f"an ensemble of {wanted.ensemble_size}{limits}, but {known} writable bookies"

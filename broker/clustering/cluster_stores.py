@@ -77,8 +77,10 @@ class ClusterStores:
         )
 
     def may_roll(self) -> bool:
-        """Whether the ZooKeeper session is connected, so that a new ledger can be created."""
-        return self._session.state is SessionState.CONNECTED
+        """Whether a new ledger can be created: the ZooKeeper session is connected, and enough bookies are
+        registered.
+        """
+        return self._session.state is SessionState.CONNECTED and self.ledgers.has_bookies()
 
     async def close(self) -> None:
         if self._closed:

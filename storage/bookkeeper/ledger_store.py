@@ -47,6 +47,10 @@ class BookKeeperSettings:
     """Recent slabs of all ledgers, for readers of the tail."""
     max_record_bytes: int = 5 << 20
     """Largest record (32 bytes of header and the entry); the bookies' frame limit is the other bound."""
+    new_ledger_wait_s: float = 10.0
+    """The longest time that appends of a managed ledger wait for enough bookies for its next ledger. Cursors do not
+    wait: the next save tries again.
+    """
     client: ClientOptions = field(default_factory=ClientOptions)
 
     def ledger_options(self, component: str | None) -> LedgerOptions:
@@ -85,6 +89,10 @@ class BookKeeperLedgerStore:
         self._ahead = ReadAhead(cache)
         self._closed = False
 
+    def has_bookies(self) -> bool:
+        """Whether enough bookies are registered for a new ledger."""
+        return len(self._client.bookies.writable) >= self._settings.ensemble_size
+
     async def create(self, properties: Mapping[str, str] | None = None) -> BookKeeperLedgerWriter:
         self._check_open()
         kept = dict(properties or {})
@@ -93,8 +101,10 @@ class BookKeeperLedgerStore:
         isolation = await self.isolation_of(kept)
         if isolation is not None:
             custom[POLICY_KEY] = policy_of(isolation)
+        of_topic = kept.get("component") == "managed-ledger" and "pulsar/cursor" not in kept
+        wait_s = self._settings.new_ledger_wait_s if of_topic else 0.0
         with storage_errors():
-            adds = await self._client.create(options, custom)
+            adds = await self._client.create(options, custom, wait_s=wait_s)
         writer = BookKeeperLedgerWriter(adds, kept, self.max_record_bytes, self.cache.put, self._forget)
         self._writers[writer.ledger_id] = writer
         return writer

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from magnetar.bookkeeper.bookies.isolation import POLICY_KEY, isolation_groups, policy_of
 from magnetar.bookkeeper.bookies.placement import PlacementRules
-from magnetar.bookkeeper.errors import NotEnoughBookiesError
+from magnetar.bookkeeper.errors import ClientClosedError, NotEnoughBookiesError
 from magnetar.bookkeeper.options import LedgerOptions
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
 from tests.waiting import until
@@ -77,3 +79,42 @@ async def test_reads_go_to_the_replica_of_the_own_rack_first():
     anywhere = cluster.join(local_host="elsewhere").client._context.distances()
     assert {anywhere(bookie) for bookie in racks} == {0}
     await cluster.close()
+
+
+@simulated
+async def test_a_new_ledger_waits_for_enough_bookies():
+    cluster = SimCluster(bookies=3)
+    client = cluster.join().client
+    cluster.bookies[0].crash()
+    cluster.refresh()
+    waiting = asyncio.ensure_future(client.create(LedgerOptions(3, 3, 2), wait_s=10))
+    await asyncio.sleep(9)
+    cluster.refresh()  # a change that brings no bookie
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    cluster.bookies[0].start()
+    cluster.refresh()
+    began_s = asyncio.get_running_loop().time()
+    assert len((await waiting).metadata.last_segment.bookies) == 3
+    assert asyncio.get_running_loop().time() - began_s < 0.5
+    await cluster.close()
+
+
+@simulated
+async def test_the_wait_for_enough_bookies_has_an_end():
+    cluster = SimCluster(bookies=2)
+    member = cluster.join()
+    loop = asyncio.get_running_loop()
+    for wait_s in (0, 10):
+        began_s = loop.time()
+        with pytest.raises(NotEnoughBookiesError, match="an ensemble of 3, but 2"):
+            await member.client.create(LedgerOptions(3, 3, 2), wait_s=wait_s)
+        assert loop.time() - began_s == pytest.approx(wait_s)
+    assert member.registry._listeners == []
+    waiting = asyncio.ensure_future(member.client.create(LedgerOptions(3, 3, 2), wait_s=10))
+    await asyncio.sleep(1)
+    await member.client.close()
+    cluster.network.add_bookie("bookie-9:3181")
+    cluster.refresh()
+    with pytest.raises(ClientClosedError):
+        await waiting

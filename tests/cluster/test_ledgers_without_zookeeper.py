@@ -1,4 +1,6 @@
-"""Ledgers that become full while ZooKeeper is away: publishes go on in them. Brokers and services of the test's own."""
+"""Ledgers that become full while ZooKeeper, or a bookie that the next ledger needs, is away: publishes go on in them.
+Brokers and services of the test's own.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import time
 import pulsar
 import pytest
 import requests
+from kazoo.client import KazooClient
 
 from tests.cluster.broker_processes import Member, Publisher, check_complete, connect, initialize, read_numbers
 from tests.cluster.conftest import LONG
@@ -49,7 +52,18 @@ def ledgers(member):
     return [each["entries"] for each in found[:-1]]
 
 
-def test_publishes_go_on_in_a_ledger_that_is_full(services, tmp_path):
+def bookies(services):
+    client = KazooClient(services.zookeeper)
+    client.start(30)
+    try:
+        return len(client.get_children("/ledgers/available")) - 1  # without the node of read-only bookies
+    finally:
+        client.stop()
+        client.close()
+
+
+@pytest.mark.parametrize("away", ["zk", "b1"])
+def test_publishes_go_on_in_a_ledger_that_is_full(services, tmp_path, away):
     initialize(services)
     member = Member(tmp_path, "w1", services.zookeeper, **SETTINGS)
     client = None
@@ -59,12 +73,15 @@ def test_publishes_go_on_in_a_ledger_that_is_full(services, tmp_path):
         publisher = Publisher(client, TOPIC)
         publisher.start()
         publisher.until(ENTRIES // 2)
-        services.kill("zk")
+        services.kill(away)
+        if away != "zk":
+            wait_for(lambda: bookies(services) == 2, 60, "the end of the bookie's session")
+            time.sleep(0.5)  # the broker follows within a moment
         began_s = time.monotonic()
-        publisher.until(publisher.acknowledged + 3 * ENTRIES)
+        publisher.until(publisher.acknowledged + 4 * ENTRIES)
         publisher.longest_silence_s, silence_s = 0.0, publisher.longest_silence_s
-        figure("full without ZooKeeper", silence_s=silence_s, seconds=time.monotonic() - began_s)
-        services.start("zk")
+        figure(f"full without {away}", silence_s=silence_s, seconds=time.monotonic() - began_s)
+        services.start(away)
         wait_for(lambda: max(ledgers(member), default=0) >= 3 * ENTRIES, 60, "the end of the full ledger")
         publisher.until(publisher.acknowledged + 3 * ENTRIES)
         publisher.finish()

@@ -1,0 +1,34 @@
+"""Ledgers of the store over simulated bookies, beyond the contract that all engines share."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.storage.errors import StorageUnavailableError
+from tests.bookkeeper.sim_cluster import SimCluster, simulated
+from tests.storage.bookkeeper.store_for_tests import simulated_store
+
+
+@simulated
+async def test_ledgers_of_topics_wait_for_bookies_and_those_of_cursors_do_not():
+    cluster = SimCluster(3)
+    cluster.bookies[0].crash()
+    async with simulated_store(cluster=cluster) as store:
+        assert store.has_bookies()
+        cluster.refresh()
+        assert not store.has_bookies()
+        loop = asyncio.get_running_loop()
+        waiting = asyncio.ensure_future(store.create({"component": "managed-ledger"}))
+        began_s = loop.time()
+        for properties in ({"component": "managed-ledger", "pulsar/cursor": "s"}, {"component": "schema"}):
+            with pytest.raises(StorageUnavailableError, match="not enough bookies"):
+                await store.create(properties)
+        assert loop.time() == began_s
+        await asyncio.sleep(5)
+        cluster.bookies[0].start()
+        cluster.refresh()
+        assert store.has_bookies()
+        assert (await waiting).ledger_id >= 0
+        assert loop.time() - began_s < 6
