@@ -8,6 +8,7 @@ import pathlib
 import random
 import shutil
 import subprocess
+import threading
 
 from kazoo.client import KazooClient
 
@@ -77,8 +78,30 @@ class RealCluster:
                 elif state == "stopped":
                     self.go_on(name)
 
+    @contextlib.contextmanager
+    def supervised(self):
+        """Start bookies again that end in this block. An Apache bookie ends when it cannot register again after its
+        session expired ("Couldn't register bookie with zookeeper, shutting down"), and expects a supervisor.
+        """
+        finished = threading.Event()
+
+        def watch() -> None:
+            while not finished.wait(0.2):
+                for number in range(1, len(self.bookies) + 1):
+                    if not self._lives(f"b{number}"):
+                        with contextlib.suppress(AssertionError):
+                            self.start(f"b{number}")
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            finished.set()
+            thread.join()
+
     def make_whole(self) -> None:
-        """``mend``, then wait until every bookie is registered: a bookie may end when its session has expired."""
+        """``mend``, then wait until every bookie is registered."""
         self.mend()
         client = KazooClient(self.zookeeper)
         client.start(30)
@@ -98,6 +121,12 @@ class RealCluster:
 
     def down(self) -> None:
         self._run("down")
+
+    def _lives(self, name: str) -> bool:
+        with contextlib.suppress(OSError):
+            process = (self.directory / f"{name}.pid").read_text().strip()
+            return pathlib.Path(f"/proc/{process}/cmdline").read_bytes() != b""
+        return False
 
     def _run(self, *arguments: str, environment: dict[str, str] | None = None) -> str:
         done = subprocess.run(

@@ -85,18 +85,20 @@ def test_a_bookie_is_suspended(cluster, members, load):
 
 @long_only
 def test_zookeeper_is_restarted(cluster, members, load):
-    cluster.kill("zk")
-    cluster.start("zk")
-    time.sleep(3)
-    end("ZooKeeper restarted", load, 3)
+    with cluster.supervised():
+        cluster.kill("zk")
+        cluster.start("zk")
+        time.sleep(3)
+        end("ZooKeeper restarted", load, 3)
 
 
 @long_only
 def test_zookeeper_is_away_longer_than_the_session(cluster, members, load):
-    cluster.kill("zk")
-    time.sleep(SESSION_S + 4)
-    cluster.start("zk")
-    end("ZooKeeper away for 10 s", load, SESSION_S + 20)
+    with cluster.supervised():
+        cluster.kill("zk")
+        time.sleep(SESSION_S + 4)
+        cluster.start("zk")
+        end("ZooKeeper away for 10 s", load, SESSION_S + 20)
 
 
 @long_only
@@ -113,3 +115,21 @@ def test_too_few_bookies(cluster, members, load):
     figure("two bookies of three again", resumed_s=time.monotonic() - began_s)
     cluster.start("b2")
     end("one bookie of three for some time", load, 60)
+
+
+@long_only
+def test_too_few_bookies_for_the_ledgers_of_a_new_owner(cluster, members, load):
+    owner = busiest(members, load)
+    cluster.kill("b1")
+    owner.kill()
+    try:
+        time.sleep(SESSION_S + 10)
+        cluster.start("b1")
+        began_s = time.monotonic()
+        load.more(1)
+        resumed_s = time.monotonic() - began_s
+        figure("three bookies again under a new owner", resumed_s=resumed_s)
+        assert resumed_s < 5
+        end("one bookie and the owner killed", load, 60)
+    finally:
+        owner.start()

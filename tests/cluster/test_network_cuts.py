@@ -141,11 +141,12 @@ def test_between_the_brokers(field, load):
 
 
 def test_between_a_bookie_and_zookeeper(field, load):
-    for number in range(2):
-        field.network.silence(field.bookie_process(number), field.zookeeper_port)
-    time.sleep(8)
-    field.network.heal()
-    end("two bookies and ZooKeeper for 8 s", load, BRIEF_S)
+    with field.cluster.supervised():
+        for number in range(2):
+            field.network.silence(field.bookie_process(number), field.zookeeper_port)
+        time.sleep(8)
+        field.network.heal()
+        end("two bookies and ZooKeeper for 8 s", load, BRIEF_S)
 
 
 def test_cuts_at_random(field, load):
