@@ -1,0 +1,353 @@
+"""Features of topics on both sides of a move to another owner.
+
+Each feature is a generator function of a scene and a topic. It brings the topic into a state and yields; then the
+topic moves, while the pumps of the scene go on; the rest checks that clients and the admin API see the same state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pulsar
+import requests
+from pulsar.schema import Integer, JsonSchema, Record, String
+
+from tests.cluster.load import SETTLE_S, position
+from tests.waiting import wait_for
+
+__all__ = ["FEATURES", "Scene"]
+
+EARLIEST = {"initial_position": pulsar.InitialPosition.Earliest}
+TIMEOUT_MS = 60_000
+
+
+class First(Record):
+    name = String()
+
+
+class Second(Record):
+    name = String()
+    count = Integer(required=True)
+
+
+class Scene:
+    """A client of several brokers, and their admin API: a request goes to the first broker that answers."""
+
+    def __init__(self, client, members, delay_s):
+        self.client, self.members, self.delay_s = client, members, delay_s
+
+    def admin(self, method, path, body=None):
+        def answered():
+            for each in self.members:
+                with contextlib.suppress(requests.RequestException):
+                    answer = requests.request(method, f"{each.http}/admin/v2/{path}", json=body, timeout=30)
+                    if answer.status_code < 500:
+                        return [answer]
+            return None
+
+        (answer,) = wait_for(answered, 60, f"{method} {path}")
+        assert answer.ok, (method, path, answer.status_code, answer.text)
+        return answer.json() if answer.content else None
+
+    def topic(self, method, topic, path, body=None):
+        return self.admin(method, f"{topic.replace('://', '/')}/{path}", body)
+
+    def stored(self, topic, **options):
+        """Every message of the topic, from its beginning."""
+        reader = self.client.create_reader(topic, pulsar.MessageId.earliest, **options)
+        found = []
+        while reader.has_message_available():
+            found.append(reader.read_next(TIMEOUT_MS))
+        reader.close()
+        return found
+
+
+class Pump:
+    """Publishes numbers with a key each until ``finish``, without waiting for receipts."""
+
+    def __init__(self, producer, keys=1):
+        self.producer, self.keys, self.sent, self.failures = producer, keys, 0, []
+        self._room, self._finished = threading.Semaphore(100), threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        while not self._finished.wait(0.005):
+            self._room.acquire()
+            key = f"k{self.sent % self.keys}"
+            self.producer.send_async(str(self.sent).encode(), self._done, partition_key=key)
+            self.sent += 1
+
+    def _done(self, result, _message_id):
+        if result != pulsar.Result.Ok:
+            self.failures.append(result)
+        self._room.release()
+
+    def until(self, count):
+        wait_for(lambda: self.sent >= count, 60, f"message {count}")
+
+    def finish(self):
+        self.until(self.sent + 20)
+        self._finished.set()
+        self._thread.join(60)
+        self.producer.flush()
+        assert self.failures == []
+        return self.sent
+
+
+def received(consumer, count):
+    """So many messages, acknowledged as they come."""
+    found = []
+    for _ in range(count):
+        found.append(consumer.receive(TIMEOUT_MS))
+        consumer.acknowledge(found[-1])
+    return found
+
+
+def rest_of(consumer, wait_ms=1500):
+    """All messages until the consumer gets none for so long."""
+    found = []
+    with contextlib.suppress(pulsar.Timeout):
+        while True:
+            found.append(consumer.receive(TIMEOUT_MS if not found else wait_ms))
+    return found
+
+
+def refused(call, *errors):
+    try:
+        call().close()
+    except errors:
+        return
+    raise AssertionError(f"no error of {errors}")
+
+
+def deduplication(scene, topic):
+    """Each message is stored once, those without a receipt at the move too; the broker drops an old sequence id."""
+    scene.client.create_producer(topic).close()
+    scene.topic("POST", topic, "deduplicationEnabled", body=True)
+    wait_for(lambda: scene.topic("GET", topic, "deduplicationEnabled") is True)
+    pump = Pump(scene.client.create_producer(topic, "p", send_timeout_millis=0, batching_enabled=False))
+    pump.until(100)
+    yield
+    sent = pump.finish()
+    pump.producer.send(b"old", sequence_id=5)
+    assert [int(each.data()) for each in scene.stored(topic)] == list(range(sent))
+    pump.producer.close()
+    again = scene.client.create_producer(topic, "p", send_timeout_millis=0)
+    assert again.last_sequence_id() == sent - 1
+
+
+def delayed_messages(scene, topic):
+    """No delayed message comes before its time, and all come."""
+    consumer = scene.client.subscribe(topic, "s", pulsar.ConsumerType.Shared, **EARLIEST)
+    producer = scene.client.create_producer(topic, send_timeout_millis=0)
+    due_ms = [int((time.time() + scene.delay_s + number / 10) * 1000) for number in range(10)]
+    for number in (5, 2, 8, 0, 9, 1, 7, 3, 6, 4):
+        producer.send(str(number).encode(), deliver_at=due_ms[number])
+    yield
+    came = []
+    while len(came) < 10:
+        message = consumer.receive(TIMEOUT_MS)
+        number = int(message.data())
+        early_ms = due_ms[number] - time.time() * 1000
+        assert early_ms <= 0, f"message {number} came {early_ms:.0f} ms before its time"
+        consumer.acknowledge(message)
+        came.append(number)
+    assert sorted(came) == list(range(10))
+    consumer.close()
+
+
+def key_shared(scene, topic):
+    """Each key's messages come in order, first deliveries to one consumer at a time, none is left out."""
+    found, lock = [], threading.Lock()
+
+    def listen(consumer, message):
+        with lock:
+            found.append((message.partition_key(), int(message.data())))
+        with contextlib.suppress(pulsar.PulsarException):  # no connection now: the message comes again
+            consumer.acknowledge(message)
+
+    options = {"message_listener": listen, **EARLIEST}
+    consumers = [scene.client.subscribe(topic, "s", pulsar.ConsumerType.KeyShared, **options) for _ in range(2)]
+    pump = Pump(scene.client.create_producer(topic, send_timeout_millis=0, batching_enabled=False), keys=7)
+    pump.until(100)
+    yield
+    sent = pump.finish()
+    wait_for(lambda: len({number for _, number in found}) == sent, 60, "all messages")
+    for key in range(7):
+        firsts = list(dict.fromkeys(number for each, number in found if each == f"k{key}"))
+        assert firsts == sorted(firsts), f"key {key}: {firsts}"
+    for each in consumers:
+        each.close()
+
+
+def compaction(scene, topic):
+    """The compacted view stays, and the next compaction continues it."""
+    producer = scene.client.create_producer(topic, send_timeout_millis=0)
+
+    def compact():
+        scene.topic("PUT", topic, "compaction")
+        wait_for(lambda: scene.topic("GET", topic, "compaction")["status"] == "SUCCESS", 60, "the compaction")
+
+    def view():
+        return {each.partition_key(): each.data() for each in scene.stored(topic, is_read_compacted=True)}
+
+    for number in range(30):
+        producer.send(b"%d" % number, partition_key=f"k{number % 3}")
+    compact()
+    assert len(scene.stored(topic, is_read_compacted=True)) == 3
+    yield
+    compacted = scene.stored(topic, is_read_compacted=True)
+    assert [each.data() for each in compacted] == [b"27", b"28", b"29"]
+    producer.send(b"30", partition_key="k1")
+    compact()
+    assert view() == {"k0": b"27", "k1": b"30", "k2": b"29"}
+
+
+def batch_index_acks(scene, topic):
+    """Acknowledged parts of a batch do not come again, the others do."""
+    producer = scene.client.create_producer(
+        topic, send_timeout_millis=0, batching_enabled=True, batching_max_publish_delay_ms=200
+    )
+    options = {"batch_index_ack_enabled": True, **EARLIEST}
+    consumer = scene.client.subscribe(topic, "s", pulsar.ConsumerType.Shared, **options)
+    for number in range(10):
+        producer.send_async(str(number).encode(), None)
+    producer.flush()
+    messages = [consumer.receive(TIMEOUT_MS) for _ in range(10)]
+    assert len({position(each.message_id()) for each in messages}) == 1
+    for each in messages:
+        if int(each.data()) % 2:
+            consumer.acknowledge(each)
+    time.sleep(SETTLE_S)
+    consumer.close()
+    yield
+    consumer = scene.client.subscribe(topic, "s", pulsar.ConsumerType.Shared, **options)
+    assert [int(each.data()) for each in rest_of(consumer)] == [0, 2, 4, 6, 8]
+    consumer.close()
+
+
+def retention_and_ttl(scene, topic):
+    """The policies stay, and acknowledged messages under retention too."""
+    producer = scene.client.create_producer(topic, send_timeout_millis=0)
+    scene.topic("POST", topic, "retention", {"retentionTimeInMinutes": 60, "retentionSizeInMB": 10})
+    scene.topic("POST", topic, "messageTTL?messageTTL=3600")
+    wait_for(lambda: (scene.topic("GET", topic, "retention") or {}).get("retentionSizeInMB") == 10)
+    consumer = scene.client.subscribe(topic, "s", **EARLIEST)
+    for number in range(5):
+        producer.send(str(number).encode())
+    received(consumer, 5)
+    time.sleep(SETTLE_S)
+    consumer.close()
+    yield
+    producer.send(b"5")
+    assert [int(each.data()) for each in scene.stored(topic)] == list(range(6))
+    assert scene.topic("GET", topic, "retention")["retentionTimeInMinutes"] == 60
+    assert scene.topic("GET", topic, "messageTTL") == 3600
+
+
+def schemas(scene, topic):
+    """Versions of the schema stay, and the broker refuses an incompatible producer."""
+    producer = scene.client.create_producer(topic, schema=JsonSchema(First), send_timeout_millis=0)
+    producer.send(First(name="a"))
+    path = f"schemas/{topic.partition('://')[2]}/schema"
+    before = scene.admin("GET", path)
+    yield
+    producer.send(First(name="b"))
+    assert scene.admin("GET", path) == before
+    refused(lambda: scene.client.create_producer(topic, schema=JsonSchema(Second)), pulsar.IncompatibleSchema)
+    consumer = scene.client.subscribe(topic, "s", schema=JsonSchema(First), **EARLIEST)
+    assert [each.value().name for each in received(consumer, 2)] == ["a", "b"]
+    consumer.close()
+
+
+def properties_of_subscriptions(scene, topic):
+    scene.client.subscribe(topic, "s", **EARLIEST).close()
+    scene.topic("PUT", topic, "subscription/s/properties", {"k": "v", "owner": "a"})
+    yield
+    assert scene.topic("GET", topic, "subscription/s/properties") == {"k": "v", "owner": "a"}
+    scene.topic("PUT", topic, "subscription/s/properties", {"k": "w"})
+    assert scene.topic("GET", topic, "subscription/s/properties") == {"k": "w"}
+
+
+def dead_letters(scene, topic):
+    """A message that no consumer acknowledges goes to the topic of dead letters, the others do not."""
+    policy = pulsar.ConsumerDeadLetterPolicy(2, f"{topic}-dead", initial_subscription_name="dead")
+    consumer = scene.client.subscribe(
+        topic,
+        "s",
+        pulsar.ConsumerType.Shared,
+        dead_letter_policy=policy,
+        negative_ack_redelivery_delay_ms=100,
+        **EARLIEST,
+    )
+    producer = scene.client.create_producer(topic, send_timeout_millis=0)
+    for text in (b"bad", b"good"):
+        producer.send(text)
+    for message in (consumer.receive(TIMEOUT_MS) for _ in range(2)):
+        (consumer.negative_acknowledge if message.data() == b"bad" else consumer.acknowledge)(message)
+    time.sleep(SETTLE_S)
+    yield
+    dead = scene.client.subscribe(f"{topic}-dead", "dead", **EARLIEST)
+
+    def died():
+        with contextlib.suppress(pulsar.Timeout):
+            message = consumer.receive(200)
+            assert message.data() == b"bad"
+            consumer.negative_acknowledge(message)
+        with contextlib.suppress(pulsar.Timeout):
+            return dead.receive(100)
+        return None
+
+    assert wait_for(died, 60, "the dead letter").data() == b"bad"
+    for each in (consumer, dead):
+        each.close()
+
+
+def chunked_messages(scene, topic):
+    """A message in chunks on both sides of the move, and one whose chunks are under way at the move."""
+    producer = scene.client.create_producer(
+        topic, send_timeout_millis=0, batching_enabled=False, chunking_enabled=True, max_pending_messages=100
+    )
+    texts = [bytes([65 + number]) * (6 << 20) for number in range(3)]
+    producer.send(texts[0])
+    producer.send_async(texts[1], None)
+    yield
+    producer.flush()
+    producer.send(texts[2])
+    consumer = scene.client.subscribe(topic, "s", **EARLIEST)
+    found = list(dict.fromkeys(consumer.receive(TIMEOUT_MS).data() for _ in texts))
+    assert found == texts
+    consumer.close()
+
+
+def exclusive_producers(scene, topic):
+    """The exclusive producer keeps its topic."""
+    exclusive = {"access_mode": pulsar.ProducerAccessMode.Exclusive, "send_timeout_millis": 0}
+    producer = scene.client.create_producer(topic, "p", **exclusive)
+    producer.send(b"1")
+    yield
+    producer.send(b"2")
+    for mode in (exclusive, {"send_timeout_millis": 0}):
+        refused(lambda mode=mode: scene.client.create_producer(topic, **mode), pulsar.PulsarException)
+    assert [each.data() for each in scene.stored(topic)] == [b"1", b"2"]
+
+
+FEATURES = {
+    each.__name__: each
+    for each in (
+        deduplication,
+        delayed_messages,
+        key_shared,
+        compaction,
+        batch_index_acks,
+        retention_and_ttl,
+        schemas,
+        properties_of_subscriptions,
+        dead_letters,
+        chunked_messages,
+        exclusive_producers,
+    )
+}
