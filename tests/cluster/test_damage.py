@@ -105,6 +105,36 @@ def test_a_bookie_that_comes_back_read_only(services, members, load, zookeeper):
     end("bookie full, read-only, and back", load, 5)
 
 
+def test_the_disk_of_a_bookie_fills_and_empties(services, members, load, zookeeper, tmp_path):
+    """The bookie finds its disk too full, by its own threshold, and registers as read-only; then it has room again."""
+    total, _, free = shutil.disk_usage(services.directory)
+    size = total // 125
+    if free < 3 * size:
+        pytest.skip(f"needs {3 * size >> 30} GiB of free disk")
+    limit = 1 - free / total + 0.004
+    services.kill("b3")
+    configure(services, "b3", diskUsageThreshold=limit, diskUsageWarnThreshold=limit - 0.0005)
+    with (services.directory / "b3.conf").open("a") as file:
+        file.write(f"diskUsageLwmThreshold={limit - 0.0005}\ndiskCheckInterval=500\n")
+    services.start("b3")
+    wait_for(lambda: services.bookies[2] in zookeeper.get_children("/ledgers/available"), 60, "a writable bookie")
+    load.more(100)
+    load.mark()
+    filling = services.directory / "filling"
+    with filling.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+    try:
+        wait_for(lambda: zookeeper.get_children("/ledgers/available/readonly"), 60, "a read-only bookie")
+        load.more(300)
+    finally:
+        filling.unlink()
+    wait_for(lambda: services.bookies[2] in zookeeper.get_children("/ledgers/available"), 60, "a writable bookie")
+    end("the disk of a bookie fills and empties", load, 5)
+    configure(services, "b3", diskUsageThreshold=0.999, diskUsageWarnThreshold=0.99, diskUsageLwmThreshold=0.99)
+    services.kill("b3")
+    services.start("b3")
+
+
 def test_a_bookie_that_comes_back_empty(services, members, load, zookeeper):
     services.kill("b2")
     port = re.search(r"(?m)^bookiePort=(\d+)", (services.directory / "b2.conf").read_text())[1]
