@@ -18,6 +18,7 @@ import tempfile
 
 from bench import servers
 from bench.scenarios import SCENARIOS, Scenario
+from magnetar.broker.descriptors import raise_limit
 
 COMPONENTS = sorted(path.stem for path in pathlib.Path(__file__).parent.glob("*_bench.py"))
 
@@ -72,6 +73,7 @@ def main() -> None:
     rounds, scale = (1, 0.2) if options.quick else (options.rounds, 1.0)
     chosen = [name for name in SCENARIOS if not options.names or name in options.names]
     results = {}
+    raise_limit()
     with tempfile.TemporaryDirectory(prefix="magnetar-bench-") as folder:
         binary = servers.build_limit_server(folder)
         if binary is None:

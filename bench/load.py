@@ -94,8 +94,8 @@ class Connection:
 class Producer(Connection):
     """One producer of ``count`` frames of ``batch`` messages of ``size`` bytes."""
 
-    def __init__(self, port: int, topic: str, count: int, size: int, batch: int = 1):
-        super().__init__(port)
+    def __init__(self, port: int, topic: str, count: int, size: int, batch: int = 1, buffer_bytes: int = 4 << 20):
+        super().__init__(port, buffer_bytes)
         self.use(topic)
         body = pb.CommandProducer(topic=topic, producer_id=1, request_id=1)
         command = pb.BaseCommand(type=pb.BaseCommand.PRODUCER, producer=body)

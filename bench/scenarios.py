@@ -19,6 +19,8 @@ _numbers = itertools.count()
 Figures = dict[str, float]
 Start = Callable[[], servers.Server]
 WRITTEN_BYTES = 65536
+BUFFERS_BYTES = 32 << 20
+"""Of all producers of a scenario together, and at least 64 KiB each."""
 
 
 def topic() -> str:
@@ -56,7 +58,8 @@ def publish(
     with start().wait_ready() as server:
         each = max(window, int(count * scale) // producers)
         load.publish([load.Producer(server.port, topic(), max(each // 10, 10), size, batch)], window)
-        crowd = [load.Producer(server.port, topic(), each, size, batch) for _ in range(producers)]
+        buffer_bytes = max(BUFFERS_BYTES // producers, 64 << 10)
+        crowd = [load.Producer(server.port, topic(), each, size, batch, buffer_bytes) for _ in range(producers)]
         before = server.cpu_seconds()
         took = load.publish(crowd, window)
         messages = each * producers * batch
@@ -78,16 +81,36 @@ def backlog(start: Start, scale: float, count: int, batch: int = 1) -> Figures:
     """Messages a second of a consumer that reads a stored backlog of 1 KiB messages, the producer gone."""
     with start().wait_ready() as server:
         name, n = topic(), int(count * scale)
-        load.Consumer(server.port, name).close()
-        producer = load.Producer(server.port, name, n, 1024, batch)
-        load.publish([producer], 1000 if batch == 1 else 20)
-        producer.close()
+        _store(server.port, name, n, batch)
         time.sleep(0.5)
-        consumer = load.Consumer(server.port, name, batch=batch)
-        before = server.cpu_seconds()
-        took = load.drain(consumer, n * batch)
-        consumer.close()
-        return {"msg/s": n * batch / took, "server µs CPU/msg": (server.cpu_seconds() - before) / n / batch * 1e6}
+        return _read(server, name, n, batch)
+
+
+def cold_backlog(_: Start, scale: float, count: int, batch: int = 1) -> Figures:
+    """Like ``backlog``, behind a restart of the broker: all of it comes from the disk, none from a cache."""
+    name, n = topic(), int(count * scale)
+    with servers.broker().wait_ready() as before:
+        _store(before.port, name, n, batch)
+        before.process.terminate()
+        before.process.wait()
+        with servers.broker(folder=before.folder).wait_ready() as server:
+            return _read(server, name, n, batch)
+
+
+def _store(port: int, name: str, n: int, batch: int) -> None:
+    """Publish for the subscription of ``_read``."""
+    load.Consumer(port, name).close()
+    producer = load.Producer(port, name, n, 1024, batch)
+    load.publish([producer], 1000 if batch == 1 else 20)
+    producer.close()
+
+
+def _read(server: servers.Server, name: str, n: int, batch: int) -> Figures:
+    consumer = load.Consumer(server.port, name, batch=batch)
+    before = server.cpu_seconds()
+    took = load.drain(consumer, n * batch)
+    consumer.close()
+    return {"msg/s": n * batch / took, "server µs CPU/msg": (server.cpu_seconds() - before) / n / batch * 1e6}
 
 
 def _member(port: int, name: str, number: int) -> load.Consumer:
@@ -273,11 +296,19 @@ SCENARIOS: dict[str, Scenario] = {
     "eight-producers": Scenario(
         publish, {"count": 150_000, "size": 1024, "window": 1000, "producers": 8}, True, aim=">= 35 % of limit"
     ),
+    "topics-1": Scenario(publish, {"count": 40_000, "size": 1024, "window": 1000}, True),
+    "topics-10": Scenario(publish, {"count": 40_000, "size": 1024, "window": 100, "producers": 10}, True),
+    "topics-100": Scenario(publish, {"count": 40_000, "size": 1024, "window": 10, "producers": 100}, True),
+    "topics-1000": Scenario(publish, {"count": 40_000, "size": 1024, "window": 1, "producers": 1_000}),
+    "topics-10000": Scenario(publish, {"count": 40_000, "size": 1024, "window": 1, "producers": 10_000}),
     "publish-pure": Scenario(
         publish, {"count": 100_000, "size": 1024, "window": 1000}, True, pure=True, aim=">= 50,000/s"
     ),
-    "backlog": Scenario(backlog, {"count": 200_000}, aim=">= 200,000/s"),
+    "backlog": Scenario(backlog, {"count": 200_000}, aim=">= 500,000/s"),
+    "backlog-cached": Scenario(backlog, {"count": 40_000}, aim=">= 500,000/s"),
+    "backlog-cold": Scenario(cold_backlog, {"count": 200_000}, aim=">= 200,000/s"),
     "backlog-batched": Scenario(backlog, {"count": 3_000, "batch": 100}, aim=">= 1,000,000/s"),
+    "backlog-batched-cold": Scenario(cold_backlog, {"count": 3_000, "batch": 100}),
     "fan-out": Scenario(fan_out, {"count": 2_000, "consumers": 100}, aim=">= 1,000,000/s"),
     "fan-out-1000": Scenario(fan_out, {"count": 1_000, "consumers": 1_000}, aim=">= 1,000,000/s"),
     "tail": Scenario(tail, {"count": 150_000}),
