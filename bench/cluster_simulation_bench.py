@@ -1,8 +1,9 @@
 """Sixteen brokers and 100,000 topics in virtual time: the brokers' own ownership code over a metadata service that serves
 a limited number of reads and writes a second.
 
-``python -m bench.cluster_simulation_bench [TOPICS]``. Printed: how evenly bundles are spread, the cost of lookups, and
-the wait of clients when a broker is killed. The service has the measured rates of one ZooKeeper on loopback.
+``python -m bench.cluster_simulation_bench [TOPICS]``. Printed: how evenly bundles are spread, the cost of lookups, the
+wait of clients when a broker is killed, and the load of the service by the topics: nodes, watches, requests. The
+service has the measured rates of one ZooKeeper on loopback.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from magnetar.broker.ownership.bundle_ownership import BundleOwnership
 from magnetar.broker.ownership.cluster_nodes import LoadReport
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, Here, ServedAt
 from magnetar.broker.ownership.peers import Peers
+from magnetar.broker.ownership.placement import PlacementRules
 from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.policies.records import even_bundles
 from magnetar.broker.tasks import TaskSet
@@ -32,6 +34,15 @@ READS_PER_S, WRITES_PER_S, ROUND_TRIP_S = 11_000, 4_800, 0.0003
 SESSION_S = 6.0
 CLIENTS = 1000
 """Lookups under way at the same time."""
+
+LEDGERS_OF_TOPIC = 3
+"""A topic with two subscriptions writes its own ledger and two of cursors; the writer of each watches its node."""
+NODES_OF_TOPIC, BYTES_OF_TOPIC, WRITES_OF_SWITCH = 6.05, 1060, 5
+"""Counted by ``bench.zookeeper_counts_bench``."""
+WATCHES_OF_NAMESPACE = 5
+"""In each broker: two for its policies, two for its bundles, one for the names of its topics."""
+SWITCH_S = 4 * 3600.0
+"""The time after which a ledger is full or old."""
 
 
 class Service:
@@ -66,6 +77,11 @@ class Session(MemorySession):
     def __init__(self, cluster, service):
         super().__init__(cluster)
         self.service = service
+        self.watches = 0
+
+    def watch(self, *arguments):
+        self.watches += 1
+        return super().watch(*arguments)
 
 
 for name, kind in {
@@ -88,11 +104,17 @@ class Broker:
         chance = random.Random(number)
         self.ownership = BundleOwnership(self.session, self.own, register, self, self.tasks, chance, peers)
 
-    def report(self):
+    async def report(self):
         return LoadReport(web_service_url=self.own.web_url, pulsar_service_url=self.url)
 
     def default_bundles(self, _namespace):
         return even_bundles(BUNDLES)
+
+    def eligible(self, _namespace, reports):
+        return dict(reports)
+
+    def placement(self):
+        return PlacementRules()
 
     async def unload(self, namespace, low, high):
         """Does nothing: this broker loads no topics."""
@@ -164,8 +186,9 @@ async def play(count):
         began_s = loop.time()
         owners, waits = await find_all(topics)
         report(event, waits, service, loop.time() - began_s)
-    spread = sorted(len(each.ownership.owned) for each in brokers)
+    spread = sorted(len(each.ownership.owned()) for each in brokers)
     print(f"bundles of a broker: {spread[0]} to {spread[-1]} of {sum(spread)}")
+    report_load(count, sum(2 * each.session.watches for each in brokers))
     dead = brokers[3]
     dead.alive = False
     dead.session.suspend()
@@ -175,6 +198,19 @@ async def play(count):
     began_s = loop.time()
     _, waits = await find_all(lost)
     report(f"one broker killed, session {SESSION_S:g} s", waits, service, loop.time() - began_s)
+
+
+def report_load(topics, of_bundles):
+    """Print the size of the service's tree, its watches and their return after an outage, and the steady requests."""
+    of_ledgers, of_namespaces = LEDGERS_OF_TOPIC * topics, BROKERS * NAMESPACES * WATCHES_OF_NAMESPACE
+    watches = of_ledgers + of_bundles + of_namespaces
+    writes = WRITES_OF_SWITCH * topics / SWITCH_S
+    print(
+        f"nodes: {NODES_OF_TOPIC * topics:,.0f} with {BYTES_OF_TOPIC * topics / 1e6:,.0f} MB of values\n"
+        f"watches: {watches:,}, of these {of_ledgers:,} of ledgers, {of_bundles:,} of bundles, {of_namespaces:,} of "
+        f"namespaces; set again after an outage in {watches / READS_PER_S:.0f} s\n"
+        f"steady: {writes:.0f} writes a second, {writes / WRITES_PER_S:.1%} of the service"
+    )
 
 
 def main(count=100_000):
