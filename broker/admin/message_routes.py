@@ -62,8 +62,8 @@ _OF_FIELDS: Final = {
 @routes.get(TOPIC + "/subscription/{subscription}/position/{number}", TOPIC_CONSUME)
 async def peek(call: Call) -> Response:
     number = call.number("number")
-    name = single_topic(call)
-    _require_persistent(name)
+    name = single_topic(call, rest_refusals.NO_PEEK_OF_PARTITIONED.error())
+    _require_persistent(name, rest_refusals.NO_PEEK_OF_NON_PERSISTENT.error())
     message = await call.subscriptions.peek(name, call.param("subscription"), number)
     if number <= 0:
         raise RestError(500, "the position of a message is counted from 1")
@@ -75,7 +75,7 @@ async def peek(call: Call) -> Response:
 @routes.get(TOPIC + "/ledger/{ledger}/entry/{entry}", TOPIC_CONSUME)
 async def by_position(call: Call) -> Response:
     ledger, entry = call.number("ledger"), call.number("entry")
-    name = single_topic(call)
+    name = single_topic(call, rest_refusals.NO_MESSAGE_OF_PARTITIONED.error())
     if not name.persistent:
         raise RestError(500, f"{name}: a non-persistent topic keeps no messages")
     message = await call.logs.read_message(name, ledger, entry)
@@ -90,8 +90,8 @@ async def by_position(call: Call) -> Response:
 async def examine(call: Call) -> Response:
     """Show an entry: ?initialPosition=earliest|latest (default latest), ?messagePosition=n, counted from 1."""
     start, number = call.query("initialPosition") or "latest", call.query_number("messagePosition") or 1
-    name = single_topic(call)
-    _require_persistent(name)
+    name = single_topic(call, rest_refusals.NO_EXAMINATION_OF_PARTITIONED.error())
+    _require_persistent(name, rest_refusals.NO_EXAMINATION_OF_NON_PERSISTENT.error())
     end: Start = "earliest" if start == "earliest" else "latest"
     try:
         message = await call.logs.examine_message(name, end, max(1, number))
@@ -105,8 +105,8 @@ async def examine(call: Call) -> Response:
 @routes.get(TOPIC + "/messageid/{timestamp}", TOPIC_CONSUME)
 async def at_time(call: Call) -> Response:
     timestamp_ms = call.number("timestamp")
-    name = single_topic(call)
-    _require_persistent(name)
+    name = single_topic(call, rest_refusals.NO_TIME_OF_PARTITIONED.error())
+    _require_persistent(name, rest_refusals.NO_TIME_OF_NON_PERSISTENT.error())
     if timestamp_ms < 0:
         raise RestError(500, "there is no time before 1970")
     if timestamp_ms == 0:  # before all messages
@@ -119,13 +119,13 @@ async def last(call: Call) -> Response:
     name = call.topic()
     if not loadable(call, name):
         raise topic_unloadable(call, name)
-    _require_persistent(name)
+    _require_persistent(name, rest_refusals.NO_LAST_MESSAGE_OF_NON_PERSISTENT.error())
     return json_response(shown_position(await call.logs.last_message(name)))
 
 
-def _require_persistent(name: "TopicName") -> None:
+def _require_persistent(name: "TopicName", refusal: RestError) -> None:
     if not name.persistent:
-        raise RestError(405, f"{name}: a non-persistent topic keeps no messages")
+        raise refusal
 
 
 async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Response:

@@ -10,7 +10,7 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import together
 from magnetar.broker.admin.namespace_routes import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import conflict, done, json_response, list_response, precondition
+from magnetar.broker.admin.responses import done, json_response, list_response, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_missing, topic_parts
@@ -112,13 +112,13 @@ async def grow(call: Call) -> Response:
     body = await _partitions_of_body(call)
     known = topic_of(call.request.path_params)
     if known is not None and call.topics.partition_count(known) is None and not known.is_partition:
-        raise conflict(f"{known} is not a partitioned topic")
+        raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=known)
     name = call.topic()
     if name.is_partition:
         raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     count = call.topics.partition_count(name)
     if count is None:
-        raise conflict(f"{name} is not a partitioned topic")
+        raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
     if body.partitions < count:
         raise rest_refusals.FEWER_PARTITIONS.error(wanted=body.partitions, count=count)
     most = most_partitions(call.api.settings.max_num_partitions_per_partitioned_topic)
@@ -136,8 +136,8 @@ async def delete_partitioned(call: Call) -> Response:
         raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     if call.topics.partition_count(name) is None:
         if call.topics.exists(name):
-            raise rest_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
-        raise topic_missing(name)
+            raise rest_refusals.TOPIC_TO_DELETE_NOT_PARTITIONED.error(topic=name)
+        raise rest_refusals.TOPIC_TO_DELETE_UNKNOWN.error(topic=name)
     if not call.flag("force") and call.lifecycle.in_use(name):
         raise rest_refusals.TOPIC_IN_USE.error()
     await call.lifecycle.delete_partitioned(name, force=call.flag("force"))
@@ -153,7 +153,9 @@ async def get_partitioned_stats(call: Call) -> Response:
     if count is None:
         if name.is_partition:
             raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
-        raise rest_refusals.PARTITIONED_TOPIC_MISSING.error(topic=name)
+        if not name.persistent:
+            raise rest_refusals.PARTITIONED_NON_PERSISTENT_UNKNOWN.error(topic=name)
+        raise rest_refusals.PARTITIONED_TOPIC_UNKNOWN.error(topic=name)
     parts = await _parts(call)
     found = await together(call, parts, lambda part: _stats_of(call, part))
     each = dict(zip(map(str, parts), found, strict=True))

@@ -11,7 +11,7 @@ from magnetar.broker.admin.api import MessagePosition, Start
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import called_elsewhere, is_elsewhere, of_each, together
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import conflict, done, json_response, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
@@ -20,6 +20,7 @@ from magnetar.broker.admin.topic_calls import (
     check_subscriptions,
     existing_parts,
     load_partition,
+    refuse_missing_parts,
     single_topic,
     topic_parts,
 )
@@ -59,7 +60,7 @@ async def create(call: Call) -> Response:
             await call.topics.partitions_for_clients(name, auto_create=True)
         except BrokerError as e:
             raise rest_refusals.TOPIC_NOT_CREATABLE.error() from e
-        raise rest_refusals.PARTITION_METADATA_MISSING.error(topic=name.base)
+        raise rest_refusals.PARTITION_METADATA_MISSING.error(topic=name)
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         await _create_topic(call, name)
 
@@ -132,7 +133,12 @@ async def delete(call: Call) -> Response:
     persistent topic.
     """
     subscription, force = call.param("subscription"), call.flag("force")
-    await _each(call, lambda part: call.subscriptions.delete_subscription(part, subscription, force=force))
+    try:
+        await _each(call, lambda part: call.subscriptions.delete_subscription(part, subscription, force=force))
+    except RestError as error:
+        if error.status == HTTPStatus.NOT_FOUND and call.topics.partition_count(call.topic()) is not None:
+            raise rest_refusals.SUBSCRIPTION_OF_PARTITIONED_UNKNOWN.error() from error
+        raise
     return done()
 
 
@@ -147,7 +153,7 @@ async def skip_all(call: Call) -> Response:
 @routes.post(SUBSCRIPTION + "/skip/{number}", TOPIC_CONSUME)
 async def skip(call: Call) -> Response:
     number = call.number("number", bits=32)
-    name = single_topic(call)
+    name = single_topic(call, rest_refusals.NO_SKIP_OF_PARTITIONED.error())
     _refuse_skipping(call, name)
     await call.subscriptions.skip(name, call.param("subscription"), number)
     return done()
@@ -164,7 +170,9 @@ async def reset_to_time(call: Call) -> Response:
     subscription, timestamp_ms = call.param("subscription"), call.number("timestamp")
     if call.request.path_params["domain"] == "non-persistent":
         return await _reset_nothing(call, subscription)
-    await _each(call, lambda part: call.subscriptions.reset_to_time(part, subscription, timestamp_ms))
+    parts = await existing_parts(call)
+    await of_each(call, parts, lambda part: call.subscriptions.reset_to_time(part, subscription, timestamp_ms))
+    refuse_missing_parts(call)
     return done()
 
 
@@ -215,7 +223,13 @@ async def expire_older(call: Call) -> Response:
         if not await call.subscriptions.expire(part, subscription, seconds):
             raise _nothing_to_expire(part, subscription)
 
-    await of_each(call, await _persistent_parts(call), expire)
+    try:
+        parts = await _persistent_parts(call)
+        await of_each(call, parts, expire)
+    except SubscriptionNotFoundError as error:
+        raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription, topic=call.topic()) from error
+    if len(parts) < len(topic_parts(call)):
+        raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription, topic=call.topic())
     return done()
 
 
@@ -226,10 +240,8 @@ async def expire_up_to(call: Call) -> Response:
     if body is None:
         raise RestError(500, "a message id is required")
     if call.topic().partition != body.partition_index:
-        raise precondition(
-            "Invalid parameter for expire message by position, the partition index is not that of the topic"
-        )
-    name = single_topic(call)
+        raise rest_refusals.EXPIRY_OF_OTHER_PARTITION.error()
+    name = single_topic(call, rest_refusals.NO_EXPIRY_AT_POSITION_OF_PARTITIONED.error())
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no messages to expire")
     if not await call.subscriptions.expire(name, call.param("subscription"), body.position()):
@@ -257,6 +269,7 @@ async def expire_all_older(call: Call) -> Response:
             raise _nothing_to_expire(part, ", ".join(refused))
 
     await of_each(call, parts, expire)
+    refuse_missing_parts(call)
     return done()
 
 
@@ -306,7 +319,7 @@ async def set_properties(call: Call) -> Response:
 async def analyze_backlog(call: Call) -> Response:
     """Analyze the backlog or, with a message id in the body, all entries from that message on."""
     body = await _message_of(call)
-    name = single_topic(call)
+    name = single_topic(call, rest_refusals.NO_ANALYSIS_OF_PARTITIONED.error())
     await _refuse_unknown(call, name)
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no backlog to analyze")
@@ -318,7 +331,7 @@ async def analyze_backlog(call: Call) -> Response:
 async def replicated(call: Call) -> Response:
     """Show by topic, or by partition of a partitioned topic, whether the subscription is marked as replicated."""
     subscription = call.param("subscription")
-    _refuse_replicated(call)
+    _refuse_replicated(call, rest_refusals.NO_REPLICATED_SUBSCRIPTION_TO_SHOW.error())
 
     async def look(part: TopicName) -> dict[str, bool]:
         return {str(part): await call.subscriptions.replicated(part, subscription)}
@@ -326,6 +339,7 @@ async def replicated(call: Call) -> Response:
     found: dict[str, bool] = {}
     for each in await of_each(call, await existing_parts(call), look):
         found |= each
+    refuse_missing_parts(call)
     return json_response(found)
 
 
@@ -336,15 +350,20 @@ async def set_replicated(call: Call) -> Response:
     if not (await call.raw_body()).strip():
         raise RestError(400, EMPTY_BODY)
     on = bool(await call.body(bool))
-    _refuse_replicated(call)
+    _refuse_replicated(call, rest_refusals.NO_REPLICATED_SUBSCRIPTION.error())
     parts = await existing_parts(call)
-    await of_each(call, parts, lambda part: call.subscriptions.set_replicated(part, subscription, on=on))
+    try:
+        await of_each(call, parts, lambda part: call.subscriptions.set_replicated(part, subscription, on=on))
+    except SubscriptionNotFoundError as error:
+        if call.topics.partition_count(call.topic()) is None:
+            raise
+        raise rest_refusals.SUBSCRIPTION_TO_MARK_UNKNOWN.error() from error
     return done()
 
 
-def _refuse_replicated(call: Call) -> None:
+def _refuse_replicated(call: Call, refusal: RestError) -> None:
     if call.request.path_params["domain"] == "non-persistent" and topic_of(call.request.path_params) is not None:
-        raise rest_refusals.NO_REPLICATED_SUBSCRIPTION.error()
+        raise refusal
 
 
 async def _each(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> list[Any]:
@@ -364,7 +383,8 @@ async def _each(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> lis
             return ()
 
     found = [each[0] for each in await together(call, parts, one) if each]
-    if not found or len(found) < len(parts):
+    wanted = topic_parts(call) if call.topic().persistent else parts
+    if not found or len(found) < len(wanted):
         raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=call.param("subscription"), topic=call.topic())
     return found
 

@@ -18,7 +18,7 @@ from magnetar.protocol.topic_name import TopicName
 
 _ANY_OTHER: Final = "\0"
 """A name for any subscription without granted roles; it has no role as its prefix."""
-NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
+_NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
 
 
 def bounded(properties: dict[str, str], most: int = MAX_TOPIC_PROPERTIES_BYTES) -> dict[str, str]:
@@ -68,12 +68,16 @@ def topic_missing(name: TopicName) -> RestError:
 
 
 def topic_unloadable(call: Call, name: TopicName) -> RestError:
-    """The refusal for a topic that cannot be loaded. A partition of a non-persistent topic has refusals of its own: for
-    a missing partitioned topic, and for a number beyond the topic's partitions.
+    """The refusal for a topic that cannot be loaded. A partition has refusals of its own: for a missing partitioned
+    topic, and for a number beyond the topic's partitions.
     """
-    if name.persistent or not name.is_partition:
+    if not name.is_partition:
         return topic_missing(name)
     count = call.topics.partition_count(name.base)
+    if name.persistent:
+        if count is None:
+            return rest_refusals.PARTITIONED_TOPIC_WITHOUT_PARTITIONS.error(topic=name)
+        return rest_refusals.PARTITIONS_MISSING.error()
     if count is None:
         return rest_refusals.PARTITION_METADATA_MISSING.error(topic=name)
     return rest_refusals.PARTITION_BEYOND.error(topic=name, count=count)
@@ -86,11 +90,13 @@ def loadable(call: Call, name: TopicName) -> bool:
     )
 
 
-def single_topic(call: Call) -> TopicName:
-    """The plain topic or partition of the path; raises 404 when it does not exist, 405 for a partitioned topic."""
+def single_topic(call: Call, refusal: RestError | None = None) -> TopicName:
+    """The plain topic or partition of the path; raises 404 when it does not exist, `refusal` or 405 for a partitioned
+    topic.
+    """
     name = call.topic()
     if call.topics.partition_count(name) is not None:
-        raise RestError(405, f"{name}: {NOT_FOR_PARTITIONED}")
+        raise refusal or RestError(405, f"{name}: {_NOT_FOR_PARTITIONED}")
     if not loadable(call, name):
         raise topic_unloadable(call, name)
     return name
@@ -119,6 +125,16 @@ async def existing_parts(call: Call) -> list[TopicName]:
         for part in topic_parts(call)
         if call.topics.exists(part) or (not part.persistent and is_elsewhere(call, part))
     ]
+
+
+def refuse_missing_parts(call: Call) -> None:
+    """Raise 404 when a partition of the persistent partitioned topic of the path is missing; to be called after the
+    other partitions have changed.
+    """
+    name = call.topic()
+    count = (call.topics.partition_count(name) or 0) if name.persistent else 0
+    if not all(call.topics.exists(name.partition_name(number)) for number in range(count)):
+        raise rest_refusals.PARTITIONS_MISSING.error()
 
 
 def policy_topic(call: Call) -> TopicName:

@@ -15,9 +15,9 @@ from magnetar.broker.admin.topic_calls import (
     MessageIdBody,
     existing_parts,
     loadable,
+    refuse_missing_parts,
     shown_position,
     single_topic,
-    topic_missing,
     topic_parts,
     topic_unloadable,
 )
@@ -29,13 +29,16 @@ from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 _NOWHERE: Final = MessagePosition(-1, -1)
+_NO_OFFLOADER: Final = (
+    "org.apache.bookkeeper.mledger.ManagedLedgerException: [NullLedgerOffloader] does not support offload"
+)
 
 
 @routes.post(TOPIC + "/terminate", TOPIC_ADMIN)
 async def terminate(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
-        raise rest_refusals.NO_TERMINATION_OF_NON_PERSISTENT.error()
-    last = await call.logs.terminate(single_topic(call))
+        raise rest_refusals.NOT_PERSISTENT.error()
+    last = await call.logs.terminate(single_topic(call, rest_refusals.NO_TERMINATION_OF_PARTITIONED.error()))
     return json_response(shown_position(dataclasses.replace(last, partition=-1)))
 
 
@@ -56,6 +59,7 @@ async def terminate_partitions(call: Call) -> Response:
 @routes.put(TOPIC + "/compaction", TOPIC_ADMIN)
 async def compact(call: Call) -> Response:
     await of_each(call, await existing_parts(call), lambda part: call.logs.compact(_persistent(part)))
+    refuse_missing_parts(call)
     return done()
 
 
@@ -77,9 +81,10 @@ async def offload(call: Call) -> Response:
 @routes.get(TOPIC + "/offload", TOPIC_ADMIN)
 async def offload_status(call: Call) -> Response:
     name = _persistent(_own_topic(call))
+    nowhere = shown_position(_NOWHERE)
     if name in call.topics.offloads_asked:
-        return json_response({"status": "ERROR", "lastError": "There is no storage to offload to"})
-    return json_response({"status": "NOT_RUN", "lastError": "", "firstUnoffloadedMessage": shown_position(_NOWHERE)})
+        return json_response({"status": "ERROR", "lastError": _NO_OFFLOADER, "firstUnoffloadedMessage": nowhere})
+    return json_response({"status": "NOT_RUN", "lastError": "", "firstUnoffloadedMessage": nowhere})
 
 
 def _own_topic(call: Call) -> TopicName:
@@ -103,7 +108,7 @@ def _persistent(name: TopicName) -> TopicName:
 async def backlog_size(call: Call) -> Response:
     """Show the bytes behind the message of the body."""
     message = await call.body(MessageIdBody)
-    name = single_topic(call)
+    name = single_topic(call, rest_refusals.NO_BACKLOG_SIZE_OF_PARTITIONED.error())
     if message is None or not name.persistent:
         raise RestError(500, "a message id of a persistent topic is required")
     return json_response(await call.logs.bytes_after(name, message.position()))
@@ -133,12 +138,14 @@ async def stored(call: Call) -> Response:
 @routes.get(TOPIC + "/getMessageIdByIndex", TOPIC_CONSUME)
 async def message_by_index(call: Call) -> Response:
     """Show the id of the message with the broker index ?index=; 0 when absent."""
-    name = single_topic(call)
+    name = single_topic(call, rest_refusals.NO_INDEX_OF_PARTITIONED.error())
     if not name.persistent:
         raise rest_refusals.NO_INDEX_OF_NON_PERSISTENT.error()
     index = call.query_number("index") or 0
     found = await call.logs.message_by_index(name, index)
     if found is None:
+        if (await call.logs.last_message(name)).entry_id < 0:
+            raise rest_refusals.MESSAGES_OF_TOPIC_MISSING.error(topic=name)
         raise rest_refusals.MESSAGE_INDEX_UNKNOWN.error(index=index)
     return json_response(shown_position(found))
 
@@ -148,6 +155,7 @@ async def trim(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise rest_refusals.NO_TRIM_OF_NON_PERSISTENT.error()
     await of_each(call, await existing_parts(call), call.logs.trim)
+    refuse_missing_parts(call)
     return done(200)
 
 
@@ -160,7 +168,7 @@ async def create_missed_partitions(call: Call) -> Response:
     if name.is_partition:
         raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     if call.topics.partition_count(name) is None:
-        raise topic_missing(name)
+        raise rest_refusals.TOPIC_TO_COMPLETE_UNKNOWN.error(topic=name)
     namespace = Target(tenant=call.param("tenant"), namespace=name.namespace)
     if not call.api.authorizer.allows(call.identity, NAMESPACE_ADMIN, namespace):
         raise RestError(403, f"Unauthorized to create topics in {name.namespace}")

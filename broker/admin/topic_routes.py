@@ -15,7 +15,7 @@ from magnetar.broker.admin.topic_calls import (
     bounded,
     existing_parts,
     load_partition,
-    single_topic,
+    refuse_missing_parts,
     topic_missing,
     topic_unloadable,
 )
@@ -73,6 +73,9 @@ async def get_internal_stats(call: Call) -> Response:
     try:
         name = await _loadable(call)
     except RestError as e:
+        name = call.topic()
+        if not name.persistent and not name.is_partition and e.status == HTTPStatus.NOT_FOUND:
+            raise rest_refusals.TOPIC_OF_INTERNAL_STATS_UNKNOWN.error() from e
         raise RestError(500 if e.status == HTTPStatus.CONFLICT else e.status, e.reason) from e
     return json_response(await internal_stats(call, name))
 
@@ -125,14 +128,16 @@ async def remove_property(call: Call) -> Response:
 async def unload(call: Call) -> Response:
     await existing_parts(call)
     await call.lifecycle.unload(call.topic())
+    refuse_missing_parts(call)
     return done()
 
 
 @routes.delete(TOPIC + "/truncate", TOPIC_ADMIN)
 async def truncate(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
-        raise precondition("non-persistent topics have nothing to truncate")
+        raise rest_refusals.NO_TRUNCATION_OF_NON_PERSISTENT.error()
     await of_each(call, await existing_parts(call), call.logs.truncate)
+    refuse_missing_parts(call)
     return done()
 
 
@@ -186,9 +191,11 @@ async def _loadable(call: Call) -> TopicName:
 
 def _any_topic(call: Call) -> TopicName:
     if call.request.path_params["domain"] == "non-persistent" and topic_of(call.request.path_params) is not None:
-        raise RestError(406, "a non-persistent topic has no properties")
+        raise rest_refusals.NOT_PERSISTENT.error()
     name = call.topic()
-    return name if call.topics.partition_count(name) is not None else single_topic(call)
+    if call.topics.partition_count(name) is None and not call.topics.exists(name):
+        raise topic_missing(name)
+    return name
 
 
 def as_asked(stats: Json, call: Call) -> Json:

@@ -41,14 +41,14 @@ class AdminSubscriptions:
         topic = await self._lifecycle.persistent(name)
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:
-            raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription)
+            raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
         return topic, found
 
     async def _unstored(self, name: TopicName, subscription: str) -> NonPersistentSubscription:
         topic = await self._topics.get(name, create=False)
         found = topic.subscriptions.by_name.get(subscription)
         if not isinstance(found, NonPersistentSubscription):
-            raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription)
+            raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
         return found
 
     async def create_subscription(
@@ -75,7 +75,7 @@ class AdminSubscriptions:
         topic = await self._topics.get(name, create=False)
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:
-            raise wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription)
+            raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
         if found.consumers and not force and name.persistent:
             raise wire_refusals.CONSUMERS_CONNECTED.error()
         await topic.subscriptions.delete(subscription)

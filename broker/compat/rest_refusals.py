@@ -92,37 +92,81 @@ ISOLATION_POLICY_UNKNOWN: Final = RestRefusal(404, "Cannot find NamespaceIsolati
 LOCAL_POLICIES_MISSING: Final = RestRefusal(404, "Namespace local-policies does not exist")
 MESSAGE_ID_UNKNOWN: Final = RestRefusal(404, "Message id not found")
 MESSAGE_INDEX_UNKNOWN: Final = RestRefusal(404, "Message not found for index {index}")
+MESSAGES_OF_TOPIC_MISSING: Final = RestRefusal(404, "No messages found in topic {topic}")
 MESSAGE_UNKNOWN: Final = RestRefusal(404, "Message not found")
 NAMESPACE_MISSING: Final = RestRefusal(404, "Namespace does not exist")
 NAMESPACE_UNKNOWN: Final = RestRefusal(404, "Namespace not found")
-PARTITIONED_TOPIC_MISSING: Final = RestRefusal(404, "Partitioned Topic not found: {topic}")
+PARTITIONED_NON_PERSISTENT_UNKNOWN: Final = RestRefusal(404, "Partitioned topic not found {topic}")
+PARTITIONS_MISSING: Final = RestRefusal(404, "Topic partitions were not yet created")
 PARTITIONED_TOPIC_UNKNOWN: Final = RestRefusal(404, "Partitioned Topic {topic} not found")
+PARTITIONED_TOPIC_WITHOUT_PARTITIONS: Final = RestRefusal(
+    404,
+    "Partitioned Topic not found: {topic} has zero partitions",
+)
 RESOURCE_GROUP_UNKNOWN: Final = RestRefusal(404, "ResourceGroup does not exist")
 SCHEMA_UNKNOWN: Final = RestRefusal(404, "Schema not found")
+SUBSCRIPTION_OF_PARTITIONED_UNKNOWN: Final = RestRefusal(404, "Subscription not found")
+SUBSCRIPTION_TO_MARK_UNKNOWN: Final = RestRefusal(404, "Topic or subscription not found")
 SUBSCRIPTION_UNKNOWN: Final = RestRefusal(404, "Subscription {subscription} not found for topic {topic}")
 TENANT_MISSING: Final = RestRefusal(404, "Tenant does not exist")
 TENANT_OF_LIST_UNKNOWN: Final = RestRefusal(404, "Tenant not found")
 TENANT_TO_DELETE_MISSING: Final = RestRefusal(404, "Tenant doesn't exist")
 TENANT_UNKNOWN: Final = RestRefusal(404, "Tenant {tenant} not found")
+TOPIC_OF_INTERNAL_STATS_UNKNOWN: Final = RestRefusal(404, "Topic not found")
 TOPIC_OF_LOOKUP_UNKNOWN: Final = RestRefusal(404, "Topic not found {topic}")
+TOPIC_TO_COMPLETE_UNKNOWN: Final = RestRefusal(404, "Topic {topic} does not exist")
+TOPIC_TO_DELETE_UNKNOWN: Final = RestRefusal(404, "Topic {topic} not found.")
 TOPIC_UNKNOWN: Final = RestRefusal(404, "Topic {topic} not found")
 TRANSACTION_SNAPSHOT_MISSING: Final = RestRefusal(404, "Transaction buffer Snapshot for the topic does not exist")
 
 # --- 405 Method Not Allowed -----------------------------------------------------------------------------------------
 
+NO_ANALYSIS_OF_PARTITIONED: Final = RestRefusal(
+    405,
+    "Analyze backlog on a partitioned topic is not allowed, please try do it on specific topic partition",
+)
+NO_BACKLOG_SIZE_OF_PARTITIONED: Final = RestRefusal(405, "calculate backlog size is not allowed for partitioned-topic")
+NO_EXAMINATION_OF_NON_PERSISTENT: Final = RestRefusal(405, "Examine messages on a non-persistent topic is not allowed")
+NO_EXAMINATION_OF_PARTITIONED: Final = RestRefusal(
+    405,
+    "Examine messages on a partitioned topic is not allowed, please try examine message on specific topic partition",
+)
+NO_EXPIRY_AT_POSITION_OF_PARTITIONED: Final = RestRefusal(
+    405,
+    "Expire message at position is not supported for partitioned-topic",
+)
 NO_EXPIRY_OF_NON_PERSISTENT: Final = RestRefusal(405, "Expire messages on a non-persistent topic is not allowed")
 NO_FORCED_DELETION_OF_NAMESPACES: Final = RestRefusal(405, "Broker doesn't allow forced deletion of namespaces")
 NO_FORCED_DELETION_OF_TENANTS: Final = RestRefusal(405, "Broker doesn't allow forced deletion of tenants")
-NO_INDEX_OF_NON_PERSISTENT: Final = RestRefusal(405, "Get messageId by index on a non-persistent topic is not allowed")
+NO_INDEX_OF_NON_PERSISTENT: Final = RestRefusal(405, "Get message id by index on a non-persistent topic is not allowed")
+NO_INDEX_OF_PARTITIONED: Final = RestRefusal(405, "GetMessageIDByIndex is not allowed on partitioned-topic")
+NO_LAST_MESSAGE_OF_NON_PERSISTENT: Final = RestRefusal(405, "GetLastMessageId on a non-persistent topic is not allowed")
+NO_MESSAGE_OF_PARTITIONED: Final = RestRefusal(405, "GetMessageById is not allowed on partitioned-topic")
+NO_PEEK_OF_NON_PERSISTENT: Final = RestRefusal(405, "Peek messages on a non-persistent topic is not allowed")
+NO_PEEK_OF_PARTITIONED: Final = RestRefusal(405, "Peek messages on a partitioned topic is not allowed")
 NO_REPLICATED_SUBSCRIPTION: Final = RestRefusal(
     405,
     "Cannot enable/disable replicated subscriptions on non-persistent topics",
 )
+NO_REPLICATED_SUBSCRIPTION_TO_SHOW: Final = RestRefusal(
+    405,
+    "Cannot get replicated subscriptions on non-persistent topics",
+)
 NO_RESET_OF_PARTITIONED: Final = RestRefusal(405, "Reset-cursor at position is not allowed for partitioned-topic")
 NO_TERMINATION_OF_NON_PARTITIONED: Final = RestRefusal(
     405,
-    "Termination of a non-partitioned topic using partitioned-terminate is not allowed",
+    "Termination of a non-partitioned topic is not allowed using partitioned-terminate, please use terminate commands",
 )
+NO_TERMINATION_OF_PARTITIONED: Final = RestRefusal(405, "Termination of a partitioned topic is not allowed")
+NO_TIME_OF_NON_PERSISTENT: Final = RestRefusal(
+    405,
+    "Get message ID by timestamp on a non-persistent topic is not allowed",
+)
+NO_TIME_OF_PARTITIONED: Final = RestRefusal(
+    405,
+    "Get message ID by timestamp on a partitioned topic is not allowed, please try do it on specific topic partition",
+)
+NO_SKIP_OF_PARTITIONED: Final = RestRefusal(405, "Skip messages on a partitioned topic is not allowed")
 NO_TOPIC_POLICIES: Final = RestRefusal(
     405,
     "Topic level policies is disabled, to enable the topic level policy and retry.",
@@ -132,7 +176,7 @@ NO_TRIM_OF_NON_PERSISTENT: Final = RestRefusal(405, "Trim on a non-persistent to
 # --- 406 Not Acceptable ---------------------------------------------------------------------------------------------
 
 NO_PARTITIONS: Final = RestRefusal(406, "Number of partitions should be more than 0")
-NO_TERMINATION_OF_NON_PERSISTENT: Final = RestRefusal(406, "Termination of a non-persistent topic is not allowed")
+NOT_PERSISTENT: Final = RestRefusal(406, "Need to provide a persistent topic name")
 TOO_MANY_PARTITIONS_TO_CREATE: Final = RestRefusal(406, "Number of partitions should be less than or equal to {most}")
 
 # --- 409 Conflict ---------------------------------------------------------------------------------------------------
@@ -151,7 +195,9 @@ NAMESPACE_IN_USE: Final = RestRefusal(409, "Cannot delete non empty namespace")
 NOTHING_TO_EXPIRE: Final = RestRefusal(
     409,
     "Expire message by timestamp not issued on topic {topic} for subscription {subscription} due to "
-    "ongoing message expiration not finished or subscription almost catch up.",
+    "ongoing message expiration not finished or subscription almost catch  up. "
+    "If it's performed on a partitioned topic operation might succeeded on other partitions, "
+    "please check stats of individual partition.",
 )
 PARTITION_BEYOND: Final = RestRefusal(409, "Illegal topic partition name {topic} with max allowed {count} partitions")
 PARTITION_METADATA_MISSING: Final = RestRefusal(409, "Partition metadata not found for the partitioned topic: {topic}")
@@ -159,7 +205,8 @@ SUBSCRIPTION_EXISTS: Final = RestRefusal(409, "Subscription already exists for t
 TENANT_EXISTS: Final = RestRefusal(409, "Tenant already exist")
 TENANT_IN_USE: Final = RestRefusal(409, "The tenant still has active namespaces")
 TOPIC_EXISTS: Final = RestRefusal(409, "This topic already exists")
-TOPIC_NOT_PARTITIONED: Final = RestRefusal(
+TOPIC_NOT_PARTITIONED: Final = RestRefusal(409, "Topic {topic} is not the partitioned topic.")
+TOPIC_TO_DELETE_NOT_PARTITIONED: Final = RestRefusal(
     409,
     "{topic} is a non-partitioned topic. Instead of calling delete-partitioned-topic please call delete.",
 )
@@ -194,7 +241,13 @@ CLUSTER_IDS_MISSING: Final = RestRefusal(412, "ClusterIds should not be null or 
 CLUSTER_IN_USE: Final = RestRefusal(412, "Cluster not empty")
 CLUSTER_NAME_INVALID: Final = RestRefusal(412, "Cluster name is not valid")
 CLUSTER_OF_REQUEST_UNKNOWN: Final = RestRefusal(412, "Cluster {cluster} does not exist.")
+EXPIRY_OF_OTHER_PARTITION: Final = RestRefusal(
+    412,
+    "Invalid parameter for expire message by position, partition index of passed in message position doesn't match "
+    "partition index for the topic",
+)
 EXPIRATION_TIME_INVALID: Final = RestRefusal(412, "Invalid value for subscription expiration time")
+NO_TRUNCATION_OF_NON_PERSISTENT: Final = RestRefusal(412, "unsupport truncate")
 LOCAL_CLUSTER_REMOVED: Final = RestRefusal(
     412,
     "Can not remove local cluster from the local topic-level replication clusters policy",
@@ -237,7 +290,9 @@ TOPIC_NOT_CREATABLE: Final = RestRefusal(412, "Topic does not exist and cannot b
 
 # --- 422 Unprocessable Entity ---------------------------------------------------------------------------------------
 
-FEWER_PARTITIONS: Final = RestRefusal(422, "Desired partitions {wanted} can't be less than the current {count}")
+FEWER_PARTITIONS: Final = RestRefusal(
+    422, "Desired partitions {wanted} can't be less than the current partitions {count}."
+)
 TOO_MANY_PARTITIONS: Final = RestRefusal(422, "Number of partitions should be less than or equal to {most}")
 
 # --- 500 Internal Server Error --------------------------------------------------------------------------------------
