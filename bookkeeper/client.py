@@ -23,7 +23,7 @@ from magnetar.bookkeeper.errors import (
 )
 from magnetar.bookkeeper.ledgers.fencing import read_last_confirmed
 from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
-from magnetar.bookkeeper.ledgers.ledger_watch import LedgerWatch
+from magnetar.bookkeeper.ledgers.ledger_watch import WATCHES_TOGETHER, LedgerWatch
 from magnetar.bookkeeper.ledgers.reader import LedgerReader
 from magnetar.bookkeeper.ledgers.recovery import recover
 from magnetar.bookkeeper.ledgers.writer import LedgerWriter
@@ -67,7 +67,8 @@ class BookKeeper:
             weights = DiskWeights(registry, options, SecureConnect(options.security).free_space)
             background.start(weights.run(), "disk weights")
             weight_of = weights.weight
-        self._context = LedgerContext(store, registry, pool, options, background, chance, weight_of)
+        slots = asyncio.Semaphore(WATCHES_TOGETHER)
+        self._context = LedgerContext(store, registry, pool, options, background, chance, slots, weight_of)
         self._writers: dict[int, LedgerWriter] = {}
         self.on_fenced: Callable[[int], None] = lambda _ledger_id: None
         """Called with the id of a ledger whose writer another client fenced, with or without an add under way."""

@@ -9,6 +9,7 @@ from magnetar.bookkeeper.bookies.placement import choose_ensemble, choose_replac
 from magnetar.bookkeeper.metadata.bookie_racks import DEFAULT_RACK
 
 if TYPE_CHECKING:
+    from asyncio import Semaphore
     from collections.abc import Callable, Collection, Mapping, Sequence
     from random import Random
 
@@ -27,6 +28,8 @@ class LedgerContext(NamedTuple):
     options: ClientOptions
     background: Background
     chance: Random
+    watch_slots: Semaphore
+    """Held while the watch of a ledger is being set."""
     weight_of: Callable[[str], float] = equal_weight
     """The relative chance that the placement chooses a bookie; greater than 0."""
 

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
     from magnetar.bookkeeper.ledgers.owned_metadata import OwnedMetadata
 
-__all__ = ["LedgerWatch", "WatchedLedger"]
+__all__ = ["WATCHES_TOGETHER", "LedgerWatch", "WatchedLedger"]
 
+WATCHES_TOGETHER = 64
+"""Watches of a client that are set at the same time. After an outage those of all ledgers are due at once: requests of
+all of them would delay other requests, and would reach their deadlines in one turn of the loop in a long outage.
+"""
 _RETRY_S = 0.5
 _LONGEST_RETRY_S = 10.0
 
@@ -49,7 +53,8 @@ class LedgerWatch:
         writer, retry_s = self._writer, _RETRY_S
         while writer.is_open:
             try:
-                version = await self._context.store.watch(writer.ledger_id, self.start)
+                async with self._context.watch_slots:
+                    version = await self._context.store.watch(writer.ledger_id, self.start)
                 if version != writer.owned.version and writer.is_open:
                     await writer.owned.confirm()
             except MetadataError:

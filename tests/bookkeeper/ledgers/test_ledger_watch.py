@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from magnetar.bookkeeper.errors import LedgerFencedError
+from magnetar.bookkeeper.ledgers.ledger_watch import WATCHES_TOGETHER
 from magnetar.bookkeeper.options import LedgerOptions
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
 from tests.waiting import until
@@ -74,4 +75,29 @@ async def test_a_service_that_is_away_delays_the_watch_and_ends_nothing():
     cluster.service.up = True
     await until(lambda: cluster.service.watches.get(writer.ledger_id), 60, "another watch")
     await writer.append(b"a")
+    await cluster.close()
+
+
+@simulated
+async def test_watches_that_return_after_an_outage_leave_room_for_other_requests():
+    cluster = SimCluster()
+    member = cluster.join()
+    writers = [await member.client.create(E3) for _ in range(200)]
+    await until(lambda: len(cluster.service.watches) == 200, 60, "the first watches")
+    under_way, most, watch = 0, 0, member.store.watch
+
+    async def counted(*arguments):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await watch(*arguments)
+        finally:
+            under_way -= 1
+
+    member.store.watch = counted
+    for writer in writers:  # as after the loss of a connection
+        cluster.service.changed(writer.ledger_id)
+    await until(lambda: len([each for each in cluster.service.watches.values() if each]) == 200, 60, "new watches")
+    assert 1 < most <= WATCHES_TOGETHER
     await cluster.close()
