@@ -64,8 +64,12 @@ class KeySharedDispatcher:
         self.allow_out_of_order = policy.allow_out_of_order
         self.selector = make_selector(context.settings, policy)
         self.draining: DrainingHashes[Consumer] = DrainingHashes()
-        self._replay_may_help = True
-        """The consumers or their permits have changed since a walk through the replay queue found no entry to send."""
+        self._changes = 1
+        """Changes of the consumers, their permits and the replay queue, after which waiting entries may be sent."""
+        self._changes_at_read = 0
+        """`_changes` when the last read of waiting entries was chosen; the queue may change while it is under way."""
+        self._changes_in_vain = 0
+        """`_changes` when the last walk through the replay queue that found no entry to send began."""
         self._owners: dict[int, tuple[int, Consumer | None]] = {}
         """Hash and owner by Murmur hash of the key; cleared when hashes change their owner."""
         self._parked: set[tuple[int, int]] = set()
@@ -100,7 +104,7 @@ class KeySharedDispatcher:
 
     def _hashes_moved(self, taken: list[Assignment]) -> None:
         """Note new owners of hashes: a hash drains while its former owner holds entries of it; its new owner waits."""
-        self._replay_may_help = True
+        self._changes += 1
         self._owners.clear()
         self.held.replay.owners_moved()
         if self.allow_out_of_order:
@@ -126,13 +130,13 @@ class KeySharedDispatcher:
     def _forget_order(self) -> None:
         """Forget draining hashes and parked entries, because reading begins at another place."""
         self._parked.clear()
-        self._replay_may_help = True
+        self._changes += 1
         self.draining.clear()
 
     # --- changes -------------------------------------------------------------------------------------------------
 
     def flow(self, _consumer: Consumer) -> None:
-        self._replay_may_help = True
+        self._changes += 1
         self.loop.wake()
 
     def redeliver_all(self, consumer: Consumer, _epoch: int | None) -> None:
@@ -142,11 +146,11 @@ class KeySharedDispatcher:
         self.held.redeliver(consumer, positions)
 
     def _replay_grew(self) -> None:
-        self._replay_may_help = True
+        self._changes += 1
 
     def _no_longer_held(self, consumer: Consumer, held: PendingAck) -> None:
         if self.draining and self.draining.released(held.key_hash, consumer):
-            self._replay_may_help = True
+            self._changes += 1
             self.loop.wake()
 
     def forget_read(self) -> None:
@@ -176,19 +180,19 @@ class KeySharedDispatcher:
 
     def again(self, position: Position) -> None:
         self._parked.discard(position)
-        self._replay_may_help = True
+        self._changes += 1
         self.held.replay.add(position.ledger_id, position.entry_id)
 
     def not_again(self, position: Position) -> None:
         self._parked.discard(position)
         self.held.replay.discard(*position)
-        self._replay_may_help = True
+        self._changes += 1
 
     def dropped_up_to(self, position: Position) -> None:
         self.held.dropped_up_to(position)
         if self._parked:
             self._parked = {each for each in self._parked if each > position}
-        self._replay_may_help = True
+        self._changes += 1
 
     def _gone(self, position: Position) -> None:
         if position not in self._parked or self.context.cursor.is_deleted(position):
@@ -215,11 +219,13 @@ class KeySharedDispatcher:
         limit = min(permits, settings.max_read_entries)
         waiting = self.held.replay.entries
         self.held.take_due(limit)
-        if self.held.replay.entries and (self._replay_may_help or self.held.replay.entries > waiting):
+        in_vain = self._changes_in_vain == self._changes
+        if self.held.replay.entries and (not in_vain or self.held.replay.entries > waiting):
+            self._changes_at_read = self._changes
             positions = self._replayable(limit)
             if positions:
                 return Read(limit, positions)
-            self._replay_may_help = False
+            self._changes_in_vain = self._changes
         look_ahead = min(
             settings.key_shared_look_ahead_per_consumer * len(self.consumers),
             settings.key_shared_look_ahead_per_subscription,
@@ -311,7 +317,7 @@ class KeySharedDispatcher:
             self.held.unacked.add(consumer.permits.unacked - before)
             self.loop.sent_to[consumer] = None
         if read.positions is not None and not queued and not unknown:
-            self._replay_may_help = False
+            self._changes_in_vain = self._changes_at_read
         return queued
 
     def _take_from_replay(self, spans: list[Span]) -> bool:
@@ -360,7 +366,7 @@ class KeySharedDispatcher:
         for index in plan.refused:
             self.held.replay.add(*keyed[index][0], keyed[index][1])
         if read.positions is not None and not plan.given and not unknown:
-            self._replay_may_help = False
+            self._changes_in_vain = self._changes_at_read
         return sum(
             self.held.send(consumer, span, read, KeyHashes(span.slab, self.selector))
             for consumer, span in _runs(plan.given, entries)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
-from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entry
+from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entry, got
 
 
 class Careful(KeySharedDispatcher):
@@ -102,3 +102,20 @@ def test_the_short_way_is_taken():
         KeySharedDispatcher._hand_out = original  # type: ignore[method-assign]
     assert taken
     assert sum(len(got) for got in history[3][0]) == len(KEYS)
+
+
+async def test_an_entry_that_comes_back_during_a_cold_read_goes_first():
+    bench = Bench(cold=True)
+    low = await bench.join(KEY_SHARED, permits=1, key_shared=KeySharedPolicy(sticky=True, ranges=((0, 32767),)))
+    await bench.join(KEY_SHARED, permits=9, key_shared=KeySharedPolicy(sticky=True, ranges=((32768, 65535),)))
+    for _ in range(2):
+        bench.publish(entry(key="k1"))  # hash 24618
+        await bench.settle()
+    assert got(low) == [0]
+    bench.flow(low, 1)  # begins to read entry 1
+    bench.redeliver(low)
+    await bench.settle()
+    assert got(low) == [0]
+    bench.flow(low, 1)
+    await bench.settle()
+    assert got(low) == [1]
