@@ -11,9 +11,7 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
-import structlog
-
-from magnetar.storage import events
+from magnetar.storage.embedded.lost_entries import log_lost_entries
 from magnetar.storage.embedded.writeback import SPACE_ERRORS, Barrier, Remove
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from magnetar.storage.histogram import Histogram
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import Clock, Scheduler, Timer
 
 __all__ = ["CheckpointDue", "Checkpointer"]
-
-_log = structlog.get_logger()
 
 
 class CheckpointDue:
@@ -200,8 +196,7 @@ class Checkpointer:
                 self._give_up()
         elif self._health.full is not None:
             self._health.set_full(None, "write-behind")
-        for position in result.lost:
-            _log.error(events.ENTRY_LOST, ledger_id=position.ledger_id, entry_id=position.entry_id)
+        log_lost_entries(result.lost)
         behind = self._write_behind
         if behind.unwritten_bytes * 4 <= behind.max_unwritten_bytes * 3 and self._appends is not None:
             self._appends.release()

@@ -19,6 +19,7 @@ from magnetar.storage.embedded.environment import EngineEnvironment
 from magnetar.storage.embedded.layout import Layout
 from magnetar.storage.embedded.ledger_catalog import LedgerCatalog, end_of, ledger_path, properties_of
 from magnetar.storage.embedded.ledger_files import LedgerFiles
+from magnetar.storage.embedded.lost_entries import log_lost_entries
 from magnetar.storage.embedded.metadata.log_writer import LogEnvironment
 from magnetar.storage.embedded.metadata.logged_metadata import LoggedMetadataStore
 from magnetar.storage.embedded.metadata.opening import keep_format_1, open_metadata
@@ -199,8 +200,7 @@ def _log_recovery(layout: Layout, recovered: Recovered) -> None:
     )
     for error in report.damaged_files:
         _log.error(events.DAMAGE_FOUND, path=error.path, offset=error.offset, detail=error.detail)
-    for position in report.damaged_entries:
-        _log.error(events.ENTRY_LOST, ledger_id=position.ledger_id, entry_id=position.entry_id)
+    log_lost_entries(report.damaged_entries)
     for first, last in report.missing_frames:
         _log.error(events.FRAMES_MISSING, first=first, last=last)
     for path in report.set_aside:
