@@ -38,7 +38,7 @@ class NoDisk:
 
     def write(self, _frame, done):
         self.frames += 1
-        self.loop.call_soon(done, None, 0.0001)
+        self.loop.call_soon(done, None, 0.0)  # a busy journal would park slabs, whose bytes it does not have
 
     def close(self):
         pass
