@@ -69,7 +69,8 @@ class AppendPath:
         self._resuming = False
         """RESUME is in the lane: the journal refuses appends until RESUME is done."""
         self._no_spare_for = -1
-        self._held: deque[Append] | None = None
+        self.held: deque[Append] | None = None
+        """Appends that wait for write-behind; None while none has to."""
         self._confirm_timer: Timer | None = None
         self._confirmed_at = -1
         self._closing = False
@@ -83,20 +84,22 @@ class AppendPath:
         ledger.pushed = slab.last_entry_id
         ledger.pending += 1
         item = Append(ledger, slab, done, error or self._health.problem)
-        if self._held is not None:
-            self._held.append(item)
+        if self.held is not None:
+            self.held.append(item)
         else:
             self._lane.submit(item, slab.size_bytes)
 
     def hold(self) -> None:
         """Keep appends back until ``release``, because write-behind has too many bytes in memory."""
-        if self._held is None:
-            self._held = deque()
+        if self.held is None:
+            self.held = deque()
 
-    def release(self) -> None:
-        held, self._held = self._held, None
+    def release(self, error: StorageError | None = None) -> None:
+        """End ``hold``. With ``error`` the appends that were kept back fail with it, each in its turn."""
+        held, self.held = self.held, None
         for item in held or ():
-            self._lane.submit(item, item.slab.size_bytes if item.slab else 0)
+            failing = item if error is None or item.error is not None else item._replace(error=error)
+            self._lane.submit(failing, item.slab.size_bytes if item.slab else 0)
 
     async def wait_idle(self, ledger: LedgerState) -> None:
         """Wait until every append of the ledger has its answer."""
@@ -106,8 +109,13 @@ class AppendPath:
             await future
 
     def try_resume(self) -> None:
-        """Prepare a segment after ``health.full``; on success the lane takes appends again."""
-        if not self._preparing and not self._resuming:
+        """After ``health.full``, let the lane take appends again when a segment is free, or prepare a segment first."""
+        if self._preparing or self._resuming:
+            return
+        if self._journal.has_free_segment():
+            self._resuming = True
+            self._lane.submit(RESUME)
+        else:
             self._preparing = True
             self._helper.submit(SpareOrder(self._pool.grown(0), in_haste=False))
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.journal.writer import Journal
     from magnetar.storage.embedded.lanes import Threads
     from magnetar.storage.embedded.ledger_state import LedgerState, UnwrittenSlab
+    from magnetar.storage.embedded.space_limits import SpaceLimits
     from magnetar.storage.embedded.write_behind import WriteBehind
     from magnetar.storage.embedded.writeback import Job, WriteBackResult
     from magnetar.storage.interfaces import Clock, Scheduler, Timer
@@ -32,14 +33,19 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointDue", "Checkpointer"]
 
 
+_RELEASE_PART = 32
+"""Appends that wait for write-behind go on when this part of the limit is free: a wider part made each wait longer, a
+tenth of a second at a quarter.
+"""
+
+
 class CheckpointDue:
     """When a checkpoint is due. Calls ``on_due`` once at the end of the interval that ``time`` begins; the caller
-    compares ``bytes`` with ``every_bytes`` itself.
+    compares ``bytes`` with its limit itself.
     """
 
-    def __init__(self, scheduler: Scheduler, every_bytes: int, interval_s: float) -> None:
+    def __init__(self, scheduler: Scheduler, interval_s: float) -> None:
         self.on_due: Callable[[], None] = lambda: None
-        self.every_bytes = every_bytes
         self.bytes = 0
         """Bytes of slabs confirmed since the last checkpoint began."""
         self.is_timed = False
@@ -70,11 +76,12 @@ class Checkpointer:
         writer: CheckpointWriter,
         write_behind: WriteBehind,
         due: CheckpointDue,
+        limits: SpaceLimits,
         threads: Threads,
         clock: Clock,
         health: Health,
     ) -> None:
-        self._touched, self._write_behind, self._due = touched, write_behind, due
+        self._touched, self._write_behind, self._due, self._limits = touched, write_behind, due, limits
         self._clock, self._health = clock, health
         write_behind.on_written = self._written
         due.on_due = self._start_where_touched
@@ -111,12 +118,14 @@ class Checkpointer:
         for job in jobs:
             touched[job.ledger.ledger_id] = job.ledger
             size += job.size_bytes
-        behind, due = self._write_behind, self._due
+        behind, due, limits = self._write_behind, self._due, self._limits
         due.bytes += size
         behind.write(jobs, frame_seconds)
-        if behind.unwritten_bytes > behind.max_unwritten_bytes and self._appends is not None:
+        if behind.unwritten_bytes > limits.max_unwritten_bytes and self._health.problem is None:
+            assert self._appends is not None
             self._appends.hold()
-        if due.bytes >= due.every_bytes:
+            behind.flush()
+        if due.bytes >= limits.checkpoint_bytes:
             self.start()
         elif not due.is_timed:
             due.time()
@@ -131,6 +140,11 @@ class Checkpointer:
         self._touched.forget(ledger.ledger_id)
         self._write_behind.put(Remove(ledger.ledger_id, done))
         self._write_behind.press()
+
+    def catch_up(self) -> None:
+        """Begin a checkpoint if entries were confirmed since the last checkpoint began: its end frees segments."""
+        if self._due.bytes:
+            self.start()
 
     def nudge(self) -> None:
         """Try again to write the slabs that found no space."""
@@ -190,15 +204,23 @@ class Checkpointer:
                 job.done(result.remove_errors.get(job.ledger_id))
             elif isinstance(job, Barrier):
                 job.done()
-        if result.full is not None:
-            self._health.set_full(StorageFullError(f"ledger file: {result.full}"), "write-behind")
-            if self._closing:
+        if (full := result.full or self._limits.shortage) is not None:
+            error = StorageFullError(f"ledger file: {full}")
+            self._health.set_full(error, "write-behind")
+            if self._appends is not None:
+                self._appends.release(error)
+            if self._closing and result.full is not None:
                 self._give_up()
         elif self._health.full is not None:
             self._health.set_full(None, "write-behind")
-        log_lost_entries(result.lost)
-        behind = self._write_behind
-        if behind.unwritten_bytes * 4 <= behind.max_unwritten_bytes * 3 and self._appends is not None:
+        if result.lost:
+            log_lost_entries(result.lost)
+        most = self._limits.max_unwritten_bytes
+        if (
+            self._appends is not None
+            and self._appends.held is not None
+            and self._write_behind.unwritten_bytes <= most - most // _RELEASE_PART
+        ):
             self._appends.release()
 
     def _write_back_failed(self, batch: list[Job], error: BaseException | None) -> None:

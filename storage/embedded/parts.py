@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.append_path import AppendPath
@@ -14,6 +15,7 @@ from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
 from magnetar.storage.embedded.journal.writer import Journal
 from magnetar.storage.embedded.ledger_store import EmbeddedLedgerStore
 from magnetar.storage.embedded.read_path import ReadPath
+from magnetar.storage.embedded.space_limits import SpaceLimits
 from magnetar.storage.embedded.space_probe import SpaceProbe
 from magnetar.storage.embedded.write_behind import WriteBehind
 from magnetar.storage.embedded.writeback import WriteBack
@@ -83,9 +85,17 @@ def build_parts(base: Foundation) -> EngineParts:
     environment, settings = base.environment, base.settings
     health = Health()
     cache = EntryCache(settings.cache_bytes)
-    pool = _segment_pool(base)
+    limits = SpaceLimits(
+        partial(environment.files.free_bytes, base.layout.root),
+        held_off_bytes=settings.max_unwritten_bytes * 5 // 8,
+        max_unwritten_bytes=settings.max_unwritten_bytes,
+        checkpoint_bytes=settings.checkpoint_bytes,
+        reserve_bytes=2 * settings.journal_max_frame_bytes,
+    )
+    checkpointer = _checkpointer(base, health, limits)
+    limits.waiting_bytes = lambda: checkpointer.unwritten_bytes
+    pool = _segment_pool(base, limits)
     journal = _journal(base, pool)
-    checkpointer = _checkpointer(base, health)
     appends = AppendPath(
         journal,
         pool,
@@ -130,7 +140,7 @@ def build_parts(base: Foundation) -> EngineParts:
     )
 
 
-def _segment_pool(base: Foundation) -> SegmentPool:
+def _segment_pool(base: Foundation, limits: SpaceLimits) -> SegmentPool:
     """Make the pool after recovery, when all segments are free: the pool keeps the largest segments, as many as an
     ordinary load needs, and the other segments are removed.
     """
@@ -143,6 +153,7 @@ def _segment_pool(base: Foundation) -> SegmentPool:
         segment_bytes=settings.journal_segment_bytes,
         zeroed_bytes=settings.journal_zeroed_bytes,
         next_segment_id=base.recovered.next_segment_id,
+        limits=limits,
     )
     keep = max(2, settings.checkpoint_bytes // settings.journal_segment_bytes // 2)
     by_size = sorted(base.recovered.segments, key=lambda segment: -segment[1])
@@ -167,26 +178,26 @@ def _journal(base: Foundation, pool: SegmentPool) -> Journal:
     )
 
 
-def _checkpointer(base: Foundation, health: Health) -> Checkpointer:
+def _checkpointer(base: Foundation, health: Health, limits: SpaceLimits) -> Checkpointer:
     environment, settings = base.environment, base.settings
     behind = WriteBehind(
         environment.threads,
         environment.scheduler,
         environment.clock,
-        WriteBack(base.ledger_files),
+        WriteBack(base.ledger_files, limits.measure),
+        limits,
         gather_bytes=settings.write_behind_bytes,
         # The limit holds for a large cache, too: above ``max_unwritten_bytes`` appends wait, and pauses of write-behind
         # would make that wait longer.
         relaxed_bytes=max(min(settings.cache_bytes // 4, settings.max_unwritten_bytes * 3 // 4), 1),
-        held_off_bytes=settings.max_unwritten_bytes * 5 // 8,
-        max_unwritten_bytes=settings.max_unwritten_bytes,
         kept_bytes=settings.unwritten_memory_bytes,
     )
     return Checkpointer(
         TouchedLedgers(base.recovered.checkpoint, base.metadata_sequence),
         CheckpointWriter(environment.files, base.layout, base.store_id, base.ledger_files, environment.clock),
         behind,
-        CheckpointDue(environment.scheduler, settings.checkpoint_bytes, settings.checkpoint_interval_s),
+        CheckpointDue(environment.scheduler, settings.checkpoint_interval_s),
+        limits,
         environment.threads,
         environment.clock,
         health,

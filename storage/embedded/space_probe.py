@@ -49,6 +49,7 @@ class SpaceProbe:
         self._timer = self._scheduler.call_later(self._wait_s, self._probe)
         if "journal" in sources:
             self._appends.try_resume()
+            self._checkpointer.catch_up()
         if "write-behind" in sources:
             self._checkpointer.nudge()
         if "checkpoint" in sources:

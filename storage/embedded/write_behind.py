@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.lanes import Threads
+    from magnetar.storage.embedded.space_limits import SpaceLimits
     from magnetar.storage.embedded.writeback import Job, WriteBack, WriteBackResult
     from magnetar.storage.interfaces import Clock, Scheduler, Timer
 
@@ -59,19 +60,17 @@ class WriteBehind:
         scheduler: Scheduler,
         clock: Clock,
         worker: WriteBack,
+        limits: SpaceLimits,
         *,
         gather_bytes: int,
         relaxed_bytes: int,
-        held_off_bytes: int,
-        max_unwritten_bytes: int,
         kept_bytes: int,
     ) -> None:
         self._lane = threads.lane("write-behind", worker.work, self._written)
         self.on_written: Done = lambda _jobs, _result, _error: None
-        self.max_unwritten_bytes = max_unwritten_bytes
-        """Appends wait while more bytes than this are unwritten."""
+        self._limits = limits
         self._scheduler, self._clock = scheduler, clock
-        self._gather_bytes, self._relaxed_bytes, self._held_off_bytes = gather_bytes, relaxed_bytes, held_off_bytes
+        self._gather_bytes, self._relaxed_bytes = gather_bytes, relaxed_bytes
         self._burst = Burst(clock.now_s())
         self._queue: deque[Job | None] = deque()
         self._queued_bytes = 0
@@ -216,8 +215,9 @@ class WriteBehind:
             return _HOLD_OFF_S
         patience, limit, start = _PATIENCE, self._relaxed_bytes, 0
         if self._burst.lasts(self._clock.now_s()):
-            # Appends wait for a full backlog, and go on below three quarters of it: pauses end there.
-            patience, limit, start = _PATIENCE_IN_A_BURST, self.max_unwritten_bytes * 3 // 4, self._held_off_bytes
+            # Appends wait for a full backlog: pauses end before.
+            most, start = self._limits.max_unwritten_bytes, self._limits.held_off_bytes
+            patience, limit = _PATIENCE_IN_A_BURST, most * 3 // 4
         left = 1.0 - (self.unwritten_bytes - start) / max(limit - start, 1)
         return min(max(took, self._frame_seconds) * patience * left, _LONGEST_PAUSE_S)
 
@@ -232,5 +232,5 @@ class WriteBehind:
 
     def _holds_off(self) -> bool:
         """Whether the backlog may grow until the burst ends."""
-        is_small = self.unwritten_bytes < self._held_off_bytes and len(self._queue) < _MOST_HELD_OFF
+        is_small = self.unwritten_bytes < self._limits.held_off_bytes and len(self._queue) < _MOST_HELD_OFF
         return is_small and not self._urgent and self._burst.lasts(self._clock.now_s())

@@ -62,8 +62,9 @@ class WriteBackResult(NamedTuple):
 class WriteBack:
     """Runs in the write-behind thread."""
 
-    def __init__(self, files: LedgerFiles) -> None:
-        self._files = files
+    def __init__(self, files: LedgerFiles, measure: Callable[[], None]) -> None:
+        """``measure``: called behind all work, which changes the free space of the file system."""
+        self._files, self._measure = files, measure
         self._back = ReadBack()
         self._left: list[Job] = []
         self._failure: StorageFailedError | None = None
@@ -90,11 +91,13 @@ class WriteBack:
             except OSError as error:
                 if error.errno in SPACE_ERRORS:
                     finished = [*jobs[:start], *self._make_room(jobs[start:], errors)]
+                    self._measure()
                     return WriteBackResult(finished, error, errors, lost)
                 self._failure = StorageFailedError(f"ledger file: {error}")
                 raise self._failure from error
             start = end
         self._left = []
+        self._measure()
         return WriteBackResult(jobs, None, errors, lost)
 
     def _make_room(self, jobs: list[Job], errors: dict[int, OSError]) -> list[Job]:

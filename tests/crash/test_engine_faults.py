@@ -227,7 +227,7 @@ async def test_a_full_disk_lets_ledgers_be_deleted_and_so_recovers():
     world = World()
     storage = await world.open(replace(TINY, journal_first_segment_bytes=64 << 10, journal_segment_bytes=64 << 10))
     old, new = await storage.ledgers.create(), await storage.ledgers.create()
-    await append(old, [b"old" * 1000])
+    await append(old, [b"old" * 4000])  # more than the reserve
     await settle()
     world.disk.capacity_bytes = sum(len(world.disk.content(path)) for path in world.disk.paths())
     await append(new, [b"new" * 500])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.storage.embedded.engine import EmbeddedStorage, EngineEnvironment, EngineSettings, open_embedded
 from magnetar.storage.embedded.lanes import InlineThreads
+from magnetar.storage.embedded.space_limits import SpaceLimits
 from magnetar.storage.errors import CorruptEntryError
 from tests.storage.records_for_tests import bodies_of, slab_of
 from tests.twins.lane_frame_writer import LaneFrameWriter
@@ -131,6 +132,23 @@ class World:
 
 def _no_format_1(path: str) -> NodeTree:
     raise AssertionError(f"{path} is no database on a simulated disk")
+
+
+def limits_for_tests(
+    *,
+    free_bytes: Callable[[], int] = lambda: 1 << 40,
+    held_off_bytes: int = 1 << 20,
+    max_unwritten_bytes: int = 1 << 30,
+    checkpoint_bytes: int = 1 << 20,
+    reserve_bytes: int = 0,
+) -> SpaceLimits:
+    return SpaceLimits(
+        free_bytes,
+        held_off_bytes=held_off_bytes,
+        max_unwritten_bytes=max_unwritten_bytes,
+        checkpoint_bytes=checkpoint_bytes,
+        reserve_bytes=reserve_bytes,
+    )
 
 
 async def settle(turns: int = 20) -> None:

@@ -19,6 +19,7 @@ from magnetar.storage.embedded.journal.format import PAGE_BYTES
 if TYPE_CHECKING:
     from magnetar.storage.embedded.files import File, FileSystem
     from magnetar.storage.embedded.layout import Layout
+    from magnetar.storage.embedded.space_limits import SpaceLimits
 
 __all__ = ["Segment", "SegmentPool"]
 
@@ -53,7 +54,9 @@ class SegmentPool:
         segment_bytes: int,
         zeroed_bytes: int,
         next_segment_id: int,
+        limits: SpaceLimits,
     ) -> None:
+        self._limits = limits
         self._files, self._layout, self._store_id = files, layout, store_id
         self._first_bytes, self.segment_bytes = min(first_bytes, segment_bytes), segment_bytes
         self._zeroed_bytes = zeroed_bytes
@@ -64,8 +67,10 @@ class SegmentPool:
         """Make a segment, durable with its name, with space on the device for all of its bytes. ``in_haste``: do not
         fill a large segment with zeros.
 
-        Raises OSError after removing the unfinished file.
+        Raises OSError after removing the unfinished file, and before making a file that would take the space of bytes
+        that wait for ledger files.
         """
+        self._limits.check_new_segment(size_bytes)
         segment_id, self._next_id = self._next_id, self._next_id + 1
         path = self._layout.segment(segment_id)
         file = self._files.open(path, create=True)
@@ -82,6 +87,7 @@ class SegmentPool:
             with contextlib.suppress(OSError):
                 self._files.remove(path)
             raise
+        self._limits.measure()
         return Segment(segment_id, file, size_bytes)
 
     def grown(self, size_bytes: int) -> int:
@@ -89,12 +95,14 @@ class SegmentPool:
         return min(max(size_bytes * _GROWTH, self._first_bytes), self.segment_bytes)
 
     def has_spare(self, room_bytes: int) -> bool:
-        """Whether a spare has room for ``room_bytes``, so that ``take`` makes no segment."""
-        return any(segment.size_bytes - PAGE_BYTES >= room_bytes for segment in self.spares)
+        """Whether ``take`` would return a spare with room for ``room_bytes``."""
+        return self._limits.allows_spare() and any(
+            segment.size_bytes - PAGE_BYTES >= room_bytes for segment in self.spares
+        )
 
     def take(self, room_bytes: int, last_size_bytes: int) -> Segment:
         """A free segment with room for ``room_bytes``: a spare, or else a new segment. Raises OSError."""
-        for _ in range(len(self.spares)):
+        for _ in range(len(self.spares) if self._limits.allows_spare() else 0):
             segment = self.spares.popleft()
             if segment.size_bytes - PAGE_BYTES >= room_bytes:
                 segment.used_bytes = PAGE_BYTES

@@ -182,6 +182,11 @@ class Journal:
         in_haste = segment.used_bytes > _HASTE_BYTES_PER_S * seconds
         return SpareOrder(self._pool.grown(segment.size_bytes), in_haste)
 
+    def has_free_segment(self) -> bool:
+        """Whether the journal could go on with a segment that exists, as far as the loop can tell without a lock."""
+        released = any(segment.last_sequence <= self.released_sequence for segment in list(self._full))
+        return released or self._pool.has_spare(_EMPTY_FRAME_BYTES)
+
     def close(self) -> None:
         """Close the files. Call only when the lane is idle."""
         for segment in [*self._full, *([self._segment] if self._segment else [])]:

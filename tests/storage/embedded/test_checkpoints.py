@@ -14,7 +14,7 @@ from magnetar.storage.embedded.checkpoint_plan import TouchedLedgers
 from magnetar.storage.embedded.checkpoints import CheckpointDue, Checkpointer
 from magnetar.storage.embedded.health import Health
 from magnetar.storage.errors import StorageFailedError
-from tests.storage.engine_for_tests import ManualClock, ManualScheduler, settle
+from tests.storage.engine_for_tests import ManualClock, ManualScheduler, limits_for_tests, settle
 
 
 class Bench:
@@ -22,13 +22,11 @@ class Bench:
         clock = ManualClock()
         self.jobs, self.plans, self.health = [], [], Health()
         self.journal = SimpleNamespace(released_sequence=0)
-        self.behind = SimpleNamespace(
-            put=self.jobs.append, press=lambda: None, unwritten_bytes=0, max_unwritten_bytes=1
-        )
-        due = CheckpointDue(ManualScheduler(clock), 1 << 20, 1.0)
+        self.behind = SimpleNamespace(put=self.jobs.append, press=lambda: None, unwritten_bytes=0)
+        due = CheckpointDue(ManualScheduler(clock), 1.0)
         writer, touched = SimpleNamespace(work=None), TouchedLedgers(Checkpoint(0, 0, 0, {}), lambda: 0)
-        self.checkpoints = Checkpointer(touched, writer, self.behind, due, self, clock, self.health)
-        self.checkpoints.wire(SimpleNamespace(last_sequence=7, release=lambda: None), self.journal)
+        self.checkpoints = Checkpointer(touched, writer, self.behind, due, limits_for_tests(), self, clock, self.health)
+        self.checkpoints.wire(SimpleNamespace(last_sequence=7, held=None), self.journal)
 
     def lane(self, _name, _work, done):
         self.ended = lambda error: done(self.plans, None, error)

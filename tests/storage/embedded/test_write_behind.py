@@ -12,7 +12,7 @@ from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.embedded.ledger_state import LedgerState
 from magnetar.storage.embedded.write_behind import WriteBehind
 from magnetar.storage.embedded.writeback import Barrier, WriteBackResult
-from tests.storage.engine_for_tests import TINY, ManualClock, ManualScheduler, World, settle
+from tests.storage.engine_for_tests import TINY, ManualClock, ManualScheduler, World, limits_for_tests, settle
 from tests.storage.records_for_tests import slab_of
 
 NOWHERE = (None, 0)
@@ -43,10 +43,9 @@ class Bench:
             self.scheduler,
             self.clock,
             self.worker,
+            limits_for_tests(held_off_bytes=held_off * SLAB_BYTES),
             gather_bytes=gather * SLAB_BYTES,
             relaxed_bytes=relaxed * SLAB_BYTES,
-            held_off_bytes=held_off * SLAB_BYTES,
-            max_unwritten_bytes=1 << 30,
             kept_bytes=kept * SLAB_BYTES,
         )
         self.behind.on_written = lambda jobs, _result, _error: self.done.extend(jobs)

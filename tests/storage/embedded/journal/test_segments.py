@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
 from magnetar.storage.embedded.files import FileSystem, RealFiles
 from magnetar.storage.embedded.journal.segments import SegmentPool
 from magnetar.storage.embedded.layout import Layout
+from tests.storage.engine_for_tests import limits_for_tests
 from tests.twins.sim_files import SimDisk
+
+if TYPE_CHECKING:
+    from magnetar.storage.embedded.space_limits import SpaceLimits
 
 STORE = b"s" * 16
 ZEROED = 64 << 10
 LARGE = 3 << 20
 
 
-def pool_on(files: FileSystem, root: str) -> SegmentPool:
+def pool_on(files: FileSystem, root: str, limits: SpaceLimits | None = None) -> SegmentPool:
     layout = Layout(root)
     files.make_dir(layout.journal)
     return SegmentPool(
-        files, layout, STORE, first_bytes=ZEROED, segment_bytes=LARGE, zeroed_bytes=ZEROED, next_segment_id=1
+        files,
+        layout,
+        STORE,
+        first_bytes=ZEROED,
+        segment_bytes=LARGE,
+        zeroed_bytes=ZEROED,
+        next_segment_id=1,
+        limits=limits or limits_for_tests(),
     )
 
 
