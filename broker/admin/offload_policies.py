@@ -14,7 +14,8 @@ from magnetar.broker.admin.routes import NAMESPACE, TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER, TOPIC_POLICY
 from magnetar.broker.compat import rest_refusals
-from magnetar.broker.compat.jackson_body import fitted
+from magnetar.broker.compat.jackson_body import Int32, fitted
+from magnetar.broker.compat.java_numbers import fits
 from magnetar.broker.errors import RestError
 
 routes = RouteTable()
@@ -44,9 +45,11 @@ _TEXTS: Final = (
     *("fileSystemProfilePath", "fileSystemURI"),
     *(f"managedLedgerOffload{x}" for x in ("Bucket", "Region", "ServiceEndpoint")),
 )
+_WIDE_NUMBERS: Final = tuple(
+    f"managedLedgerOffload{x}" for x in ("ThresholdInSeconds", "ThresholdInBytes", "DeletionLagInMillis")
+)
 _NUMBERS: Final = (
     *(f"managedLedgerOffload{x}" for x in ("MaxThreads", "ReadThreads", "PrefetchRounds")),
-    *(f"managedLedgerOffload{x}" for x in ("ThresholdInSeconds", "ThresholdInBytes", "DeletionLagInMillis")),
     *(f"{x}anagedLedgerOffloadMaxBlockSizeInBytes" for x in ("m", "s3M", "gcsM")),
     *(f"{x}anagedLedgerOffloadReadBufferSizeInBytes" for x in ("m", "s3M", "gcsM")),
 )
@@ -54,7 +57,8 @@ _Body = msgspec.defstruct(
     "OffloadPolicies",
     [
         *((name, str | None, None) for name in _TEXTS),
-        *((name, int | None, None) for name in _NUMBERS),
+        *((name, int | None, None) for name in _WIDE_NUMBERS),
+        *((name, Int32 | None, None) for name in _NUMBERS),
         ("managedLedgerOffloadedReadPriority", str | None, None),
         ("managedLedgerExtraConfigurations", dict[str, str] | None, None),
     ],
@@ -142,6 +146,8 @@ def _declare(path: str, name: str, unset: int | None, status: int) -> None:
             value: int | None = 0
         else:
             value = await call.required_body(int)
+            if not fits(value, 64):
+                raise RestError(500, f"{value} is out of range of 64 bits")
         call.policies()
         return await change(call, value, status)
 

@@ -17,6 +17,8 @@ from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_mis
 from magnetar.broker.admin.topic_routes import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.jackson_body import Int32
+from magnetar.broker.compat.java_numbers import fits
 from magnetar.broker.errors import NotAllowedError, RestError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.ownership.ownership import Here
@@ -30,7 +32,7 @@ LIST = ADMIN + "/{domain:domain}/{tenant}/{namespace}"
 class PartitionedBody(msgspec.Struct):
     """The second form of the body: a number of partitions with properties."""
 
-    partitions: int = 0
+    partitions: Int32 = 0
     properties: dict[str, str] | None = None
 
 
@@ -229,4 +231,7 @@ async def _partitions_of_body(call: Call) -> PartitionedBody:
         return PartitionedBody(given) if isinstance(given, int) else given
     if not (await call.raw_body()).strip():
         raise RestError(400, EMPTY_BODY)
-    return PartitionedBody(await call.body(int) or 0)
+    partitions = await call.body(int) or 0
+    if not fits(partitions, 32):
+        raise RestError(500, f"{partitions} is out of range of 32 bits")
+    return PartitionedBody(partitions)

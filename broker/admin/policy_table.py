@@ -9,6 +9,7 @@ import msgspec
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.policy_rules import Rule
 from magnetar.broker.compat.jackson_body import is_empty_text, is_no_choice
+from magnetar.broker.compat.java_numbers import fits
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.effective import TopicConfig
 from magnetar.broker.policies.records import shown
@@ -103,8 +104,9 @@ class PolicyRow:
             value = self.kind()
         if value is None:
             return None
-        if type(value) is int and not self.wide and not -(2**31) <= value < 2**31:
-            raise RestError(500, f"{value} is out of range of int")
+        bits = 64 if self.wide else 32
+        if type(value) is int and not fits(value, bits):
+            raise RestError(500, f"{value} is out of range of {bits} bits")
         value = self.convert(value)
         problem = self.rule(value) if self.rule is not None and value is not None else None
         if problem is not None:

@@ -12,6 +12,7 @@ from magnetar.broker.admin.elsewhere import is_elsewhere
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_CONSUME, TOPIC_CONSUME, Need
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.jackson_body import Int32
 from magnetar.broker.errors import RestError
 from magnetar.broker.limits import MAX_TOPIC_PROPERTIES_BYTES, size_of
 from magnetar.protocol.topic_name import TopicName
@@ -54,8 +55,8 @@ class MessageIdBody(msgspec.Struct, rename="camel"):
 
     ledger_id: int = -1
     entry_id: int = -1
-    partition_index: int = -1
-    batch_index: int = -1
+    partition_index: Int32 = -1
+    batch_index: Int32 = -1
     properties: dict[str, str] | None = None
     excluded: bool = False
 

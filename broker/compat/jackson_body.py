@@ -6,21 +6,28 @@
     text            numbers and truth values as they are written
     fraction        a fraction in a text
     one of a set    any other text becomes null
-    object          null for a member that cannot be null: the member gets its default; instead of the object, the value
-                    of its first member, when the class declares the type of that value as `alone`
+    object          null for a member that cannot be null: 0 for a number, false for a truth value, the default for any
+                    other member; instead of the object, the value of its first member, when the class declares the
+                    type of that value as `alone`
 
-Everything else that does not fit is refused. Pure.
+Everything else that does not fit is refused, as is an integer of an object beyond 64 bits, or beyond 32 bits where its
+type is `Int32`. Pure.
 """
 
 import math
 from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
 
+from magnetar.broker.compat.java_numbers import fits
+
 T = TypeVar("T")
+
+Int32 = Annotated[int, msgspec.Meta(extra={"bits": 32})]
+"""A member of Java's type int. The range holds for bodies alone: the store reads larger values of earlier versions."""
 
 
 def decode_body(raw: bytes, kind: type[T]) -> T | None:
@@ -46,6 +53,8 @@ def _type_of(kind: Hashable) -> inspect.Type:
 
 
 def _fit(value: Any, wanted: inspect.Type) -> Any:
+    if isinstance(wanted, inspect.Metadata):
+        return _fit(value, wanted.type)
     if isinstance(wanted, inspect.UnionType):
         return _fit_one_of(value, wanted)
     if isinstance(wanted, inspect.StructType):
@@ -77,8 +86,34 @@ def _fit_object(value: Any, wanted: inspect.StructType) -> Any:
     if not isinstance(value, dict):
         return value
     fields = {each.encode_name: each.type for each in wanted.fields}
-    fit = {key: _fit(item, fields[key]) for key, item in value.items() if key in fields}
-    return {key: item for key, item in fit.items() if item is not None or _may_be_null(fields[key])}
+    fit = {key: _within(_fit(item, fields[key]), fields[key]) for key, item in value.items() if key in fields}
+    without_null = {key: _zero(fields[key]) if item is None else item for key, item in fit.items()}
+    return {key: item for key, item in without_null.items() if item is not None or _may_be_null(fields[key])}
+
+
+def _zero(wanted: inspect.Type) -> Any:
+    """The value that null means for a number or a truth value; None for every other type."""
+    if isinstance(wanted, inspect.Metadata):
+        return _zero(wanted.type)
+    if isinstance(wanted, inspect.BoolType):
+        return False
+    return 0 if isinstance(wanted, (inspect.IntType, inspect.FloatType)) else None
+
+
+def _within(value: Any, wanted: inspect.Type) -> Any:
+    """The value; raises msgspec.ValidationError for an integer that does not fit into the bits of its type."""
+    if type(value) is int and (bits := _bits(wanted)) and not fits(value, bits):
+        raise msgspec.ValidationError(f"{value} is out of range of {bits} bits")
+    return value
+
+
+def _bits(wanted: inspect.Type) -> int:
+    """The bits of an integer type; 0 for every other type."""
+    if isinstance(wanted, inspect.UnionType):
+        return max(map(_bits, wanted.types))
+    if isinstance(wanted, inspect.Metadata):
+        return int((wanted.extra or {}).get("bits", 0)) or _bits(wanted.type)
+    return 64 if isinstance(wanted, inspect.IntType) else 0
 
 
 def _may_be_null(wanted: inspect.Type) -> bool:

@@ -34,8 +34,12 @@ def decoded(text: str, bits: int = 64) -> int:
     return _checked(int(match[1] + match[3], base), bits)
 
 
+def fits(value: int, bits: int) -> bool:
+    """Whether the value is a signed number of so many bits."""
+    return -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
 def _checked(value: int, bits: int) -> int:
-    most = 1 << (bits - 1)
-    if not -most <= value < most:
+    if not fits(value, bits):
         raise ValueError(f"{value} is out of range of {bits} bits")
     return value

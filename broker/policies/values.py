@@ -7,6 +7,8 @@ from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
+from magnetar.broker.compat.jackson_body import Int32
+
 BacklogPolicy = Literal["producer_request_hold", "producer_exception", "consumer_backlog_eviction"]
 InactiveTopicDeleteMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"]
 SubscriptionAuthMode = Literal["None", "Prefix"]
@@ -86,7 +88,7 @@ class BundlesData(msgspec.Struct, rename="camel", kw_only=True):
     """How a namespace is cut into bundles: numBundles + 1 boundaries of the 32-bit hash range, as hex texts."""
 
     boundaries: list[str] | None = None
-    num_bundles: int = 0
+    num_bundles: Int32 = 0
 
 
 class RetentionPolicies(
@@ -103,16 +105,16 @@ class BacklogQuota(msgspec.Struct, rename="camel", kw_only=True):
 
     limit: int | None = None  # for older tools: the same as limit_size
     limit_size: int = 0
-    limit_time: int = 0
+    limit_time: Int32 = 0
     policy: BacklogPolicy | None = None
 
 
 class PersistencePolicies(msgspec.Struct, rename="camel", kw_only=True):
     """The persistence policies. Only the mark-delete rate has an effect here; the rest is kept for tools."""
 
-    bookkeeper_ensemble: int = 2
-    bookkeeper_write_quorum: int = 2
-    bookkeeper_ack_quorum: int = 2
+    bookkeeper_ensemble: Int32 = 2
+    bookkeeper_write_quorum: Int32 = 2
+    bookkeeper_ack_quorum: Int32 = 2
     managed_ledger_max_mark_delete_rate: float = -1.0
     managed_ledger_storage_class_name: str | None = None
 
@@ -128,24 +130,24 @@ class DelayedDeliveryPolicies(msgspec.Struct, rename="camel", kw_only=True):
 class DispatchRate(msgspec.Struct, rename="camel", kw_only=True):
     """Messages and bytes per period to consumers; 0 and less is unlimited."""
 
-    dispatch_throttling_rate_in_msg: int = 0
+    dispatch_throttling_rate_in_msg: Int32 = 0
     dispatch_throttling_rate_in_byte: int = 0
     relative_to_publish_rate: bool = False
-    rate_period_in_second: int = 0
+    rate_period_in_second: Int32 = 0
 
 
 class PublishRate(msgspec.Struct, rename="camel", kw_only=True):
     """Messages and bytes per second from producers; 0 and less is unlimited."""
 
-    publish_throttling_rate_in_msg: int = -1
+    publish_throttling_rate_in_msg: Int32 = -1
     publish_throttling_rate_in_byte: int = -1
 
 
 class SubscribeRate(msgspec.Struct, rename="camel", kw_only=True):
     """How often one consumer may subscribe per period; 0 and less is unlimited."""
 
-    subscribe_throttling_rate_per_consumer: int = -1
-    rate_period_in_second: int = 30
+    subscribe_throttling_rate_per_consumer: Int32 = -1
+    rate_period_in_second: Int32 = 30
 
 
 class AutoTopicCreation(msgspec.Struct, rename="camel", kw_only=True):
@@ -153,7 +155,7 @@ class AutoTopicCreation(msgspec.Struct, rename="camel", kw_only=True):
 
     allow_auto_topic_creation: bool = False
     topic_type: str | None = None
-    default_num_partitions: int | None = None
+    default_num_partitions: Int32 | None = None
 
 
 class AutoSubscriptionCreation(msgspec.Struct, rename="camel", kw_only=True):
@@ -167,18 +169,18 @@ class InactiveTopicPolicies(msgspec.Struct, rename="camel", kw_only=True):
     """The conditions for the deletion of an unused topic."""
 
     inactive_topic_delete_mode: InactiveTopicDeleteMode | None = None
-    max_inactive_duration_seconds: int = 0
+    max_inactive_duration_seconds: Int32 = 0
     delete_while_inactive: bool = False
 
 
 class ResourceGroup(msgspec.Struct, rename="camel", kw_only=True):
     """Limits that namespaces of one group share; -1: none. Kept for tools, not enforced."""
 
-    publish_rate_in_msgs: int | None = None
+    publish_rate_in_msgs: Int32 | None = None
     publish_rate_in_bytes: int | None = None
-    dispatch_rate_in_msgs: int | None = None
+    dispatch_rate_in_msgs: Int32 | None = None
     dispatch_rate_in_bytes: int | None = None
-    replication_dispatch_rate_in_msgs: int | None = None
+    replication_dispatch_rate_in_msgs: Int32 | None = None
     replication_dispatch_rate_in_bytes: int | None = None
 
 

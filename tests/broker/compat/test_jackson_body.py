@@ -3,15 +3,29 @@
 import msgspec
 import pytest
 
-from magnetar.broker.compat.jackson_body import decode_body
+from magnetar.broker.compat.jackson_body import Int32, decode_body
 from magnetar.broker.policies.values import (
     AutoSubscriptionCreation,
+    AutoTopicCreation,
     BacklogQuota,
     DispatchRate,
     EntryFilters,
     InactiveTopicPolicies,
     SubscriptionType,
 )
+
+
+class Rate(msgspec.Struct):
+    rate: float = -1.0
+    on: bool = True
+    name: str = "n"
+    most: int | None = None
+    limit: Int32 = -1
+
+
+def test_values_of_earlier_versions_beyond_32_bits_stay_readable():
+    stored = msgspec.json.encode(DispatchRate(dispatch_throttling_rate_in_msg=2**40))
+    assert msgspec.json.decode(stored, type=DispatchRate).dispatch_throttling_rate_in_msg == 2**40
 
 
 @pytest.mark.parametrize(
@@ -39,6 +53,11 @@ from magnetar.broker.policies.values import (
         (b'"false"', AutoSubscriptionCreation, AutoSubscriptionCreation()),
         (b'"f"', EntryFilters, EntryFilters(entry_filter_names="f")),
         (b"{}", str | BacklogQuota, BacklogQuota()),
+        (b'{"limitSize":-9223372036854775808}', BacklogQuota, BacklogQuota(limit_size=-(2**63))),
+        (b'{"limitTime":"2147483647"}', BacklogQuota, BacklogQuota(limit_time=2**31 - 1)),
+        (b'{"rate":1e30}', Rate, Rate(rate=1e30)),
+        (b'{"rate":null,"on":null,"name":null,"most":null,"limit":null}', Rate, Rate(0.0, on=False, limit=0)),
+        (b'{"rate":100000000000000000000}', Rate, Rate(rate=1e20)),
     ],
 )
 def test_taken(raw, kind, value):
@@ -62,6 +81,11 @@ def test_taken(raw, kind, value):
         (b"3", dict[str, str]),
         (b"[]", DispatchRate),
         (b"[" * 100_000, list[str]),
+        (b'{"limitSize":9223372036854775808}', BacklogQuota),
+        (b'{"limit":-9223372036854775809}', BacklogQuota),
+        (b'{"limitTime":2147483648}', BacklogQuota),
+        (b'{"defaultNumPartitions":"-2147483649"}', AutoTopicCreation),
+        (b'[{"ratePeriodInSecond":1e10}]', list[DispatchRate]),
     ],
 )
 def test_refused(raw, kind):
