@@ -72,6 +72,8 @@ class KeySharedDispatcher:
         """`_changes` when the last walk through the replay queue that found no entry to send began."""
         self._owners: dict[int, tuple[int, Consumer | None]] = {}
         """Hash and owner by Murmur hash of the key; cleared when hashes change their owner."""
+        self._chosen: tuple[list[Position], int] | None = None
+        """The first positions of their owners, chosen last, with the `additions` of the replay queue at that time."""
         self._parked: set[tuple[int, int]] = set()
         """Entries of the replay queue that cannot be converted now; entries with their key hash wait behind them."""
 
@@ -238,7 +240,9 @@ class KeySharedDispatcher:
         """
         if self._parked or self.draining:
             return None
-        return self.held.replay.choose(self._select, self._entry_permits, limit)
+        found = self.held.replay.choose(self._select, self._entry_permits, limit)
+        self._chosen = None if found is None else (found, self.held.replay.additions)
+        return found
 
     def _select(self, key_hash: int) -> Consumer | None:
         return cast("Consumer | None", self.selector.select(key_hash))
@@ -298,7 +302,7 @@ class KeySharedDispatcher:
             self._owners,
             self._owner,
             self._entry_permits,
-            replay.hashes,
+            {} if self._is_first(read) else replay.hashes,
             replay.first_of_hash,
             in_order=not self.allow_out_of_order,
         )
@@ -319,6 +323,11 @@ class KeySharedDispatcher:
         if read.positions is not None and not queued and not unknown:
             self._changes_in_vain = self._changes_at_read
         return queued
+
+    def _is_first(self, read: Read) -> bool:
+        """Whether the replay queue has no entry that an entry of this read could overtake."""
+        chosen = self._chosen
+        return chosen is not None and read.positions is chosen[0] and self.held.replay.additions == chosen[1]
 
     def _take_from_replay(self, spans: list[Span]) -> bool:
         """Take the read entries out of the replay queue; returns whether the hash of any was unknown."""

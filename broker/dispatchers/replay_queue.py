@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 Owner = TypeVar("Owner")
 _SPARE_PLACES = 64
+_OWNERS_KNOWN = 8192
 
 
 class ReplayQueue:
     """An ordered set of positions, each with a sticky key hash (0 = not known)."""
 
-    __slots__ = ("_by_hash", "_gone", "_groups", "_hashes", "_ledgers", "_ungrouped", "entries")
+    __slots__ = ("_by_hash", "_gone", "_groups", "_hashes", "_ledgers", "_owners", "_ungrouped", "additions", "entries")
 
     def __init__(self) -> None:
         self._ledgers: dict[int, BitMap] = {}
@@ -39,7 +40,11 @@ class ReplayQueue:
         """For each owner of hashes its waiting entries by ledger; may still hold entries that have left the queue."""
         self._ungrouped: list[tuple[int, int]] | None = []
         """Positions with a hash that came since the last grouping; None: the groups are no longer valid."""
+        self._owners: dict[int, Hashable] = {}
+        """Owners by hash, as the last groupings got them."""
         self.entries = 0
+        self.additions = 0
+        """Grows when a position comes into the queue, or gets a hash."""
 
     def __len__(self) -> int:
         return self.entries
@@ -50,6 +55,7 @@ class ReplayQueue:
 
     def add(self, ledger_id: int, entry_id: int, key_hash: int = 0) -> bool:
         """Put a position into the queue; return False when the queue has it already. Note its hash in either case."""
+        self.additions += 1
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             ledger = self._ledgers[ledger_id] = BitMap()
@@ -68,6 +74,7 @@ class ReplayQueue:
 
     def add_all(self, positions: Iterable[Position]) -> None:
         """Put positions into the queue whose hashes are not known."""
+        self.additions += 1
         for ledger_id, of_ledger in groupby(positions, itemgetter(0)):
             ledger = self._ledgers.setdefault(ledger_id, BitMap())
             before = len(ledger)
@@ -78,6 +85,7 @@ class ReplayQueue:
         """Put many entries of a ledger into the queue; `key_hashes`: the known hashes, also of other entries."""
         if not entry_ids:
             return
+        self.additions += 1
         ledger = self._ledgers.setdefault(ledger_id, BitMap())
         before = len(ledger)
         ledger |= entry_ids
@@ -93,6 +101,7 @@ class ReplayQueue:
 
     def add_refused(self, ledger_id: int, entry_ids: Sequence[int], key_hashes: Sequence[int]) -> None:
         """Put entries of a ledger into the queue, with their hashes (none of them 0); at least one entry."""
+        self.additions += 1
         ledger = self._ledgers.setdefault(ledger_id, BitMap())
         before = len(ledger)
         ledger.update(entry_ids)
@@ -195,7 +204,8 @@ class ReplayQueue:
         self, owner_of: Callable[[int], Owner | None], room_of: Callable[[Owner], int], limit: int
     ) -> list[Position] | None:
         """Choose for each owner its first positions, as many as it has room for; return the first ``limit`` of all
-        these, in order. The positions stay in the queue. None when the hash of a position is not known.
+        these, in order. The positions stay in the queue. None when the hash of a position is not known. Until
+        ``additions`` grows, no other position of the queue precedes a chosen position of its hash.
 
         The caller calls ``owners_moved`` after each change of the owners.
         """
@@ -224,6 +234,7 @@ class ReplayQueue:
     def owners_moved(self) -> None:
         """Discard the groups, because hashes have other owners or positions have other hashes."""
         self._ungrouped = None
+        self._owners.clear()
 
     def _to_group(self, positions: Sequence[tuple[int, int]]) -> None:
         """Note positions that came with a hash; when too many are noted, have the next call make the groups anew."""
@@ -239,12 +250,19 @@ class ReplayQueue:
             self._ungrouped = list(self._hashes)
         if not self._ungrouped:
             return
-        groups, hashes = self._groups, self._hashes
+        groups, hashes, owners = self._groups, self._hashes, self._owners
+        if len(owners) > _OWNERS_KNOWN:
+            owners.clear()
         for position in self._ungrouped:
             key_hash = hashes.get(position)
-            owner = None if key_hash is None else owner_of(key_hash)
-            if owner is None:
+            if key_hash is None:
                 continue
+            owner = owners.get(key_hash)
+            if owner is None:
+                owner = owner_of(key_hash)
+                if owner is None:
+                    continue
+                owners[key_hash] = owner
             ledgers = groups.get(owner)
             if ledgers is None:
                 ledgers = groups[owner] = {}
@@ -281,5 +299,6 @@ class ReplayQueue:
         self._by_hash.clear()
         self._gone = 0
         self._groups.clear()
+        self._owners.clear()
         self._ungrouped = []
         self.entries = 0

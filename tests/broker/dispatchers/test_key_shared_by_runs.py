@@ -119,3 +119,19 @@ async def test_an_entry_that_comes_back_during_a_cold_read_goes_first():
     bench.flow(low, 1)
     await bench.settle()
     assert got(low) == [1]
+
+
+async def test_chosen_entries_do_not_overtake_an_entry_that_comes_into_the_queue_meanwhile():
+    bench = Bench(cold=True)
+    low = await bench.join(KEY_SHARED, permits=1, key_shared=KeySharedPolicy(sticky=True, ranges=((0, 32767),)))
+    await bench.join(KEY_SHARED, permits=9, key_shared=KeySharedPolicy(sticky=True, ranges=((32768, 65535),)))
+    for _ in range(2):
+        bench.publish(entry(key="k1"))  # hash 24618
+        await bench.settle()
+    assert got(low) == [0]
+    bench.flow(low, 1)  # begins to read entry 1
+    dispatcher: Any = bench.subscription.dispatcher
+    dispatcher.held.replay.add(7, 0, 24618)
+    dispatcher._replay_grew()
+    await bench.settle()
+    assert got(low) == [0]

@@ -31,6 +31,7 @@ OWNERS = {5: "a", 6: "b"}
 def test_against_a_set(steps, limit, a, b):
     queue, expected, hashes, room = ReplayQueue(), set(), {}, {"a": a, "b": b}
     for what, given_, *more in steps:
+        additions, before = queue.additions, {**dict.fromkeys(expected), **hashes}
         if what == "add":
             queue.add(*given_, *more)
             expected.add(given_)
@@ -57,6 +58,8 @@ def test_against_a_set(steps, limit, a, b):
             queue.discard_run(*given_, *more)
             expected -= {Position(given_.ledger_id, given_.entry_id + k) for k in range(more[0])}
         hashes = {position: key_hash for position, key_hash in hashes.items() if position in expected}
+        if {**dict.fromkeys(expected), **hashes}.items() - before.items():
+            assert queue.additions > additions
         assert len(queue) == len(expected) and list(queue) == sorted(expected)
         assert queue.head(limit) == sorted(expected)[:limit]
         assert queue.first() == min(expected, default=None)
@@ -82,3 +85,9 @@ def test_positions_are_grouped_again_when_owners_moved():
     assert queue.choose(OWNERS.get, {"a": 1, "b": 1}.__getitem__, 9) == [(1, 1), (1, 2)]
     queue.owners_moved()
     assert queue.choose({5: "a", 6: "a"}.get, {"a": 2}.__getitem__, 9) == [(1, 1), (1, 2)]
+
+
+def test_held_entries_are_additions():
+    queue = ReplayQueue()
+    queue.add_held(1, BitMap([1, 2]), {1: 5})
+    assert queue.additions
