@@ -180,8 +180,6 @@ class ResourceGroup(msgspec.Struct, rename="camel", kw_only=True):
     publish_rate_in_bytes: int | None = None
     dispatch_rate_in_msgs: Int32 | None = None
     dispatch_rate_in_bytes: int | None = None
-    replication_dispatch_rate_in_msgs: Int32 | None = None
-    replication_dispatch_rate_in_bytes: int | None = None
 
 
 class ResourceQuota(msgspec.Struct, rename="camel", kw_only=True):

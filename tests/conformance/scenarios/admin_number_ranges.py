@@ -60,3 +60,12 @@ def null_in_place_of_numbers(s):
             s.call("POST", f"{base}/t/{path}", dict.fromkeys(members))
             s.eventually(path, lambda path=path: s.http("GET", f"{base}/t/{path}", quietly=True)[1])
             s.call("GET", f"{base}/t/{path}", keep=True)
+
+
+@scenario
+def a_resource_group_has_no_rates_of_replication(s):
+    group = f"/admin/v2/resourcegroups/{s.tag}-rates"
+    s.call("PUT", group, {"replicationDispatchRateInMsgs": 3, "replicationDispatchRateInBytes": 4})
+    s.eventually("the group is there", lambda: s.http("GET", group, quietly=True)[0] == 200)
+    s.call("GET", group, keep=True)
+    s.call("DELETE", group)
