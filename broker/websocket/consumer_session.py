@@ -412,7 +412,8 @@ LATEST: Final = pb.MessageIdData(ledgerId=(1 << 63) - 1, entryId=(1 << 63) - 1)
 
 
 def _is_base64(text: str) -> bool:
-    return not set(text) - _BASE64
+    """Whether the text decodes without its last bits: a single character is no byte."""
+    return not set(text) - _BASE64 and len(text.rstrip("=")) % 4 != 1
 
 
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")

@@ -60,8 +60,11 @@ class ProducerParameters:
             _int32(query, "maxPendingMessages", 0, least=0)
             delay = _int32(query, "batchingMaxPublishDelay", 1, least=1)
         codec = _choice(query, "compressionType", tuple(pb.CompressionType.keys()), "NONE")
+        name = query.get("producerName")
+        if name is not None and not name.strip():
+            raise ParameterError("producerName cannot be blank")
         return cls(
-            name=query.get("producerName"),
+            name=name,
             initial_sequence_id=_long(query, "initialSequenceId"),
             hashing=_choice(query, "hashingScheme", _HASHES, "JavaStringHash"),
             routing=_choice(query, "messageRoutingMode", _ROUTING, "SinglePartition"),

@@ -103,10 +103,8 @@ def _message(fields: Fields | None, now_ms: int) -> ProducerMessage:
     if param and param.strip():
         found.encryption_param = _base64(param, context)
     codec = fields.text("compressionType")
-    if codec is not None:
-        if codec not in pb.CompressionType.keys():  # noqa: SIM118 - an enum wrapper is no mapping
-            raise MessageTextError(NOT_JSON, f"there is no compressionType {codec[:20]}")
-        found.compression = pb.CompressionType.Value(codec)
+    if codec is not None and codec in pb.CompressionType.keys():  # noqa: SIM118 - an enum wrapper is no mapping
+        found.compression = pb.CompressionType.Value(codec)  # as in Apache Pulsar, any other text is no codec
     if fields.value("uncompressedMessageSize") is not None:
         found.uncompressed_bytes = fields.number("uncompressedMessageSize")
     return found

@@ -46,6 +46,12 @@ def test_a_window_has_a_bound():
     assert ConsumerParameters.of({"receiverQueueSize": "0"}).window == 1
 
 
+@pytest.mark.parametrize(("kind", "name"), [(ProducerParameters, "producerName"), (ConsumerParameters, "consumerName")])
+def test_a_blank_name_is_refused(kind, name):
+    assert status_of(kind.of, {name: " "}) == 400
+    assert kind.of({name: " a"}).name == " a"
+
+
 @given(QUERIES)
 def test_any_query_is_taken_or_refused_with_a_status(query):
     for kind in (ProducerParameters, ConsumerParameters, ReaderParameters):

@@ -92,6 +92,11 @@ def test_any_value_of_any_field_is_taken_or_refused(value):
             decode_message(json.dumps({"payload": "", name: value}), NOW)
 
 
+@pytest.mark.parametrize(("codec", "found"), [("LZ4", pb.LZ4), ("lz4", None), ("x", None), (None, None)])
+def test_an_unknown_codec_of_a_message_is_none(codec, found):
+    assert decode_message(json.dumps({"payload": "", "compressionType": codec}), NOW).compression == found
+
+
 @pytest.mark.parametrize("text", [None, 1, "*", "", "AAAA", "CAE="])
 def test_invalid_message_ids(text):
     with pytest.raises(ValueError):

@@ -255,3 +255,12 @@ def ws_consume_batches(s):
     c.send(messageId=second["messageId"])
     c.send(messageId=third["messageId"])
     s.eventually("all is acknowledged", lambda: backlog(s, path) == 0)
+
+
+@scenario
+def ws_consumer_message_id_of_one_character(s):
+    topic = s.topic()
+    for message in ({"messageId": "x"}, {"type": "negativeAcknowledge", "messageId": "x"}):
+        c = consumer(s, topic)
+        c.send(**message)
+        c.recv()

@@ -194,3 +194,13 @@ def ws_publish_to_a_terminated_topic(s):
     p = producer(s, topic)
     s.http("POST", "/admin/v2/" + topic.replace("://", "/") + "/terminate", keep=None)
     p.ask(payload=b64(b"x"), context="c")
+
+
+@scenario
+def ws_producer_blank_name_and_unknown_codec(s):
+    topic = s.topic()
+    for name in ("", "%20"):
+        producer(s, topic, producerName=name)
+    p = producer(s, topic)
+    for codec in ("LZ4", "lz4", "x", ""):
+        p.ask(payload=b64(b"x"), compressionType=codec)
