@@ -17,7 +17,7 @@ from pulsar.schema import Integer, JsonSchema, Record, String
 from tests.cluster.load import SETTLE_S, position
 from tests.waiting import wait_for
 
-__all__ = ["FEATURES", "Scene"]
+__all__ = ["FEATURES", "Scene", "exclusive_producers", "properties_of_subscriptions", "schemas"]
 
 EARLIEST = {"initial_position": pulsar.InitialPosition.Earliest}
 TIMEOUT_MS = 60_000

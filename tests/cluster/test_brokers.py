@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 
@@ -21,6 +22,7 @@ from tests.cluster.broker_processes import (
     serving,
 )
 from tests.cluster.conftest import LONG
+from tests.cluster.features import Scene, exclusive_producers, properties_of_subscriptions, schemas
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(300)
@@ -219,6 +221,22 @@ def test_an_unloaded_bundle_is_served_again(members, client, topic):
     producer.send(b"2")
     consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
     assert [consumer.receive(30_000).data() for _ in range(2)] == [b"1", b"2"]
+
+
+def test_features_hold_across_an_unload(members, client):
+    """A sample of ``test_features``."""
+    namespace, scene = f"public/{uuid.uuid4().hex}", Scene(client, members, delay_s=0)
+    scene.admin("PUT", f"namespaces/{namespace}", {"bundles": {"numBundles": 1}})
+    for each in members:  # the other broker follows within a moment
+        wait_for(lambda url=f"{each.http}/admin/v2/namespaces/{namespace}": requests.get(url, timeout=30).ok)
+    sample = (schemas, properties_of_subscriptions, exclusive_producers)
+    halves = [feature(scene, f"persistent://{namespace}/{feature.__name__}") for feature in sample]
+    for half in halves:
+        next(half)
+    scene.admin("PUT", f"namespaces/{namespace}/0x00000000_0xffffffff/unload")
+    for half in halves:
+        with contextlib.suppress(StopIteration):
+            next(half)
 
 
 @pytest.mark.skipif(not LONG, reason="part of `make cluster`")
