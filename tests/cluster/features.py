@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 
 import pulsar
 import requests
@@ -133,7 +134,9 @@ def deduplication(scene, topic):
     yield
     sent = pump.finish()
     pump.producer.send(b"old", sequence_id=5)
-    assert [int(each.data()) for each in scene.stored(topic)] == list(range(sent))
+    stored = [int(each.data()) for each in scene.stored(topic)]
+    again = [number for number, times in Counter(stored).items() if times > 1]
+    assert stored == list(range(sent)), f"again {again}, missing {set(range(sent)).difference(stored)}"
     pump.producer.close()
     again = scene.client.create_producer(topic, "p", send_timeout_millis=0)
     assert again.last_sequence_id() == sent - 1

@@ -131,7 +131,7 @@ def keyed(broker, topic, values):
 
 def test_compacted_topics_are_read_and_compacted_again_by_the_other_kind(brokers):
     theirs, ours = (running(each) for each in brokers)
-    topic = full("compacted")
+    topic = full("compacted-again")
     assert ours.terminate() == 0
     keyed(theirs, topic, [("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("c", "2")])
     compacted(theirs, topic)
