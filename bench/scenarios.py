@@ -305,7 +305,7 @@ SCENARIOS: dict[str, Scenario] = {
         publish, {"count": 100_000, "size": 1024, "window": 1000}, True, pure=True, aim=">= 50,000/s"
     ),
     "backlog": Scenario(backlog, {"count": 200_000}, aim=">= 500,000/s"),
-    "backlog-cached": Scenario(backlog, {"count": 40_000}, aim=">= 500,000/s"),
+    "backlog-cached": Scenario(backlog, {"count": 24_000}, aim=">= 500,000/s"),
     "backlog-cold": Scenario(cold_backlog, {"count": 200_000}, aim=">= 200,000/s"),
     "backlog-batched": Scenario(backlog, {"count": 3_000, "batch": 100}, aim=">= 1,000,000/s"),
     "backlog-batched-cold": Scenario(cold_backlog, {"count": 3_000, "batch": 100}),

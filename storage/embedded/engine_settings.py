@@ -26,7 +26,7 @@ class EngineSettings:
     """A checkpoint begins at the latest this long after a write."""
     max_unwritten_bytes: int = 512 * _MIB
     """Appends wait while more than this many confirmed bytes are not in ledger files."""
-    unwritten_memory_bytes: int = 48 * _MIB
+    unwritten_memory_bytes: int = 32 * _MIB
     """Confirmed bytes that stay in memory until they are in ledger files. Beyond them the oldest slabs are parked: only
     the journal has their bytes.
     """
@@ -34,7 +34,7 @@ class EngineSettings:
     """Confirmed entries go to their ledger files when they have this many bytes together, or 50 ms later."""
     writeback_lag_bytes: int = 128 * _MIB
     """Written-behind bytes that may stay in the system's cache before a write to the device begins."""
-    cache_bytes: int = 48 * _MIB
+    cache_bytes: int = 32 * _MIB
     """Size of the entry cache (recent slabs and read-ahead)."""
     read_piece_bytes: int = 1 * _MIB
     """Size of a sequential read from a ledger file."""
