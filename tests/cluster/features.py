@@ -126,7 +126,7 @@ def refused(call, *errors):
 
 def deduplication(scene, topic):
     """Each message is stored once, those without a receipt at the move too; the broker drops an old sequence id."""
-    scene.client.create_producer(topic).close()
+    scene.client.subscribe(topic, "keeps").close()  # the cursor of deduplication alone keeps no message
     scene.topic("POST", topic, "deduplicationEnabled", body=True)
     wait_for(lambda: scene.topic("GET", topic, "deduplicationEnabled") is True)
     pump = Pump(scene.client.create_producer(topic, "p", send_timeout_millis=0, batching_enabled=False))
