@@ -372,7 +372,9 @@ class Broker:
         self.request_stop(EXIT_STORAGE_FAILED)
 
     def _on_taken_over(self, name: TopicName) -> None:
-        """Another broker writes to the topic: disconnect its clients, whose next lookup finds that broker."""
+        """Another broker writes to the topic, or its log must be opened anew: disconnect its clients, whose next lookup
+        finds the owner.
+        """
         log.warning("topic.taken_over", topic=str(name))
         self.tasks.spawn(self.topics.unload(name), "topic.unload")
 

@@ -23,6 +23,7 @@
      |   +- NoSuchManagedLedgerError   never created, or deleted
      |   +- NoSuchCursorError          the managed ledger has no cursor of this name
      |   +- ManagedLedgerFencedError   another owner changed its ledger list
+     |   |   +- ManagedLedgerOutdatedError   entries exist whose appends failed: open it anew
      |   +- ManagedLedgerClosedError   used after close
      |   +- ManagedLedgerTerminatedError   no more appends for ever
      |   +- WriteFailedError           an append failed; no further appends until ready_to_create_new_ledger()
@@ -56,6 +57,7 @@ __all__ = [
     "ManagedLedgerClosedError",
     "ManagedLedgerError",
     "ManagedLedgerFencedError",
+    "ManagedLedgerOutdatedError",
     "ManagedLedgerTerminatedError",
     "MetadataDamagedError",
     "MetadataError",
@@ -236,6 +238,12 @@ class ManagedLedgerFencedError(ManagedLedgerError):
     """Another owner changed the ledger list or a cursor's record. Close the managed ledger; then it may be reopened."""
 
     what = "fenced: another owner has it"
+
+
+class ManagedLedgerOutdatedError(ManagedLedgerFencedError):
+    """The recovery after a failed append found entries that the owner of the managed ledger does not know."""
+
+    what = "must be opened anew: entries exist whose appends failed"
 
 
 class ManagedLedgerClosedError(ManagedLedgerError):

@@ -15,7 +15,7 @@ Theory of operation::
 - A failed append fails every run behind it. Then the state is WRITE_FAILED until ``resume``: the appender refuses
   appends at once. The broker index returns to that of the last confirmed entry. Before the next append the switch
   recovers the failed ledger. Entries that were reported as failed and exist after all stay in the log, with their
-  index.
+  index; the appender then takes no more appends, and the managed ledger has to be opened anew.
 
 Source: Pulsar ManagedLedgerImpl / OpAddEntry, as described in docs/adr/0002-managed-ledger.md.
 """
@@ -34,6 +34,7 @@ from magnetar.storage.errors import (
     EntryTooLargeError,
     ManagedLedgerClosedError,
     ManagedLedgerFencedError,
+    ManagedLedgerOutdatedError,
     ManagedLedgerTerminatedError,
     StorageError,
     WriteFailedError,
@@ -377,13 +378,15 @@ class Appender:
 
     def recovered(self, slot: LedgerSlot, info: LedgerInfo, index: int) -> None:
         """The switch has sealed a ledger with failed appends. Add the entries that exist although they were reported as
-        failed.
+        failed, and then refuse appends: clients send these entries again, and only after a new opening deduplication
+        knows them.
         """
         slot.size_bytes = info.length_bytes
         if info.last_entry_id + 1 > slot.entries:
             self._ledgers.confirm(slot, info.last_entry_id)
             self._index = self.confirmed_index = max(index, self.confirmed_index)
             self._wake_listeners()
+            self.fence(ManagedLedgerOutdatedError(self.name))
 
     def roll(self) -> None:
         """Push no more entries to the current ledger; the next append goes to another ledger. No-op without a
@@ -399,11 +402,13 @@ class Appender:
     def release_current(self) -> None:
         self.current, self.is_draining = None, False
 
-    def fence(self) -> None:
-        """Refuse appends from now on, because another owner has the managed ledger; fail the waiting runs."""
+    def fence(self, error: ManagedLedgerFencedError | None = None) -> None:
+        """Refuse appends from now on and fail the waiting runs, by default because another owner has the managed
+        ledger.
+        """
         if self.state is AppendState.OPEN:
             self.state = AppendState.FENCED
-            self.fail_waiting(self.state_error())
+            self.fail_waiting(error or self.state_error())
 
     def _set_largest(self) -> None:
         source = self.config.entry_metadata

@@ -224,8 +224,8 @@ class ManagedLedger:
 
         Calls of ``done`` come in the order of the appends. Without ``result.error`` all entries are on disk. With an
         error every pending append fails too, and the managed ledger refuses later appends until
-        ``ready_to_create_new_ledger()``; EntryTooLargeError fails its run only. The run is split only where a ledger is
-        full. ``done`` must not raise.
+        ``ready_to_create_new_ledger()``, after ManagedLedgerFencedError until its next opening; EntryTooLargeError
+        fails its run only. The run is split only where a ledger is full. ``done`` must not raise.
 
         Source: Pulsar ManagedLedger.asyncAddEntry; docs/adr/0002-managed-ledger.md.
         """

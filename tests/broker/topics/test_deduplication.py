@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from array import array
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,13 @@ from structlog.testing import capture_logs
 
 from magnetar.broker.topics import deduplication_cursor
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable, Verdict
+from magnetar.broker.topics.producer import Producer, ProducerRequest
+from magnetar.protocol.metadata import parse_metadata
+from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 from magnetar.protocol.runs import EntryFlag, EntryRun
+from magnetar.storage.errors import StorageUnavailableError
 from tests.broker.topic_for_tests import TopicBench
-from tests.storage.managed_for_tests import settle
+from tests.storage.managed_for_tests import everything, settle
 
 NO_MINIMUM_AGE = {"managed_ledger_min_ledger_rollover_time_minutes": 0}
 PART = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK  # a chunk that is not the last of its message
@@ -191,6 +196,47 @@ async def test_entries_of_the_cache_are_replayed_in_slices(monkeypatch):
     await topic.deduplication.switch(on=True)
     task.cancel()
     assert turns >= 30
+    await bench.close()
+
+
+def publish(topic, sequence_id):
+    """Publish one message as a new producer on a connection of its own."""
+    connection = SimpleNamespace(
+        gate=SimpleNamespace(started=lambda *_: None, finished=lambda *_: None), write=lambda _data: None
+    )
+    request = ProducerRequest(
+        1, "p", user_provided_name=True, epoch=0, access_mode=0, topic_epoch=None, encrypted=False
+    )
+    metadata = MessageMetadata(producer_name="p", sequence_id=sequence_id, publish_time=1).SerializeToString()
+    entry = len(metadata).to_bytes(4, "big") + metadata
+    Producer(connection, topic, request, 1).publish(EntryRun.single(entry, sequence_id=sequence_id))
+
+
+async def test_an_entry_whose_append_failed_and_that_exists_after_all_is_stored_once():
+    """Bookies may have stored an entry whose answers were lost; the client sends the message again."""
+    bench = TopicBench(broker_deduplication_enabled=True)
+    reopened = []
+    bench.context.taken_over = lambda _: reopened.append(bench.tasks.spawn(bench.reopen(), "reopen"))
+    topic, ledgers = await bench.open(), bench.ground.ledgers
+    await bench.subscribe("keeps")
+    publish(topic, 0)
+    await settle()
+    ledgers.hold()
+    publish(topic, 1)
+    await settle()
+    writer = ledgers._ledgers[topic.ledger.last_confirmed.ledger_id]
+    slab = writer._pending[0][0]
+    ledgers.fail_appends = StorageUnavailableError("no answer")
+    ledgers.release()
+    await settle()
+    writer._confirm(slab)
+    ledgers.fail_appends = None
+    for _ in range(2):
+        publish(bench.topic, 1)
+        await settle(100)
+    entries = await everything(bench.topic.ledger)
+    assert [parse_metadata(entry).sequence_id for _, entry, _ in entries] == [0, 1]
+    assert len(reopened) == 1
     await bench.close()
 
 

@@ -98,7 +98,7 @@ async def test_a_failed_ledger_without_entries_disappears():
     assert await ground.ledgers.list_ledgers() == [1]
 
 
-async def test_entries_reported_as_failed_that_exist_after_all_count():
+async def test_entries_reported_as_failed_that_exist_after_all_count_from_the_next_opening_on():
     ground, ledger = await opened()
     await append(ledger, [b"x"] * 2)
     ground.ledgers.fail_appends = FULL
@@ -115,9 +115,16 @@ async def test_entries_reported_as_failed_that_exist_after_all_count():
     heard = []
     ledger.add_listener(lambda: heard.append(1))
     ledger.ready_to_create_new_ledger()
-    await append(ledger, [b"next"])
-    assert indexes(await everything(ledger)) == [0, 1, 5, 6]
+    for _ in range(2):
+        with pytest.raises(ManagedLedgerFencedError):
+            await append(ledger, [b"there"], [4])
+    assert indexes(await everything(ledger)) == [0, 1, 5]
     assert heard
+    await ledger.close()
+    again = await ground.open()
+    await append(again, [b"next"])
+    assert indexes(await everything(again)) == [0, 1, 5, 6]
+    assert len(await ground.ledgers.list_ledgers()) == 2
 
 
 async def test_a_failed_ledger_that_is_gone_is_forgotten():
