@@ -118,7 +118,7 @@ class Faults:
     def _full_disk(self) -> None:
         disk = self.world.disk
         used = sum(len(disk.content(path)) for path in disk.paths())
-        disk.capacity_bytes = used + self.chance.choice([0, 100, 5000])
+        disk.capacity_bytes = used + self.chance.choice(self.world.plan.rooms_bytes)
         self.world.timers.after(self.chance.choice([0.5, 2.0, 6.0]), self._space)
 
     def _space(self) -> None:

@@ -32,6 +32,10 @@ FIRST_WITH_KILLS = 240_000
 """From here on a process may end while its machine goes on; the power may fail in the next start."""
 FIRST_WITH_PACE = 300_000
 """From here on small frames follow each other at a limited pace, as frames of the compiled writer do."""
+FIRST_WITH_ROOM = 320_000
+"""From here on a full disk may leave room at first, so that the engine's limits shrink before the space ends."""
+ROOMS_BYTES = (0, 100, 5000)
+MORE_ROOMS_BYTES = (*ROOMS_BYTES, 20_000, 60_000, 150_000)
 PACES_S = (0.0005, 0.1, 1.0)
 """The pace of the compiled writer, and paces as slow as the producers of a simulation."""
 
@@ -78,6 +82,8 @@ class Plan:
     """A process may end while its machine goes on."""
     frame_pace_s: float = 0.0
     """The least seconds between the begins of small frames, for producers that do not wait for receipts."""
+    rooms_bytes: tuple[int, ...] = ROOMS_BYTES
+    """Free bytes at the beginning of a ``full_disk``."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -105,6 +111,7 @@ class Plan:
             forges=forges,
             kills=seed >= FIRST_WITH_KILLS,
             frame_pace_s=Random(f"pace {seed}").choice(PACES_S) if seed >= FIRST_WITH_PACE else 0.0,
+            rooms_bytes=MORE_ROOMS_BYTES if seed >= FIRST_WITH_ROOM else ROOMS_BYTES,
             keeps_all=keeps_all,
             deduplicates=deduplicates,
             pace_s=chance.choice([0.0001, 0.002, 0.02]),
