@@ -31,6 +31,7 @@
          +- MetadataRequestError             the service refuses the request (value too large, bad path)
          +- MetadataUnavailableError         connection lost or deadline passed: the outcome of a write is unknown
              +- SessionExpiredError          the session ended: its ephemeral nodes are gone
+             +- TooManyRequestsError         refused: too many requests wait for the service
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ __all__ = [
     "ReadFailedError",
     "RecoveryFailedError",
     "SessionExpiredError",
+    "TooManyRequestsError",
     "WireError",
     "WrongPasswordError",
 ]
@@ -232,3 +234,9 @@ class MetadataUnavailableError(MetadataError):
 
 class SessionExpiredError(MetadataUnavailableError):
     what = "the session expired"
+
+
+class TooManyRequestsError(MetadataUnavailableError):
+    """The session refused the request, because too many requests wait; the service did not get it."""
+
+    what = "too many requests wait for the metadata service"

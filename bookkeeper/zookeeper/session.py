@@ -35,6 +35,7 @@ from magnetar.bookkeeper.errors import (
     NodeVersionError,
     NoSuchNodeError,
     SessionExpiredError,
+    TooManyRequestsError,
 )
 from magnetar.bookkeeper.zookeeper.values import (
     ANY_VERSION,
@@ -131,6 +132,8 @@ class ZooKeeperSession:
         block the loop after some hundred requests without a connection.
         """
         self._in_order = asyncio.Lock()
+        self._calls = 0
+        """Operations that wait or have no answer yet."""
         self._listeners: list[Callable[[SessionState], None]] = []
         self._state = SessionState.LOST
         self._session_id = 0
@@ -329,7 +332,7 @@ class ZooKeeperSession:
         while True:
             try:
                 return await self._call(path, start, end - self._loop.time())
-            except SessionExpiredError:
+            except (SessionExpiredError, TooManyRequestsError):
                 raise
             except MetadataUnavailableError:
                 if self._closing is not None or self._loop.time() >= end:
@@ -338,6 +341,9 @@ class ZooKeeperSession:
 
     async def _call(self, path: str, start: Callable[[], Any], timeout_s: float | None = None) -> Any:
         limit = self._options.request_timeout_s if timeout_s is None else timeout_s
+        if self._calls >= self._options.max_waiting:
+            raise TooManyRequestsError(path, str(self._calls))
+        self._calls += 1
         try:
             async with asyncio.timeout(limit), self._slots:
                 async with self._in_order:
@@ -351,6 +357,8 @@ class ZooKeeperSession:
             raise _translated(error, path) from error
         except (TypeError, ValueError) as error:
             raise MetadataRequestError(path, str(error)) from error
+        finally:
+            self._calls -= 1
 
     def _watcher(self, path: str, watch: Callable[[WatchEvent], None] | None) -> Callable[[Any], None] | None:
         if watch is None:

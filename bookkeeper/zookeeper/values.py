@@ -131,6 +131,8 @@ class ZooKeeperOptions:
     """Deadline of each operation, including its time in the queue and while the session is suspended."""
     max_outstanding: int = 10_000
     """Limit of operations without an answer; further operations wait in order."""
+    max_waiting: int = 20_000
+    """Limit of operations that wait or have no answer yet (about 3 KB each); further operations fail at once."""
     max_request_bytes: int = 1_048_575
     """The server's ``jute.maxbuffer``: the server drops the connection of a client that sends a larger request, so the
     session refuses larger requests.

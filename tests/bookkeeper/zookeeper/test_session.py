@@ -11,7 +11,7 @@ import structlog
 from kazoo import exceptions as kazoo_errors
 
 from magnetar.bookkeeper import events
-from magnetar.bookkeeper.errors import MetadataUnavailableError
+from magnetar.bookkeeper.errors import MetadataUnavailableError, TooManyRequestsError
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession, _Handler
 from magnetar.bookkeeper.zookeeper.values import SessionState, ZooKeeperOptions
 from tests.waiting import until
@@ -121,6 +121,25 @@ async def test_a_request_whose_deadline_comes_in_an_outage_is_never_sent(service
     await until(lambda: "/next" in service.wanted())
     assert service.wanted() == ["/next"]
     read.cancel()
+
+
+async def test_a_bounded_number_of_requests_waits_in_an_outage(service):
+    options = ZooKeeperOptions(f"127.0.0.1:{service.port}", request_timeout_s=20, max_waiting=3)
+    session = await ZooKeeperSession.connect(options)
+    service.stop()
+    await until(lambda: session.state is SessionState.SUSPENDED)
+    reads = [asyncio.create_task(session.get(f"/{number}")) for number in range(4)]
+    with pytest.raises(TooManyRequestsError):
+        await reads[3]
+    reads[0].cancel()
+    await asyncio.sleep(0)
+    await service.start()
+    reads[3] = asyncio.create_task(session.get("/3"))
+    await until(lambda: service.wanted() == ["/1", "/2", "/3"])
+    for each in reads:
+        each.cancel()
+    service.stop()
+    await session.close()
 
 
 async def test_the_end_of_a_session_ends_the_requests_of_an_outage(service, session):
