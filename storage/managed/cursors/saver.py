@@ -82,7 +82,7 @@ class CursorSaver:
         """Save the cursor a last time, in the form that the next opening reads fastest."""
         self.stop()
         async with self._lock:
-            await self._store.close(self._acks, self._properties(), dirty=self.is_dirty)
+            await self._store.close(self._acks, self._properties, dirty=self.is_dirty)
             self._unsaved = 0
 
     async def delete(self) -> None:
@@ -131,7 +131,7 @@ class CursorSaver:
         saving, self._unsaved = self._unsaved, 0
         saved, failure = False, StorageError("the save was interrupted")
         try:
-            await self._store.write(self._acks, self._properties())
+            await self._store.write(self._acks, self._properties)
             saved = True
         except StorageError as error:
             failure = error

@@ -118,14 +118,16 @@ class CursorStore:
             self._report_lost(CursorStateError(record.damage))
         return record.state or CursorState(self._mark_delete)
 
-    async def write(self, acks: AckState, properties: dict[str, int]) -> None:
-        """Store the present state of the cursor; durable on return. An error loses no state: call again."""
+    async def write(self, acks: AckState, properties: Callable[[], dict[str, int]]) -> None:
+        """Store the state of the cursor at one moment during the call; durable on return. An error loses no state: call
+        again.
+        """
         writer = self._writer
         try:
             if writer is None or writer.last_add_pushed + 1 >= self.config.cursor_max_entries_per_ledger:
                 await self._write_to_new_ledger(acks, properties)
             else:
-                await self._append(writer, self._next_entries(writer, acks, properties))
+                await self._append(writer, self._next_entries(writer, acks, properties()))
                 self._mark_delete = acks.mark_delete
         except StorageError:
             acks.needs_snapshot()
@@ -133,12 +135,12 @@ class CursorStore:
             raise
         self.saves += 1
 
-    async def close(self, acks: AckState, properties: dict[str, int], *, dirty: bool) -> None:
+    async def close(self, acks: AckState, properties: Callable[[], dict[str, int]], *, dirty: bool) -> None:
         """Store the state a last time; a small state goes into the record, which makes the next opening cheap."""
         await self._unlisted.try_delete()
         if self._ledger_id == NO_LEDGER and not dirty:
             return
-        state = acks.snapshot(properties)
+        state = acks.snapshot(properties())
         if self._layout.fits_record(state, self.config.cursor_inline_bytes):
             old_id, old = self._ledger_id, self._writer
             self._ledger_id, self._writer = NO_LEDGER, None
@@ -195,7 +197,7 @@ class CursorStore:
         self._properties = dict(properties)
         return entries
 
-    async def _write_to_new_ledger(self, acks: AckState, properties: dict[str, int]) -> None:
+    async def _write_to_new_ledger(self, acks: AckState, properties: Callable[[], dict[str, int]]) -> None:
         writer = await self._unlisted.create(
             {
                 "application": "pulsar",
@@ -206,7 +208,7 @@ class CursorStore:
         )
         mark_delete = acks.mark_delete
         try:
-            await self._append(writer, self._full_entries(acks, properties, 0))
+            await self._append(writer, self._full_entries(acks, properties(), 0))
         except StorageError:
             await self._unlisted.try_delete()
             raise

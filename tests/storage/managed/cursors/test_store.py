@@ -421,3 +421,31 @@ async def test_a_caller_that_stops_waiting_harms_no_other():
     await waiting[2]
     assert cursor.deleted_in(every[0].ledger_id) is None
     assert cursor.last_confirmed == every[-1]
+
+
+async def test_a_position_and_its_properties_are_stored_together(monkeypatch):
+    """A save that waits for its ledger stores the position of that later moment, and the properties of the same."""
+    ground, _, cursor, every = await opened()
+    create, put, gate, crashes = ground.ledgers.create, ground.metadata.put, asyncio.Event(), []
+
+    async def create_late(*args):
+        await gate.wait()
+        return await create(*args)
+
+    async def put_and_crash(path, *args):
+        version = await put(path, *args)
+        if path == PATH:
+            crashes.append(ground.after_crash())
+        return version
+
+    monkeypatch.setattr(ground.ledgers, "create", create_late)
+    monkeypatch.setattr(ground.metadata, "put", put_and_crash)
+    cursor.ack(every[0])
+    saving = asyncio.ensure_future(cursor.flush())
+    await settle()
+    marking = asyncio.ensure_future(cursor.mark_delete_with(every[5], {"p": 7}))
+    await settle()
+    gate.set()
+    await asyncio.gather(saving, marking)
+    found = (await crashes[0].open()).cursors["s"]
+    assert (found.mark_delete, found.position_properties) == (every[5], {"p": 7})
