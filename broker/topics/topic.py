@@ -91,6 +91,8 @@ class Topic:
         if self.ledger.cursors:
             await self.ledger.trim(self.context.now_ms())  # no later ack reports entries consumed before the load
         self.ledger.add_listener(self.subscriptions.entries_available)
+        while not self.is_current and self.config != self.context.effective(self.name):
+            await self.config_changed()  # for changes since the start of the load: they reach loaded topics only
 
     async def _unfence(self) -> None:
         """Take publishes again after a failed append; the closed producers come back."""

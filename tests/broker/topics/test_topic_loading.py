@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from magnetar.broker.broker import Broker
@@ -67,6 +68,26 @@ async def test_a_stop_waits_for_topics_that_are_being_loaded_and_takes_no_more(b
     assert not broker.topics.loaded
     with pytest.raises(ServiceNotReadyError):
         await broker.topics.get(TopicName.parse("persistent://public/default/u"), create=True)
+
+
+async def test_a_topic_follows_policies_that_change_during_its_load(broker, monkeypatch):
+    begun, go_on, open_ = asyncio.Event(), asyncio.Event(), TopicCompaction.open
+
+    async def slow(self, **options):
+        begun.set()
+        await go_on.wait()
+        await open_(self, **options)
+
+    monkeypatch.setattr(TopicCompaction, "open", slow)
+    loading = asyncio.ensure_future(broker.topics.get(NAME, create=True))
+    await begun.wait()
+    await broker.stored.namespaces.update_topic(
+        NAME, lambda policies: msgspec.structs.replace(policies, deduplication_enabled=True)
+    )
+    assert not loading.done()
+    go_on.set()
+    topic = await loading
+    assert topic.deduplication.enabled
 
 
 class StubTopic:
