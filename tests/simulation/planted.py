@@ -119,7 +119,7 @@ def a_task_that_nobody_ends(patch: Any) -> None:
 
 def a_cursor_that_forgets_its_newest_state(patch: Any) -> None:
     async def stale(self: Any, acks: Any, properties: Any) -> None:
-        acks.take_changes(properties)
+        acks.take_changes(properties())
 
     patch.setattr(CursorStore, "write", stale)
 
