@@ -11,11 +11,16 @@ import time
 import pytest
 
 from tests.cluster.broker_processes import Member, free_port
+from tests.cluster.conftest import LONG
 from tests.cluster.figures import figure
 from tests.cluster.pulsar_broker import LIB, MORE, NO_LIB, PulsarBroker, initialize_by_pulsar
 from tests.cluster.scenes import SETTINGS, SHORT_LEDGERS, loaded, owners
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.skipif(not LIB, reason=NO_LIB)]
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not LIB, reason=NO_LIB),
+    pytest.mark.skipif(not LONG, reason="part of `make cluster`"),
+]
 
 
 @pytest.fixture

@@ -16,10 +16,15 @@ from pulsar.schema import AvroSchema, Record, String
 
 from magnetar.bookkeeper.client import BookKeeper
 from tests.cluster.broker_processes import Member, connect
+from tests.cluster.conftest import LONG
 from tests.cluster.pulsar_broker import LIB, MORE, NO_LIB, PulsarBroker, initialize_by_pulsar
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not LIB, reason=NO_LIB)]
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not LIB, reason=NO_LIB),
+    pytest.mark.skipif(not LONG, reason="part of `make cluster`"),
+]
 TOPICS = ("a b%é", "plain", "batch", "parts")
 NAME = "sub/1 x"
 BUCKETS = {
