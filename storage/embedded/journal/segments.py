@@ -91,8 +91,11 @@ class SegmentPool:
         return Segment(segment_id, file, size_bytes)
 
     def grown(self, size_bytes: int) -> int:
-        """The size of the next segment: segments begin small, so that a small store starts at once and stays small."""
-        return min(max(size_bytes * _GROWTH, self._first_bytes), self.segment_bytes)
+        """The size of the next segment: segments begin small, so that a small store starts at once and stays small; a
+        segment takes a quarter of the free space at most, unless it is as small as the first.
+        """
+        free = self._limits.free_bytes // 4 & -PAGE_BYTES
+        return max(min(size_bytes * _GROWTH, self.segment_bytes, free), self._first_bytes)
 
     def has_spare(self, room_bytes: int) -> bool:
         """Whether ``take`` would return a spare with room for ``room_bytes``."""

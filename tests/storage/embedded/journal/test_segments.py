@@ -93,3 +93,12 @@ def test_allocate_grows_and_never_shrinks(tmp_path, real):
     assert file.read(20, 0) == b"abc" + bytes(7)
     file.allocate(2)
     assert file.size() == 10
+
+
+@pytest.mark.parametrize(
+    ("last", "free", "size"),
+    [(0, 1 << 40, ZEROED), (1 << 20, 1 << 40, LARGE), (1 << 20, 5 << 20, 5 << 18), (1, 9, ZEROED)],
+)
+def test_a_segment_takes_a_quarter_of_the_free_space_at_most(last, free, size):
+    pool = pool_on(SimDisk(), "/data", limits_for_tests(free_bytes=lambda: free))
+    assert pool.grown(last) == size
