@@ -98,14 +98,20 @@ class SegmentPool:
         return max(min(size_bytes * _GROWTH, self.segment_bytes, free), self._first_bytes)
 
     def has_spare(self, room_bytes: int) -> bool:
-        """Whether ``take`` would return a spare with room for ``room_bytes``."""
-        return self._limits.allows_spare() and any(
-            segment.size_bytes - PAGE_BYTES >= room_bytes for segment in self.spares
-        )
+        """Whether a spare has room for ``room_bytes``, so that ``take`` makes no segment."""
+        return any(segment.size_bytes - PAGE_BYTES >= room_bytes for segment in self.spares)
+
+    def allows_spare(self) -> bool:
+        """Whether the journal may use a spare: the bytes that wait for ledger files had space at the last look."""
+        return self._limits.allows_spare()
+
+    def check_spare(self) -> None:
+        """Look, and raise OSError (ENOSPC) when the bytes that wait for ledger files have no space. Not on the loop."""
+        self._limits.check_new_segment(0)
 
     def take(self, room_bytes: int, last_size_bytes: int) -> Segment:
         """A free segment with room for ``room_bytes``: a spare, or else a new segment. Raises OSError."""
-        for _ in range(len(self.spares) if self._limits.allows_spare() else 0):
+        for _ in range(len(self.spares)):
             segment = self.spares.popleft()
             if segment.size_bytes - PAGE_BYTES >= room_bytes:
                 segment.used_bytes = PAGE_BYTES

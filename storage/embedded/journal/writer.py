@@ -156,7 +156,7 @@ class Journal:
         payload, checksums, starts = _payload(todo)
         room = frame_bytes(sum(map(len, payload)))
         needed = room + _EMPTY_FRAME_BYTES
-        if not todo or not (self._fits(needed) or self._pool.has_spare(needed)):
+        if not todo or not (self._fits(needed) or (self._pool.allows_spare() and self._pool.has_spare(needed))):
             for _, item in reversed(todo):
                 _fall_back(item)
             return None
@@ -184,6 +184,8 @@ class Journal:
 
     def has_free_segment(self) -> bool:
         """Whether the journal could go on with a segment that exists, as far as the loop can tell without a lock."""
+        if not self._pool.allows_spare():
+            return False
         released = any(segment.last_sequence <= self.released_sequence for segment in list(self._full))
         return released or self._pool.has_spare(_EMPTY_FRAME_BYTES)
 
@@ -244,6 +246,8 @@ class Journal:
             payload = [b"".join(payload)]
         room = frame_bytes(sum(map(len, payload)))
         try:
+            if not self._fits(room + _EMPTY_FRAME_BYTES):
+                self._pool.check_spare()
             frame = self._place(payload, room)
             frame.file.write(frame.buffers(), frame.offset, durable=True)
         except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
 from magnetar.storage.embedded.files import FileSystem, RealFiles
 from magnetar.storage.embedded.journal.segments import SegmentPool
+from magnetar.storage.embedded.journal.writer import Journal
 from magnetar.storage.embedded.layout import Layout
-from tests.storage.engine_for_tests import limits_for_tests
+from tests.storage.engine_for_tests import ManualClock, limits_for_tests
 from tests.twins.sim_files import SimDisk
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 STORE = b"s" * 16
 ZEROED = 64 << 10
+PAGE = 4096
 LARGE = 3 << 20
 
 
@@ -102,3 +105,21 @@ def test_allocate_grows_and_never_shrinks(tmp_path, real):
 def test_a_segment_takes_a_quarter_of_the_free_space_at_most(last, free, size):
     pool = pool_on(SimDisk(), "/data", limits_for_tests(free_bytes=lambda: free))
     assert pool.grown(last) == size
+
+
+@pytest.mark.parametrize(("waiting", "is_allowed"), [(1000, True), (1001, False)])
+def test_no_spare_goes_into_use_while_waiting_bytes_have_no_space(waiting, is_allowed):
+    """The loop and the journal's thread look before they take: between the two another thread may measure."""
+    limits = limits_for_tests(free_bytes=lambda: 1 << 30)
+    pool = pool_on(SimDisk(), "/data", limits)
+    journal = Journal(pool, STORE, ManualClock(), bytes, next_sequence=0, next_generation=1, max_frame_bytes=LARGE)
+    assert not journal.has_free_segment()
+    spare = pool.prepare(ZEROED)
+    pool.give_back(spare)
+    limits.waiting_bytes, limits.free_bytes = lambda: waiting, 1000
+    assert pool.allows_spare() == journal.has_free_segment() == is_allowed
+    assert pool.take(PAGE, 0) is spare
+    limits = limits_for_tests(free_bytes=lambda: 1000)
+    limits.waiting_bytes = lambda: waiting
+    with contextlib.nullcontext() if is_allowed else pytest.raises(OSError, match="wait for ledger files"):
+        pool_on(SimDisk(), "/data", limits).check_spare()
