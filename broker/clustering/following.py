@@ -58,6 +58,10 @@ class Following:
         """Namespace -> names of its topics in the last report. Of a new report only the names that differ are
         handled.
         """
+        self._unreported: dict[str, list[TopicName]] = {}
+        """Namespace -> its known topics when the watch of its topics was requested. The first report removes those
+        that it lacks.
+        """
         self._namespaces: NamespaceStore
         self._catalog: TopicCatalog
         self._settings: DynamicSettings | None = None
@@ -111,7 +115,6 @@ class Following:
         await self._namespaces.reload(name)
         if "/" in name and name in self._namespaces.namespaces:
             self._watch_topics(name)
-            await self._topics_changed(name, await self._metadata.children(f"{_TOPICS}/{name}/{PERSISTENT}"))
 
     def _cluster_changed(self, path: str) -> None:
         name = path.removeprefix(_CLUSTERS).removeprefix("/")
@@ -134,6 +137,7 @@ class Following:
     def _watch_topics(self, namespace: str) -> None:
         if namespace not in self._topic_watches:
             path = f"{_TOPICS}/{namespace}/{PERSISTENT}"
+            self._unreported[namespace] = self._catalog.topics(namespace)
 
             def changed(children: list[str]) -> None:
                 self._spawn(self._topics_changed(namespace, children), path)
@@ -141,15 +145,16 @@ class Following:
             self._topic_watches[namespace] = self._metadata.watch_children(path, changed)
 
     async def _topics_changed(self, namespace: str, children: list[str]) -> None:
-        """Handle a report of the names of topics. A topic that the previous report names and this report lacks is
-        deleted. A topic that this broker has just created may be missing in this report: a later report names it.
+        """Handle a report of the watch; lists from other reads may be older than the last report. A topic that the
+        previous report names and this report lacks is deleted. A topic that this broker has just created may be missing
+        in this report: a later report names it.
         """
         async with self._reports:
             names, before = frozenset(children), self._children.get(namespace)
             self._children[namespace] = names
             listed = await self._parsed(namespace, names - (before or frozenset()))
             if before is None:
-                gone = [name for name in self._catalog.topics(namespace) if str(name) not in listed]
+                gone = [name for name in self._unreported.pop(namespace, ()) if str(name) not in listed]
             else:
                 gone = list((await self._parsed(namespace, before - names)).values())
             for name in listed.values():

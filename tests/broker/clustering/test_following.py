@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from magnetar.broker.clustering.following import Following
@@ -147,11 +149,55 @@ async def test_of_many_topics_those_that_differ_are_looked_at(brokers, monkeypat
 
 async def test_a_topic_that_went_before_its_namespace_was_watched_is_gone(brokers):
     one, _ = brokers
+    late = World(one.cluster, one.ledger_store)
     name = TopicName.parse("persistent://public/default/gone")
-    one.catalog.created(name)  # read, then deleted by another broker before the watch was set
-    one.following._children.clear()
-    await one.following._topics_changed("public/default", [])
-    assert not one.catalog.exists(name)
+    late.metadata.watch_children = lambda path, report: report([]) or (lambda: None)
+
+    async def follow(*read):
+        late.catalog.created(name)  # read, then deleted by another broker before the watch was set
+        await Following.follow(late.following, *read)
+
+    late.following.follow = follow
+    await late.start()
+    await until(lambda: not late.catalog.exists(name))
+    late.following.close()
+    await late.tasks.close()
+
+
+async def test_a_topic_created_behind_the_first_report_of_its_namespace_stays(brokers):
+    one, two = brokers
+    name = TopicName.parse("persistent://public/new/t")
+    watch = two.metadata.watch_children
+
+    def watch_children(path, report):
+        stop = watch(path, report)
+        two.catalog.created(name)  # before the report is handled
+        return stop
+
+    two.metadata.watch_children = watch_children
+    await one.namespaces.create_namespace("public/new", one.namespaces.new_policies())
+    await until(lambda: two.catalog.exists(name))
+    await idle(two)
+    assert two.catalog.exists(name)
+
+
+async def test_a_change_of_policies_handles_no_older_list_of_topics(brokers):
+    one, two = brokers
+    name, children, reported = TopicName.parse("persistent://public/default/t"), two.metadata.children, asyncio.Event()
+
+    async def late_children(path):
+        found = await children(path)
+        await reported.wait()
+        return found
+
+    two.metadata.children = late_children
+    await one.namespaces.update_namespace("public/default", lambda old: replace(old, message_ttl_in_seconds=5))
+    await until(lambda: two.namespaces.policies("public/default").message_ttl_in_seconds == 5)
+    await one.ledgers.make_known(name.persistence_name)
+    await until(lambda: two.catalog.exists(name))
+    reported.set()
+    await idle(two)
+    assert two.catalog.exists(name)
 
 
 async def test_a_node_that_cannot_be_read_changes_nothing(brokers):
@@ -160,6 +206,11 @@ async def test_a_node_that_cannot_be_read_changes_nothing(brokers):
     await one.metadata.put("/admin/policies/other", b'{"adminRoles":[],"allowedClusters":[]}')
     await until(lambda: "other" in two.namespaces.tenants)
     assert two.namespaces.exists("public/default")
+
+
+async def idle(world):
+    """Wait until the broker has handled every report."""
+    await until(lambda: len(world.tasks) == 0)
 
 
 def replace(policies, **changes):
