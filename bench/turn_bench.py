@@ -36,6 +36,9 @@ class NoDisk:
         self.loop = asyncio.get_running_loop()
         self.frames = 0
 
+    def call_after(self, _delay_s, _callback):
+        raise AssertionError("a writer without a pace needs no timer")
+
     def write(self, _frame, done):
         self.frames += 1
         self.loop.call_soon(done, None, 0.0)  # a busy journal would park slabs, whose bytes it does not have

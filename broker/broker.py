@@ -97,6 +97,7 @@ class Broker:
             PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20),
             SharedReadBuffer(),
             self.tasks,
+            self.environment.turns,
         )
         self.listeners = Listeners(self.resources, Seats(seats))
         self.member: ClusterMember | None = None

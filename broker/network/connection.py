@@ -60,6 +60,8 @@ CLOSE_WITHIN_S = 10
 CONNECTION_BYTES = 8 * 1024
 CLIENT_BYTES = 4 * 1024
 """The assumed memory of a connection, and of each producer, consumer or watcher."""
+_SMALL_READ_BYTES = 16 * 1024
+"""A producer whose reads are smaller may wait for its turn (`ReadTurns`): the next read brings more."""
 _FRAME_UNIT = 12  # parts of frames are counted in pages, so that a stream of small rests costs no call
 PROTOCOL_VERSION = 21
 _BEFORE_HANDSHAKE = frozenset(
@@ -104,6 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         self.address = ""
         self.knows_entry_metadata = False
         self.wants_entry_metadata = False
+        self._turns = resources.turns
         self._buffer = ReadBuffer(resources.shared_buffer, resources.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
@@ -204,11 +207,17 @@ class Connection(asyncio.BufferedProtocol):
             self.loop.call_soon(self._on_rest)
         elif not self._on_items(items, error):
             return
+        elif nbytes < _SMALL_READ_BYTES and self._turns.is_held and self.gate.pending_entries:
+            self._turns.wait(self._on_turn)
+            self.hold_reading("pace")
         pages = self._buffer.held_bytes >> _FRAME_UNIT
         if pages != self._frame_pages:
             self._frame_pages = pages
             self._share.set("frame", pages << _FRAME_UNIT)
             self._wait_for_memory()
+
+    def _on_turn(self) -> None:
+        self.release_reading("pace")
 
     def _on_items(self, items: list[Any], error: str | None) -> bool:
         """Handle these items, then the fault behind them; returns whether the connection continues."""

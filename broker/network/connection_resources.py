@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from magnetar.broker.network.read_buffer import SharedReadBuffer
     from magnetar.broker.settings import Settings
     from magnetar.broker.tasks import TaskSet
+    from magnetar.storage.read_turns import ReadTurns
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +26,4 @@ class ConnectionResources:
     publish_budget: PublishBudget
     shared_buffer: SharedReadBuffer
     tasks: TaskSet
+    turns: ReadTurns

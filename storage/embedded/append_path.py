@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.ledger_state import LedgerState, UnwrittenSlab
     from magnetar.storage.entry_cache import EntryCache
     from magnetar.storage.interfaces import AppendDone, Clock, Scheduler, Timer
+    from magnetar.storage.read_turns import ReadTurns
     from magnetar.storage.slab import Slab
 
 __all__ = ["AppendPath"]
@@ -53,6 +54,7 @@ class AppendPath:
         *,
         max_batch_bytes: int,
         clock: Clock,
+        turns: ReadTurns,
         frame_writer: FrameWriter | None = None,
     ) -> None:
         self._journal, self._pool, self._scheduler = journal, pool, scheduler
@@ -60,9 +62,7 @@ class AppendPath:
         self._lane: Lane[Append] = (
             threads.lane("journal", journal.write_batch, self._complete, max_batch_bytes)
             if frame_writer is None
-            else CommitLane(
-                journal, frame_writer, threads, self._complete, max_batch_bytes, clock=clock, scheduler=scheduler
-            )
+            else CommitLane(journal, frame_writer, threads, self._complete, max_batch_bytes, clock=clock, turns=turns)
         )
         self._helper = threads.lane("journal-prepare", self._prepare, self._prepared)
         self._preparing = False

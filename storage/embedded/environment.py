@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.files import FileSystem, RealFiles
 from magnetar.storage.embedded.journal.frame_writer import open_frame_writer
 from magnetar.storage.embedded.lanes import RealThreads
 from magnetar.storage.interfaces import SystemClock
+from magnetar.storage.read_turns import ReadTurns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,6 +49,9 @@ class EngineEnvironment:
     """Makes the writer of journal frames that needs no Python thread; its result None: a Python thread writes frames.
     The engine calls it once, at its start.
     """
+
+    turns: ReadTurns = field(default_factory=ReadTurns)
+    """The engine holds the reading of producers through this object."""
 
     @classmethod
     def real(cls) -> EngineEnvironment:

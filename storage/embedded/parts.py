@@ -106,6 +106,7 @@ def build_parts(base: Foundation) -> EngineParts:
         checkpointer.write,
         max_batch_bytes=settings.journal_max_frame_bytes,
         clock=environment.clock,
+        turns=environment.turns,
         frame_writer=environment.frame_writer(),
     )
     checkpointer.wire(appends, journal)

@@ -36,7 +36,7 @@ FIRST_WITH_ROOM = 320_000
 """From here on a full disk may leave room at first, so that the engine's limits shrink before the space ends."""
 ROOMS_BYTES = (0, 100, 5000)
 MORE_ROOMS_BYTES = (*ROOMS_BYTES, 20_000, 60_000, 150_000)
-PACES_S = (0.0005, 0.1, 1.0)
+PACES_S = (0.00075, 0.1, 1.0)
 """The pace of the compiled writer, and paces as slow as the producers of a simulation."""
 
 SMALL = EngineSettings(

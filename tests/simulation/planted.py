@@ -25,13 +25,17 @@ from magnetar.storage.managed import ledger_recovery, ledger_switch, trimmer
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
-from tests.simulation.plan import FIRST_WITH_KILLS, Plan
+from magnetar.storage.read_turns import ReadTurns
+from tests.simulation.plan import FIRST_WITH_KILLS, FIRST_WITH_PACE, Plan
 from tests.simulation.play import play
 from tests.twins.sim_files import _SimFile
 
 SEEDS = [*range(4000), *range(200_000, 200_400)]
-OF_KILLS = {"a_start_that_trusts_unsynced_metadata"}
-"""Bugs that need a process that is killed while its machine goes on."""
+FIRST_SEEDS = {
+    "a_start_that_trusts_unsynced_metadata": FIRST_WITH_KILLS,
+    "turns_that_do_not_begin": FIRST_WITH_PACE,
+}
+"""The first seeds of bugs that need a process that is killed while its machine goes on, or frames at a pace."""
 MOST_SEEDS = 60
 OF_DAMAGE = {
     "damage_that_costs_what_follows": ("flipped_bit", "/ledgers/"),
@@ -44,6 +48,7 @@ LAST_SHOWN_BY = {
     "frames_that_are_not_checked": (655,),
     "a_lost_write_that_hides_its_segment": (921,),
     "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 19,),
+    "turns_that_do_not_begin": (FIRST_WITH_PACE + 25,),
 }
 """Seeds to play first for the bugs with the longest search; where they no longer show the bug, the search follows."""
 
@@ -100,6 +105,10 @@ def a_backlog_of_one_more(patch: Any) -> None:
 
 def held_for_ever(patch: Any) -> None:
     patch.setattr(PendingAcks, "remove", PendingAcks.get)
+
+
+def turns_that_do_not_begin(patch: Any) -> None:
+    patch.setattr(ReadTurns, "begin", lambda self: self._waiting.clear())
 
 
 def an_account_that_only_grows(patch: Any) -> None:
@@ -201,8 +210,8 @@ def main() -> int:
     globals()[sys.argv[1]](Patch)
     of_damage = OF_DAMAGE.get(sys.argv[1], ())
     seeds = (seed for seed in SEEDS if not of_damage or _damage(seed) == of_damage)  # a plan for each seed
-    if sys.argv[1] in OF_KILLS:
-        seeds = iter(range(FIRST_WITH_KILLS, FIRST_WITH_KILLS + MOST_SEEDS))
+    if first := FIRST_SEEDS.get(sys.argv[1]):
+        seeds = iter(range(first, first + MOST_SEEDS))
     for seed in islice(chain(LAST_SHOWN_BY.get(sys.argv[1], ()), seeds), MOST_SEEDS):
         _, failure, _ = play(seed)
         if failure:

@@ -24,6 +24,7 @@ PLANTED = [
     ("a_durable_subscription_without_a_durable_cursor", "no longer durable"),
     ("a_backlog_of_one_more", "a backlog of"),
     ("held_for_ever", "held and acknowledged|held by two"),
+    ("turns_that_do_not_begin", "did not come"),
     ("an_account_that_only_grows", "accounted for|did not come"),
     ("a_task_that_nobody_ends", "tasks are left"),
     ("a_cursor_that_forgets_its_newest_state", "after its acknowledgement was answered"),

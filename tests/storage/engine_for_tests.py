@@ -117,6 +117,7 @@ class World:
         threads = self.threads()
         environment = EngineEnvironment(self.disk, self.clock, threads, self.scheduler, self.entropy, self.given)
         environment.read_format_1 = self.read_format_1
+        self.turns = environment.turns
         if self.has_frame_writer:
             environment.frame_writer = self.frame_writer or (lambda: LaneFrameWriter(threads))
         storage = await open_embedded(ROOT, settings, environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ class LaneFrameWriter:
         self.pace_s = pace_s
         self._lane = threads.lane("journal-frames", self._work, self._worked)
         self._done: Done | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.frames = 0
 
     def write(self, frame: Frame, done: Done) -> None:
@@ -31,7 +33,14 @@ class LaneFrameWriter:
         self.frames += 1
         self._lane.submit(frame)
 
+    def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(delay_s, callback)
+
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         assert self._done is None, "a frame is under way"
 
     def _work(self, frames: list[Frame]) -> float:

@@ -25,6 +25,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,7 +53,7 @@ enum { IDLE, SUBMITTED, WORKING, WRITTEN };
 
 typedef struct {
     PyObject_HEAD
-    int wake_fd;
+    int wake_fd, timer_fd;
     aio_context_t aio; /* 0: none */
     bool direct;       /* writes past the cache are taken by the file system */
     size_t aio_most;   /* frames up to this size go without the thread */
@@ -455,6 +456,37 @@ static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
 
 static PyObject *writer_fileno(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromLong(w->wake_fd); }
 
+PyDoc_STRVAR(set_timer_doc, "set_timer(seconds)\nMake `timer_fileno` readable after this time, which replaces the time of an earlier call.");
+
+static PyObject *writer_set_timer(Writer *w, PyObject *arg) {
+    double seconds = PyFloat_AsDouble(arg);
+    if (seconds == -1.0 && PyErr_Occurred())
+        return NULL;
+    if (!(seconds > 1e-9)) /* a time of zero would stop the timer */
+        seconds = 1e-9;
+    if (seconds > 1e6)
+        seconds = 1e6;
+    struct itimerspec at = {{0, 0}, {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}};
+    if (!w->closed && timerfd_settime(w->timer_fd, 0, &at, NULL) != 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(timer_ended_doc, "timer_ended() -> whether the time of `set_timer` has passed since the last call\n"
+                              "To be called when `timer_fileno` is readable.");
+
+static PyObject *writer_timer_ended(Writer *w, PyObject *Py_UNUSED(ignored)) {
+    uint64_t count;
+    if (w->closed)
+        Py_RETURN_FALSE;
+    ssize_t found = read(w->timer_fd, &count, sizeof count);
+    if (found < 0 && errno != EAGAIN)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    return PyBool_FromLong(found > 0);
+}
+
+static PyObject *writer_timer_fileno(Writer *w, PyObject *Py_UNUSED(ignored)) { return PyLong_FromLong(w->timer_fd); }
+
 PyDoc_STRVAR(counts_doc, "counts() -> (frames given to the system, frames given to the thread)");
 
 static PyObject *writer_counts(Writer *w, PyObject *Py_UNUSED(ignored)) {
@@ -479,6 +511,7 @@ static PyObject *writer_close(Writer *w, PyObject *Py_UNUSED(ignored)) {
     w->aio = 0;
     release_views(w);
     close(w->wake_fd);
+    close(w->timer_fd);
     give_back(w);
     w->state = IDLE;
     Py_RETURN_NONE;
@@ -498,8 +531,11 @@ static PyObject *writer_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     w->aio_most = async_bytes;
     w->first_pause = pause_s;
     w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (w->wake_fd < 0) {
+    w->timer_fd = w->wake_fd < 0 ? -1 : timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (w->timer_fd < 0) {
         PyErr_SetFromErrno(PyExc_OSError);
+        if (w->wake_fd >= 0)
+            close(w->wake_fd);
         Py_DECREF(w);
         return NULL;
     }
@@ -577,6 +613,9 @@ static PyMethodDef writer_methods[] = {
     {"write", (PyCFunction)writer_write, METH_VARARGS, write_doc},
     {"reap", (PyCFunction)writer_reap, METH_NOARGS, reap_doc},
     {"fileno", (PyCFunction)writer_fileno, METH_NOARGS, "fileno() -> eventfd, readable when a frame may be reaped"},
+    {"set_timer", (PyCFunction)writer_set_timer, METH_O, set_timer_doc},
+    {"timer_ended", (PyCFunction)writer_timer_ended, METH_NOARGS, timer_ended_doc},
+    {"timer_fileno", (PyCFunction)writer_timer_fileno, METH_NOARGS, "timer_fileno() -> timerfd, readable when the time of set_timer has passed"},
     {"counts", (PyCFunction)writer_counts, METH_NOARGS, counts_doc},
     {"close", (PyCFunction)writer_close, METH_NOARGS, close_doc},
     {NULL, NULL, 0, NULL},

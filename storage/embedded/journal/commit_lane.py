@@ -7,9 +7,10 @@ owner at any time, and frames stay in order.
 
 The lane limits the rate of small frames. A frame costs nearly the same for few messages as for many, and a producer
 that does not wait for its receipts has appends for the next frame as soon as the last frame is written. The appends of
-such producers wait until ``FrameWriter.pace_s`` has passed since the last frame began. The lane does not delay appends
-of producers that wait for each receipt, large frames, frames that are rare anyway, or frames on a slower disk. All
-these times are multiples of the pace, on the engine's clock.
+such producers wait until ``FrameWriter.pace_s`` has passed since the last frame began, and ``ReadTurns`` holds the
+reading of their connections as long. The lane does not delay appends of producers that wait for each receipt, large
+frames, frames that are rare anyway, or frames on a slower disk. All these times are multiples of the pace, on the
+engine's clock.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.journal.writer import Append, BatchResult, Journal, Plan
     from magnetar.storage.embedded.lanes import Threads
-    from magnetar.storage.interfaces import Clock, Scheduler
+    from magnetar.storage.interfaces import Clock
+    from magnetar.storage.read_turns import ReadTurns
 
     Done = Callable[[list[Append], BatchResult | None, BaseException | None], None]
 
@@ -38,13 +40,13 @@ _SELDOM = 20
 """The average counts a longer time between two frames as this many paces."""
 _SMALL_BYTES = 32 << 10
 """Pending appends of at least this many bytes together are not delayed."""
-_OVERLAP = 4
+_OVERLAP = 2
 """An append that comes while an earlier append of its ledger is unanswered shows, for this many paces, that the
 producers of the ledger do not wait for receipts.
 """
-_TICK = 2
-"""When no further append comes, appends wait for at most this many paces: a millisecond, the resolution of the loop's
-timers.
+_EARLY = 0.9
+"""A frame may begin after this part of its pace: the time of a paced frame begins with its first append, and the frame
+itself a little later, at the end of the turn.
 """
 
 
@@ -60,24 +62,27 @@ class CommitLane:
         max_batch_bytes: int,
         *,
         clock: Clock,
-        scheduler: Scheduler,
+        turns: ReadTurns,
     ) -> None:
         self._journal, self._writer, self._done = journal, writer, done
         self._max_batch_bytes = max_batch_bytes
         self._thread = threads.lane("journal", journal.write_batch, self._worked, max_batch_bytes)
         self._loop = asyncio.get_running_loop()
-        self._now_s, self._scheduler = clock.now_s, scheduler
+        self._now_s, self._turns = clock.now_s, turns
         self._pending: deque[tuple[Append, int]] = deque()
         self._busy = False
         """A frame is under way, waits for the pace, or begins at the end of this turn of the loop."""
         self._pace_s = pace_s = writer.pace_s
-        self._often_s, self._seldom_s, self._overlap_s = _OFTEN * pace_s, _SELDOM * pace_s, _OVERLAP * pace_s
+        self._often_s = _OFTEN * pace_s or -1.0  # without a pace no frame is delayed
+        self._seldom_s, self._overlap_s = _SELDOM * pace_s, _OVERLAP * pace_s
+        self._slack_s = (1 - _EARLY) * pace_s
         self._pending_bytes = 0
         self._hurried = False
         """Whether a pending append must not wait for the pace."""
         self._waiting = False
         """Whether the pending appends wait for the pace."""
-        self._has_tick = False
+        self._has_timer = False
+        """``_on_time`` is due; then the held connections read on, and the waiting appends get their frame."""
         self._began_s = 0.0
         self._interval_s = self._seldom_s
         """The average time in seconds between the beginnings of frames."""
@@ -97,15 +102,21 @@ class CommitLane:
             ledger.overlapped_s = now_s
         elif now_s - ledger.overlapped_s > self._overlap_s:
             self._hurried = True
+        if self._hurried or self._interval_s > self._often_s or self._pending_bytes >= _SMALL_BYTES:
+            self._turns.is_held = False
+            is_due = True
+        else:
+            rest_s = self._began_s + self._pace_s - now_s
+            is_due = rest_s <= self._slack_s
+            self._turns.is_held = True
+            self._set_timer(self._pace_s if is_due else rest_s)
         if self._busy and not self._waiting:
             return
         self._busy = True
-        if self._is_due(now_s):
+        self._waiting = not is_due
+        if is_due:
             # The frame begins at the end of this turn, so that appends of other connections in the turn share the sync.
-            self._waiting = False
             self._loop.call_soon(self._begin)
-        else:
-            self._wait()
 
     async def wait_idle(self) -> None:
         await self._idle.wait()
@@ -115,24 +126,21 @@ class CommitLane:
         await self._thread.close()
         self._writer.close()
 
-    def _is_due(self, now_s: float) -> bool:
-        """Whether the next frame may begin now."""
-        return (
-            self._hurried
-            or self._interval_s > self._often_s
-            or self._pending_bytes >= _SMALL_BYTES
-            or now_s - self._began_s >= self._pace_s
-        )
+    def _set_timer(self, delay_s: float) -> None:
+        """Have ``_on_time`` called, in ``delay_s`` seconds unless a call is due already."""
+        if not self._has_timer:
+            self._has_timer = True
+            self._writer.call_after(delay_s, self._on_time)
 
-    def _wait(self) -> None:
-        """Delay the pending appends until an append comes for which ``_is_due`` holds, for at most one tick."""
-        self._waiting = True
-        if not self._has_tick:
-            self._has_tick = True
-            self._scheduler.call_later(_TICK * self._pace_s, self._tick)
+    def _on_time(self) -> None:
+        """Let the held connections read, then begin a frame with the waiting appends."""
+        self._has_timer = False
+        self._turns.begin()
+        if self._waiting:
+            # The loop reads behind the first of these turns, and the frame begins in the second.
+            self._loop.call_soon(self._loop.call_soon, self._begin_waiting)
 
-    def _tick(self) -> None:
-        self._has_tick = False
+    def _begin_waiting(self) -> None:
         if self._waiting:
             self._waiting = False
             self._begin()
@@ -182,10 +190,17 @@ class CommitLane:
         """
         self._busy = bool(self._pending)
         if self._busy:
-            if self._is_due(self._now_s()):
+            rest_s = self._began_s + self._pace_s - self._now_s()
+            if (
+                self._hurried
+                or self._interval_s > self._often_s
+                or self._pending_bytes >= _SMALL_BYTES
+                or rest_s <= self._slack_s
+            ):
                 self._begin()
             else:
-                self._wait()
+                self._waiting = True
+                self._set_timer(rest_s)
         try:
             self._done(batch, result, error)
         finally:

@@ -1,4 +1,4 @@
-"""The order of commands that arrive in one read, where a command is handled in slices."""
+"""The order of commands that arrive in one read, where a command is handled in slices; reads of producers in turns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.frames import encode_command
+from magnetar.storage.read_turns import ReadTurns
 from tests.model.simulated_broker import Peer, Simulation
 
 TOPIC = "persistent://public/default/t"
@@ -43,12 +44,14 @@ class Client:
     def send(self, payload: bytes = b"", **field: object) -> list[pb.BaseCommand]:
         return self.send_bytes(encoded(payload, **field))
 
+    def send_of(self, number: int, body: bytes = b"x") -> bytes:
+        metadata = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1)
+        return encoded(encode_entry(metadata, body), send=pb.CommandSend(producer_id=1, sequence_id=number))
+
     def publish(self, count: int) -> list[pb.MessageIdData]:
         found = []
         for number in range(count):
-            metadata = pb.MessageMetadata(producer_name="p", sequence_id=number, publish_time=1)
-            send = pb.CommandSend(producer_id=1, sequence_id=number)
-            found += self.send(encode_entry(metadata, b"x"), send=send)
+            found += self.send_bytes(self.send_of(number))
         return [each.send_receipt.message_id for each in found if each.type == Command.SEND_RECEIPT]
 
     def consume(self, sub_type: int) -> list[int]:
@@ -136,3 +139,51 @@ def test_a_shared_consumer_that_names_many_messages_is_sent_them_once(client):
     found = client.send_bytes(encoded(redeliverUnacknowledgedMessages=again) + encoded(ack=ack))
     assert sorted(messages(found))[-2:] == [1, 2]
     assert len(messages(found)) <= 3
+
+
+class HeldTurns(ReadTurns):
+    """Turns of a log whose next frame is always later."""
+
+    is_held = property(lambda _self: True, lambda _self, _held: None)  # type: ignore[assignment]
+
+
+@pytest.fixture
+def turns(client):
+    client.peer.connection._turns = held = HeldTurns()
+    return held
+
+
+def test_a_producer_whose_append_waits_reads_on_at_the_next_turn(client, turns):
+    async def go() -> list[bool]:
+        client.peer.send_bytes(client.send_of(0))
+        found = [client.peer.connection.is_reading]
+        client.peer.send_bytes(client.send_of(1))
+        turns.begin()
+        found.append(client.peer.connection.is_reading)
+        return found
+
+    assert client.world.run(go()) == [False, True]
+    receipts = [each.send_receipt.sequence_id for each in client.take() if each.type == Command.SEND_RECEIPT]
+    assert receipts == [0, 1]
+
+
+def test_a_large_read_and_a_read_without_a_publish_do_not_wait(client, turns):
+    async def go(data: bytes) -> bool:
+        client.peer.send_bytes(data)
+        is_reading = client.peer.connection.is_reading
+        turns.begin()
+        return is_reading
+
+    assert client.world.run(go(encoded(ping=pb.CommandPing())))
+    assert client.world.run(go(client.send_of(0, b"b" * 20_000)))
+    assert not client.world.run(go(client.send_of(1)))
+
+
+def test_a_connection_that_ends_while_it_waits_harms_no_turn(client, turns):
+    async def go() -> None:
+        client.peer.send_bytes(client.send_of(0))
+        client.peer.close()
+        turns.begin()
+
+    client.world.run(go())
+    client.reconnect()

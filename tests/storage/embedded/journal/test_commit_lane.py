@@ -31,6 +31,8 @@ class HeldWriter:
         self.pace_s = pace_s
         self.frames: list[Frame] = []
         self.done: Callable[[OSError | None, float], None] | None = None
+        self.delay_s = 0.0
+        self.on_time: Callable[[], None] | None = None
         self.closed = False
 
     def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
@@ -45,6 +47,15 @@ class HeldWriter:
             frame = self.frames[-1]
             frame.file.write(frame.buffers(), frame.offset, durable=True)
         done(error, 0.1)
+
+    def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
+        assert self.on_time is None, "the lane has one timer"
+        self.delay_s, self.on_time = delay_s, callback
+
+    def ring(self) -> None:
+        on_time, self.on_time = self.on_time, None
+        assert on_time is not None
+        on_time()
 
     def close(self) -> None:
         self.closed = True
@@ -222,8 +233,68 @@ async def test_appends_of_a_producer_that_does_not_wait_share_a_frame():
     paced = await Paced.began()
     push(paced.ledger, paced.answers, 2)
     assert len(paced.writer.frames) == 1, "appends that came meanwhile wait for their time"
-    paced.world.scheduler.advance(2 * PACE_S)
+    assert paced.writer.delay_s == PACE_S
+    paced.writer.ring()
+    await settle()
     await paced.end([0, 1, 2])
+
+
+async def test_connections_are_held_until_the_next_frame_and_their_appends_belong_to_the_frame():
+    paced = await Paced.began()
+    turns = paced.world.turns
+    assert turns.is_held
+    turns.wait(lambda: asyncio.get_running_loop().call_soon(push, paced.ledger, paced.answers, 2))
+    await settle()
+    assert len(paced.writer.frames) == 1
+    paced.world.clock.time_s += PACE_S
+    paced.writer.ring()
+    assert not turns.is_held
+    assert len(paced.writer.frames) == 1, "the loop reads the held connections before the frame begins"
+    await settle()
+    await paced.end([0, 1, 2])
+
+
+async def test_connections_are_held_during_the_frame_that_their_append_begins():
+    paced = await Paced.began()
+    paced.writer.ring()
+    await settle()
+    paced.writer.release()
+    paced.world.clock.time_s += PACE_S
+    push(paced.ledger, paced.answers, 2)
+    push(paced.ledger, paced.answers, 3)
+    assert paced.world.turns.is_held, "the frame begins in this turn, and the next frame a pace later"
+    assert paced.writer.delay_s == PACE_S
+    await settle()
+    assert len(paced.writer.frames) == 3
+    paced.writer.release()
+    assert paced.answers == [0, 1, 2, 3]
+    assert paced.writer.on_time is not None, "the lane owes a turn to the held connections"
+    await paced.storage.close()
+
+
+async def test_an_append_that_does_not_wait_holds_no_connection():
+    paced = await Paced.began()
+    assert paced.world.turns.is_held
+    push(paced.other, paced.answers, 2)
+    assert not paced.world.turns.is_held
+    await settle()
+    await paced.end([0, 1, 2])
+
+
+async def test_a_store_without_a_pace_holds_no_connection():
+    storage, writer, world = await opened()
+    ledger = await storage.ledgers.create()
+    await first_segment(ledger)
+    for _ in range(20):
+        push(ledger, [], "first")
+        push(ledger, [], "second")
+        assert not world.turns.is_held
+        await settle()
+        writer.release()
+        while writer.done is not None:
+            writer.release()
+    assert writer.on_time is None
+    await storage.close()
 
 
 async def test_the_first_append_after_the_pace_takes_waiting_appends_with_it():

@@ -219,3 +219,32 @@ async def test_submissions_come_back_after_a_disk_that_let_them_wait(folder: pat
 def test_the_helper_does_as_its_twin(check):
     for seed in range(20):
         check(helper, random.Random(seed))
+
+
+async def test_a_call_comes_after_its_time_and_replaces_the_call_before():
+    writer = CompiledFrameWriter()
+    loop = asyncio.get_running_loop()
+    called: asyncio.Future[float] = loop.create_future()
+    began = loop.time()
+    writer.call_after(3600, lambda: called.set_exception(AssertionError("replaced")))
+    writer.call_after(0.003, lambda: called.set_result(loop.time()))
+    assert await called >= began + 0.003
+    writer.close()
+
+
+@pytest.mark.parametrize("delay_s", [0.0, -1.0])
+async def test_a_call_whose_time_has_come_is_not_made_within_call_after(delay_s: float):
+    writer = CompiledFrameWriter()
+    called = asyncio.Event()
+    writer.call_after(delay_s, called.set)
+    assert not called.is_set()
+    await called.wait()
+    writer.close()
+
+
+async def test_a_closed_writer_calls_nothing():
+    writer = CompiledFrameWriter()
+    writer.call_after(0.0, lambda: pytest.fail("called"))
+    writer.close()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)

@@ -1,0 +1,41 @@
+"""When it is useful to read on: connects the pace of small frames with the sockets of producers.
+
+A log that begins its small frames at a pace keeps the appends of producers that do not wait for receipts until the next
+frame may begin. Reading such a producer in the meantime costs a turn of the loop for each of its packets, and no append
+becomes durable earlier. So a connection stops reading and waits for its turn; all that the producer sends meanwhile
+comes with a single read, and this read belongs to the next frame.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ReadTurns"]
+
+
+class ReadTurns:
+    """The connections that wait until the log takes appends again. Loop only.
+
+    The log sets ``is_held`` and owes a ``begin`` from then on, within its pace, whatever happens to its frames.
+    """
+
+    __slots__ = ("_waiting", "is_held")
+
+    def __init__(self) -> None:
+        self.is_held = False
+        """Whether a small append that comes now waits for the next frame."""
+        self._waiting: list[Callable[[], None]] = []
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call ``resume`` once, with the next ``begin``. Precondition: ``is_held``."""
+        self._waiting.append(resume)
+
+    def begin(self) -> None:
+        """Let the waiting connections read on, each before the next frame begins."""
+        self.is_held = False
+        waiting, self._waiting = self._waiting, []
+        for resume in waiting:
+            resume()
