@@ -2,17 +2,20 @@
 
 LZ4 and SNAPPY are raw blocks, ZLIB a zlib stream, ZSTD a frame. A payload whose
 decompressed size differs from this size is refused: decompression never takes more memory than the metadata announces.
+The first use of a codec other than ZLIB loads its library, which takes 1.5 MB.
 """
 
 from __future__ import annotations
 
+import functools
 import zlib
-from typing import Any
-
-import cramjam
+from typing import TYPE_CHECKING, Any
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.errors import CompressionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 MAX_UNCOMPRESSED_BYTES = 128 * 1024 * 1024
 """No message is so large; decompression refuses larger sizes without reading the payload."""
@@ -26,6 +29,8 @@ def compress(codec: int, data: bytes | memoryview) -> bytes:
         return bytes(data)
     if codec == pb.ZLIB:
         return zlib.compress(data)
+    import cramjam  # noqa: PLC0415 - most brokers compress nothing
+
     if codec == pb.LZ4:
         return bytes(cramjam.lz4.compress_block(data, store_size=False))
     if codec == pb.ZSTD:
@@ -43,7 +48,7 @@ def decompress(codec: int, data: bytes | memoryview, uncompressed_bytes: int) ->
         raise CompressionError(f"claims {uncompressed_bytes} bytes")
     try:
         out = _decode(codec, data, uncompressed_bytes)
-    except (ValueError, OSError, zlib.error, cramjam.DecompressionError) as e:
+    except _failures() as e:
         raise CompressionError(f"codec {codec}: {e}") from e
     if len(out) != uncompressed_bytes:
         raise CompressionError(f"codec {codec}: {len(out)} bytes where {uncompressed_bytes} were claimed")
@@ -62,20 +67,35 @@ def decompress_into(codec: int, data: bytes | memoryview, out: memoryview) -> No
             written = len(plain)
             out[: len(plain)] = plain
         elif codec in _INTO:
-            written = _INTO[codec](data, out)
+            written = _decoders()[codec](data, out)
         else:
             raise CompressionError(f"unknown codec {codec}")
-    except (ValueError, OSError, zlib.error, cramjam.DecompressionError) as e:
+    except _failures() as e:
         raise CompressionError(f"codec {codec}: {e}") from e
     if written != len(out) - 1:
         raise CompressionError(f"codec {codec}: {written} bytes where {len(out) - 1} were claimed")
 
 
-_INTO: dict[int, Any] = {
-    pb.LZ4: cramjam.lz4.decompress_block_into,
-    pb.ZSTD: cramjam.zstd.decompress_into,
-    pb.SNAPPY: cramjam.snappy.decompress_raw_into,
-}
+_INTO = frozenset({pb.LZ4, pb.ZSTD, pb.SNAPPY})
+
+
+@functools.cache
+def _decoders() -> Mapping[int, Callable[[Any, Any], int]]:
+    import cramjam  # noqa: PLC0415 - most brokers decompress nothing
+
+    return {
+        pb.LZ4: cramjam.lz4.decompress_block_into,
+        pb.ZSTD: cramjam.zstd.decompress_into,
+        pb.SNAPPY: cramjam.snappy.decompress_raw_into,
+    }
+
+
+@functools.cache
+def _failures() -> tuple[type[Exception], ...]:
+    """The errors by which the codecs refuse a payload."""
+    import cramjam  # noqa: PLC0415 - after a failure
+
+    return ValueError, OSError, zlib.error, cramjam.DecompressionError
 
 
 def _decode(codec: int, data: bytes | memoryview, size: int) -> bytes:
@@ -88,5 +108,5 @@ def _decode(codec: int, data: bytes | memoryview, size: int) -> bytes:
     buffer = bytearray(size + 1)  # a byte more, to detect a payload that is larger than its claim
     if codec not in _INTO:
         raise CompressionError(f"unknown codec {codec}")
-    written = _INTO[codec](data, buffer)
+    written = _decoders()[codec](data, buffer)
     return bytes(memoryview(buffer)[:written])

@@ -6,7 +6,8 @@ must match, and names are compared without scheme and without partition suffix.
 RE2 evaluates the patterns: for every pattern the time of a match is linear in the length of the name, where a
 backtracking engine may need exponential time. Apache Pulsar uses RE2/J, whose syntax is the same, and falls back to the
 engine of its platform for syntax that RE2 does not support (`(?!x)`, `a++`). Here the compilation of such a pattern
-raises `BeyondRe2Error`, and the caller leaves the filtering to the client.
+raises `BeyondRe2Error`, and the caller leaves the filtering to the client. The first pattern loads RE2, which takes
+3 MB with its libraries.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-import re2
-
 from magnetar.broker.compat.java_patterns import in_re2_terms, is_of_java
 from magnetar.broker.slices import sliced
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    import re2
 
 MAX_PROGRAM_BYTES: Final = 512 << 10
 """Memory of RE2 for a compiled pattern and its states; compiling a pattern of this size takes about 10 ms."""
@@ -45,6 +46,8 @@ class TopicPattern:
     """A compiled pattern; raises InvalidPatternError."""
 
     def __init__(self, text: str) -> None:
+        import re2  # noqa: PLC0415 - not before the first pattern
+
         scheme, separator, rest = text.partition("://")
         before = _SCHEME.sub("", scheme)
         if separator and before == scheme:
@@ -81,6 +84,8 @@ class TopicPattern:
 
 def compiled(pattern: str) -> Any:
     """A regular expression in RE2's syntax, for matching UTF-8 without groups; raises re2.error."""
+    import re2  # noqa: PLC0415 - not before the first pattern
+
     options = re2.Options()
     options.max_mem = MAX_PROGRAM_BYTES
     options.log_errors = False
