@@ -1,8 +1,8 @@
 """The broker: everything built and wired in one place, started and stopped in order.
 
-Start: the data directory (locked), recovery of the storage, metadata, the ports, and last the libraries of the web
-port, because the time from the start of the process to the first durable receipt is a promise. Stop: no new
-connections, CLOSE_* to every producer and consumer, all entries to the disk, then the storage closes.
+Start: the data directory (locked), recovery of the storage, metadata, the ports. The libraries of the web port follow
+when the first HTTP client connects, in a member of a cluster at the end of the start. Stop: no new connections, CLOSE_*
+to every producer and consumer, all entries to the disk, then the storage closes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from magnetar.broker.network.seats import Seats
 from magnetar.broker.ownership.ownership import OwnershipDoor
 from magnetar.broker.process_meters import ProcessMeters
 from magnetar.broker.shutdown import EXIT_OK, Step, Stop, run_steps
-from magnetar.broker.start_up import import_later
+from magnetar.broker.start_up import import_later, spare_later_modules
 from magnetar.broker.stored_state import StoredState, open_stored_state
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.append_door import AppendDoor
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from magnetar.broker.admin_backend.topic_directory import CalledTopics
     from magnetar.broker.clustering.member import ClusterMember
     from magnetar.broker.foreign_entries.converting_service import Converting
+    from magnetar.broker.load_reports import LoadReports, ReportedBroker
     from magnetar.broker.maintenance import Maintenance
     from magnetar.broker.prometheus.broker_metrics import Measured
     from magnetar.broker.settings import Settings
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 EXIT_STORAGE_FAILED = 74
+_FEW_TOPICS = 100
 
 
 class Broker:
@@ -105,7 +107,7 @@ class Broker:
         self.converting: Converting | None = None
         self.traces: Traces | None = None
         self.admin: AdminServices | None = None
-        """None until the broker serves the web port, and in a broker without a web port."""
+        """None until the broker serves HTTP requests."""
         self.stopping = Stop()
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -115,8 +117,8 @@ class Broker:
     ) -> None:
         """Return when the broker serves clients, over HTTP too.
 
-        The broker calls before_listening when everything is recovered, and on_ready when it serves clients. Outside a
-        cluster the web port then already accepts connections, and answers requests a moment later.
+        The broker calls before_listening when everything is recovered, and on_ready when it serves clients. The first
+        HTTP client waits a moment for its answer: outside a cluster it makes the broker load the HTTP server.
 
         Raises: StorageError (data directory in use, of a newer version, damaged), OSError (a port or certificate),
         ValueError (a setting names an unusable file, class or value).
@@ -142,7 +144,7 @@ class Broker:
             self._log_started()
             on_ready()
         if self.listeners.has_web:
-            await self._start_admin()
+            await self._start_web()
         if self.member is not None:
             assert self.admin is not None, "a member of a cluster has a web port"
             self.ownership.current = await self.member.join(self.admin.load_reports.current)
@@ -236,34 +238,45 @@ class Broker:
         self.maintenance = maintenance(self.settings, self.topics, self.lifecycle, embedded, self._roll_rates)
         self.maintenance.start()
 
-    async def _start_admin(self) -> None:
-        for module in ("load_reports", "admin_backend.topic_operations", "admin_backend.admin_services"):
-            await import_later(f"magnetar.broker.{module}")
+    async def _start_web(self) -> None:
+        reports = await import_later("magnetar.broker.load_reports")
+        load_reports = reports.LoadReports(self._reported(reports.ReportedBroker))  # begins to measure
+        if self.member is None:
+            self.listeners.on_first_visit(lambda: self._start_admin(load_reports))
+        else:
+            await self._start_admin(load_reports)
+
+    async def _start_admin(self, load_reports: LoadReports) -> None:
+        for module in ("topic_operations", "admin_services"):
+            await import_later(f"magnetar.broker.admin_backend.{module}")
         web_sockets = None
         if self.settings.web_socket_service_enabled:
             service = (await import_later("magnetar.broker.websocket.web_socket_service")).WebSocketService
             web_sockets = service(self.resources, self.services)
-        self.admin = self.admin_services(web_sockets)
+        self.admin = self.admin_services(web_sockets, load_reports)
         await self.listeners.serve_web(self.admin)
+        if len(self.topics.loaded) <= _FEW_TOPICS:
+            spare_later_modules()
 
-    def admin_services(self, web_sockets: WebSocketService | None) -> AdminServices:
-        """The services behind the admin API of a broker that serves clients."""
-        from magnetar.broker.admin_backend.admin_services import AdminServices  # noqa: PLC0415 - after the binary port
-        from magnetar.broker.admin_backend.topic_operations import TopicOperations  # noqa: PLC0415 - the same
-        from magnetar.broker.load_reports import LoadReports, ReportedBroker  # noqa: PLC0415 - the same
-
-        stored, process, auth = self.stored, self.process, self.services.auth
-        addresses, now_ms = self.listeners.addresses, self.environment.clock.now_ms
-        reported = ReportedBroker(
+    def _reported(self, make: type[ReportedBroker]) -> ReportedBroker:
+        process, stored = self.process, self.stored
+        return make(
             self.settings,
-            addresses,
+            self.listeners.addresses,
             process.load,
             process.memory,
             self.ownership,
             stored.namespaces,
             self.topics,
-            now_ms,
+            self.environment.clock.now_ms,
         )
+
+    def admin_services(self, web_sockets: WebSocketService | None, load_reports: LoadReports) -> AdminServices:
+        """The services behind the admin API of a broker that serves clients."""
+        from magnetar.broker.admin_backend.admin_services import AdminServices  # noqa: PLC0415 - after the binary port
+        from magnetar.broker.admin_backend.topic_operations import TopicOperations  # noqa: PLC0415 - the same
+
+        stored, process, auth = self.stored, self.process, self.services.auth
         return AdminServices(
             settings=self.settings,
             namespaces=stored.namespaces,
@@ -279,8 +292,8 @@ class Broker:
             operations=TopicOperations(self.topics, self.lifecycle, stored.schemas, self.append_door, self.converting),
             lifecycle=self.lifecycle,
             web_sockets=web_sockets,
-            load_reports=LoadReports(reported),
-            addresses=addresses,
+            load_reports=load_reports,
+            addresses=self.listeners.addresses,
             measured=self._measured,
             is_ready=lambda: not self.stopping.has_begun and stored.stores.health.failed is None,
             check_health=stored.check_health,
@@ -330,8 +343,7 @@ class Broker:
         else:
             steps.append(Step("cluster", self.member.leave))
         steps.append(Step("maintenance", self.maintenance.close))
-        if self.listeners.web is not None:
-            steps.append(Step("admin", self.listeners.web.close))
+        steps.append(Step("admin", self.listeners.close_web))
         steps += [Step("topics", self.topics.close), Step("connections", self._close_connections)]
         if self.converting is not None:
             steps.append(Step("converting", self.converting.close))

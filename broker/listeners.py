@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from magnetar.broker.advertised import AdvertisedAddresses
 from magnetar.broker.network.binary_server import BinaryServer
+from magnetar.broker.network.first_visit import FirstVisit
 from magnetar.broker.network.web_doors import WebDoors, web_doors_or_none
-from magnetar.broker.start_up import import_later
+from magnetar.broker.start_up import import_later, require
+from magnetar.broker.tasks import TaskSet
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
     from magnetar.broker.admin.admin_server import AdminServer
     from magnetar.broker.admin.api import BrokerApi
     from magnetar.broker.handlers.client import ClientServices
@@ -18,9 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Listeners"]
 
+_WEB_LIBRARIES = ("uvicorn", "starlette", "h11")
+
 
 class Listeners:
-    """``open`` serves the binary protocol and binds the web ports; ``serve_web`` serves the web ports."""
+    """``open`` serves the binary protocol and binds the web ports; ``serve_web`` serves the web ports. With
+    ``on_first_visit`` a task begins with the first HTTP client, which waits until ``serve_web``.
+    """
 
     def __init__(self, resources: ConnectionResources, seats: Seats) -> None:
         self.binary = BinaryServer(resources, seats)
@@ -29,11 +39,17 @@ class Listeners:
         self.addresses = AdvertisedAddresses(resources.settings)
         self._settings = resources.settings
         self._doors = WebDoors(None, None)
+        self._first_visit: FirstVisit | None = None
+        self._loading = TaskSet()
+        self._accepting = True
 
     async def open(self, services: ClientServices) -> None:
         """Serve the binary protocol and bind the web ports. Raises OSError that names the setting of an unusable port
-        or certificate of the binary protocol; a web port that cannot be bound is only an error in the log.
+        or certificate of the binary protocol, ModuleNotFoundError without the libraries of a web port; a web port that
+        cannot be bound is only an error in the log.
         """
+        if (self._settings.web_service_port, self._settings.web_service_port_tls) != (None, None):
+            require(*_WEB_LIBRARIES)
         await self.binary.start(services)
         self._doors = await web_doors_or_none(self._settings)
         self.http_port = self._doors.ports[0]
@@ -44,12 +60,46 @@ class Listeners:
         """Whether a web port is bound."""
         return self._doors.ports != (None, None)
 
+    def on_first_visit(self, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run `start` as a task when the first client connects to a web port; when `start` fails, the log has the error
+        and the ports close.
+        """
+
+        async def started() -> None:
+            try:
+                await start()
+            finally:
+                if self.web is None:
+                    self._doors.close()
+
+        def visited() -> None:
+            self._loading.spawn(started(), "admin.load")
+
+        self._first_visit = FirstVisit(asyncio.get_running_loop(), self._doors.listening, visited)
+
     async def serve_web(self, api: BrokerApi) -> None:
-        """Begin to answer requests at the bound web ports."""
-        self.web = await (await import_later("magnetar.broker.admin.admin_server")).start_admin(api, self._doors)
+        """Begin to answer requests at the bound web ports, unless they closed meanwhile."""
+        server = await import_later("magnetar.broker.admin.admin_server")
+        if self._accepting:
+            self.web = await server.start_admin(api, self._doors)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets, so that another broker may bind their ports; open connections stay."""
         self.binary.stop_accepting()
+        self._close_doors()
+
+    async def close_web(self) -> None:
+        """Close the web ports and end their requests; safe to call twice."""
+        self._close_doors()
+        await self._loading.close()
+        if self.web is not None:
+            await self.web.close()
+
+    def _close_doors(self) -> None:
+        self._accepting = False
+        if self._first_visit is not None:
+            self._first_visit.stop()
         if self.web is not None:
             self.web.stop_accepting()
+        else:
+            self._doors.close()

@@ -17,7 +17,6 @@ from magnetar.broker.admin.upgrades import Upgrades
 from magnetar.broker.logs import adopt_library
 from magnetar.broker.network.acceptor import Acceptor
 from magnetar.broker.network.seats import Seat, Seats
-from magnetar.broker.network.tls import CertificateWatch
 from magnetar.broker.network.web_doors import WebDoor, WebDoors, open_web_doors
 from magnetar.broker.tasks import TaskSet
 
@@ -34,7 +33,8 @@ _TICK_S = 0.1
 class AdminServer:
     """The running listeners. `port` and `port_tls` are None without such a listener."""
 
-    def __init__(self, seats: Seats, upgrades: Upgrades | None = None) -> None:
+    def __init__(self, doors: WebDoors, seats: Seats, upgrades: Upgrades | None = None) -> None:
+        self._doors = doors
         self.port: int | None = None
         self.port_tls: int | None = None
         self.seats = seats
@@ -42,16 +42,12 @@ class AdminServer:
         self._servers: list[_Server] = []
         self._tasks = TaskSet()
         self._serving: list[asyncio.Task[None]] = []
-        self._certificates: CertificateWatch | None = None
 
     def serve(self, app: "ASGIApp", settings: "Settings", door: WebDoor) -> int:
         """Serve a port from now on; returns its number."""
-        context = door.context
-        server = _Server(_config(app, settings, context), door.listening, self.seats, self._tasks, self._upgrades)
+        config = _config(app, settings, door.context)
+        server = _Server(config, door.listening, self.seats, self._tasks, self._upgrades)
         self._serving.append(self._tasks.spawn(server.serve(), "admin.http"))
-        if context is not None:
-            self._certificates = CertificateWatch(context, settings, web=True)
-            self._certificates.start(asyncio.get_running_loop())
         self._servers.append(server)
         return door.port
 
@@ -59,11 +55,10 @@ class AdminServer:
         """Close the listening sockets; safe to call twice."""
         for server in self._servers:
             server.stop_accepting()
+        self._doors.close()
 
     async def close(self) -> None:
         """Stop listening, end requests in progress, wait for both. Safe to call twice."""
-        if self._certificates is not None:
-            self._certificates.stop()
         self.stop_accepting()
         for server in self._servers:
             server.end()
@@ -166,7 +161,7 @@ async def start_admin(api: "BrokerApi", doors: WebDoors | None = None) -> AdminS
     doors = doors or await open_web_doors(settings)
     app = build_app(api)
     upgrades = Upgrades(api.web_sockets, settings, time.monotonic) if api.web_sockets is not None else None
-    server = AdminServer(Seats(api.descriptors.web_connections), upgrades)
+    server = AdminServer(doors, Seats(api.descriptors.web_connections), upgrades)
     if doors.plain is not None:
         server.port = server.serve(app, settings, doors.plain)
     if doors.tls is not None:

@@ -1,7 +1,7 @@
 """The web ports before a server uses them: bound, listening, with their TLS settings read.
 
 Early clients wait in the backlog of the sockets. So the broker is ready for clients of the binary protocol, and reports
-its readiness, before it loads the libraries of the web port, which takes a fifth of its start.
+its readiness, without the libraries of the web port. Changed certificates are read even before the first client comes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from magnetar.broker.network.bind import bind, told_by_setting
-from magnetar.broker.network.tls import tls_context
+from magnetar.broker.network.tls import CertificateWatch, tls_context
 
 if TYPE_CHECKING:
     import socket
@@ -24,10 +24,11 @@ log = structlog.get_logger(__name__)
 
 
 class WebDoor(NamedTuple):
-    """The sockets of one web port. context: its TLS context, None without TLS."""
+    """The sockets of one web port. context: its TLS context, with the watch over its files; both None without TLS."""
 
     listening: list[socket.socket]
     context: ssl.SSLContext | None
+    certificates: CertificateWatch | None = None
 
     @property
     def port(self) -> int:
@@ -46,11 +47,17 @@ class WebDoors(NamedTuple):
         """The bound ports, without TLS and with."""
         return self.plain and self.plain.port, self.tls and self.tls.port
 
+    @property
+    def listening(self) -> list[socket.socket]:
+        """The sockets of all ports."""
+        return [each for door in self if door is not None for each in door.listening]
+
     def close(self) -> None:
         """Stop listening; safe to call twice."""
-        for door in self:
-            for each in door.listening if door is not None else ():
-                each.close()
+        for each in self.listening:
+            each.close()
+        if self.tls is not None and self.tls.certificates is not None:
+            self.tls.certificates.stop()
 
 
 async def open_web_doors(settings: Settings) -> WebDoors:
@@ -63,6 +70,9 @@ async def open_web_doors(settings: Settings) -> WebDoors:
             return WebDoors(plain, None)
         context = tls_context(settings, web=True)
         tls = await _door("webServicePortTls", settings.bind_address, settings.web_service_port_tls, context)
+        certificates = CertificateWatch(context, settings, web=True)
+        certificates.start(asyncio.get_running_loop())
+        tls = tls._replace(certificates=certificates)
     except BaseException:
         WebDoors(plain, None).close()
         raise

@@ -128,8 +128,9 @@ async def test_a_cursor_is_reset_by_one_at_a_time(tmp_path):
     try:
         name = TopicName.parse("persistent://public/default/t")
         await broker.topics.get(name, create=True)
-        await broker.admin.operations.subscriptions.create_subscription(name, "sub", "earliest", {}, replicated=False)
-        start, resets = MessagePosition(-1, -1), broker.admin.operations.subscriptions.reset_to_message
+        operations = broker.admin_services(None, None).operations.subscriptions
+        await operations.create_subscription(name, "sub", "earliest", {}, replicated=False)
+        start, resets = MessagePosition(-1, -1), operations.reset_to_message
         both = [resets(name, "sub", start, excluded=False) for _ in range(2)]
         first, second = await asyncio.gather(*both, return_exceptions=True)
         assert first is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +60,7 @@ class WebPort:
     async def open(cls, broker: Broker) -> WebPort:
         _current.broker = broker
         unreported: Any = None  # no figures of the machine in a history
-        broker.admin = dataclasses.replace(broker.admin_services(None), load_reports=unreported)
+        broker.admin = broker.admin_services(None, unreported)
         port = cls(broker)
         broker.listeners.web = port  # type: ignore[assignment]
         return port
@@ -79,6 +78,9 @@ class WebPort:
         self._acts.discard(task)
         if not task.cancelled() and task.exception() is not None:
             self.failed = self.failed or task.exception()
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets, of which a simulated port has none."""
 
     async def close(self) -> None:
         """Stop as uvicorn's server does: cancel requests in progress."""

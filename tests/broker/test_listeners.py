@@ -1,0 +1,147 @@
+"""The HTTP server of a broker: loaded for the first HTTP client, and its failures."""
+
+import asyncio
+import dataclasses
+import gc
+import pathlib
+import socket
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+from magnetar.broker import listeners
+from magnetar.broker.broker import Broker
+from magnetar.broker.settings import Settings
+from magnetar.broker.start_up import spare_later_modules
+from tests.broker.admin.test_admin_server import Certificates, get
+from tests.waiting import until
+
+_LOADED = """
+import asyncio, dataclasses, sys
+from magnetar.broker.broker import Broker
+from magnetar.broker.settings import Settings
+
+async def main():
+    broker = Broker(dataclasses.replace(Settings(), data_dir=sys.argv[1], broker_service_port=0, web_service_port=0))
+    await broker.start()
+    print(*(name in sys.modules for name in ("uvicorn", "starlette", "magnetar.broker.admin.app")))
+    await broker.stop()
+
+asyncio.run(main())
+"""
+
+
+def settings(tmp_path, **more):
+    given = {"data_dir": str(tmp_path / "data"), "broker_service_port": 0, "web_service_port": 0} | more
+    return dataclasses.replace(Settings(), **given)
+
+
+def certificate_in(path):
+    return ssl.PEM_cert_to_DER_cert(pathlib.Path(path).read_text())
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    made = Broker(settings(tmp_path))
+    await made.start()
+    yield made
+    await made.stop()
+
+
+def test_a_broker_without_an_http_client_has_no_http_server_in_memory(tmp_path):
+    command = [sys.executable, "-c", _LOADED, str(tmp_path / "data")]
+    run = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    assert "False False False" in run.stdout.splitlines()
+
+
+async def test_the_first_client_gets_its_answer_and_so_do_all_that_came_with_it(broker):
+    assert broker.listeners.web is None
+    port = broker.listeners.http_port
+    answers = await asyncio.gather(*(get(port, "/admin/v2/brokers/ready") for _ in range(3)))
+    assert answers == [(200, b"ok")] * 3
+    assert broker.listeners.web is not None
+    assert (await get(port, "/metrics"))[0] == 200
+
+
+async def test_a_stop_with_a_client_that_waits_for_the_server_ends(broker):
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners.http_port)
+    await broker.stop()
+    with pytest.raises((OSError, asyncio.IncompleteReadError)):
+        await reader.readexactly(1)
+    writer.close()
+    with pytest.raises(OSError, match=r"refused|Connect"):
+        await get(broker.listeners.http_port, "/status")
+
+
+async def test_closed_ports_stay_closed_though_a_client_was_there(broker):
+    """The fault kit closes the ports of a broker that another broker replaces, and stops it later."""
+    _reader, writer = await asyncio.open_connection("127.0.0.1", broker.listeners.http_port)
+    await until(lambda: broker.listeners._loading)
+    broker.listeners.stop_accepting()
+    with socket.create_server(("127.0.0.1", broker.listeners.http_port)):
+        await broker.listeners._loading.settle()
+    assert broker.listeners.web is None
+    writer.close()
+
+
+async def test_a_server_that_cannot_be_loaded_is_an_error_in_the_log_and_its_port_closes(broker, monkeypatch, capsys):
+    async def fails(_name):
+        raise ImportError("no such library")
+
+    monkeypatch.setattr(listeners, "import_later", fails)
+    with pytest.raises(OSError, match=r"reset|Connection|0 bytes"):
+        await get(broker.listeners.http_port, "/status")
+    assert "no such library" in capsys.readouterr().out
+    with pytest.raises(OSError, match=r"refused|Connect"):
+        await get(broker.listeners.http_port, "/status")
+    assert broker.listeners.binary.port
+
+
+async def test_a_missing_library_is_an_error_of_the_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(listeners, "_WEB_LIBRARIES", ("nosuchlibrary",))
+    broker = Broker(settings(tmp_path))
+    with pytest.raises(ModuleNotFoundError, match="nosuchlibrary"):
+        await broker.start()
+    await broker.stored.stores.close()
+
+
+async def test_the_first_tls_client_gets_a_certificate_that_changed_before(tmp_path):
+    authority = Certificates(tmp_path)
+    certificate, key = authority.make("localhost")
+    given = settings(
+        tmp_path,
+        web_service_port=None,
+        web_service_port_tls=0,
+        tls_certificate_file_path=certificate,
+        tls_key_file_path=key,
+        tls_cert_refresh_check_duration_sec=1,
+    )
+    broker = Broker(given)
+    await broker.start()
+    try:
+        authority.make("localhost")
+        tls = broker.listeners._doors.tls
+        assert tls.certificates.check()
+        context = ssl.create_default_context(cafile=authority.authority[0])
+        _reader, writer = await asyncio.open_connection("127.0.0.1", tls.port, ssl=context, server_hostname="localhost")
+        found = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        assert found == certificate_in(certificate)
+        writer.close()
+    finally:
+        await broker.stop()
+
+
+def test_the_collector_ignores_later_modules_only_where_it_ignores_those_of_the_start():
+    assert gc.get_freeze_count() == 0
+    spare_later_modules()
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        later = [[] for _ in range(100)]
+        spare_later_modules()
+        assert gc.get_freeze_count() >= before + len(later)
+    finally:
+        gc.unfreeze()
