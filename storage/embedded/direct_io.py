@@ -9,7 +9,8 @@ still go through the cache: at most two pages of each write. The engine never wr
 through the cache at the same time, so both views of the file agree.
 
 The buffer lies in one huge page where the system has huge pages: then a megabyte is one piece of memory to the device
-instead of 256 pieces, which halves the time and the processor's work of a write.
+instead of 256 pieces, which halves the time and the processor's work of a write. The memory is private to the process,
+because most systems give no huge pages to shared memory, the default of ``mmap``.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class DirectWriter:
 
 def aligned_memory(size: int) -> tuple[mmap.mmap, int]:
     """(memory, offset of the first huge page boundary in the memory)."""
-    memory = mmap.mmap(-1, size + _HUGE_PAGE_BYTES)
+    memory = mmap.mmap(-1, size + _HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a system without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)

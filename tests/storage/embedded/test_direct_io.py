@@ -1,5 +1,6 @@
 """Writes past the cache on the real disk of the test directory, or in the ordinary way where it has no such writes."""
 
+import ctypes
 import errno
 import os
 import random
@@ -208,3 +209,17 @@ def test_long_pieces_are_copied_whole_at_any_place_in_source_and_target(size):
             assert memory[:at] == b"." * at
             assert memory[at + size :] == b"." * (130 - at)
             written[:] = b"." * len(memory)
+
+
+def test_aligned_memory_is_private_for_shared_memory_gets_no_huge_pages():
+    memory, start = direct_io.aligned_memory(64 << 10)
+    first = ctypes.c_char.from_buffer(memory)
+    address = ctypes.addressof(first) + start
+    del first
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            low, high = (int(each, 16) for each in line.split()[0].split("-"))
+            if low <= address < high:
+                assert line.split()[1] == "rw-p"
+                return
+    raise AssertionError("the memory is mapped nowhere")
