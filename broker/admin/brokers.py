@@ -1,6 +1,6 @@
 """The broker itself: health, readiness, version, settings; the routes of tools for a cluster of one broker."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -14,10 +14,12 @@ from magnetar.broker.auth.table import OPEN, PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.ownership.ownership import BrokerAddresses
+from magnetar.broker.policies.records import bundle_finder
 from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
 from magnetar.broker.setting_areas.refused import REFUSED
 from magnetar.broker.setting_suggestions import names_secret
 from magnetar.broker.settings import SETTINGS
+from magnetar.broker.slices import sliced
 from magnetar.storage.errors import StorageError
 
 routes = RouteTable()
@@ -166,7 +168,7 @@ def _at_web_port(call: Call, broker: str) -> BrokerAddresses:
 
 @routes.get(BROKERS + "/{cluster}/{broker}/ownedNamespaces", SUPER)
 async def owned_namespaces(call: Call) -> Response:
-    """Show the broker's bundles in a cluster; outside a cluster every namespace that has a loaded topic."""
+    """Show the broker's bundles in a cluster; outside a cluster every bundle that has a loaded topic."""
     if call.param("broker") != call.api.urls.broker_id:
         if call.param("broker") in (await call.api.ownership.brokers() or ()):
             return redirect_to(call, _at_web_port(call, call.param("broker")), authoritative=False)
@@ -174,5 +176,11 @@ async def owned_namespaces(call: Call) -> Response:
     state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
     if (owned := call.api.ownership.owned()) is not None:
         return json_response(dict.fromkeys(owned, state))
-    names = {name.namespace for name in call.topics.loaded_names()}
-    return json_response({f"{name}/0x00000000_0xffffffff": state for name in sorted(names)})
+    found: set[str] = set()
+    finders: dict[str, Callable[[str], str]] = {}
+    async for part in sliced(call.topics.loaded_names()):
+        for name in part:
+            if name.namespace not in finders:
+                finders[name.namespace] = bundle_finder(call.bundles_of(name.namespace))
+            found.add(f"{name.namespace}/{finders[name.namespace](str(name))}")
+    return json_response(dict.fromkeys(sorted(found), state))

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
+from magnetar.broker.admin.bundle_path import bundle_of_path
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.elsewhere import redirect_to
 from magnetar.broker.admin.namespace_routes import (
-    BOUNDARY,
     clear_subscriptions,
     in_bundle,
     unload_topics,
@@ -232,9 +232,7 @@ async def topics_of_bundle(call: Call) -> Response:
 @routes.get(NAMESPACE + "/{bundle}/topicHashPositions", NAMESPACE_ADMIN)
 async def hash_positions(call: Call) -> Response:
     """Show the hashes of the bundle's topics; ?topics= selects topics, and of a partitioned topic its partitions."""
-    if not call.namespaces.exists(call.namespace):
-        raise rest_refusals.BUNDLE_RANGE_INVALID.error(bundle=call.param("bundle"))
-    low, high = _check_bundle(call)
+    low, high = await _owned_bundle(call)
     if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
         return elsewhere
     names = await in_bundle(call, _names(call), f"{low}_{high}")
@@ -253,21 +251,22 @@ def _check_bundle(call: Call) -> tuple[str, str]:
     """The two boundaries of the bundle in the path; raises 404 without the namespace, 412 without such a bundle."""
     if not call.namespaces.exists(call.namespace):
         raise rest_refusals.NAMESPACE_UNKNOWN.error()
-    given = call.param("bundle")
-    low, _, high = given.lower().partition("_")
-    if not (BOUNDARY.fullmatch(low) and BOUNDARY.fullmatch(high)):
-        raise rest_refusals.BUNDLE_RANGE_INVALID.error(bundle=given)
-    first, last = int(low, 16), int(high, 16)
-    if first > last:
-        raise rest_refusals.BUNDLE_RANGE_BACKWARDS.error(low=first, high=last)
-    asked = f"{call.namespace}/0x{first:08x}_0x{last:08x}"
-    for each in bundle_ranges(call.bundles()):
-        start, _, end = each.partition("_")
-        if int(start, 16) == first:
-            if int(end, 16) != last:
-                raise rest_refusals.BUNDLE_END_INVALID.error(bundle=asked, found=f"{call.namespace}/{each}")
-            return start, end
-    raise rest_refusals.BUNDLE_START_UNKNOWN.error(bundle=asked)
+    return bundle_of_path(call)
+
+
+async def _owned_bundle(call: Call) -> tuple[str, str]:
+    """Like `_check_bundle`; raises 412 also for a bundle that no broker serves: outside a cluster one without a loaded
+    topic, and each bundle of a missing namespace.
+    """
+    low, high = bundle_of_path(call)
+    if call.namespaces.exists(call.namespace):
+        if call.api.ownership.owned() is not None:
+            return low, high
+        bundle_of = bundle_finder(call.bundles())
+        async for part in sliced(call.topics.loaded_names(call.namespace)):
+            if any(bundle_of(str(name)) == f"{low}_{high}" for name in part):
+                return low, high
+    raise rest_refusals.BUNDLE_UNOWNED.error(bundle=f"{call.namespace}/{low}_{high}")
 
 
 @routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_CONSUME)

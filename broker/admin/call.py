@@ -116,11 +116,16 @@ class Call:
 
     def topic(self) -> TopicName:
         """The topic of the path; its namespace exists. Raises 412 for a bad name, 404."""
+        name = self.topic_name()
+        if not self.namespaces.exists(name.namespace):
+            raise rest_refusals.NAMESPACE_UNKNOWN.error()
+        return name
+
+    def topic_name(self) -> TopicName:
+        """Like `topic`, also in a missing namespace, for routes whose refusal names the missing topic."""
         name = topic_of(self.request.path_params)
         if name is None:
             raise rest_refusals.TOPIC_NAME_INVALID.error()
-        if not self.namespaces.exists(name.namespace):
-            raise rest_refusals.NAMESPACE_UNKNOWN.error()
         return name
 
     # --- query and body -------------------------------------------------------------------------------------------

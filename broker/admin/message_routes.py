@@ -116,7 +116,7 @@ async def at_time(call: Call) -> Response:
 
 @routes.get(TOPIC + "/lastMessageId", TOPIC_CONSUME)
 async def last(call: Call) -> Response:
-    name = call.topic()
+    name = call.topic_name()
     if not loadable(call, name):
         raise topic_unloadable(call, name)
     _require_persistent(name, rest_refusals.NO_LAST_MESSAGE_OF_NON_PERSISTENT.error())

@@ -1,7 +1,6 @@
 """Namespaces themselves: created, listed, unloaded, emptied, deleted; their bundles and properties."""
 
 import asyncio
-import re
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 routes = RouteTable()
 COMPACTION: Final = "__compaction"  # the subscription of compaction, which compaction alone moves
-BOUNDARY: Final = re.compile("0x[0-9a-f]{1,8}")
 _MOST_BUNDLES: Final = 2**14
 _AT_A_TIME: Final = 64
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {

@@ -133,7 +133,7 @@ async def grow(call: Call) -> Response:
 
 @routes.delete(TOPIC + "/partitions", TOPIC_POLICY)
 async def delete_partitioned(call: Call) -> Response:
-    name = call.topic()
+    name = call.topic_name()
     if name.is_partition:
         raise rest_refusals.PARTITIONED_TOPIC_NAME_INVALID.error()
     if call.topics.partition_count(name) is None:

@@ -8,13 +8,14 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
+from magnetar.broker.admin.bundle_path import bundle_of_path
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.responses import done, json_response, precondition
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
-from magnetar.broker.policies.records import bundle_ranges, shown
+from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import ResourceGroup, ResourceQuota
 
 routes = RouteTable()
@@ -125,6 +126,7 @@ async def bundle_quota(call: Call) -> Response:
 
 @routes.post(BUNDLE_QUOTA, SUPER)
 async def set_bundle_quota(call: Call) -> Response:
+    await call.body(ResourceQuota)  # Apache Pulsar judges the body first
     return await _store_quota(call, _bundle(call))
 
 
@@ -146,8 +148,4 @@ async def _store_quota(call: Call, name: str) -> Response:
 
 def _bundle(call: Call) -> str:
     """The full name of the bundle in the path; raises 412 when the namespace has no such bundle."""
-    policies = call.namespaces.policies(call.namespace)
-    bundle = call.param("bundle")
-    if policies is None or bundle not in bundle_ranges(policies.bundles):
-        raise precondition(f"Failed to find bundle {bundle} of namespace {call.namespace}")
-    return f"{call.namespace}/{bundle}"
+    return f"{call.namespace}/{'_'.join(bundle_of_path(call))}"

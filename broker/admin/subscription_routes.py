@@ -224,7 +224,7 @@ async def expire_older(call: Call) -> Response:
             raise _nothing_to_expire(part, subscription)
 
     try:
-        parts = await _persistent_parts(call)
+        parts = await _persistent_parts(call, rest_refusals.NO_EXPIRY_OF_NON_PERSISTENT.error())
         await of_each(call, parts, expire)
     except SubscriptionNotFoundError as error:
         raise rest_refusals.SUBSCRIPTION_UNKNOWN.error(subscription=subscription, topic=call.topic()) from error
@@ -245,14 +245,15 @@ async def expire_up_to(call: Call) -> Response:
     if not name.persistent:
         raise RestError(500, "a non-persistent topic has no messages to expire")
     if not await call.subscriptions.expire(name, call.param("subscription"), body.position()):
-        raise _nothing_to_expire(name, call.param("subscription"))
+        subscription = call.param("subscription")
+        raise rest_refusals.NOTHING_TO_EXPIRE_UP_TO.error(topic=name, subscription=subscription)
     return done()
 
 
 @routes.post(TOPIC + "/all_subscription/expireMessages/{seconds}", TOPIC_CONSUME)
 async def expire_all_older(call: Call) -> Response:
     seconds = call.number("seconds", bits=32)
-    parts = await _persistent_parts(call)
+    parts = await _persistent_parts(call, rest_refusals.NO_EXPIRY_OF_ALL_OF_NON_PERSISTENT.error())
     by_part = {
         part: await call.subscriptions.subscriptions(part)
         async for part in in_turns(parts)
@@ -389,10 +390,10 @@ async def _each(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> lis
     return found
 
 
-async def _persistent_parts(call: Call) -> list[TopicName]:
+async def _persistent_parts(call: Call, refusal: RestError) -> list[TopicName]:
     parts = await existing_parts(call)
     if call.request.path_params["domain"] == "non-persistent":
-        raise rest_refusals.NO_EXPIRY_OF_NON_PERSISTENT.error()
+        raise refusal
     return parts
 
 

@@ -50,6 +50,8 @@ async def terminate_partitions(call: Call) -> Response:
     parts = topic_parts(call)
 
     async def end(part: TopicName) -> dict[str, int]:
+        if part.persistent and not call.topics.exists(part):
+            raise rest_refusals.PARTITION_TO_TERMINATE_MISSING.error()
         return shown_position(dataclasses.replace(await call.logs.terminate(_persistent(part)), partition=-1))
 
     ended = await of_each(call, parts, end, "terminate")
@@ -89,7 +91,7 @@ async def offload_status(call: Call) -> Response:
 
 def _own_topic(call: Call) -> TopicName:
     """A plain topic or a partition; a partitioned topic itself does not count as existing."""
-    name = call.topic()
+    name = call.topic_name()
     if not loadable(call, name):
         raise topic_unloadable(call, name)
     return name
@@ -154,6 +156,8 @@ async def message_by_index(call: Call) -> Response:
 async def trim(call: Call) -> Response:
     if call.request.path_params["domain"] == "non-persistent":
         raise rest_refusals.NO_TRIM_OF_NON_PERSISTENT.error()
+    if not call.namespaces.exists(call.namespace):
+        raise topic_unloadable(call, call.topic_name())
     await of_each(call, await existing_parts(call), call.logs.trim)
     refuse_missing_parts(call)
     return done(200)

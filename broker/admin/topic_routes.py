@@ -105,7 +105,8 @@ async def add_properties(call: Call) -> Response:
     more = await call.body(dict[str, str])
     if not more and call.request.path_params["domain"] == "persistent":
         return done()  # without a check that the topic exists
-    name = _any_topic(call)
+    if (name := _topic_to_change(call)) is None:
+        return done(404)
     if more:
         await call.logs.set_properties(name, bounded((await call.logs.properties(name) or {}) | more))
     return done()
@@ -114,7 +115,8 @@ async def add_properties(call: Call) -> Response:
 @routes.delete(TOPIC + "/properties", TOPIC_ADMIN)
 async def remove_property(call: Call) -> Response:
     """Remove the property that ?key= names."""
-    name = _any_topic(call)
+    if (name := _topic_to_change(call)) is None:
+        return done(404)
     key = call.query("key")
     properties = await call.logs.properties(name) or {}
     if "key" not in call.request.query_params and call.topics.partition_count(name) is None:
@@ -192,10 +194,20 @@ async def _loadable(call: Call) -> TopicName:
 def _any_topic(call: Call) -> TopicName:
     if call.request.path_params["domain"] == "non-persistent" and topic_of(call.request.path_params) is not None:
         raise rest_refusals.NOT_PERSISTENT.error()
-    name = call.topic()
+    name = call.topic_name()
     if call.topics.partition_count(name) is None and not call.topics.exists(name):
         raise topic_missing(name)
     return name
+
+
+def _topic_to_change(call: Call) -> TopicName | None:
+    """The topic whose properties change; None when the topic does not exist, for a refusal without a text."""
+    try:
+        return _any_topic(call)
+    except RestError as refusal:
+        if refusal.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
 
 
 def as_asked(stats: Json, call: Call) -> Json:

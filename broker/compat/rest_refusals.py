@@ -135,6 +135,10 @@ NO_EXPIRY_AT_POSITION_OF_PARTITIONED: Final = RestRefusal(
     405,
     "Expire message at position is not supported for partitioned-topic",
 )
+NO_EXPIRY_OF_ALL_OF_NON_PERSISTENT: Final = RestRefusal(
+    405,
+    "Expire messages for all subscriptions on a non-persistent topic is not allowed",
+)
 NO_EXPIRY_OF_NON_PERSISTENT: Final = RestRefusal(405, "Expire messages on a non-persistent topic is not allowed")
 NO_FORCED_DELETION_OF_NAMESPACES: Final = RestRefusal(405, "Broker doesn't allow forced deletion of namespaces")
 NO_FORCED_DELETION_OF_TENANTS: Final = RestRefusal(405, "Broker doesn't allow forced deletion of tenants")
@@ -199,6 +203,11 @@ NOTHING_TO_EXPIRE: Final = RestRefusal(
     "If it's performed on a partitioned topic operation might succeeded on other partitions, "
     "please check stats of individual partition.",
 )
+NOTHING_TO_EXPIRE_UP_TO: Final = RestRefusal(
+    409,
+    "Expire message by position not issued on topic {topic} for subscription {subscription} due to "
+    "ongoing message expiration not finished or invalid message position provided.",
+)
 PARTITION_BEYOND: Final = RestRefusal(409, "Illegal topic partition name {topic} with max allowed {count} partitions")
 PARTITION_METADATA_MISSING: Final = RestRefusal(409, "Partition metadata not found for the partitioned topic: {topic}")
 SUBSCRIPTION_EXISTS: Final = RestRefusal(409, "Subscription already exists for topic")
@@ -231,6 +240,7 @@ BOOKIE_GROUP_MISSING: Final = RestRefusal(412, "Bookie 'group' parameters is mis
 BUNDLE_RANGE_BACKWARDS: Final = RestRefusal(412, "Invalid range: [{low}..{high})")
 BUNDLE_RANGE_INVALID: Final = RestRefusal(412, "Invalid bundle range: {bundle}")
 BUNDLE_START_UNKNOWN: Final = RestRefusal(412, "Cannot find bundle {bundle} in the bundles list")
+BUNDLE_UNOWNED: Final = RestRefusal(412, "Failed to find ownership for ServiceUnit:{bundle}")
 BUNDLE_END_INVALID: Final = RestRefusal(
     412,
     "Invalid upper boundary for bundle {bundle}. Expected upper boundary of {found}",
@@ -297,6 +307,7 @@ TOO_MANY_PARTITIONS: Final = RestRefusal(422, "Number of partitions should be le
 
 # --- 500 Internal Server Error --------------------------------------------------------------------------------------
 
+PARTITION_TO_TERMINATE_MISSING: Final = RestRefusal(500, "Topic partitions were not yet created")
 BUNDLE_TO_UNLOAD_INVALID: Final = RestRefusal(500, "Invalid bundle range: {bundle}")
 LISTENER_UNKNOWN: Final = RestRefusal(500, "the broker do not have {listener} listener")
 NAMESPACE_OF_GRANT_UNKNOWN: Final = RestRefusal(500, "Namespace {namespace} does not exist")

@@ -25,6 +25,7 @@ from magnetar.broker.websocket.errors import (
     INVALID_DATA,
     BadMessageError,
     RequestFailedError,
+    SessionRefusedError,
 )
 from magnetar.broker.websocket.incoming import (
     Incoming,
@@ -106,6 +107,8 @@ class ConsumerSession(Session):
     # --- opening -------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        if not self.subscription.strip():
+            raise SessionRefusedError(400, "the subscription cannot be blank")
         names = await self.topic_names()
         self.parts = [Part(index, name) for index, name in enumerate(names)]
         self.link.subscribers = {

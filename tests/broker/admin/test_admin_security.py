@@ -10,6 +10,7 @@ import pytest
 
 from magnetar.broker.admin.app import all_routes
 from magnetar.broker.errors import PersistenceError
+from magnetar.broker.policies.records import bundle_of, even_bundles
 from magnetar.broker.policies.values import AuthPolicies
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
@@ -258,10 +259,8 @@ async def test_facts_about_the_broker():
     assert (await call("POST", managers + "NoSuchManager")).status == 412
     assert (await call("POST", managers + "impl.ModularLoadManagerImpl")).status == 200
     await call("PUT", "persistent/public/default/t")
-    assert (
-        "public/default/0x00000000_0xffffffff"
-        in (await call("GET", "brokers/standalone/localhost:8080/ownedNamespaces")).json
-    )
+    owned = (await call("GET", "brokers/standalone/localhost:8080/ownedNamespaces")).json
+    assert list(owned) == [f"public/default/{bundle_of('persistent://public/default/t', even_bundles(4))}"]
     assert (await call("GET", "brokers/standalone/other:1/ownedNamespaces")).status == 404
     assert (await call("GET", "broker-stats/load-report")).json["numTopics"] == 1
     assert "public/default" in (await call("GET", "broker-stats/topics")).json

@@ -33,6 +33,9 @@ class Cluster:
     def bundles(self, _namespace):
         return even_bundles(2)
 
+    def owned(self):
+        return [f"{NAMESPACE}/{bundle}" for bundle, owner in self.owners.items() if isinstance(owner, Here)]
+
     async def bundle_owner(self, bundle):
         return self.owners.get(bundle.rpartition("/")[2])
 

@@ -45,7 +45,8 @@ async def listed(monkeypatch):
     topics = call.broker.operations.directory
     topics.plain.update(dict.fromkeys([*TOPICS, PREFIX + "__change_events"]))
     topics.partitioned.update(dict.fromkeys([*TOPICS, PREFIX + "__change_events"], 1))
-    parse = TopicName.parse
+    parse, loaded = TopicName.parse, topics.loaded_names("public/default")
+    monkeypatch.setattr(topics, "loaded_names", lambda _namespace: loaded)
 
     def counted_parse(text):
         turns.note()
