@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from magnetar.storage.embedded.append_path import AppendPath
 from magnetar.storage.embedded.checkpoint_plan import CheckpointWriter, TouchedLedgers
 from magnetar.storage.embedded.checkpoints import CheckpointDue, Checkpointer
+from magnetar.storage.embedded.cold_reads import ColdReads
 from magnetar.storage.embedded.disk_usage import DiskUsageWatch
 from magnetar.storage.embedded.health import Health
 from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
@@ -85,14 +86,9 @@ def build_parts(base: Foundation) -> EngineParts:
     environment, settings = base.environment, base.settings
     health = Health()
     cache = EntryCache(settings.cache_bytes)
-    limits = SpaceLimits(
-        partial(environment.files.free_bytes, base.layout.root),
-        held_off_bytes=settings.max_unwritten_bytes * 5 // 8,
-        max_unwritten_bytes=settings.max_unwritten_bytes,
-        checkpoint_bytes=settings.checkpoint_bytes,
-        reserve_bytes=2 * settings.journal_max_frame_bytes,
-    )
-    checkpointer = _checkpointer(base, health, limits)
+    limits = _space_limits(base)
+    cold = ColdReads()
+    checkpointer = _checkpointer(base, health, limits, cold)
     limits.waiting_bytes = lambda: checkpointer.unwritten_bytes
     pool = _segment_pool(base, limits)
     journal = _journal(base, pool)
@@ -116,6 +112,8 @@ def build_parts(base: Foundation) -> EngineParts:
         cache,
         read_pool,
         checkpointer.touch,
+        cold,
+        environment.clock,
         piece_bytes=settings.read_piece_bytes,
         max_record_bytes=settings.max_record_bytes,
     )
@@ -138,6 +136,17 @@ def build_parts(base: Foundation) -> EngineParts:
         )
     return EngineParts(
         health, cache, journal, checkpointer, appends, read_pool, reads, ledgers, probe, base.ledger_files, disk_usage
+    )
+
+
+def _space_limits(base: Foundation) -> SpaceLimits:
+    settings = base.settings
+    return SpaceLimits(
+        partial(base.environment.files.free_bytes, base.layout.root),
+        held_off_bytes=settings.max_unwritten_bytes * 5 // 8,
+        max_unwritten_bytes=settings.max_unwritten_bytes,
+        checkpoint_bytes=settings.checkpoint_bytes,
+        reserve_bytes=2 * settings.journal_max_frame_bytes,
     )
 
 
@@ -179,7 +188,7 @@ def _journal(base: Foundation, pool: SegmentPool) -> Journal:
     )
 
 
-def _checkpointer(base: Foundation, health: Health, limits: SpaceLimits) -> Checkpointer:
+def _checkpointer(base: Foundation, health: Health, limits: SpaceLimits, cold: ColdReads) -> Checkpointer:
     environment, settings = base.environment, base.settings
     behind = WriteBehind(
         environment.threads,
@@ -187,6 +196,7 @@ def _checkpointer(base: Foundation, health: Health, limits: SpaceLimits) -> Chec
         environment.clock,
         WriteBack(base.ledger_files, limits.measure),
         limits,
+        cold,
         gather_bytes=settings.write_behind_bytes,
         # The limit holds for a large cache, too: above ``max_unwritten_bytes`` appends wait, and pauses of write-behind
         # would make that wait longer.

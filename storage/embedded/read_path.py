@@ -25,11 +25,13 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.storage.embedded.cold_reads import ColdReads
     from magnetar.storage.embedded.lanes import Pool
     from magnetar.storage.embedded.ledger_files import LedgerFiles
     from magnetar.storage.embedded.ledger_index import LedgerIndex
     from magnetar.storage.embedded.ledger_state import LedgerState
     from magnetar.storage.entry_cache import EntryCache
+    from magnetar.storage.interfaces import Clock
     from magnetar.storage.slab import Slab
 
 __all__ = ["ReadPath", "check_range"]
@@ -55,11 +57,14 @@ class ReadPath:
         cache: EntryCache,
         pool: Pool,
         on_indexed: Callable[[LedgerState], None],
+        cold: ColdReads,
+        clock: Clock,
         *,
         piece_bytes: int,
         max_record_bytes: int,
     ) -> None:
         self._files, self._cache, self._pool, self._on_indexed = files, cache, pool, on_indexed
+        self._cold, self._now_s = cold, clock.now_s
         self._piece_bytes, self._max_record_bytes = piece_bytes, max_record_bytes
         self._loading: dict[tuple[int, int], asyncio.Future[Piece]] = {}
         self._behind: OrderedDict[tuple[int, int], _Next] = OrderedDict()
@@ -144,6 +149,7 @@ class ReadPath:
 
         def loaded(piece: Piece | None, error: BaseException | None) -> None:
             del self._loading[key]
+            self._cold.end(self._now_s())
             if parked and (piece is None or piece.slab is None) and entry_id <= ledger.written_entry:
                 # Write-behind was faster, and the journal has used the segment again.
                 again = self._start(ledger, entry_id, before, want_bytes)
@@ -155,6 +161,7 @@ class ReadPath:
                 future.set_exception(_as_storage_error(error))
                 future.exception()  # mark as retrieved: a read-ahead has no caller
 
+        self._cold.begin(self._now_s())
         self._pool.run(lambda: reader.piece(point, entry_id, end, last_entry_id, size), loaded)
         return future
 

@@ -6,8 +6,10 @@ that falls as the backlog grows; a backlog of ``relaxed_bytes`` is written witho
 pauses.
 
 In a burst (``burst.py``) write-behind holds off until the burst ends or the backlog reaches ``held_off_bytes``: until
-then the device writes each byte once. Slabs beyond ``kept_bytes`` are parked (``ledger_state.py``), oldest first, so
-the backlog of a burst takes no more memory. The newest part of the entry cache holds the slabs that are kept.
+then the device writes each byte once. Readers of the device (``cold_reads.py``) have the device to themselves for a
+second, up to the same backlog; then write-behind pauses for them as for the journal. Slabs beyond ``kept_bytes`` are
+parked (``ledger_state.py``), oldest first, so the backlog of a burst takes no more memory. The newest part of the entry
+cache holds the slabs that are kept.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from magnetar.storage.embedded.ledger_state import UnwrittenSlab
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.storage.embedded.cold_reads import ColdReads
     from magnetar.storage.embedded.lanes import Threads
     from magnetar.storage.embedded.space_limits import SpaceLimits
     from magnetar.storage.embedded.writeback import Job, WriteBack, WriteBackResult
@@ -47,8 +50,10 @@ _PATIENCE_IN_A_BURST = 8.0
 _LONGEST_PAUSE_S = 0.02
 _MOST_HELD_OFF = 1 << 15
 """Write-behind holds off for at most this many slabs: a parked slab still takes some 400 bytes of objects."""
+_READERS_S = 1.0
+"""The time for which write-behind holds off for readers, up to the same limit of the backlog as in a burst."""
 _HOLD_OFF_S = 0.01
-"""The time after which write-behind looks again whether a burst lasts."""
+"""The time after which write-behind looks again whether it must hold off."""
 
 
 class WriteBehind:
@@ -61,6 +66,7 @@ class WriteBehind:
         clock: Clock,
         worker: WriteBack,
         limits: SpaceLimits,
+        reads: ColdReads,
         *,
         gather_bytes: int,
         relaxed_bytes: int,
@@ -68,7 +74,7 @@ class WriteBehind:
     ) -> None:
         self._lane = threads.lane("write-behind", worker.work, self._written)
         self.on_written: Done = lambda _jobs, _result, _error: None
-        self._limits = limits
+        self._limits, self._reads = limits, reads
         self._scheduler, self._clock = scheduler, clock
         self._gather_bytes, self._relaxed_bytes = gather_bytes, relaxed_bytes
         self._burst = Burst(clock.now_s())
@@ -209,7 +215,9 @@ class WriteBehind:
 
     def _pause_s(self, took: float) -> float:
         """The seconds to wait behind a piece that took ``took`` seconds."""
-        if not self._frame_seen or self._urgent or not self._queue:
+        if self._urgent or not self._queue:
+            return 0.0
+        if not self._frame_seen and not self._reads.last(self._clock.now_s()):
             return 0.0
         if self._holds_off():
             return _HOLD_OFF_S
@@ -231,6 +239,8 @@ class WriteBehind:
             self._next()
 
     def _holds_off(self) -> bool:
-        """Whether the backlog may grow until the burst ends."""
-        is_small = self.unwritten_bytes < self._limits.held_off_bytes and len(self._queue) < _MOST_HELD_OFF
-        return is_small and not self._urgent and self._burst.lasts(self._clock.now_s())
+        """Whether the backlog may grow until the burst ends, or until readers had their time."""
+        if self._urgent or self.unwritten_bytes >= self._limits.held_off_bytes or len(self._queue) >= _MOST_HELD_OFF:
+            return False
+        now_s = self._clock.now_s()
+        return self._burst.lasts(now_s) or (self._reads.last(now_s) and self._reads.seconds(now_s) < _READERS_S)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from magnetar.storage.embedded import write_behind
+from magnetar.storage.embedded.cold_reads import ColdReads
 from magnetar.storage.embedded.lanes import InlineThreads
 from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.embedded.ledger_state import LedgerState
@@ -38,12 +39,14 @@ class Bench:
         self.scheduler = ManualScheduler(self.clock)
         self.worker = Worker(self.clock)
         self.done = []
+        self.reads = ColdReads()
         self.behind = WriteBehind(
             InlineThreads(),
             self.scheduler,
             self.clock,
             self.worker,
             limits_for_tests(held_off_bytes=held_off * SLAB_BYTES),
+            self.reads,
             gather_bytes=gather * SLAB_BYTES,
             relaxed_bytes=relaxed * SLAB_BYTES,
             kept_bytes=kept * SLAB_BYTES,
@@ -220,6 +223,56 @@ async def test_a_burst_of_many_small_slabs_is_written_while_it_lasts(monkeypatch
         bench.scheduler.advance(0)
         await settle()
     assert sum(bench.worker.pieces) > 1000
+
+
+async def read_for(bench, seconds: float) -> None:
+    """A reader whose reads follow each other, while no producer publishes."""
+    end_s = bench.clock.time_s + seconds
+    while bench.clock.time_s < end_s:
+        bench.reads.begin(bench.clock.time_s)
+        bench.scheduler.advance(0.004)
+        await settle()
+        bench.reads.end(bench.clock.time_s)
+        bench.scheduler.advance(0.001)
+        await settle()
+
+
+async def test_readers_of_the_device_have_it_for_a_second_and_then_share_it():
+    bench = Bench(relaxed=1 << 20, held_off=1 << 20)
+    bench.worker.seconds = 0.004
+    bench.reads.begin(bench.clock.time_s)
+    bench.reads.end(bench.clock.time_s)
+    bench.write(15 * (2 << 20) // SLAB_BYTES)
+    await read_for(bench, 0.5)
+    begun = len(bench.worker.pieces)
+    assert begun <= 1
+    await read_for(bench, 0.4)
+    assert len(bench.worker.pieces) == begun
+    await read_for(bench, 0.3)
+    pieces = len(bench.worker.pieces)
+    assert begun < pieces < begun + 0.3 / 0.012, "a piece of 4 ms and a pause of three times as long"
+    bench.scheduler.advance(0.02)
+    await settle(200)
+    assert bench.behind.unwritten_bytes <= SLAB_BYTES, "without readers there are no pauses"
+
+
+async def test_a_backlog_beyond_the_limit_is_written_beside_readers():
+    bench = Bench(relaxed=1, held_off=1000)
+    bench.reads.begin(bench.clock.time_s)
+    bench.write(2000)
+    await read_for(bench, 0.1)
+    assert sum(bench.worker.pieces) > 900
+
+
+async def test_awaited_slabs_do_not_wait_for_readers():
+    bench = Bench(relaxed=1, held_off=1 << 20)
+    bench.reads.begin(bench.clock.time_s)
+    bench.write(5 * (2 << 20) // SLAB_BYTES)
+    await settle()
+    assert bench.behind.unwritten_bytes
+    bench.behind.press()
+    await settle(200)
+    assert bench.behind.unwritten_bytes == 0
 
 
 async def test_awaited_slabs_do_not_wait_for_the_end_of_a_burst():
