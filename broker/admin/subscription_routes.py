@@ -265,11 +265,14 @@ async def expire_all_older(call: Call) -> Response:
         check_all_subscriptions(call)
 
     async def expire(part: TopicName) -> None:
+        if part not in by_part:  # elsewhere when the rights were checked
+            await called_elsewhere(call, part)
+            return
         refused = [name for name in by_part[part] if not await call.subscriptions.expire(part, name, seconds)]
         if refused:
             raise _nothing_to_expire(part, ", ".join(refused))
 
-    await of_each(call, parts, expire)
+    await together(call, parts, expire)
     refuse_missing_parts(call)
     return done()
 
@@ -374,12 +377,13 @@ async def _each(call: Call, do: Callable[[TopicName], Awaitable[object]]) -> lis
     parts = await existing_parts(call)
 
     async def one(part: TopicName) -> tuple[Any, ...]:
+        elsewhere = is_elsewhere(call, part)  # the call may give the bundle of the partition to this broker
         try:
-            return (await (called_elsewhere(call, part) if is_elsewhere(call, part) else do(part)),)
+            return (await (called_elsewhere(call, part) if elsewhere else do(part)),)
         except SubscriptionNotFoundError:
             return ()
         except RestError as error:
-            if error.status != HTTPStatus.NOT_FOUND or not is_elsewhere(call, part):
+            if error.status != HTTPStatus.NOT_FOUND or not elsewhere:
                 raise
             return ()
 

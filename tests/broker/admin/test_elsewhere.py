@@ -107,6 +107,37 @@ async def test_a_subscription_missing_elsewhere_is_not_found(client, cluster):
     assert [each for each in client.topics.calls if each[0] == "skip"]
 
 
+@pytest.mark.parametrize("operation", ["subscription/s/skip_all", "all_subscription/expireMessages/5"])
+async def test_a_call_that_gives_the_partition_to_this_broker_has_the_same_answer(client, cluster, operation):
+    """The bundle of the partition has no owner: the broker that gets the call takes the bundle."""
+    noted = cluster.call
+
+    async def taken(method, path, body=None):
+        cluster.elsewhere.clear()
+        await noted(method, path, body)
+        raise RestError(404, "Subscription s not found for topic parts-partition-1")
+
+    cluster.call = taken
+    answer = await client("POST", f"{BASE}/{operation}")
+    assert answer.status == 404, answer.raw
+    assert cluster.calls == [("POST", f"{REMOTE}/{operation}")]
+    if operation.startswith("subscription"):
+        assert answer.json["reason"] == f"Subscription s not found for topic {TOPIC}"
+
+
+async def test_a_partition_that_comes_to_this_broker_between_two_steps_is_called(client, cluster):
+    names, path = client.topics.subscriptions, "all_subscription/expireMessages/5"
+
+    async def moved(part):
+        if part.partition == 2:
+            cluster.elsewhere.clear()
+        return await names(part)
+
+    client.topics.subscriptions = moved
+    assert (await client("POST", f"{BASE}/{path}")).status == 204
+    assert cluster.calls == [("POST", f"{REMOTE}/{path}")]
+
+
 async def test_a_refusal_elsewhere_is_the_answer_and_the_other_partitions_have_their_turn(client, cluster):
     path = "subscription/s/expireMessages/5"
     cluster.there["POST", f"{REMOTE}/{path}"] = RestError(409, "nothing to expire")
