@@ -1,5 +1,6 @@
 """Connections that come through a proxy: the PROXY header, whole, in parts, wrong and missing."""
 
+import contextlib
 import json
 import re
 import socket
@@ -110,6 +111,7 @@ class Forwarder:
         self._header = header
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
+        self._open = [self._listener]
         threading.Thread(target=self._serve, daemon=True).start()
 
     def _serve(self):
@@ -118,7 +120,9 @@ class Forwarder:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self._open.append(client)
             broker = socket.create_connection(self.target)
+            self._open.append(broker)
             broker.sendall(self._header)
             for source, sink in ((client, broker), (broker, client)):
                 threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
@@ -133,22 +137,24 @@ class Forwarder:
             pass
 
     def close(self):
-        self._listener.close()
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)  # ends the thread that waits for the socket
+            each.close()
 
 
 def test_an_official_client_behind_a_proxy(magnetar_broker_factory):
-    proxy = Forwarder(V2)
-    broker = magnetar_broker_factory(
-        haProxyProtocolEnabled=True, advertisedListeners=f"outside:pulsar://127.0.0.1:{proxy.port}"
-    )
-    started = re.search(r"event=broker\.started port=(\d+)", broker.log_path.read_text())
-    proxy.target = ("127.0.0.1", int(started.group(1)))
-    client = quiet_client(f"pulsar://127.0.0.1:{proxy.port}")
-    consumer = client.subscribe("through", "sub")
-    producer = client.create_producer("through")
-    for number in range(100):
-        producer.send(b"%d" % number)
-        assert consumer.receive(20_000).data() == b"%d" % number
-    client.close()
-    broker.stop()
-    proxy.close()
+    with contextlib.closing(Forwarder(V2)) as proxy:
+        broker = magnetar_broker_factory(
+            haProxyProtocolEnabled=True, advertisedListeners=f"outside:pulsar://127.0.0.1:{proxy.port}"
+        )
+        started = re.search(r"event=broker\.started port=(\d+)", broker.log_path.read_text())
+        proxy.target = ("127.0.0.1", int(started.group(1)))
+        client = quiet_client(f"pulsar://127.0.0.1:{proxy.port}")
+        consumer = client.subscribe("through", "sub")
+        producer = client.create_producer("through")
+        for number in range(100):
+            producer.send(b"%d" % number)
+            assert consumer.receive(20_000).data() == b"%d" % number
+        client.close()
+        broker.stop()
