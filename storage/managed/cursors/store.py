@@ -28,6 +28,7 @@ from magnetar.storage.errors import (
     NoNodeError,
     NoSuchLedgerError,
     StorageError,
+    StorageUnavailableError,
 )
 from magnetar.storage.interfaces import MUST_NOT_EXIST
 from magnetar.storage.managed.cursors.state import CursorState
@@ -119,8 +120,8 @@ class CursorStore:
         return record.state or CursorState(self._mark_delete)
 
     async def write(self, acks: AckState, properties: Callable[[], dict[str, int]]) -> None:
-        """Store the state of the cursor at one moment during the call; durable on return. An error loses no state: call
-        again.
+        """Store the state of the cursor at one moment during the call; durable on return. While no ledger can be
+        written a small state goes into the record. An error loses no state: call again.
         """
         writer = self._writer
         try:
@@ -129,10 +130,13 @@ class CursorStore:
             else:
                 await self._append(writer, self._next_entries(writer, acks, properties()))
                 self._mark_delete = acks.mark_delete
-        except StorageError:
-            acks.needs_snapshot()
+        except StorageError as error:
             self._writer = None
-            raise
+            state = acks.snapshot(properties())
+            acks.needs_snapshot()
+            if not isinstance(error, StorageUnavailableError) or not self._fits_record(state):
+                raise
+            await self._write_to_record(state)
         self.saves += 1
 
     async def close(self, acks: AckState, properties: Callable[[], dict[str, int]], *, dirty: bool) -> None:
@@ -141,12 +145,8 @@ class CursorStore:
         if self._ledger_id == NO_LEDGER and not dirty:
             return
         state = acks.snapshot(properties())
-        if self._layout.fits_record(state, self.config.cursor_inline_bytes):
-            old_id, old = self._ledger_id, self._writer
-            self._ledger_id, self._writer = NO_LEDGER, None
-            self._inline, self._mark_delete = state, acks.mark_delete
-            await self._put_record(self._version)
-            await self._drop_ledger(old_id, old)
+        if self._fits_record(state):
+            await self._write_to_record(state)
             return
         acks.needs_snapshot()
         if dirty:
@@ -265,6 +265,21 @@ class CursorStore:
         log.error(events.CURSOR_STATE_LOST, cursor=self._path, fallback=str(self._mark_delete), error=str(error))
 
     # -- record ---
+
+    def _fits_record(self, state: CursorState) -> bool:
+        return self._layout.fits_record(state, self.config.cursor_inline_bytes)
+
+    async def _write_to_record(self, state: CursorState) -> None:
+        """Store the whole state in the record, and delete the cursor ledger."""
+        before = self._ledger_id, self._inline, self._mark_delete
+        self._ledger_id, self._inline, self._mark_delete = NO_LEDGER, state, state.mark_delete
+        try:
+            await self._put_record(self._version)
+        except StorageError:
+            self._ledger_id, self._inline, self._mark_delete = before
+            raise
+        old, self._writer = self._writer, None
+        await self._drop_ledger(before[0], old)
 
     async def _put_record(self, expected_version: int) -> None:
         state = self._inline if self._ledger_id == NO_LEDGER else None

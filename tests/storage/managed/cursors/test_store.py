@@ -15,11 +15,14 @@ from magnetar.storage.errors import (
     StorageClosedError,
     StorageError,
     StorageFullError,
+    StorageUnavailableError,
 )
 from magnetar.storage.managed.cursors.state import encode_entries, encode_increment
 from magnetar.storage.managed.cursors.store import cursor_path
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo
+from magnetar.storage.managed.stored_layout import OwnLayout
 from magnetar.storage.position import Position
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.storage.managed_for_tests import KEEP, NAME, Ground, append, settle
 from tests.storage.records_for_tests import slab_of
 
@@ -285,6 +288,36 @@ async def test_a_full_disk_fails_the_flush_and_later_all_is_saved():
     await settle()
     _, _, cursor = await after_crash(ground)
     assert cursor.backlog_entries == 35
+
+
+@pytest.mark.parametrize("layout", [OwnLayout, PulsarLayout])
+@pytest.mark.parametrize("has_ledger", [True, False])
+async def test_a_small_state_is_stored_while_no_ledger_can_be_written(monkeypatch, layout, has_ledger):
+    ground = Ground(layout=layout())
+    ledger = await ground.open()
+    every = await append(ledger, [b"x"] * 40)
+    cursor = await ledger.open_cursor("s", "earliest")
+    if has_ledger:
+        cursor.ack(every[0])
+        await cursor.flush()
+    few = StorageUnavailableError("not enough bookies")
+
+    async def refuse(_properties):
+        raise few
+
+    ground.ledgers.fail_appends = few
+    monkeypatch.setattr(ground.ledgers, "create", refuse)
+    for number in (1, 2, 7):
+        cursor.ack(every[number])
+        await cursor.flush()
+    _, _, again = await after_crash(ground)
+    assert again.backlog_entries == cursor.backlog_entries == (36 if has_ledger else 37)
+    ground.ledgers.fail_appends = None
+    monkeypatch.undo()
+    cursor.ack(every[9])
+    await cursor.flush()
+    _, _, again = await after_crash(ground)
+    assert again.backlog_entries == cursor.backlog_entries
 
 
 async def test_a_failing_record_leaves_the_old_ledger_in_force():
