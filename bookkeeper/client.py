@@ -132,15 +132,17 @@ class BookKeeper:
         custom_metadata: Mapping[str, bytes] | None = None,
         *,
         wait_s: float = 0.0,
+        given_up: asyncio.Future[None] | None = None,
     ) -> LedgerWriter:
         """Create an empty ledger and return its writer. On return the metadata are durable; the bookies store nothing
-        of the ledger before its first entry. While too few bookies are registered, the call waits for `wait_s`.
+        of the ledger before its first entry. While too few bookies are registered, the call waits for `wait_s`, at most
+        until `given_up` has a result.
 
         Raises NotEnoughBookiesError, MetadataError.
         """
         self._check_open()
         wanted = options or LedgerOptions()
-        ensemble = await self._new_ensemble(wanted, custom_metadata or {}, wait_s)
+        ensemble = await self._new_ensemble(wanted, custom_metadata or {}, wait_s, given_up)
         self._check_open()
         metadata = LedgerMetadata(
             ensemble_size=wanted.ensemble_size,
@@ -243,16 +245,23 @@ class BookKeeper:
         if self._own_session is not None:
             await self._own_session.close()
 
-    async def _new_ensemble(self, wanted: LedgerOptions, custom: Mapping[str, bytes], wait_s: float) -> tuple[str, ...]:
+    async def _new_ensemble(
+        self, wanted: LedgerOptions, custom: Mapping[str, bytes], wait_s: float, given_up: asyncio.Future[None] | None
+    ) -> tuple[str, ...]:
         """Return the bookies of a new ledger, chosen again after each change of the registered bookies."""
         changed = asyncio.Event()
         cancel = self._context.registry.on_change(changed.set)
+        if given_up is not None:
+            given_up.add_done_callback(lambda _ended: changed.set())
         try:
             async with asyncio.timeout(wait_s):
                 while (chosen := self._context.new_ensemble(wanted, custom)) is None:
+                    if given_up is not None and given_up.done():
+                        break
                     await changed.wait()
                     changed.clear()
-                return chosen
+                else:
+                    return chosen
         except TimeoutError:
             pass
         finally:

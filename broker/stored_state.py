@@ -38,6 +38,10 @@ class ClusterState(Protocol):
     @property
     def topic_policies(self) -> TopicRecords | None: ...
     def may_roll(self) -> bool: ...
+    def give_up_creation(self, managed_ledger: str) -> None:
+        """Have the creation of the managed ledger's next ledger fail now if the creation waits for bookies."""
+        ...
+
     async def created_ms(self, path: str) -> int:
         """The time when a node of the shared metadata was created."""
         ...
@@ -92,7 +96,7 @@ async def open_stored_state(
     await dynamic_settings.load()
     namespaces = await NamespaceStore.open(metadata, settings, cluster.topic_policies if cluster else None)
     start_number = await (cluster.start_number() if cluster else metadata.next_sequence(_BROKER_IDS))
-    shared = (cluster.layout, cluster.may_roll, cluster.created_ms) if cluster else ()
+    shared = (cluster.layout, cluster.may_roll, cluster.created_ms, cluster.give_up_creation) if cluster else ()
     ledgers = ManagedLedgerFactory(stores.ledgers, metadata, clock, scheduler, *shared)
     catalog = TopicCatalog(metadata, ledgers)
     await catalog.load(n for t in namespaces.tenants.names() for n in namespaces.namespaces_of(t))

@@ -171,6 +171,10 @@ class ClusterMember:
         """See ``ClusterStores``."""
         return self.stores.may_roll()
 
+    def give_up_creation(self, managed_ledger: str) -> None:
+        """See ``BookKeeperLedgerStore``."""
+        self.stores.ledgers.give_up_creation(managed_ledger)
+
     async def created_ms(self, path: str) -> int:
         """See ``Coordination``."""
         return await self.stores.metadata.created_ms(path)

@@ -187,6 +187,7 @@ class Topic:
         self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
         if disconnect:
             self.producers.disconnect_all()
+        self.ledger.give_up_creation()
         await self.compaction.close()
         await self.publishing.wait_drained()
         await self.subscriptions.close()
@@ -212,6 +213,7 @@ class Topic:
             raise ServiceNotReadyError(f"Topic {self.name} is being closed")
         self.life.state = TopicState.CLOSING
         self.producers.fail_waiting(ServiceNotReadyError("Topic is being deleted"))
+        self.ledger.give_up_creation()
         await self.subscriptions.close(save=False)
         self.producers.disconnect_all()
         await self.publishing.wait_drained()

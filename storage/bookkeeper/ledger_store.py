@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from magnetar.bookkeeper.bookies.isolation import IsolationGroups
     from magnetar.bookkeeper.ledgers.reader import LedgerReader
+    from magnetar.bookkeeper.ledgers.writer import LedgerWriter
     from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
     from magnetar.storage.interfaces import LedgerInfo
     from magnetar.storage.slab import Slab
@@ -86,6 +87,8 @@ class BookKeeperLedgerStore:
         self._writers: dict[int, BookKeeperLedgerWriter] = {}
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
         self._recoveries: dict[int, asyncio.Future[LedgerInfo]] = {}
+        self._creations: dict[str, asyncio.Future[None]] = {}
+        """Managed ledger -> future whose result ends the wait for the bookies of its next ledger."""
         self._ahead = ReadAhead(cache)
         self._closed = False
 
@@ -102,12 +105,20 @@ class BookKeeperLedgerStore:
         if isolation is not None:
             custom[POLICY_KEY] = policy_of(isolation)
         of_topic = kept.get("component") == "managed-ledger" and "pulsar/cursor" not in kept
-        wait_s = self._settings.new_ledger_wait_s if of_topic else 0.0
         with storage_errors():
-            adds = await self._client.create(options, custom, wait_s=wait_s)
+            if of_topic:
+                adds = await self._create_patiently(options, custom, kept.get("pulsar/managed-ledger", ""))
+            else:
+                adds = await self._client.create(options, custom)
         writer = BookKeeperLedgerWriter(adds, kept, self.max_record_bytes, self.cache.put, self._forget)
         self._writers[writer.ledger_id] = writer
         return writer
+
+    def give_up_creation(self, managed_ledger: str) -> None:
+        """Have a ``create`` for this managed ledger fail now if it waits for bookies."""
+        given_up = self._creations.get(managed_ledger)
+        if given_up is not None and not given_up.done():
+            given_up.set_result(None)
 
     async def open_recover(self, ledger_id: int) -> LedgerInfo:
         self._check_open()
@@ -212,6 +223,17 @@ class BookKeeperLedgerStore:
             while len(self._readers) > _MAX_READERS:
                 self._readers.popitem(last=False)
         return reader
+
+    async def _create_patiently(
+        self, options: LedgerOptions, custom: Mapping[str, bytes], managed_ledger: str
+    ) -> LedgerWriter:
+        given_up = self._creations[managed_ledger] = asyncio.get_running_loop().create_future()
+        try:
+            wait_s = self._settings.new_ledger_wait_s
+            return await self._client.create(options, custom, wait_s=wait_s, given_up=given_up)
+        finally:
+            if self._creations.get(managed_ledger) is given_up:
+                del self._creations[managed_ledger]
 
     def _forget(self, writer: BookKeeperLedgerWriter) -> None:
         if self._writers.get(writer.ledger_id) is writer:

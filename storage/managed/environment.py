@@ -29,3 +29,5 @@ class StorageEnv:
     """Whether the store can seal a ledger and create the next ledger now. Otherwise a full ledger takes more entries,
     within bounds.
     """
+    give_up_creation: Callable[[str], None] = lambda _name: None
+    """Has the creation of the managed ledger's next ledger fail now if the creation waits for its store."""

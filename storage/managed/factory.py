@@ -39,8 +39,11 @@ class ManagedLedgerFactory:
         layout: StoredLayout | None = None,
         may_roll: Callable[[], bool] = lambda: True,
         created_ms: Callable[[str], Awaitable[int]] | None = None,
+        give_up_creation: Callable[[str], None] = lambda _name: None,
     ) -> None:
-        self._env = StorageEnv(ledgers, metadata, clock, scheduler, layout or OwnLayout(), created_ms, may_roll)
+        self._env = StorageEnv(
+            ledgers, metadata, clock, scheduler, layout or OwnLayout(), created_ms, may_roll, give_up_creation
+        )
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False

@@ -51,6 +51,7 @@ class LedgerSwitch:
         self._ahead: LedgerWriter | None = None
         self._unlisted = UnlistedLedgers(env.ledgers, ledger_list.save)
         self._preparing = False
+        self._given_up = False
         self._one_open = env.layout.one_open_ledger
         self._sealed: asyncio.Event | None = None
         """Set when the previous ledger is sealed. Present during the sealing, if the layout allows only one open
@@ -153,6 +154,11 @@ class LedgerSwitch:
         if not self.ledger_list.fenced:
             await self._unlisted.try_delete()
 
+    def give_up_creation(self) -> None:
+        """The managed ledger is about to close: create no ledger for which the store is not ready."""
+        self._given_up = True
+        self.env.give_up_creation(self._appender.name)
+
     async def wait_rolled(self) -> None:
         """Wait until a full current ledger is confirmed, sealed and stored as such."""
         if self._appender.is_draining:
@@ -215,6 +221,8 @@ class LedgerSwitch:
         appender = self._appender
         try:
             await self._wait_sealed()
+            if self._given_up and not self.env.may_roll():
+                raise StorageUnavailableError("the managed ledger closes, and no ledger can be created now")
             dropped = await self._settle_failed()
             properties = {
                 "application": "pulsar",

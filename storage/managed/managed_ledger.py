@@ -235,6 +235,10 @@ class ManagedLedger:
         """Take appends again, on a new ledger, after a failed append and the reports of all pending appends."""
         self._appender.resume()
 
+    def give_up_creation(self) -> None:
+        """The log is about to close: fail appends that wait for a ledger as long as the store can create none."""
+        self._switch.give_up_creation()
+
     def add_listener(self, listener: Callable[[], None]) -> Callable[[], None]:
         """``listener()`` is called on the loop once per burst of entries that became readable. Returns the remover."""
         self._appender.listeners.append(listener)
@@ -449,6 +453,7 @@ class ManagedLedger:
 
     def _stop(self) -> None:
         self._trimmer.stop()
+        self._switch.give_up_creation()
         if self._appender.state is not AppendState.FENCED:
             self._appender.state = AppendState.CLOSED
         self._appender.fail_waiting(ManagedLedgerClosedError(self.name))

@@ -110,6 +110,14 @@ async def test_the_wait_for_enough_bookies_has_an_end():
         with pytest.raises(NotEnoughBookiesError, match="an ensemble of 3, but 2"):
             await member.client.create(LedgerOptions(3, 3, 2), wait_s=wait_s)
         assert loop.time() - began_s == pytest.approx(wait_s)
+    given_up = loop.create_future()
+    waiting = asyncio.ensure_future(member.client.create(LedgerOptions(3, 3, 2), wait_s=10, given_up=given_up))
+    await asyncio.sleep(4)
+    given_up.set_result(None)
+    began_s = loop.time()
+    with pytest.raises(NotEnoughBookiesError, match="an ensemble of 3, but 2"):
+        await waiting
+    assert loop.time() == began_s
     assert member.registry._listeners == []
     waiting = asyncio.ensure_future(member.client.create(LedgerOptions(3, 3, 2), wait_s=10))
     await asyncio.sleep(1)

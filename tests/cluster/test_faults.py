@@ -133,3 +133,23 @@ def test_too_few_bookies_for_the_ledgers_of_a_new_owner(cluster, members, load):
         end("one bookie and the owner killed", load, 60)
     finally:
         owner.start()
+
+
+@long_only
+def test_an_owner_stops_while_its_ledgers_wait_for_a_bookie(cluster, members, load):
+    killed = busiest(members, load)
+    (owner,) = (each for each in members if each is not killed)
+    cluster.kill("b1")
+    killed.kill()
+    try:
+        time.sleep(SESSION_S + 2)  # the ledgers of the next owner wait for up to 10 s
+        began_s = time.monotonic()
+        assert owner.terminate() == 0
+        stop_s = time.monotonic() - began_s
+        figure("a stop while ledgers wait for a bookie", stop_s=stop_s)
+        assert stop_s < 4
+    finally:
+        cluster.start("b1")
+        for each in members:
+            each.start()
+    end("both brokers and one bookie away", load, 60)

@@ -90,9 +90,12 @@ class Ground:
         self.clock = ManualClock()
         self.scheduler = ManualScheduler(self.clock)
         self.may_roll = True
+        self.given_up = asyncio.Event()
+        """Set once a managed ledger gave up the creation of its next ledger."""
         self.factory = ManagedLedgerFactory(
             *(self.ledgers, self.metadata, self.clock, self.scheduler, layout, lambda: self.may_roll),
             None if created_ms is None else created_of,
+            lambda _name: self.given_up.set(),
         )
 
     async def open(self, config: ManagedLedgerConfig = KEEP, name: str = NAME) -> ManagedLedger:

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import StorageError, StorageUnavailableError
 from tests.broker.topic_for_tests import TopicBench
+from tests.storage.managed_for_tests import run_of
+from tests.waiting import until
 
 
 class ConnectedProducer:
@@ -72,3 +74,26 @@ async def test_producers_are_closed_also_when_the_end_could_not_be_stored(monkey
     assert producer.heard == ["CLOSE_PRODUCER"]
     topic.producers.by_name.clear()
     await bench.close()
+
+
+@pytest.mark.parametrize("end", ["close", "delete"])
+async def test_a_topic_that_ends_does_not_wait_for_the_store_of_its_next_ledger(end):
+    bench = TopicBench()
+    topic = await bench.open()
+
+    async def patient_create(properties=None):
+        await bench.ground.given_up.wait()
+        raise StorageUnavailableError("not enough bookies")
+
+    bench.ground.ledgers.create = patient_create
+    bench.ground.may_roll = False
+    results = []
+    topic.publishing.append(run_of([b"x"]), results.append)
+    await asyncio.sleep(0)
+    ending = asyncio.ensure_future(getattr(topic, end)())
+    await until(lambda: results)
+    assert isinstance(results[0].error, StorageUnavailableError)
+    topic.publishing.append_failed(ConnectedProducer(topic), results[0].run, 0, results[0].error)
+    topic.producers.by_name.clear()
+    await asyncio.wait_for(ending, 5)
+    await bench.tasks.close()

@@ -32,3 +32,27 @@ async def test_ledgers_of_topics_wait_for_bookies_and_those_of_cursors_do_not():
         assert store.has_bookies()
         assert (await waiting).ledger_id >= 0
         assert loop.time() - began_s < 6
+
+
+@simulated
+async def test_a_creation_that_waits_for_bookies_can_be_given_up():
+    cluster = SimCluster(2)
+    async with simulated_store(cluster=cluster) as store:
+        loop = asyncio.get_running_loop()
+        of = {"component": "managed-ledger", "pulsar/managed-ledger": "a"}
+        waiting, other = (
+            asyncio.ensure_future(store.create({**of, "pulsar/managed-ledger": name})) for name in ("a", "b")
+        )
+        await asyncio.sleep(3)
+        with pytest.raises(StorageUnavailableError):
+            await store.create({**of, "pulsar/cursor": "s"})
+        began_s = loop.time()
+        store.give_up_creation("a")
+        store.give_up_creation("a")
+        with pytest.raises(StorageUnavailableError, match="not enough bookies"):
+            await waiting
+        assert loop.time() == began_s
+        store.give_up_creation("a")
+        with pytest.raises(StorageUnavailableError):
+            await other
+        assert loop.time() - began_s == pytest.approx(7)

@@ -172,3 +172,30 @@ async def test_another_owner_is_noticed_by_a_look_at_the_list():
     again = ManagedLedgerFactory(ground.ledgers, ground.metadata, ground.clock, ground.scheduler)
     await again.open(ledger.name, KEEP)
     assert await ledger.is_taken_over()
+
+
+async def test_a_log_that_closes_gives_up_the_creation_of_a_ledger():
+    ground, ledger = await opened()
+    create = ground.ledgers.create
+
+    async def patient_create(properties=None):
+        await ground.given_up.wait()
+        raise StorageUnavailableError("not enough bookies")
+
+    ground.ledgers.create = patient_create
+    results = []
+    ledger.append(run_of([b"x"]), results.append)
+    await settle()
+    assert results == []
+    ground.may_roll = False
+    ledger.give_up_creation()
+    await until(lambda: results)
+    assert isinstance(results[0].error, StorageUnavailableError)
+    ground.ledgers.create = create
+    ledger.ready_to_create_new_ledger()
+    with pytest.raises(StorageUnavailableError, match="the managed ledger closes"):
+        await append(ledger, [b"x"])
+    ledger.ready_to_create_new_ledger()
+    ground.may_roll = True
+    assert await append(ledger, [b"x"]) == [Position(0, 0)]
+    await ledger.close()
