@@ -29,6 +29,7 @@ from magnetar.bookkeeper.errors import (
     LedgerClosedError,
     LedgerError,
     LedgerFencedError,
+    NoSuchLedgerError,
     NotEnoughBookiesError,
     WrongPasswordError,
 )
@@ -91,8 +92,7 @@ class LedgerWriter:
         self._failure: BookKeeperError | None = None
         self._closing = False
         self._closed: asyncio.Future[LedgerMetadata] | None = None
-        self._flushing = False
-        self._confirming = False
+        self._flushing = self._confirming = False
         self._trust_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._room: list[asyncio.Future[None]] = []
@@ -240,10 +240,10 @@ class LedgerWriter:
         if self._failure is not None:
             return
         self._failure = error
-        log.warning(events.LEDGER_FAILED, ledger_id=self.ledger_id, error=str(error), confirmed=self.window.confirmed)
-        length = self.queue.length_at(self.window.confirmed)
-        if length is not None:
-            self._confirmed_length = length
+        confirmed = self.window.confirmed
+        if not isinstance(error, NoSuchLedgerError):
+            log.warning(events.LEDGER_FAILED, ledger_id=self.ledger_id, error=str(error), confirmed=confirmed)
+        self._confirmed_length = self.queue.length_at(confirmed) or self._confirmed_length
         failed = self.queue.fail()
         for replica in self.replicas:
             self._part(replica)

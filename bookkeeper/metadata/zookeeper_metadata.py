@@ -109,8 +109,11 @@ class ZooKeeperLedgerMetadata:
         except NoSuchNodeError:
             raise NoSuchLedgerError(ledger_id) from None
         parent = path.rpartition("/")[0]
-        with contextlib.suppress(MetadataError):  # a parent is not empty, or another client has deleted it
+        with contextlib.suppress(MetadataError):  # another client has deleted the parent, or created a ledger below
             while len(parent) > len(self._root):
+                stat = await self._session.exists(parent)
+                if stat is None or stat.children:  # a refused deletion is a write for ZooKeeper, this read is none
+                    return
                 await self._session.delete(parent)
                 parent = parent.rpartition("/")[0]
 

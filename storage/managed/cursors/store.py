@@ -170,7 +170,7 @@ class CursorStore:
             await self._env.metadata.delete(self._path)
         self._unlisted.listed(NO_LEDGER)  # no record exists that could name a ledger
         await self._unlisted.try_delete()
-        await self._drop_ledger(self._ledger_id, self._writer)
+        await self._drop_ledger(self._ledger_id)
         self._ledger_id, self._writer = NO_LEDGER, None
 
     # -- cursor ledger ---
@@ -212,7 +212,7 @@ class CursorStore:
         except StorageError:
             await self._unlisted.try_delete()
             raise
-        old_id, old, old_inline = self._ledger_id, self._writer, self._inline
+        old_id, old_inline = self._ledger_id, self._inline
         self._ledger_id, self._inline, self._mark_delete = writer.ledger_id, None, mark_delete
         try:
             await self._put_record(self._version)
@@ -222,7 +222,7 @@ class CursorStore:
             raise
         self._unlisted.listed(writer.ledger_id)
         self._writer = writer
-        await self._drop_ledger(old_id, old)
+        await self._drop_ledger(old_id)
 
     async def _append(self, writer: LedgerWriter, bodies: list[bytes]) -> None:
         first = writer.last_add_pushed + 1
@@ -237,13 +237,11 @@ class CursorStore:
         )
         await append_slab(writer, Slab(writer.ledger_id, first, data, record_offsets))
 
-    async def _drop_ledger(self, ledger_id: int, writer: LedgerWriter | None) -> None:
+    async def _drop_ledger(self, ledger_id: int) -> None:
         """Delete a ledger that no record names. A failure leaves an orphaned ledger, which is harmless."""
         if ledger_id == NO_LEDGER:
             return
         try:
-            if writer is not None:
-                await writer.close()
             await self._env.ledgers.delete(ledger_id)
         except StorageError as error:
             log.warning(events.CURSOR_LEDGER_NOT_DELETED, ledger_id=ledger_id, error=str(error))
@@ -253,6 +251,9 @@ class CursorStore:
             info = await self._env.ledgers.open_recover(self._ledger_id)
             state = await self._layout.newest_state(self._env.ledgers, self._ledger_id, info.last_entry_id)
         except NoSuchLedgerError as error:
+            found = await self._env.metadata.get(self._path)
+            if found is None or found[1] != self._version:  # the former owner, still at work, has changed the record
+                return await self.load()
             self._report_lost(error)
             return CursorState(self._mark_delete)
         if state is None:
@@ -278,8 +279,8 @@ class CursorStore:
         except StorageError:
             self._ledger_id, self._inline, self._mark_delete = before
             raise
-        old, self._writer = self._writer, None
-        await self._drop_ledger(before[0], old)
+        self._writer = None
+        await self._drop_ledger(before[0])
 
     async def _put_record(self, expected_version: int) -> None:
         state = self._inline if self._ledger_id == NO_LEDGER else None
