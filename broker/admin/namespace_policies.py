@@ -297,6 +297,7 @@ async def set_replication(call: Call) -> Response:
     for cluster in clusters:
         if cluster not in call.namespaces.clusters:
             raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=cluster)
+    _refuse(policy_rules.peers_together(call.namespaces.clusters.get, clusters))
     call.policies()
     await call.namespaces.update_namespace(
         call.namespace, lambda old: msgspec.structs.replace(old, replication_clusters=clusters)
@@ -331,6 +332,7 @@ async def set_allowed_clusters(call: Call) -> Response:
     for cluster in call.policies().replication_clusters:
         if cluster not in clusters:
             raise rest_refusals.ALLOWED_CLUSTERS_INCOMPLETE.error(cluster=cluster)
+    _refuse(policy_rules.peers_together(call.namespaces.clusters.get, clusters))
     await call.namespaces.update_namespace(
         call.namespace, lambda old: msgspec.structs.replace(old, allowed_clusters=clusters)
     )

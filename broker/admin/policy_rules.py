@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.broker.admin.responses import precondition
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import RestError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.policies.values import (
     AutoTopicCreation,
     BacklogQuota,
+    ClusterData,
     DelayedDeliveryPolicies,
     PersistencePolicies,
     RetentionPolicies,
@@ -115,6 +117,19 @@ def retention_fits_quota(quotas: Iterable[BacklogQuota], kept: RetentionPolicies
     if quota_fits_retention(quotas, kept, of) is None:
         return None
     return rest_refusals.RETENTION_BELOW_BACKLOG_QUOTA.error(subject=of)
+
+
+def peers_together(data: Callable[[str], ClusterData | None], clusters: Iterable[str]) -> RestError | None:
+    """A refusal when a cluster is to be used together with a cluster that replaces it."""
+    chosen = java_order(clusters)
+    for cluster in chosen:
+        known = data(cluster)
+        peers = [peer for peer in (known and known.peer_cluster_names) or () if peer in chosen]
+        if peers:
+            return rest_refusals.PEERS_TOGETHER.error(
+                cluster=cluster, peers=", ".join(peers), clusters=", ".join(chosen)
+            )
+    return None
 
 
 def _fits(quota: BacklogQuota, kept: RetentionPolicies) -> bool:

@@ -154,6 +154,8 @@ async def set_replication(call: Call) -> Response:
     for cluster in clusters:
         if cluster not in call.namespaces.clusters:
             raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=cluster)
+    if (refused := policy_rules.peers_together(call.namespaces.clusters.get, clusters)) is not None:
+        raise refused
     return await _store_replication(call, name, clusters)
 
 

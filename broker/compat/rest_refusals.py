@@ -194,6 +194,10 @@ FUNCTIONS_DISABLED: Final = RestRefusal(
     409,
     "Pulsar Function Worker is not enabled, probably functionsWorkerEnabled is set to false",
 )
+PEERS_TOGETHER: Final = RestRefusal(
+    409,
+    "{cluster}'s peer-clusters [{peers}] can't be part of replication-clusters [{clusters}]",
+)
 NAMESPACE_EXISTS: Final = RestRefusal(409, "Namespace already exists")
 NAMESPACE_IN_USE: Final = RestRefusal(409, "Cannot delete non empty namespace")
 NOTHING_TO_EXPIRE: Final = RestRefusal(

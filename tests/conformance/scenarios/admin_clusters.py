@@ -445,3 +445,27 @@ def resource_groups_with_odd_bodies(s):
         ("DELETE", path),
         ("GET", path),
     )
+
+
+@scenario
+def clusters_that_replace_each_other_are_not_used_together(s):
+    names = [f"{s.tag}-c{i}" for i in range(4)]
+    first, peer, other, free = names
+    for name in names:
+        s.http("PUT", f"/admin/v2/clusters/{name}", {"serviceUrl": "http://localhost:1"}, quietly=True)
+    s.http("PUT", f"/admin/v2/tenants/{s.tag}", {"allowedClusters": [*names, "standalone"]}, quietly=True)
+    ns, topic = f"/admin/v2/namespaces/{s.tag}/n", f"/admin/v2/persistent/{s.tag}/n/t"
+    s.http("PUT", ns, {"replication_clusters": ["standalone"]}, quietly=True)
+    s.call("POST", f"/admin/v2/clusters/{first}/peers", [peer, other])
+    for path, *clusters in (
+        (ns + "/replication", first, peer, other, free), (ns + "/replication", first, other), (ns + "/replication", peer, other),
+        (ns + "/replication", first, free), (ns + "/replication", first, peer, "nowhere"), (ns + "/replication", "standalone"),
+        (ns + "/allowedClusters", "standalone", first, peer), (ns + "/allowedClusters", first, peer),
+        (topic + "/replication", "standalone", first, peer), (topic + "/replication", first, peer),
+        (ns + "-none/allowedClusters", first, peer), (topic + "-none/replication", first, peer),
+    ):  # fmt: skip
+        if path.startswith(topic):
+            s.http("PUT", topic, quietly=True)
+        status, answer = s.http("POST", path, clusters, quietly=True)
+        reason = answer["reason"].partition(" replication-clusters")[0] if answer else None
+        s.note(s.neutral([path, clusters]), [status, s.neutral(reason)])
