@@ -40,6 +40,9 @@ TOO_MANY_PARTITIONS: Final = WireRefusal(
 )
 CHECKSUM_FAILED: Final = WireRefusal(errors.ChecksumError, "Checksum failed on the broker")
 HASH_RANGES_MISSING: Final = WireRefusal(errors.ConsumerAssignError, "Ranges for KeyShared policy must not be empty.")
+HASH_RANGE_BACKWARDS: Final = WireRefusal(
+    errors.ConsumerAssignError, "Fixed hash range start > end for range: [{start},{end}]"
+)
 HASH_RANGE_CONFLICT: Final = WireRefusal(errors.ConsumerAssignError, "Range conflict with consumer {consumer}")
 CONSUMERS_CONNECTED: Final = WireRefusal(errors.ConsumerBusyError, "Subscription has active connected consumers")
 EXCLUSIVE_CONSUMER_CONNECTED: Final = WireRefusal(errors.ConsumerBusyError, "Exclusive consumer is already connected")
@@ -160,7 +163,26 @@ LISTENER_UNKNOWN: Final = WireRefusal(errors.ServiceNotReadyError, "the broker d
 PRODUCER_PRESENT: Final = WireRefusal(errors.ServiceNotReadyError, "Producer is already present on the connection")
 SUBSCRIPTION_FENCED: Final = WireRefusal(errors.ServiceNotReadyError, "Subscription is fenced")
 TOPIC_UNAVAILABLE: Final = WireRefusal(errors.ServiceNotReadyError, "Topic {topic} is temporarily unavailable")
-SUBSCRIPTION_TYPE_DIFFERS: Final = WireRefusal(errors.SubscriptionBusyError, "Subscription is of different type")
+SUBSCRIPTION_TYPE_DIFFERS: Final = WireRefusal(
+    errors.SubscriptionBusyError,
+    "Subscription is of different type. Active subscription type of '{active}' is different than the connecting "
+    "consumer's type '{joining}'.",
+)
+KEY_SHARED_MODE_DIFFERS: Final = WireRefusal(
+    errors.SubscriptionBusyError,
+    "Subscription is of different type. Active subscription key_shared mode of '{active}' is different than the "
+    "connecting consumer's key_shared mode '{joining}'.",
+)
+KEY_SHARED_ORDER_KEPT: Final = WireRefusal(
+    errors.SubscriptionBusyError,
+    "Subscription is of different type. Active subscription does not allow out of order delivery while the connecting "
+    "consumer allows it.",
+)
+KEY_SHARED_ORDER_NOT_KEPT: Final = WireRefusal(
+    errors.SubscriptionBusyError,
+    "Subscription is of different type. Active subscription allows out of order delivery while the connecting "
+    "consumer does not allow it.",
+)
 SUBSCRIPTION_MISSING: Final = WireRefusal(
     errors.SubscriptionNotFoundError,
     "Subscription {subscription} does not exist",

@@ -107,7 +107,7 @@ class StickySelector:
         previous_end = -(1 << 32)
         for start, end in ranges:
             if start > end:
-                raise ConsumerAssignError(f"KeyShared range [{start}, {end}] is not valid.")
+                raise wire_refusals.HASH_RANGE_BACKWARDS.error(start=start, end=end)
             if start <= previous_end:
                 raise ConsumerAssignError(f"KeyShared ranges of the consumer overlap at {start}.")
             previous_end = end

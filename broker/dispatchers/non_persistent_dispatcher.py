@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
 from magnetar.broker.dispatchers.active_consumer import active_order, choose_active
+from magnetar.broker.dispatchers.admission import refusal_to_join
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.key_shared import KeyHashes, make_selector, policy_of
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer, KeySharedPolicy
+    from magnetar.broker.errors import BrokerError
     from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.storage.slab import Slab
 
@@ -188,11 +190,7 @@ def make_non_persistent(context: UnstoredContext, consumer: Consumer) -> NonPers
     return SingleActiveNonPersistent(context, consumer.sub_type)
 
 
-def fits(dispatcher: NonPersistentDispatcher, consumer: Consumer) -> bool:
-    """Whether the consumer may join those the dispatcher serves (type and key-shared policy)."""
-    if dispatcher.sub_type != consumer.sub_type:
-        return False
-    if isinstance(dispatcher, KeySharedNonPersistent):
-        policy = policy_of(consumer)
-        return (dispatcher.sticky, dispatcher.allow_out_of_order) == (policy.sticky, policy.allow_out_of_order)
-    return True
+def refusal_of(dispatcher: NonPersistentDispatcher, consumer: Consumer) -> BrokerError | None:
+    """The refusal of a consumer that may not join the consumers of the dispatcher; None for a consumer that fits."""
+    sharing = dispatcher if isinstance(dispatcher, KeySharedNonPersistent) else None
+    return refusal_to_join(dispatcher.sub_type, sharing, consumer)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import TYPE_NAMES
-from magnetar.broker.dispatchers.non_persistent_dispatcher import UnstoredContext, fits, make_non_persistent
+from magnetar.broker.dispatchers.non_persistent_dispatcher import UnstoredContext, make_non_persistent, refusal_of
 from magnetar.broker.dispatchers.sift import messages_in
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.protocol import speed
@@ -78,9 +78,10 @@ class NonPersistentSubscription:
             if self.fenced:
                 raise wire_refusals.SUBSCRIPTION_FENCED.error()
             dispatcher = self.dispatcher
-            if dispatcher is None or not fits(dispatcher, consumer):
-                if self.consumers:
-                    raise wire_refusals.SUBSCRIPTION_TYPE_DIFFERS.error()
+            refusal = None if dispatcher is None else refusal_of(dispatcher, consumer)
+            if refusal is not None and self.consumers:
+                raise refusal
+            if dispatcher is None or refusal is not None:
                 dispatcher = make_non_persistent(self.context, consumer)
             occupant = dispatcher.occupant(consumer)
             if occupant is None:

@@ -15,6 +15,7 @@ import structlog
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED, TYPE_NAMES
+from magnetar.broker.dispatchers.admission import refusal_to_join
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher, policy_of
 from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.shared import SharedDispatcher
@@ -154,14 +155,12 @@ class Subscription:
         """Return the current dispatcher, or a new dispatcher for the consumer's type when no consumer is connected."""
         current = self.dispatcher
         if current is not None:
-            fits = current.sub_type == consumer.sub_type
-            if fits and isinstance(current, KeySharedDispatcher):
-                policy = policy_of(consumer)
-                fits = (current.sticky, current.allow_out_of_order) == (policy.sticky, policy.allow_out_of_order)
-            if fits:
+            sharing = current if isinstance(current, KeySharedDispatcher) else None
+            refusal = refusal_to_join(current.sub_type, sharing, consumer)
+            if refusal is None:
                 return current
             if current.consumers:
-                raise wire_refusals.SUBSCRIPTION_TYPE_DIFFERS.error()
+                raise refusal
         if consumer.sub_type == SHARED:
             return SharedDispatcher(self.context)
         if consumer.sub_type == KEY_SHARED:

@@ -360,3 +360,47 @@ def key_shared_newcomer_of_three(s):
             frames = drained(x, 0.4)
             s.note(f"{x.name} of {len(connections)}", sorted(texts(frames)))
             ack(x, *[f.message_id for f in frames])
+
+
+MODES = {
+    "sticky": {"keySharedMode": "STICKY", "hashRanges": [{"start": 0, "end": 10}]},
+    "in order": {"keySharedMode": "AUTO_SPLIT"},
+    "out of order": {"keySharedMode": "AUTO_SPLIT", "allowOutOfOrderDelivery": True},
+}
+
+
+def second_of(s, topic, first, second):
+    """The answer to a second consumer of a subscription: type, error and text."""
+    c = s.connect()
+    c.subscribe(topic, consumer_id=1, quietly=True, **first)
+    frame = c.ask("SUBSCRIBE", True, topic=topic, subscription="sub", consumer_id=2, **second)
+    c.close()
+    return [frame.type, int(frame.command.error), frame.command.message] if frame.type == "ERROR" else [frame.type]
+
+
+def texts_of_second_consumers(s, domain):
+    kinds = ("Exclusive", "Shared", "Failover", "Key_Shared")
+    for n, (a, b) in enumerate((a, b) for a in kinds for b in kinds if a != b):
+        topic = s.topic(f"t{n}", domain=domain)
+        s.note(f"{a}, then {b}", second_of(s, topic, {"subType": a}, {"subType": b}))
+    for n, (a, b) in enumerate((a, b) for a in MODES for b in MODES if a != b):
+        topic = s.topic(f"k{n}", domain=domain)
+        meta = [{"subType": "Key_Shared", "keySharedMeta": MODES[each]} for each in (a, b)]
+        s.note(f"{a}, then {b}", second_of(s, topic, *meta))
+
+
+@scenario
+def texts_for_consumers_of_another_type(s):
+    texts_of_second_consumers(s, "persistent")
+
+
+@scenario
+def texts_for_consumers_of_another_type_without_storage(s):
+    texts_of_second_consumers(s, "non-persistent")
+
+
+@scenario
+def text_for_a_range_that_ends_before_its_start(s):
+    meta = {"keySharedMode": "STICKY", "hashRanges": [{"start": 10, "end": 5}]}
+    f = s.connect().ask("SUBSCRIBE", True, topic=s.topic(), subscription="s", consumer_id=1, subType="Key_Shared", keySharedMeta=meta)  # fmt: skip
+    s.note("text", [f.type, f.command.message])
