@@ -26,7 +26,7 @@ class EngineSettings:
     """A checkpoint begins at the latest this long after a write."""
     max_unwritten_bytes: int = 512 * _MIB
     """Appends wait while more than this many confirmed bytes are not in ledger files."""
-    unwritten_memory_bytes: int = 32 * _MIB
+    unwritten_memory_bytes: int = 16 * _MIB
     """Confirmed bytes that stay in memory until they are in ledger files. Beyond them the oldest slabs are parked: only
     the journal has their bytes.
     """

@@ -17,6 +17,6 @@ def test_the_bound_of_unwritten_bytes_in_memory_is_that_of_the_engine():
     assert unwritten_memory_bytes() == EngineSettings().unwritten_memory_bytes
 
 
-@pytest.mark.parametrize(("cache_mb", "bound"), [(0, 8), (4, 8), (8, 8), (31, 31), (32, 32), (1024, 32)])
+@pytest.mark.parametrize(("cache_mb", "bound"), [(0, 8), (4, 8), (8, 8), (15, 15), (16, 16), (1024, 16)])
 def test_a_smaller_entry_cache_bounds_the_unwritten_bytes_too(cache_mb, bound):
     assert unwritten_memory_bytes(managed_ledger_cache_size_mb=cache_mb) == bound * MIB
