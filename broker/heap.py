@@ -5,7 +5,8 @@ an arena per thread, no other thread could use the free memory of a thread's are
 allocates under the interpreter lock, so threads do not wait for the common arena.
 
 The allocator keeps freed memory for the next allocation, which saves a busy broker new pages. An idle broker gives this
-memory back to the system: a check takes microseconds, giving back about 0.2 ms per megabyte, once.
+memory back to the system: a check takes microseconds, giving back about 0.2 ms per megabyte, once. A broker with a
+little work does the same where much is free, for example behind a backlog that was read: no steady load leaves so much.
 """
 
 from __future__ import annotations
@@ -25,10 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["LOOK_S", "Heap", "free_bytes", "give_back", "use_one_arena"]
 
 log = structlog.get_logger(__name__)
-LOOK_S: Final = 30.0
+LOOK_S: Final = 2.0
+_LOOKS: Final = 15
+"""The broker is idle after this many looks without work, and gives memory back at most once in as many looks."""
 _IDLE_PART: Final = 0.05
 """The part of a core below which the broker counts as idle."""
 _WORTH_BYTES: Final = 16 << 20
+_CALM_PART: Final = 0.25
+"""The part of a core below which the broker gives back MUCH_BYTES."""
+MUCH_BYTES: Final = 48 << 20
 _M_ARENA_MAX: Final = -8
 _FREE: Final = 8
 
@@ -76,6 +82,8 @@ class Heap:
     ) -> None:
         self._cpu_s, self._free, self._give = cpu_s, free, give
         self._used_s = cpu_s()
+        self._idle_looks = 0
+        self._since_given = _LOOKS
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -88,10 +96,18 @@ class Heap:
             self._timer = None
 
     def look(self) -> None:
-        """Give free memory back if the process has been idle since the last check and holds much free memory."""
+        """Give free memory back if the process has been idle for some checks, or calm since the last check, and holds
+        enough free memory.
+        """
         before, self._used_s = self._used_s, self._cpu_s()
-        if self._used_s - before < _IDLE_PART * LOOK_S and (free := self._free()) >= _WORTH_BYTES:
+        used_s = self._used_s - before
+        self._idle_looks = self._idle_looks + 1 if used_s < _IDLE_PART * LOOK_S else 0
+        self._since_given += 1
+        if used_s >= _CALM_PART * LOOK_S or self._since_given < _LOOKS:
+            return
+        if (free := self._free()) >= (_WORTH_BYTES if self._idle_looks >= _LOOKS else MUCH_BYTES):
             self._give()
+            self._since_given = 0
             log.debug("heap.given_back", free_bytes=free)
 
     def _again(self) -> None:

@@ -57,13 +57,35 @@ class Process:
         return Heap(lambda: self.cpu_s, lambda: self.free, self.give)
 
 
-@pytest.mark.parametrize(("part", "given"), [(0.01, 1), (0.5, 0)], ids=["idle", "busy"])
-def test_an_idle_process_gives_free_memory_back(part: float, given: int):
+@pytest.mark.parametrize(("part", "given"), [(0.01, 1), (0.2, 1), (0.5, 0)], ids=["idle", "calm", "busy"])
+def test_a_process_without_much_work_gives_much_free_memory_back(part: float, given: int):
     process = Process(free=64 << 20)
     looked = process.heap()
     process.cpu_s += part * LOOK_S
     looked.look()
     assert process.given == given
+
+
+@pytest.mark.parametrize(("part", "given"), [(0.01, 1), (0.2, 0)], ids=["idle", "calm"])
+def test_less_free_memory_is_given_back_after_an_idle_half_minute(part: float, given: int):
+    process = Process(free=20 << 20)
+    looked = process.heap()
+    for _ in range(int(30 / LOOK_S) - 1):
+        process.cpu_s += part * LOOK_S
+        looked.look()
+    assert process.given == 0
+    process.cpu_s += part * LOOK_S
+    looked.look()
+    assert process.given == given
+
+
+def test_memory_that_is_needed_again_and_again_is_given_back_once_in_half_a_minute():
+    process = Process(free=64 << 20)
+    looked = process.heap()
+    for _ in range(int(60 / LOOK_S)):
+        looked.look()
+        process.free = 64 << 20
+    assert process.given == 2
 
 
 def test_after_a_busy_time_it_gives_memory_back_once():
