@@ -15,6 +15,8 @@ import pulsar
 import requests
 from pulsar.schema import Integer, JsonSchema, Record, String
 
+from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.blackbox.raw import RawPeer
 from tests.cluster.load import SETTLE_S, position
 from tests.waiting import wait_for
 
@@ -54,6 +56,20 @@ class Scene:
 
     def topic(self, method, topic, path, body=None):
         return self.admin(method, f"{topic.replace('://', '/')}/{path}", body)
+
+    def owner_of(self, topic):
+        """Address of the broker that serves the topic, once a broker does."""
+
+        def found():
+            for each in self.members:
+                with contextlib.suppress(requests.RequestException):
+                    path = f"{each.http}/lookup/v2/topic/{topic.replace('://', '/')}"
+                    answer = requests.get(path, timeout=30)
+                    if answer.ok:
+                        return answer.json()["brokerUrl"]
+            return None
+
+        return wait_for(found, 60, f"the owner of {topic}")
 
     def stored(self, topic, **options):
         """Every message of the topic, from its beginning."""
@@ -251,6 +267,86 @@ def retention_and_ttl(scene, topic):
     assert scene.topic("GET", topic, "messageTTL") == 3600
 
 
+def expired_messages(scene, topic):
+    """Messages that have expired do not come again, and the next owner lets messages expire by the same policy."""
+    producer = scene.client.create_producer(topic, send_timeout_millis=0)
+    names = ("policy", "request")
+    consumers = [scene.client.subscribe(topic, name, **EARLIEST) for name in names]
+    for each in consumers:
+        each.close()
+    for number in range(5):
+        producer.send(str(number).encode())
+    time.sleep(2.5)
+    for name in names:
+        scene.topic("POST", topic, f"subscription/{name}/expireMessages/1")
+    for number in range(5, 8):
+        producer.send(str(number).encode())
+    time.sleep(SETTLE_S)
+    yield
+    consumer = scene.client.subscribe(topic, "request", **EARLIEST)
+    assert [int(each.data()) for each in rest_of(consumer)] == [5, 6, 7]
+    consumer.close()
+    scene.topic("POST", topic, "messageTTL?messageTTL=1")
+
+    def backlog():
+        return scene.topic("GET", topic, "stats")["subscriptions"]["policy"]["msgBacklog"]
+
+    assert backlog() == 3
+    wait_for(lambda: backlog() == 0, 100, "the expiry of all messages")
+    producer.send(b"8")
+    consumer = scene.client.subscribe(topic, "policy", **EARLIEST)
+    assert received(consumer, 1)[0].data() == b"8"
+    consumer.close()
+
+
+def trimmed_messages(scene, topic):
+    """Without retention the former owner's messages go once all subscriptions have acknowledged them."""
+    consumer = scene.client.subscribe(topic, "s", **EARLIEST)
+    producer = scene.client.create_producer(topic, send_timeout_millis=0)
+    for number in range(5):
+        producer.send(str(number).encode())
+    received(consumer, 4)
+    time.sleep(SETTLE_S)
+    yield
+    producer.send(b"5")
+    assert [int(each.data()) for each in scene.stored(topic)] == list(range(6))
+    assert [int(each.data()) for each in received(consumer, 2)] == [4, 5]
+    wait_for(lambda: len(scene.topic("GET", topic, "internalStats")["ledgers"]) == 1, 60, "one ledger")
+    assert [int(each.data()) for each in scene.stored(topic)] == [5]
+    consumer.close()
+
+
+def refused_transactions(scene, topic):
+    """Every owner refuses transactions with the same typed errors, and a refusal acknowledges nothing."""
+    producer = scene.client.create_producer(topic, send_timeout_millis=0)
+    producer.send(b"1")
+
+    def refusals():
+        peer = RawPeer(scene.owner_of(topic))
+        peer.subscribe(topic, "s", permits=1)
+        message = peer.receive().message.message_id
+        ids = {"txnid_least_bits": 1, "txnid_most_bits": 0}
+        answers = [
+            peer.ask("TC_CLIENT_CONNECT_REQUEST", "tcClientConnectRequest", tc_id=0),
+            peer.ask("NEW_TXN", "newTxn", tc_id=0),
+            peer.ask("ADD_PARTITION_TO_TXN", "addPartitionToTxn", partitions=[topic], **ids),
+            peer.ask("END_TXN", "endTxn", txn_action=pb.COMMIT, **ids),
+            peer.ask("ACK", "ack", consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=[message], **ids),
+        ]
+        peer.close()
+        errors = [each.ackResponse if each.HasField("ackResponse") else each.error for each in answers]
+        return [(each.error, each.message) for each in errors]
+
+    expected = [(pb.NotAllowedError, "Transactions are not enabled.")] * 4
+    expected.append((pb.NotAllowedError, "Transactions are not enabled"))
+    assert refusals() == expected
+    yield
+    assert refusals() == expected
+    consumer = scene.client.subscribe(topic, "s", pulsar.ConsumerType.Shared, **EARLIEST)
+    assert [each.data() for each in rest_of(consumer)] == [b"1"]
+    consumer.close()
+
+
 def schemas(scene, topic):
     """Versions of the schema stay, and the broker refuses an incompatible producer."""
     producer = scene.client.create_producer(topic, schema=JsonSchema(First), send_timeout_millis=0)
@@ -347,6 +443,9 @@ FEATURES = {
         compaction,
         batch_index_acks,
         retention_and_ttl,
+        expired_messages,
+        trimmed_messages,
+        refused_transactions,
         schemas,
         properties_of_subscriptions,
         dead_letters,

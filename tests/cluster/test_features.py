@@ -14,7 +14,11 @@ from tests.cluster.features import FEATURES, Scene
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
-SETTINGS = {"acknowledgmentAtBatchIndexLevelEnabled": "true", "isDelayedDeliveryDeliverAtTimeStrict": "true"}
+SETTINGS = {
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "isDelayedDeliveryDeliverAtTimeStrict": "true",
+    "messageExpiryCheckIntervalInMinutes": 1,
+}
 
 
 @pytest.fixture(scope="module")
