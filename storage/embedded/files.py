@@ -17,6 +17,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import threading
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.storage.embedded.direct_io import BLOCK_BYTES, Buffer, DirectWriter, copy, open_direct
@@ -37,6 +38,8 @@ _FILE_MODE = 0o600  # messages and permissions: readable by the broker's user al
 _DIRECTORY_MODE = 0o700
 _SYNC_FILE_RANGE_WRITE = 2
 _ZEROS = bytes(1 << 16)
+_opening = threading.Lock()
+"""Held while a file gets its descriptor for direct reads and writes: threads that read and write may be the first."""
 
 
 class File(Protocol):
@@ -169,9 +172,11 @@ class RealFile:
         refuses such writes.
         """
         if self._direct is not None and self._direct_fd is None:
-            self._direct_fd = open_direct(self._fd)
-            if self._direct_fd is None:
-                self._direct = None
+            with _opening:
+                if self._direct_fd is None and self._direct is not None:
+                    self._direct_fd = open_direct(self._fd)
+                    if self._direct_fd is None:
+                        self._direct = None
         return -1 if self._direct_fd is None else self._direct_fd
 
     def write_past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
@@ -192,7 +197,12 @@ class RealFile:
         return written > 0
 
     def read_past_cache(self, target: memoryview, offset: int) -> int:
-        direct_fd = self.direct_fileno()
+        try:
+            direct_fd = self.direct_fileno()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            direct_fd = -1
         got = 0
         while got < len(target):
             # Only whole blocks can be read past the cache; a read that ends within a block goes on through the cache.

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from magnetar.storage.embedded.bulk_read import read_ranges
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader, parse_file_header
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer
 from magnetar.storage.embedded.ledger_head import HEAD_ALIGNMENT, encode_ledger_head, find_data_offset
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.layout import Layout
     from magnetar.storage.interfaces import Clock
 
-__all__ = ["LedgerFiles", "head_shift"]
+__all__ = ["LedgerFiles", "ReadOnce", "head_shift"]
 
 _WRITEBACK_BYTES = 256 << 10
 """Smaller writes are left to the system."""
@@ -144,6 +145,11 @@ class LedgerFiles:
         """Read up to ``size`` bytes at a logical offset. Raises FileNotFoundError when there is no file."""
         with self._open(ledger_id, create=False) as handle:
             return handle.file.read(size, handle.at(offset))
+
+    def read_once(self, ledger_id: int, size: int, offset: int) -> bytes:
+        """Like ``read``, for bytes that are not read again soon."""
+        with self._open(ledger_id, create=False) as handle:
+            return read_ranges(handle.file, [(handle.at(offset), size)])
 
     def head(self, ledger_id: int, size: int) -> bytes:
         """The first bytes of the file, its head included. Raises FileNotFoundError."""
@@ -310,3 +316,10 @@ def _goes_on(data: bytes, record_at: int, ledger_id: int) -> bool:
             return False
         record_at = found[0]
     return False
+
+
+class ReadOnce:
+    """Ledger files whose bytes are read once (``LedgerBytes``)."""
+
+    def __init__(self, files: LedgerFiles) -> None:
+        self.read, self.size = files.read_once, files.size

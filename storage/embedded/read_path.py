@@ -11,6 +11,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
+from magnetar.storage.embedded.ledger_files import ReadOnce
 from magnetar.storage.embedded.ledger_reader import LedgerBytes, LedgerReader, Piece
 from magnetar.storage.embedded.parked_bytes import ParkedBytes
 from magnetar.storage.errors import (
@@ -63,7 +64,8 @@ class ReadPath:
         piece_bytes: int,
         max_record_bytes: int,
     ) -> None:
-        self._files, self._cache, self._pool, self._on_indexed = files, cache, pool, on_indexed
+        self._files, self._once = files, ReadOnce(files)
+        self._cache, self._pool, self._on_indexed = cache, pool, on_indexed
         self._cold, self._now_s = cold, clock.now_s
         self._piece_bytes, self._max_record_bytes = piece_bytes, max_record_bytes
         self._loading: dict[tuple[int, int], asyncio.Future[Piece]] = {}
@@ -135,7 +137,9 @@ class ReadPath:
             assert ledger.index is not None
             point = ledger.index.point_for(entry_id)
         size = self._piece_bytes if sequential else min(max(want_bytes, _MIN_PIECE_BYTES), self._piece_bytes)
-        source: LedgerBytes = self._files
+        # A piece that was read before is read again: then the system's cache shall keep its bytes.
+        is_first = sequential and key not in self._behind
+        source: LedgerBytes = self._once if is_first else self._files
         parked = ledger.parked(entry_id, size)
         if parked:
             source = ParkedBytes(parked)

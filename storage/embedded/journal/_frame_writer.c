@@ -556,56 +556,102 @@ static void writer_dealloc(Writer *w) {
         Py_TYPE(w)->tp_free((PyObject *)w);
 }
 
+/* The buffers of a sequence; the sequence stays alive as long. */
+typedef struct {
+    PyObject *items;
+    Py_buffer *views;
+    Py_ssize_t count, total;
+} Pieces;
+
+static void release_pieces(Pieces *p) {
+    while (p->count > 0)
+        PyBuffer_Release(&p->views[--p->count]);
+    PyMem_Free(p->views);
+    Py_XDECREF(p->items);
+}
+
+static bool take_pieces(Pieces *p, PyObject *sequence) {
+    *p = (Pieces){0};
+    if ((p->items = PySequence_Fast(sequence, "pieces are a sequence of buffers")) == NULL)
+        return false;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(p->items);
+    if ((p->views = PyMem_Calloc((size_t)count + 1, sizeof(Py_buffer))) == NULL)
+        PyErr_NoMemory();
+    while (p->views != NULL && p->count < count) {
+        if (PyObject_GetBuffer(PySequence_Fast_GET_ITEM(p->items, p->count), &p->views[p->count], PyBUF_SIMPLE) != 0)
+            break;
+        p->total += p->views[p->count++].len;
+    }
+    if (p->views != NULL && p->count == count)
+        return true;
+    release_pieces(p);
+    return false;
+}
+
+/* Fill `size` bytes from the pieces, from their byte `start` on. Needs no interpreter lock. */
+static void copy_pieces(uint8_t *at, Py_ssize_t size, const Pieces *p, Py_ssize_t start) {
+    for (Py_ssize_t i = 0; i < p->count && size > 0; i++) {
+        Py_ssize_t step = p->views[i].len - start;
+        if (step <= 0) {
+            start -= p->views[i].len;
+            continue;
+        }
+        step = step < size ? step : size;
+        copy_long(at, (const uint8_t *)p->views[i].buf + start, (size_t)step);
+        at += step;
+        size -= step;
+        start = 0;
+    }
+}
+
 PyDoc_STRVAR(copy_doc, "copy(target, pieces, start)\nFill the target from the pieces, one after the other, from their byte `start` on; without the "
                        "interpreter lock.");
 
 static PyObject *copy(PyObject *Py_UNUSED(module), PyObject *args) {
-    PyObject *pieces, *items;
-    Py_buffer target, *views;
+    PyObject *sequence;
+    Py_buffer target;
     Py_ssize_t start;
-    if (!PyArg_ParseTuple(args, "w*On", &target, &pieces, &start))
+    Pieces pieces;
+    if (!PyArg_ParseTuple(args, "w*On", &target, &sequence, &start))
         return NULL;
-    if ((items = PySequence_Fast(pieces, "pieces are a sequence of buffers")) == NULL) {
+    if (!take_pieces(&pieces, sequence)) {
         PyBuffer_Release(&target);
         return NULL;
     }
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(items), held = 0, total = 0;
-    if ((views = PyMem_Calloc((size_t)count + 1, sizeof(Py_buffer))) == NULL)
-        PyErr_NoMemory();
-    while (views != NULL && held < count && PyObject_GetBuffer(PySequence_Fast_GET_ITEM(items, held), &views[held], PyBUF_SIMPLE) == 0)
-        total += views[held++].len;
-    if (views != NULL && held == count && (start < 0 || target.len > total - start))
-        PyErr_SetString(PyExc_ValueError, "the pieces have fewer bytes than the target takes");
-    if (!PyErr_Occurred()) {
+    bool fits = start >= 0 && target.len <= pieces.total - start;
+    if (fits) {
         Py_BEGIN_ALLOW_THREADS;
-        uint8_t *at = target.buf;
-        Py_ssize_t left = target.len;
-        for (Py_ssize_t i = 0; i < count && left > 0; i++) {
-            Py_ssize_t size = views[i].len - start;
-            if (size <= 0) {
-                start -= views[i].len;
-                continue;
-            }
-            size = size < left ? size : left;
-            copy_long(at, (const uint8_t *)views[i].buf + start, (size_t)size);
-            at += size;
-            left -= size;
-            start = 0;
-        }
+        copy_pieces(target.buf, target.len, &pieces, start);
         Py_END_ALLOW_THREADS;
+    } else {
+        PyErr_SetString(PyExc_ValueError, "the pieces have fewer bytes than the target takes");
     }
-    while (held > 0)
-        PyBuffer_Release(&views[--held]);
-    PyMem_Free(views);
-    Py_DECREF(items);
+    release_pieces(&pieces);
     PyBuffer_Release(&target);
-    if (PyErr_Occurred())
+    if (!fits)
         return NULL;
     Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(joined_doc, "joined(pieces) -> bytes\nThe bytes of all pieces, one after the other; copied without the interpreter lock.");
+
+static PyObject *joined(PyObject *Py_UNUSED(module), PyObject *sequence) {
+    Pieces pieces;
+    if (!take_pieces(&pieces, sequence))
+        return NULL;
+    PyObject *found = PyBytes_FromStringAndSize(NULL, pieces.total);
+    if (found != NULL) {
+        Py_BEGIN_ALLOW_THREADS;
+        copy_pieces((uint8_t *)PyBytes_AS_STRING(found), pieces.total, &pieces, 0);
+        Py_END_ALLOW_THREADS;
+    }
+    release_pieces(&pieces);
+    return found;
+}
+
 static PyMethodDef functions[] = {
     {"copy", copy, METH_VARARGS, copy_doc},
+    {"joined", joined, METH_O, joined_doc},
     {NULL, NULL, 0, NULL},
 };
 

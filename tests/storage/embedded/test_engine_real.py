@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import errno
 import os
 import shutil
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +20,11 @@ from magnetar.storage.embedded.verify.command import verify_store
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from tests.storage.engine_for_tests import append, read_all
 from tests.storage.records_for_tests import slab_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.engine import EmbeddedStorage
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -170,7 +177,28 @@ async def test_appends_wait_while_too_much_is_unwritten_and_then_go_on(tmp_path)
     await storage.close()
 
 
-async def test_backlog_is_read_in_pieces_with_read_ahead(tmp_path):
+async def all_bodies(storage: EmbeddedStorage, ledger_id: int, entries: int) -> list[bytes]:
+    """The entries as a dispatcher reads them: from memory where they are, else from the device."""
+    found: list[bytes] = []
+    while len(found) < entries:
+        first = len(found)
+        slab = storage.ledgers.read_cached(ledger_id, first, entries - 1, 64 << 10)
+        slabs = [slab] if slab else await storage.ledgers.read(ledger_id, first, entries - 1, 64 << 10)
+        for item in slabs:
+            span = item.span(max(first, item.first_entry_id), entries - 1)
+            found += [bytes(span.body(k)) for k in range(span.entries)]
+    return found
+
+
+def counted(calls: collections.Counter[str], name: str, function: Callable[..., bytes]) -> Callable[..., bytes]:
+    def call(*arguments: int) -> bytes:
+        calls[name] += 1
+        return function(*arguments)
+
+    return call
+
+
+async def test_backlog_is_read_in_pieces_with_read_ahead(tmp_path, monkeypatch):
     settings = EngineSettings(cache_bytes=1 << 20, read_piece_bytes=64 << 10)
     storage = await open_embedded(str(tmp_path), settings)
     writer = await storage.ledgers.create()
@@ -179,15 +207,16 @@ async def test_backlog_is_read_in_pieces_with_read_ahead(tmp_path):
         await append(writer, bodies[start : start + 100])
     await writer.close()
     await storage.checkpoint()
-    found: list[bytes] = []
-    while len(found) < 3000:
-        slab = storage.ledgers.read_cached(writer.ledger_id, len(found), 2999, 64 << 10)
-        slabs = [slab] if slab else await storage.ledgers.read(writer.ledger_id, len(found), 2999, 64 << 10)
-        first = len(found)
-        for item in slabs:
-            span = item.span(max(first, item.first_entry_id), 2999)
-            found += [bytes(span.body(k)) for k in range(span.entries)]
-    assert found == bodies
+    files, calls = storage._parts.ledger_files, collections.Counter[str]()
+    for name, owner in (("read", files), ("read_once", storage._parts.reads._once)):
+        monkeypatch.setattr(owner, "read", counted(calls, name, getattr(files, name)))
+    assert await all_bodies(storage, writer.ledger_id, 3000) == bodies
+    assert calls["read_once"] > 20, "the first reader reads past the cache"
+    before = calls["read_once"]
+    assert await all_bodies(storage, writer.ledger_id, 3000) == bodies
+    assert calls["read_once"] <= before + 1, (
+        "the system's cache keeps the pieces of the second reader, but for the last"
+    )
     stats = storage.stats()
     assert stats.read_aheads > 5
     assert stats.cache.held_bytes <= 1 << 20

@@ -49,6 +49,36 @@ def test_parked_slabs_read_like_the_ledger_file():
         assert source.read(1, size, start + offset) == content[offset : offset + size]
 
 
+def test_parked_slabs_of_several_segments_and_of_distant_places_read_like_the_ledger_file():
+    disk, rng = SimDisk(), random.Random(7)
+    ledger = LedgerState(1, {})
+    ledger.index = LedgerIndex()
+    content, places = b"", {}
+    for number in range(40):
+        name = f"/segment{number // 15}"
+        file = disk.open(name, create=True)
+        at = places.get(name, 64) + rng.choice([0, 7, 70_000])
+        slab = slab_of(1, ledger.last_confirmed + 1, [b"%d" % number * 200])
+        file.write([slab.data], at)
+        ledger.confirm(slab, (file, at)).slab = None
+        places[name] = at + slab.size_bytes
+        content += slab.data
+    parked = ledger.parked(0, 1 << 20)
+    source = ParkedBytes(parked)
+    for _ in range(200):
+        offset, size = rng.randrange(len(content)), rng.randrange(1, len(content))
+        assert source.read(1, size, parked[0].offset + offset) == content[offset : offset + size]
+
+
+def test_a_segment_that_ends_early_ends_the_bytes():
+    ledger, content = ledger_with([100] * 4)
+    parked = ledger.parked(0, 1 << 20)
+    file, at = parked[2].place
+    file.truncate(at + 10)
+    size = parked[0].size_bytes
+    assert ParkedBytes(parked).read(1, 1 << 20, parked[0].offset) == content[: 2 * size + 10]
+
+
 def test_parked_slabs_end_before_a_slab_in_memory_and_at_the_limit_of_bytes():
     ledger, _ = ledger_with([100] * 6)
     size = ledger.unwritten[0].size_bytes

@@ -89,4 +89,17 @@ def check_copies(helper: Any, rng: random.Random) -> None:
     assert target == whole[start : start + size]
 
 
-CHECKS = (check_frames, check_copies)
+def check_joined(helper: Any, rng: random.Random) -> None:
+    """Pieces of any kind as one object."""
+    pieces: list[Any] = [rng.randbytes(rng.choice((0, 1, 50, 5000))) for _ in range(rng.randrange(6))]
+    expected = b"".join(pieces)
+    kinds = (bytes, bytearray, memoryview)
+    assert helper.joined([rng.choice(kinds)(piece) for piece in pieces]) == expected
+    try:
+        helper.joined([*pieces, 3])
+    except TypeError:
+        return
+    raise AssertionError("a number is not a piece")
+
+
+CHECKS = (check_frames, check_copies, check_joined)
