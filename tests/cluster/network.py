@@ -1,8 +1,8 @@
 """A network between processes of one machine whose links can be cut: a small TCP proxy.
 
 Each service is reached at 127.0.0.2 on its own port; a connection belongs to the process whose socket it is. A link
-between a client process and a service can be cut (connections are reset, new connections refused), or made silent
-(connections stay open and no byte passes: a lost cable).
+between a client process and a service can be cut (connections are reset, new connections refused), made silent
+(connections stay open and no byte passes: a lost cable), or slow (every byte arrives later, in both directions).
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ def _process_with(link):
     return None
 
 
+def _wake(due):
+    if not due.done():  # the link was cut meanwhile
+        due.set_result(None)
+
+
 class _Link:
     """One connection through the proxy."""
 
@@ -65,6 +70,7 @@ class Network:
         self._servers = []
         self._links: set[_Link] = set()
         self._states: dict[tuple[int, int], str] = {}
+        self._delays: dict[tuple[int, int], float] = {}
 
     def serve(self, port):
         """Start a proxy for the service at this port."""
@@ -77,7 +83,12 @@ class Network:
     def silence(self, process, port):
         self._call(self._change(process, port, SILENT))
 
+    def slow(self, process, port, delay_s):
+        """Delay each piece of data on this link by so many seconds, in each direction."""
+        self._delays[process, port] = delay_s
+
     def heal(self):
+        self._delays.clear()
         for process, port in list(self._states):
             self._call(self._change(process, port, OPEN))
 
@@ -121,14 +132,30 @@ class Network:
                 end.transport.abort()
 
     async def _pass(self, link, reader, writer):
+        pieces = asyncio.Queue()
+        sender = self._loop.create_task(self._send(pieces, writer))
         try:
             while piece := await reader.read(PIECE):
                 await link.passing.wait()
-                writer.write(piece)
-                await writer.drain()
+                delay_s = self._delays.get((link.process, link.port), 0.0)
+                pieces.put_nowait((self._loop.time() + delay_s, piece))
+            pieces.put_nowait((0.0, b""))
+            await sender
         finally:
+            sender.cancel()
             for end in link.ends:
                 end.transport.abort()
+
+    async def _send(self, pieces, writer):
+        """Write the pieces, each at its time and behind all earlier pieces, up to an empty piece."""
+        with contextlib.suppress(OSError):
+            while (found := await pieces.get())[1]:
+                due_s, piece = found
+                due = self._loop.create_future()
+                self._loop.call_at(due_s, _wake, due)
+                await due
+                writer.write(piece)
+                await writer.drain()
 
     async def _change(self, process, port, state):
         self._states[process, port] = state

@@ -149,6 +149,25 @@ def test_between_a_bookie_and_zookeeper(field, load):
         end("two bookies and ZooKeeper for 8 s", load, BRIEF_S)
 
 
+def test_a_bookie_that_answers_late(field, load):
+    for each in field.members:
+        field.network.slow(each.process.pid, field.bookie_ports[0], 1.0)
+    load.more(500)
+    time.sleep(10)
+    field.network.heal()
+    end("a bookie that answers after 2 s", load, BRIEF_S)
+
+
+def test_an_owner_that_stops_and_goes_on_in_a_rhythm(field, load):
+    owner = busiest(field.members, load)
+    for _ in range(50):
+        owner.suspend()
+        time.sleep(0.2)
+        owner.go_on()
+        time.sleep(0.2)
+    end("an owner suspended for half of 20 s, 0.2 s at a time", load, BRIEF_S)
+
+
 def test_cuts_at_random(field, load):
     chance = random.Random(7)
     services = [*field.bookie_ports, field.zookeeper_port]
