@@ -8,6 +8,9 @@ Outages. While the connection is lost the session is SUSPENDED: new operations w
 deadline), and operations in flight fail. The session repeats a read that failed for this reason, but not a write, since
 the outcome of the write is unknown.
 Watches are one-shot; each fires exactly once, with kind UNKNOWN when the connection is lost before the node changed.
+
+kazoo's thread of the connection ends with an error when it reads an answer that it did not expect, and then never
+connects again. The session is LOST, as if it had expired, and kazoo is started again for another session.
 """
 
 from __future__ import annotations
@@ -58,6 +61,11 @@ if TYPE_CHECKING:
 __all__ = ["ZooKeeperSession"]
 
 log = structlog.get_logger(__name__)
+
+_LONGEST_PAUSE_S = 60.0
+"""Before kazoo is started again. The first pause is a session's timeout, so that the nodes of the session are gone, as
+listeners of LOST expect; each further pause is twice as long as the last, until a session is connected.
+"""
 
 _ERRORS: tuple[tuple[type[Exception], type[MetadataError]], ...] = (
     (kazoo_errors.NoNodeError, NoSuchNodeError),
@@ -138,6 +146,10 @@ class ZooKeeperSession:
         self._state = SessionState.LOST
         self._session_id = 0
         self._closing: asyncio.Future[None] | None = None
+        self._kazoo = threading.Lock()
+        """Held while kazoo is stopped or started again."""
+        self._pause_s = options.session_timeout_ms / 1000
+        self._restart: asyncio.TimerHandle | None = None
         self._starting: asyncio.Future[None] = self._loop.create_future()
         client.add_listener(self._on_kazoo_state)
 
@@ -291,6 +303,8 @@ class ZooKeeperSession:
         """End the session: its ephemeral nodes vanish at once. Idempotent."""
         if self._closing is None:
             self._closing = self._loop.create_future()
+            if self._restart is not None:
+                self._restart.cancel()
             try:
                 await self._off_loop(self._stop)
             finally:
@@ -306,10 +320,19 @@ class ZooKeeperSession:
             raise MetadataRequestError(path, f"{size} bytes are more than one request of ZooKeeper may hold")
 
     def _stop(self) -> None:
-        with contextlib.suppress(Exception):  # kazoo may fail to close a broken connection; its threads end
-            self._client.stop()
-        with contextlib.suppress(Exception):
-            self._client.close()
+        with self._kazoo:
+            with contextlib.suppress(Exception):  # kazoo may fail to close a broken connection; its threads end
+                self._client.stop()
+            with contextlib.suppress(Exception):
+                self._client.close()
+
+    def _start_again(self) -> None:
+        """Stop the remaining threads of kazoo, and start kazoo for another session."""
+        with self._kazoo:
+            if self._closing is None:
+                with contextlib.suppress(Exception):
+                    self._client.stop()
+                self._client.start_async()
 
     async def _off_loop(self, work: Callable[[], Any], ended: asyncio.Future[None] | None = None) -> None:
         """Run blocking work in a new thread: the loop's executor may be full of work that waits for this session."""
@@ -357,6 +380,8 @@ class ZooKeeperSession:
             raise _translated(error, path) from error
         except (TypeError, ValueError) as error:
             raise MetadataRequestError(path, str(error)) from error
+        except RuntimeError as error:  # kazoo read an answer that it did not expect; the outcome is not known
+            raise MetadataUnavailableError(path, str(error)) from error
         finally:
             self._calls -= 1
 
@@ -376,13 +401,34 @@ class ZooKeeperSession:
             self._post(_resolve, answer, result.value)
 
     def _on_kazoo_failure(self, error: Exception) -> None:
-        """A thread of kazoo ended with an error; the session will not connect again."""
+        """A thread of kazoo ended with an error."""
         self._post(self._ended, error)
 
     def _ended(self, error: Exception) -> None:
-        if self._starting.done() and self._closing is None:
-            log.error(events.ZOOKEEPER_ENDED, servers=self._options.servers, error=repr(error))
-        _fail(self._starting, error)
+        if not self._starting.done():
+            _fail(self._starting, error)
+        elif self._closing is None and self._restart is None:
+            again_s = self._pause_s
+            log.error(events.ZOOKEEPER_ENDED, servers=self._options.servers, error=repr(error), again_s=again_s)
+            self._pause_s = max(again_s, min(2 * again_s, _LONGEST_PAUSE_S))
+            self._restart = self._loop.call_later(again_s, self._begin_restart)
+
+    def _begin_restart(self) -> None:
+        def run() -> None:
+            try:
+                self._start_again()
+            except Exception as error:  # noqa: BLE001 - the next attempt follows
+                self._post(self._restarted, error)
+            else:
+                self._post(self._restarted, None)
+
+        if self._closing is None:
+            threading.Thread(target=run, name="zookeeper session", daemon=True).start()
+
+    def _restarted(self, error: Exception | None) -> None:
+        self._restart = None
+        if error is not None:
+            self._ended(error)
 
     def _on_kazoo_state(self, state: str) -> None:
         if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001 - kazoo lets `start` wait for its deadline
@@ -400,6 +446,8 @@ class ZooKeeperSession:
         if state is self._state or self._state is SessionState.CLOSED:
             return
         self._state = state
+        if state is SessionState.CONNECTED:
+            self._pause_s = self._options.session_timeout_ms / 1000
         if state in (SessionState.CONNECTED, SessionState.CLOSED):
             self._usable.set()
         else:

@@ -52,6 +52,7 @@ class Service:
 
     def __init__(self):
         self.port, self.requests, self._server, self._open = 0, [], None, []
+        self.sessions = 0
 
     async def start(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -66,13 +67,19 @@ class Service:
         self._open.append(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await self._packet(reader)
-            answer = struct.pack(">iiqi16s?", 0, 30_000, 1, 16, bytes(16), False)
+            self.sessions += 1
+            answer = struct.pack(">iiqi16s?", 0, 30_000, self.sessions, 16, bytes(16), False)
             writer.write(struct.pack(">i", len(answer)) + answer)
             while True:
                 self.requests.append(await self._packet(reader))
 
     async def _packet(self, reader):
         return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+    def answer_what_was_not_asked(self):
+        """kazoo's thread of the connection ends at an answer to another request."""
+        answer = struct.pack(">iqi", 77_777, 0, 0)
+        self._open[-1].write(struct.pack(">i", len(answer)) + answer)
 
     def wanted(self):
         """Paths of the reads, in the order in which they came."""
@@ -166,8 +173,38 @@ async def test_a_thread_that_fails_at_the_start_fails_the_start(failing):
     assert not logged
 
 
+async def test_kazoo_is_started_again_when_its_thread_fails(service, session, monkeypatch):
+    monkeypatch.setattr(session, "_pause_s", 0.01)
+    states, first = [], session.session_id
+    session.on_state(states.append)
+    with structlog.testing.capture_logs() as logged:
+        waiting = asyncio.create_task(session.create("/in-flight"))
+        await until(lambda: service.requests)
+        service.answer_what_was_not_asked()
+        with pytest.raises(MetadataUnavailableError):
+            await waiting
+        await until(lambda: session.state is SessionState.CONNECTED)
+    assert [each["event"] for each in logged] == [events.ZOOKEEPER_ENDED]
+    assert states == [SessionState.LOST, SessionState.CONNECTED]
+    assert session.session_id not in (0, first), "another session: nodes of the first are not this one's"
+    read = asyncio.create_task(session.get("/later"))
+    await until(lambda: "/later" in service.wanted())
+    read.cancel()
+
+
+async def test_a_session_that_closes_is_not_started_again(service, session):
+    waiting = asyncio.create_task(session.get("/in-flight"))
+    await until(lambda: service.requests)
+    service.answer_what_was_not_asked()
+    await until(lambda: session.state is SessionState.LOST)
+    await session.close()
+    with pytest.raises(MetadataUnavailableError):
+        await waiting
+    assert service.sessions == 1
+    assert session.state is SessionState.CLOSED
+
+
 async def test_a_thread_that_fails_later_is_reported(failing):
-    """The session never connects again then: the log has the reason."""
     session, fail = failing
     session._starting.set_result(None)
     with structlog.testing.capture_logs() as logged:
