@@ -30,16 +30,12 @@ from kazoo.protocol.states import KeeperState
 from magnetar.bookkeeper import events
 from magnetar.bookkeeper.errors import (
     MetadataAccessError,
-    MetadataError,
     MetadataRequestError,
     MetadataUnavailableError,
-    NodeExistsError,
-    NodeNotEmptyError,
-    NodeVersionError,
-    NoSuchNodeError,
     SessionExpiredError,
     TooManyRequestsError,
 )
+from magnetar.bookkeeper.zookeeper.translation import CONSEQUENCES, REFUSALS, node_stat, result_of, translated
 from magnetar.bookkeeper.zookeeper.values import (
     ANY_VERSION,
     Check,
@@ -66,31 +62,6 @@ _LONGEST_PAUSE_S = 60.0
 """Before kazoo is started again. The first pause is a session's timeout, so that the nodes of the session are gone, as
 listeners of LOST expect; each further pause is twice as long as the last, until a session is connected.
 """
-
-_ERRORS: tuple[tuple[type[Exception], type[MetadataError]], ...] = (
-    (kazoo_errors.NoNodeError, NoSuchNodeError),
-    (kazoo_errors.NodeExistsError, NodeExistsError),
-    (kazoo_errors.BadVersionError, NodeVersionError),
-    (kazoo_errors.NotEmptyError, NodeNotEmptyError),
-    (kazoo_errors.NoAuthError, MetadataAccessError),
-    (kazoo_errors.AuthFailedError, MetadataAccessError),
-    (kazoo_errors.InvalidACLError, MetadataAccessError),
-    (kazoo_errors.ConnectionClosedError, MetadataUnavailableError),
-    (kazoo_errors.SessionExpiredError, SessionExpiredError),
-    (kazoo_errors.ConnectionLoss, MetadataUnavailableError),
-    (kazoo_errors.OperationTimeoutError, MetadataUnavailableError),
-    (kazoo_errors.SessionMovedError, MetadataUnavailableError),
-    (kazoo_errors.ThrottledOpError, MetadataUnavailableError),
-)
-"""The classes of errors in the order of the search: the first class that fits counts. Any other error is a
-MetadataRequestError.
-"""
-
-_REFUSALS = (kazoo_errors.AuthFailedError, kazoo_errors.SessionClosedRequireSaslError, kazoo_errors.SASLException)
-"""The service rejects the credentials, or demands credentials from a client without them."""
-
-_CONSEQUENCES = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""Errors of the other operations of a failed transaction: consequences, not the cause."""
 
 _PART_BYTES = 128
 """An upper bound of the bytes of headers, access list, flags and version around one value."""
@@ -180,7 +151,7 @@ class ZooKeeperSession:
             await session._off_loop(partial(client.start, options.connect_timeout_s), session._starting)
         except (KazooTimeoutError, kazoo_errors.KazooException, OSError) as error:
             await session.close()
-            if isinstance(error, _REFUSALS):
+            if isinstance(error, REFUSALS):
                 raise MetadataAccessError(options.servers, "authentication failed") from error
             detail = f"no connection to ZooKeeper within {options.connect_timeout_s:g} s"
             raise MetadataUnavailableError(options.servers, detail) from error
@@ -221,14 +192,14 @@ class ZooKeeperSession:
         Raises NoSuchNodeError (then no watch is set: use ``exists``), MetadataUnavailableError.
         """
         value, stat = await self._read(path, lambda: self._client.get_async(path, watch=self._watcher(path, watch)))
-        return Node(value, _stat(stat))
+        return Node(value, node_stat(stat))
 
     async def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> NodeStat | None:
         """Return the node's stat, or None. The session calls `watch` once, when the node is created, changed or
         deleted.
         """
         stat = await self._read(path, lambda: self._client.exists_async(path, watch=self._watcher(path, watch)))
-        return None if stat is None else _stat(stat)
+        return None if stat is None else node_stat(stat)
 
     async def children(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> list[str]:
         """Return the names of the node's children, in no order. The session calls `watch` once, when a child is created
@@ -272,7 +243,7 @@ class ZooKeeperSession:
     async def set(self, path: str, value: bytes, version: int = ANY_VERSION) -> NodeStat:
         """Write the value if the node has this version. Raises NoSuchNodeError, NodeVersionError."""
         self._check_size(path, len(value))
-        return _stat(await self._call(path, lambda: self._client.set_async(path, value, version)))
+        return node_stat(await self._call(path, lambda: self._client.set_async(path, value, version)))
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Delete the node if it has this version. Raises NoSuchNodeError, NodeVersionError, NodeNotEmptyError."""
@@ -293,11 +264,11 @@ class ZooKeeperSession:
         results = await self._call(operations[0].path, transaction.commit_async)
         failed = [(o.path, r) for o, r in zip(operations, results, strict=True) if isinstance(r, Exception)]
         for path, error in failed:
-            if not isinstance(error, _CONSEQUENCES):
-                raise _translated(error, path) from error
+            if not isinstance(error, CONSEQUENCES):
+                raise translated(error, path) from error
         if failed:
             raise MetadataRequestError(failed[0][0], type(failed[0][1]).__name__)
-        return [_result(operation, result) for operation, result in zip(operations, results, strict=True)]
+        return [result_of(operation, result) for operation, result in zip(operations, results, strict=True)]
 
     async def close(self) -> None:
         """End the session: its ephemeral nodes vanish at once. Idempotent."""
@@ -377,7 +348,7 @@ class ZooKeeperSession:
         except TimeoutError as error:
             raise MetadataUnavailableError(path, f"no answer within {limit:g} s") from error
         except kazoo_errors.KazooException as error:
-            raise _translated(error, path) from error
+            raise translated(error, path) from error
         except (TypeError, ValueError) as error:
             raise MetadataRequestError(path, str(error)) from error
         except RuntimeError as error:  # kazoo read an answer that it did not expect; the outcome is not known
@@ -468,32 +439,6 @@ def _resolve(future: asyncio.Future[Any], value: Any) -> None:
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-def _translated(error: Exception, path: str) -> MetadataError:
-    for known, ours in _ERRORS:
-        if isinstance(error, known):
-            return ours(path)
-    return MetadataRequestError(path, type(error).__name__)
-
-
-def _stat(stat: Any) -> NodeStat:
-    return NodeStat(
-        version=stat.version,
-        children_version=stat.cversion,
-        ephemeral_owner=stat.ephemeralOwner,
-        created_ms=stat.ctime,
-        modified_ms=stat.mtime,
-        creation_zxid=stat.czxid,
-        modified_zxid=stat.mzxid,
-        children=stat.numChildren,
-    )
-
-
-def _result(operation: Operation, result: Any) -> str | NodeStat | None:
-    if isinstance(operation, Create):
-        return str(result)
-    return _stat(result) if isinstance(operation, Set) else None
 
 
 _ADDERS: dict[type, Callable[[Any, Any], None]] = {
