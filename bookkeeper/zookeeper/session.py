@@ -298,11 +298,11 @@ class ZooKeeperSession:
                 self._client.close()
 
     def _start_again(self) -> None:
-        """Stop the remaining threads of kazoo, and start kazoo for another session."""
+        """Start kazoo for another session. ``start_async`` ends the remaining threads of kazoo itself; ``stop`` would
+        leave a request to close in the queue, which the next connection sent first.
+        """
         with self._kazoo:
             if self._closing is None:
-                with contextlib.suppress(Exception):
-                    self._client.stop()
                 self._client.start_async()
 
     async def _off_loop(self, work: Callable[[], Any], ended: asyncio.Future[None] | None = None) -> None:
@@ -389,17 +389,14 @@ class ZooKeeperSession:
             try:
                 self._start_again()
             except Exception as error:  # noqa: BLE001 - the next attempt follows
-                self._post(self._restarted, error)
-            else:
-                self._post(self._restarted, None)
+                self._on_kazoo_failure(error)
 
+        self._restart = None  # kazoo may fail again before ``_start_again`` returns
         if self._closing is None:
-            threading.Thread(target=run, name="zookeeper session", daemon=True).start()
-
-    def _restarted(self, error: Exception | None) -> None:
-        self._restart = None
-        if error is not None:
-            self._ended(error)
+            try:
+                threading.Thread(target=run, name="zookeeper session", daemon=True).start()
+            except RuntimeError as error:  # no thread for this process
+                self._ended(error)
 
     def _on_kazoo_state(self, state: str) -> None:
         if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001 - kazoo lets `start` wait for its deadline

@@ -25,6 +25,7 @@ from magnetar.bookkeeper.zookeeper.values import (
     WatchKind,
     ZooKeeperOptions,
 )
+from tests.waiting import until
 
 
 def options(cluster, **changes):
@@ -167,3 +168,23 @@ async def test_an_outage_suspends_the_session_and_reads_wait_for_its_end(cluster
     assert states == [SessionState.SUSPENDED, SessionState.CONNECTED]
     assert session.session_id == before
     assert (await session.get(f"{root}/kept")).stat.ephemeral_owner == before
+
+
+async def test_a_client_whose_thread_failed_opens_another_session(session, root, monkeypatch):
+    await session.create(f"{root}/mine", ephemeral=True, make_parents=True)
+    monkeypatch.setattr(session, "_pause_s", 0.01)
+    states, first, connection = [], session.session_id, session._client._connection
+    session.on_state(states.append)
+
+    def unexpected(*_arguments):
+        monkeypatch.delattr(connection, "_read_response")
+        raise RuntimeError("an answer to another request")
+
+    monkeypatch.setattr(connection, "_read_response", unexpected)
+    with pytest.raises(MetadataUnavailableError):
+        await session.create(f"{root}/lost")
+    await until(lambda: states == [SessionState.LOST, SessionState.CONNECTED])
+    assert session.session_id != first
+    await session.create(f"{root}/later", ephemeral=True)
+    await asyncio.sleep(1)
+    assert states == [SessionState.LOST, SessionState.CONNECTED], "the new session stays"

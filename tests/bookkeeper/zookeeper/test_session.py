@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+import threading
 
 import pytest
 import structlog
@@ -47,8 +48,11 @@ async def failing():
     return session, fail
 
 
+_CLOSE = struct.pack(">i", -11)
+
+
 class Service:
-    """A service that opens sessions and answers no requests; ``stop`` ends it, ``start`` starts it again."""
+    """A service that opens sessions, and answers no requests but that to close a session; ``stop`` ends it, ``start`` starts it again."""
 
     def __init__(self):
         self.port, self.requests, self._server, self._open = 0, [], None, []
@@ -71,7 +75,11 @@ class Service:
             answer = struct.pack(">iiqi16s?", 0, 30_000, self.sessions, 16, bytes(16), False)
             writer.write(struct.pack(">i", len(answer)) + answer)
             while True:
-                self.requests.append(await self._packet(reader))
+                packet = await self._packet(reader)
+                self.requests.append(packet)
+                if packet[4:8] == _CLOSE:
+                    writer.write(struct.pack(">iiqi", 16, int.from_bytes(packet[:4], "big", signed=True), 0, 0))
+                    writer.close()
 
     async def _packet(self, reader):
         return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
@@ -183,13 +191,55 @@ async def test_kazoo_is_started_again_when_its_thread_fails(service, session, mo
         service.answer_what_was_not_asked()
         with pytest.raises(MetadataUnavailableError):
             await waiting
-        await until(lambda: session.state is SessionState.CONNECTED)
+        await until(lambda: states == [SessionState.LOST, SessionState.CONNECTED])
     assert [each["event"] for each in logged] == [events.ZOOKEEPER_ENDED]
     assert states == [SessionState.LOST, SessionState.CONNECTED]
     assert session.session_id not in (0, first), "another session: nodes of the first are not this one's"
     read = asyncio.create_task(session.get("/later"))
     await until(lambda: "/later" in service.wanted())
     read.cancel()
+
+
+async def test_the_session_after_a_failed_thread_is_not_closed(service, session, monkeypatch):
+    monkeypatch.setattr(session, "_pause_s", 0.01)
+    states = []
+    session.on_state(states.append)
+    service.answer_what_was_not_asked()
+    await until(lambda: states == [SessionState.LOST, SessionState.CONNECTED])
+    read = asyncio.create_task(session.get("/later"))
+    await until(lambda: "/later" in service.wanted())
+    read.cancel()
+    assert [packet for packet in service.requests if packet[4:8] == _CLOSE] == []
+
+
+async def test_a_thread_that_fails_at_once_is_started_again(service, session, monkeypatch):
+    monkeypatch.setattr(session, "_pause_s", 0.01)
+    starts = []
+
+    def start_async():
+        starts.append(True)
+        session._on_kazoo_failure(RuntimeError("at once"))
+
+    monkeypatch.setattr(session._client, "start_async", start_async)
+    service.answer_what_was_not_asked()
+    await until(lambda: len(starts) >= 3)
+
+
+async def test_a_process_without_a_thread_tries_again(service, session, monkeypatch):
+    monkeypatch.setattr(session, "_pause_s", 0.01)
+    start, refused, states = threading.Thread.start, [], []
+    session.on_state(states.append)
+
+    def refuse(thread):
+        if thread.name == "zookeeper session" and not refused:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    service.answer_what_was_not_asked()
+    await until(lambda: states == [SessionState.LOST, SessionState.CONNECTED])
+    assert refused
 
 
 async def test_a_session_that_closes_is_not_started_again(service, session):
