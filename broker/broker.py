@@ -65,7 +65,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 EXIT_STORAGE_FAILED = 74
-_FEW_TOPICS = 100
+_FEW_OBJECTS = 100
+"""Topics and connections up to which objects may be kept from the collector: some of them stay in memory for ever."""
 
 
 class Broker:
@@ -255,7 +256,7 @@ class Broker:
             web_sockets = service(self.resources, self.services)
         self.admin = self.admin_services(web_sockets, load_reports)
         await self.listeners.serve_web(self.admin)
-        if len(self.topics.loaded) <= _FEW_TOPICS:
+        if len(self.topics.loaded) + len(self.resources.connections) <= _FEW_OBJECTS:
             spare_later_modules()
 
     def _reported(self, make: type[ReportedBroker]) -> ReportedBroker:

@@ -84,6 +84,8 @@ class Heap:
         self._used_s = cpu_s()
         self._idle_looks = 0
         self._since_given = _LOOKS
+        self._kept_bytes = 0
+        """Free memory between blocks in use, which counts as free also when its pages were given back."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -105,10 +107,13 @@ class Heap:
         self._since_given += 1
         if used_s >= _CALM_PART * LOOK_S or self._since_given < _LOOKS:
             return
-        if (free := self._free()) >= (_WORTH_BYTES if self._idle_looks >= _LOOKS else MUCH_BYTES):
+        free = self._free()
+        self._kept_bytes = min(self._kept_bytes, free)
+        if free - self._kept_bytes >= (_WORTH_BYTES if self._idle_looks >= _LOOKS else MUCH_BYTES):
             self._give()
             self._since_given = 0
-            log.debug("heap.given_back", free_bytes=free)
+            self._kept_bytes = self._free()
+            log.debug("heap.given_back", free_bytes=free, kept_bytes=self._kept_bytes)
 
     def _again(self) -> None:
         self.look()

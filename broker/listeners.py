@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import structlog
+
 from magnetar.broker.advertised import AdvertisedAddresses
 from magnetar.broker.network.binary_server import BinaryServer
 from magnetar.broker.network.first_visit import FirstVisit
@@ -24,7 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Listeners"]
 
+log = structlog.get_logger(__name__)
+
 _WEB_LIBRARIES = ("uvicorn", "starlette", "h11")
+_AGAIN_S, _MOST_AGAIN_S = 1.0, 60.0
 
 
 class Listeners:
@@ -61,13 +66,21 @@ class Listeners:
         return self._doors.ports != (None, None)
 
     def on_first_visit(self, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run `start` as a task when the first client connects to a web port; when `start` fails, the log has the error
-        and the ports close.
+        """Run `start` as a task when the first client connects to a web port. When `start` fails, the log has the
+        error and the ports close; behind an error that passes by itself (no descriptor, thread or memory) the clients
+        wait, and `start` runs again a second later, then after longer times.
         """
 
         async def started() -> None:
+            again_s = _AGAIN_S
             try:
-                await start()
+                while self._accepting and self.web is None:
+                    try:
+                        await start()
+                    except (OSError, RuntimeError, MemoryError) as error:
+                        log.warning("admin.load_failed", error=repr(error), again_s=again_s)
+                        await asyncio.sleep(again_s)
+                        again_s = min(2 * again_s, _MOST_AGAIN_S)
             finally:
                 if self.web is None:
                     self._doors.close()

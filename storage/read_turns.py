@@ -8,6 +8,7 @@ comes with a single read, and this read belongs to the next frame.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,4 +39,9 @@ class ReadTurns:
         self.is_held = False
         waiting, self._waiting = self._waiting, []
         for resume in waiting:
-            resume()
+            try:
+                resume()
+            except Exception as error:  # noqa: BLE001 - a connection that cannot read must not keep others waiting
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": "a connection cannot read on", "exception": error}
+                )

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["BLOCK_BYTES", "Buffer", "DirectWriter", "aligned_memory", "copy", "open_direct"]
+__all__ = ["BLOCK_BYTES", "Buffer", "DirectWriter", "aligned_memory", "copy", "open_direct", "resident"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -112,9 +112,22 @@ def _pure_copy(target: memoryview | bytearray, pieces: Sequence[Buffer], start: 
 
 copy: Callable[[memoryview | bytearray, Sequence[Buffer], int], None] = _pure_copy
 """Fill the target with the bytes of the joined pieces, from byte ``start`` on. Raises ValueError for too few bytes."""
+
+
+def _unknown(_fd: int, _offset: int, _size: int) -> float:
+    return 0.0
+
+
+resident: Callable[[int, int, int], float] = _unknown
+"""The part of a range (descriptor, offset, size) that lies in the system's cache, from 0 to 1; 0 if that is not
+known.
+"""
 if not os.environ.get("MAGNETAR_PURE"):
     with contextlib.suppress(ImportError):  # not built everywhere
-        from magnetar.storage.embedded.journal._frame_writer import copy  # without the interpreter lock
+        from magnetar.storage.embedded.journal._frame_writer import (  # copies without the interpreter lock
+            copy,
+            resident,
+        )
 
 
 def _write(fd: int, block: memoryview, offset: int) -> int:

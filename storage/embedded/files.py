@@ -20,7 +20,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from magnetar.storage.embedded.direct_io import BLOCK_BYTES, Buffer, DirectWriter, copy, open_direct
+from magnetar.storage.embedded.direct_io import BLOCK_BYTES, Buffer, DirectWriter, copy, open_direct, resident
 from magnetar.storage.errors import StoreLockedError
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ _FILE_MODE = 0o600  # messages and permissions: readable by the broker's user al
 _DIRECTORY_MODE = 0o700
 _SYNC_FILE_RANGE_WRITE = 2
 _ZEROS = bytes(1 << 16)
+_CACHED_PART = 0.5
+"""A range with so many of its pages in the system's cache is read from there."""
 _opening = threading.Lock()
 """Held while a file gets its descriptor for direct reads and writes: threads that read and write may be the first."""
 
@@ -203,6 +205,8 @@ class RealFile:
             if error.errno not in NO_DESCRIPTOR:
                 raise
             direct_fd = -1
+        if direct_fd >= 0 and resident(self._fd, offset, len(target)) >= _CACHED_PART:
+            direct_fd = -1  # the device would write dirty pages first, and read bytes that are in memory
         got = 0
         while got < len(target):
             # Only whole blocks can be read past the cache; a read that ends within a block goes on through the cache.

@@ -46,12 +46,12 @@ def test_threads_share_an_arena_unless_the_operator_decides():
 
 
 class Process:
-    def __init__(self, free: int) -> None:
-        self.cpu_s, self.free, self.given = 0.0, free, 0
+    def __init__(self, free: int, kept: int = 0) -> None:
+        self.cpu_s, self.free, self.given, self.kept = 0.0, free, 0, kept
 
     def give(self) -> None:
         self.given += 1
-        self.free = 0
+        self.free = self.kept
 
     def heap(self) -> Heap:
         return Heap(lambda: self.cpu_s, lambda: self.free, self.give)
@@ -64,6 +64,24 @@ def test_a_process_without_much_work_gives_much_free_memory_back(part: float, gi
     process.cpu_s += part * LOOK_S
     looked.look()
     assert process.given == given
+
+
+def test_free_memory_that_the_allocator_keeps_is_given_back_once():
+    process = Process(free=64 << 20, kept=60 << 20)
+    looked = process.heap()
+    for _ in range(100):
+        process.cpu_s += 0.01 * LOOK_S
+        looked.look()
+    assert process.given == 1
+    process.free = 120 << 20
+    looked.look()
+    assert process.given == 2
+    process.free = 10 << 20
+    for _ in range(100):
+        looked.look()
+    process.free = 60 << 20
+    looked.look()
+    assert process.given == 3, "the blocks around the kept memory are free"
 
 
 @pytest.mark.parametrize(("part", "given"), [(0.01, 1), (0.2, 0)], ids=["idle", "calm"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import errno
 import gc
 import pathlib
 import socket
@@ -11,6 +12,7 @@ import sys
 
 import pytest
 
+from magnetar.broker import broker as broker_module
 from magnetar.broker import listeners
 from magnetar.broker.broker import Broker
 from magnetar.broker.settings import Settings
@@ -97,6 +99,35 @@ async def test_a_server_that_cannot_be_loaded_is_an_error_in_the_log_and_its_por
     with pytest.raises(OSError, match=r"refused|Connect"):
         await get(broker.listeners.http_port, "/status")
     assert broker.listeners.binary.port
+
+
+async def test_clients_wait_while_the_process_lacks_descriptors(broker, monkeypatch, capsys):
+    load, failures = listeners.import_later, [OSError(errno.EMFILE, "Too many open files"), RuntimeError("no thread")]
+
+    async def fails_at_first(name):
+        if failures:
+            raise failures.pop(0)
+        return await load(name)
+
+    monkeypatch.setattr(listeners, "import_later", fails_at_first)
+    monkeypatch.setattr(listeners, "_AGAIN_S", 0.01)
+    assert await get(broker.listeners.http_port, "/admin/v2/brokers/ready") == (200, b"ok")
+    assert "Too many open files" in capsys.readouterr().out
+    assert not failures
+
+
+@pytest.mark.parametrize("connections", [0, 101])
+async def test_connections_that_are_open_at_the_first_visit_leave_memory(broker, monkeypatch, connections):
+    """Objects that the collector ignores are never found as cycles."""
+    spared = []
+    monkeypatch.setattr(broker_module, "spare_later_modules", lambda: spared.append(True))
+    open_ones = [await asyncio.open_connection("127.0.0.1", broker.listeners.binary.port) for _ in range(connections)]
+    await until(lambda: len(broker.resources.connections) == connections)
+    assert (await get(broker.listeners.http_port, "/status"))[0] == 200
+    await broker.listeners._loading.settle()
+    assert bool(spared) == (not connections)
+    for _reader, writer in open_ones:
+        writer.close()
 
 
 async def test_a_missing_library_is_an_error_of_the_start(tmp_path, monkeypatch):

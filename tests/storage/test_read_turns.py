@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from magnetar.storage.read_turns import ReadTurns
 
 
@@ -30,3 +32,18 @@ def test_a_connection_may_wait_again_while_the_turn_begins():
     assert resumed == ["first"]
     turns.begin()
     assert resumed == ["first", "again"]
+
+
+async def test_a_connection_that_cannot_read_keeps_no_other_waiting():
+    turns, resumed, problems = ReadTurns(), [], []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: problems.append(context["exception"]))
+    error = OSError("no memory to watch the socket")
+
+    def fails() -> None:
+        raise error
+
+    turns.wait(fails)
+    turns.wait(lambda: resumed.append("second"))
+    turns.begin()
+    assert resumed == ["second"]
+    assert problems == [error]

@@ -9,6 +9,7 @@ work in its thread.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -29,6 +30,8 @@ _PAUSE_S = 1.0
 this many seconds; each pause soon after a pause is twice as long, up to a limit.
 """
 
+_FORBIDDEN = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
+"""Errors of a sandbox that forbids the calls of the compiled writer."""
 _PACE_S = 0.00075
 """At most 1,333 small frames a second: a frame, its reads, receipts and deliveries cost some 0.2 ms of processor time,
 however few messages the frame has.
@@ -149,4 +152,8 @@ def open_frame_writer() -> FrameWriter | None:
     try:
         return CompiledFrameWriter(0 if os.environ.get("LD_PRELOAD") else _ASYNC_BYTES)
     except (ImportError, NotImplementedError):
+        return None
+    except OSError as error:
+        if error.errno not in _FORBIDDEN:
+            raise
         return None

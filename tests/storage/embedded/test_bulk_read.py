@@ -43,6 +43,27 @@ def test_the_end_of_the_file_ends_the_bytes(file):
     assert read_ranges(file, [(end + 100_000, 1)]) == b""
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the test empties the cache")
+def test_bytes_in_the_cache_come_from_there(tmp_path, monkeypatch):
+    pytest.importorskip("magnetar.storage.embedded.journal._frame_writer")
+    opened = RealFiles().open(str(tmp_path / "file"), create=True)
+    if (direct_fd := opened.direct_fileno()) < 0:
+        pytest.skip("no direct reads here")
+    used, real = [], os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, *more: used.append(fd) or real(fd, *more))
+    opened.write([CONTENT], 0)
+    assert read_ranges(opened, [(5, 200_000)]) == CONTENT[5:200_005]
+    assert set(used) == {opened.fileno()}, "dirty pages"
+    opened.sync()
+    assert read_ranges(opened, [(5, 200_000)]) == CONTENT[5:200_005]
+    assert set(used) == {opened.fileno()}, "clean pages"
+    os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    used.clear()
+    assert read_ranges(opened, [(5, 200_000)]) == CONTENT[5:200_005]
+    assert used[0] == direct_fd, "the device"
+    opened.close()
+
+
 def test_ranges_larger_than_the_memory_are_read_one_by_one(file, monkeypatch):
     monkeypatch.setattr(bulk_read, "_MEMORY_BYTES", 64 << 10)
     assert read_ranges(file, [(5, 100_000)]) == CONTENT[5:100_005]

@@ -102,4 +102,15 @@ def check_joined(helper: Any, rng: random.Random) -> None:
     raise AssertionError("a number is not a piece")
 
 
-CHECKS = (check_frames, check_copies, check_joined)
+def check_resident(helper: Any, rng: random.Random) -> None:
+    """A part of any range, of any descriptor."""
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(rng.randrange(50_000)))
+        file.flush()
+        for fd in (file.fileno(), -1, 1 << 20):
+            offset, size = rng.choice((-1, 0, 1, 4096, 40_000, 1 << 62)), rng.choice((-5, 0, 1, 4096, 100_000, 1 << 40))
+            if size < 1 << 40 or offset < 0:
+                assert 0 <= helper.resident(fd, offset, size) <= 1
+
+
+CHECKS = (check_frames, check_copies, check_joined, check_resident)
