@@ -56,6 +56,7 @@ class CursorSet:
         self._env = env
         self._name = ledger_list.name
         self._ledgers = ledger_list.ledgers
+        self._is_taken_over = ledger_list.is_taken_over
         self._reader = reader
         self._config = config
         self._background = background
@@ -71,7 +72,7 @@ class CursorSet:
             if known is not None:
                 return known
             cursor, acks = self._new(name, start)
-            store = CursorStore(self._env, self._name, name, self._config)
+            store = self._new_store(name)
             await store.create(acks, {}, dict(cursor_properties))
             self._attach(cursor, acks, store, {})
             return cursor
@@ -80,7 +81,7 @@ class CursorSet:
         """Load the stored cursors, several at the same time, because each may have to recover its cursor ledger."""
         for start in range(0, len(names), _LOAD_TOGETHER):
             part = names[start : start + _LOAD_TOGETHER]
-            stores = [CursorStore(self._env, self._name, name, self._config) for name in part]
+            stores = [self._new_store(name) for name in part]
             states = await asyncio.gather(*(store.load() for store in stores), return_exceptions=True)
             for name, store, state in zip(part, stores, states, strict=True):
                 if isinstance(state, BaseException):
@@ -141,6 +142,9 @@ class CursorSet:
         at_end = target > self._ledgers.last_confirmed
         acks = AckState(self._ledgers, self._ledgers.last_confirmed if at_end else self._ledgers.previous(target))
         return self._cursor(name, acks), acks
+
+    def _new_store(self, name: str) -> CursorStore:
+        return CursorStore(self._env, self._name, name, self._config, self._is_taken_over)
 
     def _cursor(self, name: str, acks: AckState) -> ManagedCursor:
         return ManagedCursor(name, self._ledgers, self._reader, acks, self._advanced)

@@ -7,6 +7,9 @@ record in both cases, as the fallback should that ledger be lost.
 Order of writes: a new cursor ledger holds a complete state on disk before the record names it; the record no longer
 names a ledger before that ledger is deleted. So after any crash the record leads to a complete state that is at least
 as new as the last state whose save was reported. An older state causes redelivery; it never skips an entry.
+
+The ledger list decides the owner, not the version of the record: a former owner may write the record after the new
+owner has read it, and a write without an answer may have been carried out.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from magnetar.storage.position import EARLIEST
 from magnetar.storage.slab import Slab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.storage.interfaces import LedgerWriter
     from magnetar.storage.managed.config import ManagedLedgerConfig
@@ -53,6 +56,8 @@ log = structlog.get_logger(__name__)
 
 _PAGE_BYTES = 4096
 """The smallest write of the journal."""
+_RECORD_ATTEMPTS = 3
+"""The most writes of a record for one save, while other writes of the record come in between."""
 
 
 def cursor_path(ledger_name: str, cursor_name: str) -> str:
@@ -63,13 +68,20 @@ class CursorStore:
     """The stored form of one cursor. Not re-entrant: ``CursorSaver`` makes one call at a time."""
 
     def __init__(
-        self, env: StorageEnv, ledger_name: str, cursor_name: str, config: Callable[[], ManagedLedgerConfig]
+        self,
+        env: StorageEnv,
+        ledger_name: str,
+        cursor_name: str,
+        config: Callable[[], ManagedLedgerConfig],
+        is_taken_over: Callable[[], Awaitable[bool]],
     ) -> None:
+        """``is_taken_over``: whether another owner has opened the managed ledger. Raises StorageError."""
         self.cursor_properties: dict[str, str] = {}
         self.created_ms = 0
         self.saves = 0
         self._config = config
         self._env = env
+        self._is_taken_over = is_taken_over
         self._ledger_name, self._cursor_name = ledger_name, cursor_name
         self._layout = env.layout
         self._path = f"{ledger_list_path(ledger_name)}/{env.layout.cursor_node(cursor_name)}"
@@ -292,10 +304,29 @@ class CursorStore:
             created_ms=self.created_ms,
         )
         value = self._layout.encode_cursor(record, self._env.clock.now_ms())
-        try:
-            self._version = await self._env.metadata.put(self._path, value, expected_version)
-        except BadVersionError as error:
-            raise ManagedLedgerFencedError(self._ledger_name, f"cursor {self._cursor_name}") from error
+        version = expected_version
+        for _ in range(_RECORD_ATTEMPTS):
+            try:
+                self._version = await self._env.metadata.put(self._path, value, version)
+            except BadVersionError:
+                version = await self._version_of_own_record()
+            else:
+                return
+        raise self._fenced()
+
+    async def _version_of_own_record(self) -> int:
+        """Return the version of the stored record. Raises ManagedLedgerFencedError if another owner has it.
+
+        The version is read before the list: a new owner, which changes the list before it writes the record, then
+        wins over a write with this version.
+        """
+        found = await self._env.metadata.get(self._path)
+        if found is None or await self._is_taken_over():
+            raise self._fenced()
+        return found[1]
+
+    def _fenced(self) -> ManagedLedgerFencedError:
+        return ManagedLedgerFencedError(self._ledger_name, f"cursor {self._cursor_name}")
 
 
 def _int64s(values: list[int]) -> bytes:

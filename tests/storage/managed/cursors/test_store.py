@@ -10,7 +10,6 @@ from structlog.testing import capture_logs
 
 from magnetar.storage.errors import (
     LedgerListError,
-    ManagedLedgerFencedError,
     NoSuchCursorError,
     StorageClosedError,
     StorageError,
@@ -351,14 +350,6 @@ async def test_a_failing_record_leaves_the_old_ledger_in_force():
     await cursor.flush()
     _, _, again = await after_crash(ground, config)
     assert again.mark_delete == every[1]
-
-
-async def test_another_owner_is_noticed():
-    ground, _, cursor, every = await opened()
-    await ground.metadata.put(PATH, (await ground.metadata.get(PATH))[0])
-    cursor.ack(every[0])
-    with pytest.raises(ManagedLedgerFencedError):
-        await cursor.flush()
 
 
 async def test_cursor_properties():
