@@ -60,6 +60,8 @@ class LedgerList:
         self.index_floor: Callable[[], int] = lambda: -1
         """Returns the broker index of the last confirmed entry; every save stores it."""
         self.fenced = False
+        self.in_doubt = False
+        """Whether a save got no answer: the stored list may then be of this owner, with a version that is not known."""
         self._metadata = metadata
         self._layout = layout or OwnLayout()
         self._version = -1
@@ -90,11 +92,13 @@ class LedgerList:
         async with self._lock:
             if self.fenced:
                 raise ManagedLedgerFencedError(self.name)
+            self.in_doubt = True
             try:
                 self._version = await self._metadata.put(self.path, self._encode(), self._version)
             except BadVersionError as error:
                 self.fenced = True
                 raise ManagedLedgerFencedError(self.name) from error
+            self.in_doubt = False
 
     async def is_taken_over(self) -> bool:
         """Whether another owner has changed the stored list; later saves then fail. Raises StorageError."""

@@ -15,6 +15,7 @@ reported before it; broker indexes are continuous over ledgers, restarts and fai
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -409,17 +410,27 @@ class ManagedLedger:
             raise
 
     async def close(self) -> None:
-        """Finish pending appends, seal the current ledger, save every cursor. Idempotent."""
+        """Finish pending appends, seal the current ledger, save every cursor. Idempotent. No cursor is saved when
+        another owner has opened the managed ledger.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         self._stop()
         try:
             await self._close_part(self._switch.settle())
-            await self._cursors.end(lambda cursor: self._close_part(cursor.close_durable()))
+            save = await self._may_save_cursors()
+            await self._cursors.end(lambda cursor: self._close_part(cursor.close_durable(save=save)))
             await self._background.wait_idle()
         finally:
             self.on_closed()
+
+    async def _may_save_cursors(self) -> bool:
+        """Whether no other owner is known. When the list gives no answer, the version of each record decides."""
+        if self.cursors and not self._list.in_doubt:
+            with contextlib.suppress(StorageError):
+                await self._list.is_taken_over()
+        return not self._list.fenced
 
     async def _close_part(self, part: Coroutine[object, object, None]) -> None:
         """Close one part. Log a StorageError, so that the other parts close too: the next opening recovers this

@@ -334,11 +334,11 @@ class ManagedCursor:
         self._generation += 1
         self.on_close()
 
-    async def close_durable(self) -> None:
-        """Save the cursor for the next opening."""
+    async def close_durable(self, *, save: bool = True) -> None:
+        """Save the cursor for the next opening, unless another owner has the cursor (``save`` is false)."""
         self.close()
         if self._saver is not None:
-            await self._saver.close()
+            await self._saver.close(save=save)
 
     async def delete(self) -> None:
         """Delete the cursor, durable on return. When the store fails, the cursor remains usable."""

@@ -78,10 +78,12 @@ class CursorSaver:
         async with self._lock:
             await self._store.set_cursor_properties(cursor_properties)
 
-    async def close(self) -> None:
-        """Save the cursor a last time, in the form that the next opening reads fastest."""
+    async def close(self, *, save: bool = True) -> None:
+        """Save the cursor a last time, in the form that the next opening reads fastest; without ``save`` only end."""
         self.stop()
         async with self._lock:
+            if not save:
+                return
             await self._store.close(self._acks, self._properties, dirty=self.is_dirty)
             self._unsaved = 0
 

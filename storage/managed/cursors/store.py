@@ -148,6 +148,8 @@ class CursorStore:
             acks.needs_snapshot()
             if not isinstance(error, StorageUnavailableError) or not self._fits_record(state):
                 raise
+            if await self._is_taken_over():
+                raise self._fenced() from error
             await self._write_to_record(state)
         self.saves += 1
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from magnetar.storage.errors import ManagedLedgerFencedError, StorageError, StorageUnavailableError
+from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError, StorageError, StorageUnavailableError
 from magnetar.storage.managed.cursors.store import cursor_path
+from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.storage.managed_for_tests import NAME, Ground, append
 
@@ -164,3 +165,64 @@ async def test_the_record_of_a_deleted_cursor_is_not_written_again():
     with pytest.raises(StorageError):
         await cursor.flush()
     assert await stored(ground) is None
+
+
+@pytest.mark.parametrize("has_ledger", [True, False])
+async def test_a_former_owner_without_bookies_does_not_write_the_record(monkeypatch, has_ledger):
+    ground, _, cursor, every = await opened()
+    if has_ledger:
+        cursor.ack(every[0])
+        await cursor.flush()
+    _, theirs = await next_owner(ground)
+    before = await stored(ground)
+    with monkeypatch.context() as patch:
+        patch.setattr(ground.ledgers, "create", refuse)
+        if has_ledger:
+            patch.setattr(cursor._saver._store._writer, "append", lambda _slab, done: done(FEW))
+        cursor.ack(every[1])
+        with pytest.raises(ManagedLedgerFencedError):
+            await cursor.flush()
+    assert await stored(ground) == before
+    theirs.ack_many(every[:5])
+    await theirs.flush()
+    assert await backlog_after_crash(ground) == 35
+
+
+@pytest.mark.parametrize("notices", [True, False])
+@pytest.mark.parametrize("has_ledger", [True, False])
+async def test_a_former_owner_that_closes_does_not_write_the_record(has_ledger, notices):
+    ground, ledger, cursor, every = await opened()
+    if has_ledger:
+        cursor.ack(every[0])
+        await cursor.flush()
+    if notices:
+        await append(ledger, [b"x"])  # the next owner then recovers an open ledger
+    newer, theirs = await next_owner(ground)
+    before = await stored(ground)
+    cursor.ack(every[1])
+    await ledger.close()
+    assert await stored(ground) == before
+    with pytest.raises(StorageClosedError):
+        await cursor.flush()
+    theirs.ack_many(every[:5])
+    await newer.close()
+    assert await backlog_after_crash(ground) == newer.entries - 5
+
+
+async def test_an_owner_whose_list_cannot_be_read_or_got_no_answer_saves_its_cursors_at_its_end(monkeypatch):
+    for failing in ("get", "put"):
+        ground, ledger, cursor, every = await opened()
+        await append(ledger, [b"x"])
+        cursor.ack(every[0])
+        call = getattr(ground.metadata, failing)
+
+        async def without_answer(path, *args, call=call):
+            answer = await call(path, *args)
+            if path == ledger_list_path(NAME):
+                raise FEW
+            return answer
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ground.metadata, failing, without_answer)
+            await ledger.close()
+        assert await backlog_after_crash(ground) == 40
