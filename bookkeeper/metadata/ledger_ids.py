@@ -103,10 +103,14 @@ class _NumberSource:
         """Return a number that no caller has got before. Raises MetadataError."""
         answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
-        async with self._turn:
-            if not answer.done():
-                await self._answer_waiting()
-        return await answer
+        try:
+            async with self._turn:
+                if not answer.done():
+                    await self._answer_waiting()
+            return await answer
+        except BaseException:
+            answer.cancel()  # no number is drawn for a caller that is gone
+            raise
 
     async def _answer_waiting(self) -> None:
         answers = [each for each in self._waiting if not each.done()][:_TOGETHER]
@@ -114,11 +118,13 @@ class _NumberSource:
             paths = await self._create(len(answers))
         except MetadataError as error:
             for each in answers:
-                each.set_exception(error)
-                each.exception()  # mark as retrieved: the caller may have been cancelled
+                if not each.done():
+                    each.set_exception(error)
+                    each.exception()  # mark as retrieved: the caller may be cancelled before it reads the answer
         else:
             for each, path in zip(answers, paths, strict=True):
-                each.set_result(int(path.rpartition("ID-")[2]))
+                if not each.done():
+                    each.set_result(int(path.rpartition("ID-")[2]))
             self._drawn += paths
             if not self._deleting:
                 self._deleting = True

@@ -13,11 +13,11 @@ from magnetar.bookkeeper.zookeeper.values import Create, Delete
 
 
 class Session:
-    """Counts the writes. ``fails``: the errors of the next writes."""
+    """Counts the writes. ``fails``: the errors of the next writes; ``during``: calls during the next writes."""
 
     def __init__(self, has_directory=True):
         self.writes, self.fails, self.nodes, self.number = [], [], set(), 0
-        self.has_directory = has_directory
+        self.has_directory, self.during = has_directory, []
 
     async def exists(self, _path):
         return None
@@ -32,6 +32,8 @@ class Session:
 
     async def commit(self, operations):
         await asyncio.sleep(0)
+        if self.during:
+            self.during.pop(0)()
         self.writes.append(len(operations))
         if self.fails and (error := self.fails.pop(0)) is not None:
             raise error
@@ -119,3 +121,34 @@ async def test_a_node_that_is_gone_keeps_no_other_node(world):
     world.session.nodes.remove("/ledgers/idgen/ID-0000000002")  # with a session that ended
     await world.settle()
     assert world.session.nodes == set()
+
+
+def start(world, count):
+    """Callers that wait at the same time: the first of them draws alone, the others share the next draws."""
+    return [asyncio.ensure_future(world.ids.next()) for _ in range(count)]
+
+
+def cancel(callers):
+    for each in callers:
+        each.cancel()
+
+
+async def test_callers_that_are_gone_take_no_place_in_a_draw(world):
+    callers = start(world, ledger_ids._TOGETHER + 2)
+    world.session.during = [lambda: cancel(callers[1:-1])]
+    async with asyncio.timeout(5):
+        assert await asyncio.gather(callers[0], callers[-1]) == [1, 2]
+    assert world.session.writes == [1, 1]
+    await world.settle()
+
+
+@pytest.mark.parametrize("error", [None, MetadataUnavailableError("/ledgers", "away")])
+async def test_callers_that_are_cancelled_during_their_draw_harm_no_other(world, error):
+    callers = start(world, 4)
+    world.session.fails = [None, error]
+    world.session.during = [lambda: None, lambda: cancel(callers[2:])]
+    found = await asyncio.gather(*callers, return_exceptions=True)
+    assert found[:2] == [1, error or 2]
+    assert [type(each) for each in found[2:]] == [asyncio.CancelledError] * 2
+    assert await world.draw(1) == [2 if error else 5]
+    await world.settle()
