@@ -665,6 +665,7 @@ static PyObject *resident(PyObject *Py_UNUSED(module), PyObject *args) {
     unsigned char *each = PyMem_Malloc(pages);
     if (each == NULL)
         return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS;
     void *mapped = mmap(NULL, length, PROT_READ, MAP_SHARED, fd, (off_t)(offset - (long long)skip));
     if (mapped != MAP_FAILED) {
         if (mincore(mapped, length, each) == 0)
@@ -672,6 +673,7 @@ static PyObject *resident(PyObject *Py_UNUSED(module), PyObject *args) {
                 found += each[i] & 1;
         munmap(mapped, length);
     }
+    Py_END_ALLOW_THREADS;
     PyMem_Free(each);
     return PyFloat_FromDouble((double)found / (double)pages);
 }
