@@ -35,27 +35,36 @@ def read_ranges(file: File, ranges: Sequence[tuple[int, int]]) -> bytes:
     """Return the bytes of these ranges, joined; fewer only where the file ends.
 
     ``ranges``: (offset, size), each behind the range before. One read covers them all and the gaps between them;
-    ranges of more than 2 MiB together are read one by one, through the cache. Raises OSError.
+    ranges of more than 2 MiB together are read one by one, through the cache, as are ranges whose common read fails.
+    Raises OSError.
     """
     first = ranges[0][0] & -BLOCK_BYTES
     offset, size = ranges[-1]
     whole = -(-(offset + size - first) // BLOCK_BYTES) * BLOCK_BYTES
-    found: list[Buffer] = []
     if whole > _MEMORY_BYTES:
-        for offset, size in ranges:
-            part = file.read(size, offset)
-            found.append(part)
-            if len(part) < size:
-                break
-        return found[0] if len(found) == 1 else joined(found)  # type: ignore[return-value] # read returns bytes
+        return _one_by_one(file, ranges)
     memory = _memory()
-    got = file.read_past_cache(memory[:whole], first)
+    try:
+        got = file.read_past_cache(memory[:whole], first)
+    except OSError:
+        return _one_by_one(file, ranges)  # the bytes that cannot be read may lie between the ranges
+    found: list[Buffer] = []
     for offset, size in ranges:
         start = offset - first
         found.append(memory[start : min(start + size, max(got, start))])
         if got < start + size:
             break
     return joined(found)
+
+
+def _one_by_one(file: File, ranges: Sequence[tuple[int, int]]) -> bytes:
+    found: list[bytes] = []
+    for offset, size in ranges:
+        part = file.read(size, offset)
+        found.append(part)
+        if len(part) < size:
+            break
+    return found[0] if len(found) == 1 else joined(found)
 
 
 def _memory() -> memoryview:

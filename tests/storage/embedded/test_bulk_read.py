@@ -119,6 +119,34 @@ def test_a_process_without_another_descriptor_reads_through_the_cache(tmp_path, 
     opened.close()
 
 
+class BadSector:
+    """A file of which one block cannot be read."""
+
+    def __init__(self, bad: range) -> None:
+        self.bad = bad
+
+    def _check(self, at: int, size: int) -> None:
+        if at < self.bad.stop and at + size > self.bad.start:
+            raise OSError(errno.EIO, "bad sector")
+
+    def read(self, size: int, offset: int) -> bytes:
+        self._check(offset, size)
+        return CONTENT[offset : offset + size]
+
+    def read_past_cache(self, target: memoryview, offset: int) -> int:
+        self._check(offset, len(target))
+        data = CONTENT[offset : offset + len(target)]
+        target[: len(data)] = data
+        return len(data)
+
+
+def test_a_bad_sector_between_the_ranges_costs_none_of_them():
+    bad = BadSector(range(8192, 12288))
+    assert read_ranges(bad, [(4096, 4000), (16384, 4000)]) == CONTENT[4096:8096] + CONTENT[16384:20384]
+    with pytest.raises(OSError, match="bad sector"):
+        read_ranges(bad, [(4096, 4000), (12000, 10)])
+
+
 @pytest.mark.parametrize("function", {joined, b"".join}, ids=lambda function: type(function).__name__)
 def test_both_joins_take_all_kinds_of_buffers(function):
     assert function([b"ab", memoryview(b"xcdx")[1:3], b"", bytearray(b"e")]) == b"abcde"
