@@ -93,8 +93,9 @@ class Listeners:
     async def serve_web(self, api: BrokerApi) -> None:
         """Begin to answer requests at the bound web ports, unless they closed meanwhile."""
         server = await import_later("magnetar.broker.admin.admin_server")
+        app = await asyncio.to_thread(server.build_app, api)  # some 30 ms
         if self._accepting:
-            self.web = await server.start_admin(api, self._doors)
+            self.web = await server.start_admin(api, self._doors, app)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets, so that another broker may bind their ports; open connections stay."""

@@ -152,14 +152,14 @@ def _config(app: "ASGIApp", settings: "Settings", context: ssl.SSLContext | None
     return config
 
 
-async def start_admin(api: "BrokerApi", doors: WebDoors | None = None) -> AdminServer:
-    """Serve the configured web ports over the broker, which may be open already.
+async def start_admin(api: "BrokerApi", doors: WebDoors | None = None, app: "ASGIApp | None" = None) -> AdminServer:
+    """Serve the configured web ports over the broker, which may be open already. ``app``: the result of ``build_app``.
 
     Raises: OSError when a port cannot be bound or the certificate cannot be read; nothing listens then.
     """
     settings = api.settings
     doors = doors or await open_web_doors(settings)
-    app = build_app(api)
+    app = app or build_app(api)
     upgrades = Upgrades(api.web_sockets, settings, time.monotonic) if api.web_sockets is not None else None
     server = AdminServer(doors, Seats(api.descriptors.web_connections), upgrades)
     if doors.plain is not None:
