@@ -99,17 +99,10 @@ class BookKeeperLedgerStore:
     async def create(self, properties: Mapping[str, str] | None = None) -> BookKeeperLedgerWriter:
         self._check_open()
         kept = dict(properties or {})
-        options = self._settings.ledger_options(kept.get("component"))
-        custom = {key: value.encode(errors="surrogateescape") for key, value in kept.items()}
-        isolation = await self.isolation_of(kept)
-        if isolation is not None:
-            custom[POLICY_KEY] = policy_of(isolation)
-        of_topic = kept.get("component") == "managed-ledger" and "pulsar/cursor" not in kept
-        with storage_errors():
-            if of_topic:
-                adds = await self._create_patiently(options, custom, kept.get("pulsar/managed-ledger", ""))
-            else:
-                adds = await self._client.create(options, custom)
+        if kept.get("component") == "managed-ledger" and "pulsar/cursor" not in kept:
+            adds = await self._create_patiently(kept, kept.get("pulsar/managed-ledger", ""))
+        else:
+            adds = await self._create(kept)
         writer = BookKeeperLedgerWriter(adds, kept, self.max_record_bytes, self.cache.put, self._forget)
         self._writers[writer.ledger_id] = writer
         return writer
@@ -224,16 +217,25 @@ class BookKeeperLedgerStore:
                 self._readers.popitem(last=False)
         return reader
 
-    async def _create_patiently(
-        self, options: LedgerOptions, custom: Mapping[str, bytes], managed_ledger: str
-    ) -> LedgerWriter:
+    async def _create_patiently(self, kept: Mapping[str, str], managed_ledger: str) -> LedgerWriter:
+        """Wait for enough bookies. ``give_up_creation`` ends the wait, also before the wait has begun."""
         given_up = self._creations[managed_ledger] = asyncio.get_running_loop().create_future()
         try:
-            wait_s = self._settings.new_ledger_wait_s
-            return await self._client.create(options, custom, wait_s=wait_s, given_up=given_up)
+            return await self._create(kept, wait_s=self._settings.new_ledger_wait_s, given_up=given_up)
         finally:
             if self._creations.get(managed_ledger) is given_up:
                 del self._creations[managed_ledger]
+
+    async def _create(
+        self, kept: Mapping[str, str], *, wait_s: float = 0.0, given_up: asyncio.Future[None] | None = None
+    ) -> LedgerWriter:
+        custom = {key: value.encode(errors="surrogateescape") for key, value in kept.items()}
+        isolation = await self.isolation_of(kept)
+        if isolation is not None:
+            custom[POLICY_KEY] = policy_of(isolation)
+        options = self._settings.ledger_options(kept.get("component"))
+        with storage_errors():
+            return await self._client.create(options, custom, wait_s=wait_s, given_up=given_up)
 
     def _forget(self, writer: BookKeeperLedgerWriter) -> None:
         if self._writers.get(writer.ledger_id) is writer:

@@ -221,14 +221,15 @@ class LedgerSwitch:
         appender = self._appender
         try:
             await self._wait_sealed()
-            if self._given_up and not self.env.may_roll():
-                raise StorageUnavailableError("the managed ledger closes, and no ledger can be created now")
+            self._check_creation()
             dropped = await self._settle_failed()
             properties = {
                 "application": "pulsar",
                 "component": "managed-ledger",
                 "pulsar/managed-ledger": appender.name,
             }
+            await self._unlisted.delete()
+            self._check_creation()  # the managed ledger may have begun to close meanwhile
             writer = await self._unlisted.create(properties)
             self.ledger_list.ahead = writer.ledger_id
             await self._save_list()
@@ -244,6 +245,11 @@ class LedgerSwitch:
             self.prepare()
         for ledger_id in dropped:
             await self.env.ledgers.delete(ledger_id)
+
+    def _check_creation(self) -> None:
+        """Raise StorageUnavailableError if the managed ledger closes and the store cannot create a ledger now."""
+        if self._given_up and not self.env.may_roll():
+            raise StorageUnavailableError("the managed ledger closes, and no ledger can be created now")
 
     async def _wait_sealed(self) -> None:
         """Wait until the previous ledger is sealed. Raises StorageUnavailableError after ``_SEAL_WAIT_S``."""

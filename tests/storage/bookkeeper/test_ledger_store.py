@@ -56,3 +56,26 @@ async def test_a_creation_that_waits_for_bookies_can_be_given_up():
         with pytest.raises(StorageUnavailableError):
             await other
         assert loop.time() - began_s == pytest.approx(7)
+
+
+@simulated
+async def test_a_creation_can_be_given_up_before_it_waits_for_bookies():
+    async with simulated_store(cluster=SimCluster(2)) as store:
+        began, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def groups_later(_properties):
+            began.set()
+            await goes_on.wait()
+
+        store.isolation_of = groups_later
+        creation = asyncio.ensure_future(
+            store.create({"component": "managed-ledger", "pulsar/managed-ledger": "a"}),
+        )
+        await began.wait()
+        store.give_up_creation("a")
+        goes_on.set()
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        with pytest.raises(StorageUnavailableError, match="not enough bookies"):
+            await creation
+        assert loop.time() == began_s

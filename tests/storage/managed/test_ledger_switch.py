@@ -199,3 +199,39 @@ async def test_a_log_that_closes_gives_up_the_creation_of_a_ledger():
     ground.may_roll = True
     assert await append(ledger, [b"x"]) == [Position(0, 0)]
     await ledger.close()
+
+
+@pytest.mark.parametrize("step", ["open_recover", "delete"])
+async def test_a_log_that_closes_while_an_earlier_ledger_is_settled_creates_no_ledger(monkeypatch, step):
+    ground, ledger = await opened()
+    await append(ledger, [b"x"])
+    ledgers = ground.ledgers
+    away = ledgers.fail_appends = ground.metadata.fail_writes = StorageUnavailableError("away")
+    for _ in range(1 if step == "open_recover" else 2):  # the second failure leaves a ledger that no list names
+        with pytest.raises(StorageUnavailableError):
+            await append(ledger, [b"x"])
+        ledger.ready_to_create_new_ledger()
+    ledgers.fail_appends = ground.metadata.fail_writes = None
+    settle_step, began, goes_on, created = getattr(ledgers, step), asyncio.Event(), asyncio.Event(), []
+
+    async def slowly(*args):
+        began.set()
+        await goes_on.wait()
+        return await settle_step(*args)
+
+    async def refuse(properties):
+        created.append(properties)
+        raise away
+
+    monkeypatch.setattr(ledgers, step, slowly)
+    monkeypatch.setattr(ledgers, "create", refuse)
+    results = []
+    ledger.append(run_of([b"x"]), results.append)
+    async with asyncio.timeout(5):
+        await began.wait()
+    ground.may_roll = False
+    ledger.give_up_creation()
+    goes_on.set()
+    await until(lambda: results)
+    assert isinstance(results[0].error, StorageUnavailableError)
+    assert not created
