@@ -57,6 +57,21 @@ class Scene:
     def topic(self, method, topic, path, body=None):
         return self.admin(method, f"{topic.replace('://', '/')}/{path}", body)
 
+    def entry(self, topic, ledger_id, entry_id):
+        """The answer with an entry's payload and metadata, from the owner of the topic."""
+
+        def answered():
+            path = f"admin/v2/{topic.replace('://', '/')}/ledger/{ledger_id}/entry/{entry_id}"
+            for each in self.members:
+                with contextlib.suppress(requests.RequestException):
+                    answer = requests.get(f"{each.http}/{path}", timeout=30)
+                    if answer.ok:
+                        return [answer]
+            return None
+
+        (answer,) = wait_for(answered, 60, f"entry {ledger_id}:{entry_id}")
+        return answer
+
     def owner_of(self, topic):
         """Address of the broker that serves the topic, once a broker does."""
 
@@ -406,7 +421,9 @@ def dead_letters(scene, topic):
 
 
 def chunked_messages(scene, topic):
-    """A message in chunks on both sides of the move, and one whose chunks are under way at the move."""
+    """A message in chunks on both sides of the move, and one whose chunks are under way at the move: all chunks are
+    stored in order. The C++ client drops a message whose first chunk was stored twice.
+    """
     producer = scene.client.create_producer(
         topic, send_timeout_millis=0, batching_enabled=False, chunking_enabled=True, max_pending_messages=100
     )
@@ -416,10 +433,24 @@ def chunked_messages(scene, topic):
     yield
     producer.flush()
     producer.send(texts[2])
+    stored = chunks(scene, topic)
+    under_way = [chunk for text, chunk in stored if text == b"B"]
+    assert list(dict.fromkeys(stored)) == [(text, chunk) for text in (b"A", b"B", b"C") for chunk in (0, 1)]
+    readable = texts if under_way.count(0) == 1 else [texts[0], texts[2]]
     consumer = scene.client.subscribe(topic, "s", **EARLIEST)
-    found = list(dict.fromkeys(consumer.receive(TIMEOUT_MS).data() for _ in texts))
-    assert found == texts
+    found = [consumer.receive(TIMEOUT_MS).data() for _ in readable]
+    assert [text for text in dict.fromkeys(found) if text in readable] == readable
     consumer.close()
+
+
+def chunks(scene, topic):
+    """(first byte, chunk id) of each entry, in the order of the log."""
+    stats, found = scene.topic("GET", topic, "internalStats"), []
+    for ledger in stats["ledgers"]:
+        for entry in range(ledger["entries"] or stats["currentLedgerEntries"]):
+            answer = scene.entry(topic, ledger["ledgerId"], entry)
+            found.append((answer.content[:1], int(answer.headers["X-Pulsar-chunk-id"])))
+    return found
 
 
 def exclusive_producers(scene, topic):
