@@ -5,8 +5,9 @@ an arena per thread, no other thread could use the free memory of a thread's are
 allocates under the interpreter lock, so threads do not wait for the common arena.
 
 The allocator keeps freed memory for the next allocation, which saves a busy broker new pages. An idle broker gives this
-memory back to the system: a check takes microseconds, giving back about 0.2 ms per megabyte, once. A broker with a
-little work does the same where much is free, for example behind a backlog that was read: no steady load leaves so much.
+memory back to the system: a check takes microseconds (5 ms beside 200,000 free blocks), giving back about 0.2 ms per
+megabyte, once. A broker with a little work does the same where much is free, for example behind a backlog that was
+read: no steady load leaves so much.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ def spare_the_collector() -> None:
 
 
 def spare_later_modules() -> None:
-    """The same for modules that were imported after the start. Call while few topics are loaded: none of the present
-    objects is ever searched for cycles again. Without effect in a process without ``spare_the_collector``.
+    """The same for modules that were imported after the start. Call while there are few topics and connections: none of
+    the present objects is ever searched for cycles again. Without effect in a process without ``spare_the_collector``.
     """
     if gc.get_freeze_count():
         gc.freeze()
