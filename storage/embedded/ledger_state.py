@@ -173,20 +173,18 @@ class LedgerState:
             return None
         return unwritten[bisect_right(unwritten, entry_id, key=_FIRST) - 1].slab
 
-    def parked(self, entry_id: int, most_bytes: int) -> list[UnwrittenSlab]:
-        """The parked slab with this entry and the parked slabs behind it, at most 256 slabs of ``most_bytes`` together,
-        or a single larger slab; empty when no parked slab has the entry.
+    def parked(self, entry_id: int, end_offset: int) -> list[UnwrittenSlab]:
+        """The parked slab with this entry, and at most 255 parked slabs right behind it that begin before
+        ``end_offset`` of the ledger file; empty when no parked slab has the entry.
         """
         unwritten = self.unwritten
         if not unwritten or not unwritten[0].first_entry_id <= entry_id <= self.last_confirmed:
             return []
         found: list[UnwrittenSlab] = []
-        size = 0
         first = bisect_right(unwritten, entry_id, key=_FIRST) - 1
         for index in range(first, min(first + _MOST_PARKED_OF_A_READ, len(unwritten))):
             slab = unwritten[index]
-            size += slab.size_bytes
-            if slab.slab is not None or (found and size > most_bytes):
+            if slab.slab is not None or (found and slab.offset >= end_offset):
                 break
             found.append(slab)
         return found

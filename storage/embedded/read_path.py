@@ -140,10 +140,11 @@ class ReadPath:
         # A piece that was read before is read again: then the system's cache shall keep its bytes.
         is_first = sequential and key not in self._behind
         source: LedgerBytes = self._once if is_first else self._files
-        parked = ledger.parked(entry_id, size)
+        parked = ledger.parked(entry_id, point[1] + size)
         if parked:
             source = ParkedBytes(parked)
-            point = (parked[0].first_entry_id, parked[0].offset)
+            if point[0] < parked[0].first_entry_id:
+                point = (parked[0].first_entry_id, parked[0].offset)
             last = parked[-1]
             end, last_entry_id = last.offset + last.size_bytes, last.last_entry_id
         else:
