@@ -1,4 +1,7 @@
-"""Recent slabs of all ledgers, bounded in bytes, oldest out first. Loop only."""
+"""Recent slabs of all ledgers, bounded in bytes, oldest out first. Loop only.
+
+A slab counts with its whole buffer: a slab that was cut out of a piece of a ledger file keeps the piece in memory.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ class _Shelf:
             else:
                 page.insert(bisect_right(page, first, key=_FIRST), slab)
         self.queue.append((number, slab))
-        self.held_bytes += slab.size_bytes + _OVERHEAD_BYTES
+        self.held_bytes += len(slab.data) + _OVERHEAD_BYTES
         return True
 
     def find(self, entry_id: int) -> Slab | None:
@@ -104,7 +107,7 @@ class _Shelf:
             else:
                 index = 0 if page[0] is slab else bisect_right(page, slab.first_entry_id, key=_FIRST) - 1
                 del page[index]
-        self.held_bytes -= slab.size_bytes + _OVERHEAD_BYTES
+        self.held_bytes -= len(slab.data) + _OVERHEAD_BYTES
         return slab
 
 
@@ -143,7 +146,7 @@ class EntryCache:
         if not shelf.add(slab, number):
             return
         self._held_slabs += 1
-        self._held_bytes += slab.size_bytes + _OVERHEAD_BYTES
+        self._held_bytes += len(slab.data) + _OVERHEAD_BYTES
         if self._graves:
             self._free_some()
         while self._held_bytes + self._buried_bytes > self.max_bytes and self._held_slabs:
@@ -205,7 +208,7 @@ class EntryCache:
             heappop(self._oldest)
             del self._shelves[slab.ledger_id]
         self._held_slabs -= 1
-        self._held_bytes -= slab.size_bytes + _OVERHEAD_BYTES
+        self._held_bytes -= len(slab.data) + _OVERHEAD_BYTES
         self._evictions += 1
 
     def _free_some(self) -> None:
@@ -216,4 +219,4 @@ class EntryCache:
             if not self._graves:
                 return
             _, slab = self._graves[-1].queue.popleft()
-            self._buried_bytes -= slab.size_bytes + _OVERHEAD_BYTES
+            self._buried_bytes -= len(slab.data) + _OVERHEAD_BYTES

@@ -54,6 +54,18 @@ def test_the_oldest_goes_first_and_bytes_stay_below_the_limit():
     assert cache.peek(1, 49) is not None
 
 
+def test_a_slab_counts_with_the_buffer_that_it_keeps_in_memory():
+    cache = EntryCache(50_000)
+    for number in range(20):
+        cache.put(slab_of(1, number * 10, [b"x" * 1000] * 10).part(9, 10))
+    stats = cache.stats()
+    assert stats.held_slabs == 4
+    assert stats.held_bytes == 4 * (10 * 1032 + 600)
+    cache.drop_ledger(1)
+    cache.put(slab_of(2, 0, [b"x"]))
+    assert cache.stats().held_bytes == 33 + 600
+
+
 def test_nothing_is_held_without_room():
     cache = EntryCache(0)
     cache.put(slab_of(1, 0, [b"x"]))
