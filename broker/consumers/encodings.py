@@ -31,6 +31,7 @@ MOST_COUNTED = 256
 """The most spans whose consumers are counted; the oldest is dropped first."""
 
 _Key = tuple[int, int, int, int, int, int, int]
+_MadeKey = tuple[int, int, _Key]
 
 
 class Encodings:
@@ -41,9 +42,9 @@ class Encodings:
         self._held_bytes = 0
         self._frames: dict[_Key, tuple[Slab, bytes]] = {}
         """The frames, with their slab: while a slab is held, no other slab has its identity."""
-        self._made: dict[_Key, int] = {}
-        """How often frames were made without being kept. A later slab with the same identity as a freed slab adds to
-        its count; the only effect is that the frames of the later slab are kept too soon.
+        self._made: dict[_MadeKey, int] = {}
+        """How often frames were made without being kept, by ledger and first entry as well: the slab is not held, and
+        a later slab in the same place of memory has the same identity.
         """
 
     def frames(self, consumer_id: int, slab: Slab, i: int, j: int, partition: int, mode: int, epoch: int) -> bytes:
@@ -53,13 +54,14 @@ class Encodings:
         if found is not None:
             return found[1]
         data = speed.encode_messages(consumer_id, slab.data, slab.offsets, i, j, partition, mode, epoch, None)
-        made = self._made.pop(key, 0) + 1
+        made_key = (slab.ledger_id, slab.first_entry_id, key)
+        made = self._made.pop(made_key, 0) + 1
         if made == KEPT_FROM:
             self._keep(key, slab, data)
             return data
         if len(self._made) == MOST_COUNTED:
             del self._made[next(iter(self._made))]
-        self._made[key] = made
+        self._made[made_key] = made
         return data
 
     def _keep(self, key: _Key, slab: Slab, data: bytes) -> None:

@@ -53,6 +53,17 @@ def test_frames_of_few_consumers_are_not_kept():
     assert encodings.held_bytes == 0
 
 
+def test_frames_of_slabs_that_follow_each_other_in_the_same_memory_are_not_kept():
+    encodings, identities = Encodings(), set()
+    for first in range(200):
+        one = slab(first)
+        identities.add(id(one))
+        assert made(encodings, one) == plain(one)
+        del one
+    assert len(identities) < 200 // (KEPT_FROM - 1), "the interpreter did not use the memory again"
+    assert encodings.held_bytes == 0
+
+
 @pytest.mark.parametrize(
     "changed", [{"consumer_id": 4}, {"i": 2}, {"j": 5}, {"partition": 2}, {"mode": 1}, {"epoch": 0}], ids=str
 )
