@@ -31,7 +31,7 @@ $(BIN)/magnetar: pyproject.toml setup.py requirements/broker.txt $(wildcard prot
 
 $(VENV)/.test-stamp: $(BIN)/magnetar requirements/ci.txt
 	@echo "installing what the tests need ..."
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --require-hashes -r requirements/ci.txt
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements/ci.txt
 	@touch $@
 
 setup: $(VENV)/.test-stamp  ## virtual environment with everything

@@ -39,6 +39,14 @@ def _configured(*args, **values):
 structlog.configure = _configured
 
 
+def pytest_collection_finish():
+    """Keep the modules and the collected tests out of each later collection of garbage: the collections took a sixth of
+    the processor time of the unit tests.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_teardown():
     """Reset the configuration of logs after each test, so that the next test starts without it."""
     if structlog.is_configured():

@@ -60,22 +60,22 @@ def test_a_difference_at_the_bottom_of_records_nested_twice_is_found():
 
 
 def test_a_union_of_many_names_is_looked_at_once():
-    union = [{"type": "record", "name": f"N{i}", "fields": []} for i in range(15_000)]
+    union = [{"type": "record", "name": f"N{i}", "fields": []} for i in range(3000)]
     schema = {"type": "record", "name": "R", "fields": [{"name": "u", "type": union}]}
     other = {"type": "record", "name": "R", "fields": [{"name": "u", "type": union[::-1]}]}
 
     def check(counter):
         check_compatible(Definition(AVRO, text(other)), [Definition(AVRO, text(schema))], Strategy.FULL, counter)
 
-    assert steps(check) < 1_000_000
+    assert steps(check) < 200_000
 
 
 def test_a_union_that_cannot_be_looked_up_by_name_is_given_up():
-    needy = [{"type": "record", "name": f"N{i}", "fields": [{"name": "f", "type": "int"}]} for i in range(1500)]
+    needy = [{"type": "record", "name": f"N{i}", "fields": [{"name": "f", "type": "int"}]} for i in range(500)]
     easy = [{"type": "record", "name": "Easy", "fields": []}]
-    written = [{"type": "record", "name": f"M{i}", "fields": []} for i in range(1500)]
+    written = [{"type": "record", "name": f"M{i}", "fields": []} for i in range(500)]
     with pytest.raises(SchemaWorkError):
-        can_read(reader=needy + easy, writer=written)
+        can_read(reader=needy + easy, writer=written, work=SchemaWork(100_000))
 
 
 @pytest.mark.parametrize(
