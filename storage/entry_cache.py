@@ -13,6 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.storage.slab import Slab
 
 __all__ = ["CacheStats", "EntryCache"]
@@ -121,6 +123,9 @@ class EntryCache:
     """Slabs keyed by (ledger, entry), evicted first in, first out: readers read the tail of a ledger soon after it was
     written or never, and a read-ahead chunk once.
 
+    Pieces of ledger files leave first where appended slabs would leave that memory holds in any case
+    (``protected_bytes``): such an eviction would free no memory.
+
     The cost of a call does not grow with the number of slabs: a page has at most 64 slabs, the cache finds the oldest
     slab among the oldest slabs of the ledgers, and later calls of ``put`` and ``drop_ledger`` free the slabs of a
     deleted ledger a few at a time.
@@ -128,16 +133,23 @@ class EntryCache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
+        self.protected_bytes: Callable[[], int] = int
+        """The bytes of the newest appended slabs that are in memory outside the cache as well. The cache keeps them
+        instead of pieces, up to half of its size.
+        """
         self._shelves: dict[int, _Shelf] = {}
+        """By ledger id; the pieces of a ledger are at ``~`` of its id."""
         self._oldest: list[tuple[int, _Shelf]] = []
         """A heap of (number, shelf): the number of the shelf's oldest slab, or of an older slab that was evicted."""
+        self._oldest_pieces: list[tuple[int, _Shelf]] = []
+        """The same of the shelves with pieces."""
         self._graves: list[_Shelf] = []
         self._arrivals = 0
-        self._held_bytes = self._held_slabs = self._buried_bytes = 0
+        self._held_bytes = self._held_slabs = self._piece_bytes = self._buried_bytes = 0
         self._hits = self._hit_bytes = self._misses = self._evictions = 0
 
     def put(self, slab: Slab) -> None:
-        """Add the slab unless its first entry is in the cache; evict the oldest slabs while the cache is too large."""
+        """Add an appended slab unless its first entry is in such a slab; evict slabs while the cache is too large."""
         self._arrivals = number = self._arrivals + 1
         shelf = self._shelves.get(slab.ledger_id)
         if shelf is None:
@@ -149,6 +161,23 @@ class EntryCache:
         self._held_bytes += len(slab.data) + _OVERHEAD_BYTES
         if self._graves:
             self._free_some()
+        while self._held_bytes + self._buried_bytes > self.max_bytes and self._held_slabs:
+            self._evict()
+
+    def put_piece(self, slab: Slab) -> None:
+        """Add a slab that was read from a file, unless its first entry is in the cache; evict slabs as ``put``."""
+        if self.peek(slab.ledger_id, slab.first_entry_id) is not None:
+            return
+        self._arrivals = number = self._arrivals + 1
+        key = ~slab.ledger_id
+        shelf = self._shelves.get(key)
+        if shelf is None:
+            shelf = self._shelves[key] = _Shelf()
+            heappush(self._oldest_pieces, (number, shelf))
+        shelf.add(slab, number)
+        self._held_slabs += 1
+        self._held_bytes += len(slab.data) + _OVERHEAD_BYTES
+        self._piece_bytes += len(slab.data) + _OVERHEAD_BYTES
         while self._held_bytes + self._buried_bytes > self.max_bytes and self._held_slabs:
             self._evict()
 
@@ -165,23 +194,25 @@ class EntryCache:
     def peek(self, ledger_id: int, entry_id: int) -> Slab | None:
         """``get`` without counting."""
         shelf = self._shelves.get(ledger_id)
-        return None if shelf is None else shelf.find(entry_id)
+        slab = None if shelf is None else shelf.find(entry_id)
+        if slab is None and self._piece_bytes:
+            shelf = self._shelves.get(~ledger_id)
+            slab = None if shelf is None else shelf.find(entry_id)
+        return slab
 
     def drop_ledger(self, ledger_id: int) -> None:
         """Remove all slabs of a deleted ledger."""
-        shelf = self._shelves.pop(ledger_id, None)
-        if shelf is None:
-            return
-        shelf.dropped = True
-        shelf.pages, shelf.wide_pages = {}, {}
-        self._held_slabs -= len(shelf.queue)
-        self._held_bytes -= shelf.held_bytes
-        self._buried_bytes += shelf.held_bytes
-        self._graves.append(shelf)
-        self._free_some()
-        if len(self._oldest) > 2 * len(self._shelves) + _SPARE_PLACES:
-            self._oldest = [(shelf.queue[0][0], shelf) for shelf in self._shelves.values()]
+        for key in (ledger_id, ~ledger_id):
+            shelf = self._shelves.pop(key, None)
+            if shelf is not None:
+                self._bury(shelf)
+                if key < 0:
+                    self._piece_bytes -= shelf.held_bytes
+        if len(self._oldest) + len(self._oldest_pieces) > 2 * len(self._shelves) + _SPARE_PLACES:
+            self._oldest = [(shelf.queue[0][0], shelf) for key, shelf in self._shelves.items() if key >= 0]
+            self._oldest_pieces = [(shelf.queue[0][0], shelf) for key, shelf in self._shelves.items() if key < 0]
             heapify(self._oldest)
+            heapify(self._oldest_pieces)
 
     def stats(self) -> CacheStats:
         return CacheStats(
@@ -195,21 +226,37 @@ class EntryCache:
         )
 
     def _evict(self) -> None:
-        while True:
-            number, shelf = self._oldest[0]
-            if shelf.dropped:
-                heappop(self._oldest)
-            elif shelf.queue[0][0] != number:
-                heapreplace(self._oldest, (shelf.queue[0][0], shelf))
-            else:
-                break
+        heap = self._oldest_pieces if self._piece_bytes and self._piece_leaves_first() else self._oldest
+        _oldest_number(heap)
+        shelf = heap[0][1]
         slab = shelf.remove_oldest()
+        size = len(slab.data) + _OVERHEAD_BYTES
+        if heap is self._oldest_pieces:
+            self._piece_bytes -= size
         if not shelf.queue:
-            heappop(self._oldest)
-            del self._shelves[slab.ledger_id]
+            heappop(heap)
+            del self._shelves[slab.ledger_id if heap is self._oldest else ~slab.ledger_id]
         self._held_slabs -= 1
-        self._held_bytes -= len(slab.data) + _OVERHEAD_BYTES
+        self._held_bytes -= size
         self._evictions += 1
+
+    def _piece_leaves_first(self) -> bool:
+        """Whether the oldest piece leaves before the oldest appended slab. Precondition: there is a piece."""
+        appended_bytes = self._held_bytes - self._piece_bytes
+        if not appended_bytes or _oldest_number(self._oldest_pieces) < _oldest_number(self._oldest):
+            return True
+        _, slab = self._oldest[0][1].queue[0]
+        left_bytes = appended_bytes - len(slab.data) - _OVERHEAD_BYTES
+        return appended_bytes <= self.max_bytes // 2 and left_bytes < self.protected_bytes()
+
+    def _bury(self, shelf: _Shelf) -> None:
+        shelf.dropped = True
+        shelf.pages, shelf.wide_pages = {}, {}
+        self._held_slabs -= len(shelf.queue)
+        self._held_bytes -= shelf.held_bytes
+        self._buried_bytes += shelf.held_bytes
+        self._graves.append(shelf)
+        self._free_some()
 
     def _free_some(self) -> None:
         """Free a few slabs of deleted ledgers: freeing all of them at once would block the event loop."""
@@ -220,3 +267,17 @@ class EntryCache:
                 return
             _, slab = self._graves[-1].queue.popleft()
             self._buried_bytes -= len(slab.data) + _OVERHEAD_BYTES
+
+
+def _oldest_number(heap: list[tuple[int, _Shelf]]) -> int:
+    """Bring the shelf with the oldest slab to the front of the heap; returns the number of the slab. Precondition: a
+    shelf of the heap has slabs.
+    """
+    while True:
+        number, shelf = heap[0]
+        if shelf.dropped:
+            heappop(heap)
+        elif shelf.queue[0][0] != number:
+            heapreplace(heap, (shelf.queue[0][0], shelf))
+        else:
+            return number

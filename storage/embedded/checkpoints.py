@@ -109,6 +109,11 @@ class Checkpointer:
         """Bytes that are confirmed and not yet in ledger files."""
         return self._write_behind.unwritten_bytes
 
+    @property
+    def kept_bytes(self) -> int:
+        """The unwritten bytes that are in memory."""
+        return self._write_behind.kept_bytes
+
     def write(self, jobs: list[UnwrittenSlab], frame_seconds: float) -> None:
         """Queue the confirmed slabs of a batch for write-behind, and begin a checkpoint when enough bytes were written.
 

@@ -90,6 +90,7 @@ def build_parts(base: Foundation) -> EngineParts:
     cold = ColdReads()
     checkpointer = _checkpointer(base, health, limits, cold)
     limits.waiting_bytes = lambda: checkpointer.unwritten_bytes
+    cache.protected_bytes = lambda: checkpointer.kept_bytes
     pool = _segment_pool(base, limits)
     journal = _journal(base, pool)
     appends = AppendPath(

@@ -176,7 +176,7 @@ class ReadPath:
         slab = piece.slab
         if slab is None or ledger.deleted:
             return
-        self._cache.put(slab)
+        self._cache.put_piece(slab)
         following = slab.last_entry_id + 1
         if piece.next_offset is not None and following <= ledger.last_confirmed:
             item = _Next(following, piece.next_offset, sequential)

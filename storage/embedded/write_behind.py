@@ -8,8 +8,8 @@ pauses.
 In a burst (``burst.py``) write-behind holds off until the burst ends or the backlog reaches ``held_off_bytes``: until
 then the device writes each byte once. Readers of the device (``cold_reads.py``) have the device to themselves for a
 second, up to the same backlog; then write-behind pauses for them as for the journal. Slabs beyond ``kept_bytes`` are
-parked (``ledger_state.py``), oldest first, so the backlog of a burst takes no more memory. The newest part of the entry
-cache holds the slabs that are kept.
+parked (``ledger_state.py``), oldest first, so the backlog of a burst takes no more memory. The entry cache holds the
+slabs that are kept, and evicts pieces of ledger files before them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class WriteBehind:
         self._frame_seen = False
         """A frame was written since the piece under way began."""
         self.unwritten_bytes = 0
-        self._max_kept_bytes, self._kept_bytes = kept_bytes, 0
+        self._max_kept_bytes = kept_bytes
+        self.kept_bytes = 0
+        """The unwritten bytes that are in memory."""
         self._kept: deque[UnwrittenSlab] = deque()
         """Unwritten slabs in memory, oldest first; slabs that were written since may remain at the front."""
 
@@ -112,12 +114,12 @@ class WriteBehind:
         self._queued_bytes += size
         self.unwritten_bytes += size
         self._kept += jobs
-        self._kept_bytes += size
-        while self._kept_bytes > self._max_kept_bytes:
+        self.kept_bytes += size
+        while self.kept_bytes > self._max_kept_bytes:
             job = self._kept.popleft()
             if job.slab is not None:
                 job.slab = None  # parked
-                self._kept_bytes -= job.size_bytes
+                self.kept_bytes -= job.size_bytes
         if not self._piece:
             self._next()
 
@@ -200,7 +202,7 @@ class WriteBehind:
                     self.unwritten_bytes -= job.size_bytes
                     if job.slab is not None:
                         job.slab = None
-                        self._kept_bytes -= job.size_bytes
+                        self.kept_bytes -= job.size_bytes
             kept = self._kept
             while kept and kept[0].slab is None:
                 kept.popleft()

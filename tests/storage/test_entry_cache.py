@@ -86,20 +86,73 @@ def test_a_deleted_ledger_leaves_nothing():
     assert cache.get(1, 0) is not None
 
 
+def test_pieces_leave_before_appended_slabs_that_memory_holds_in_any_case():
+    cache = EntryCache(100_000)
+    cache.protected_bytes = lambda: 40_000
+    appended = [slab_of(1, number, [b"x" * 9_368]) for number in range(10)]
+    for slab in appended:
+        cache.put(slab)
+    for number in range(30):
+        cache.put_piece(slab_of(2, number, [b"x" * 9_368]))
+    assert [cache.peek(1, number) for number in range(10)] == [None] * 6 + appended[6:]
+    assert [number for number in range(30) if cache.peek(2, number)] == list(range(24, 30))
+    assert cache.stats().held_bytes == 100_000
+
+
+def test_pieces_have_half_of_the_cache_at_least():
+    cache = EntryCache(100_000)
+    cache.protected_bytes = lambda: 1 << 20
+    for number in range(10):
+        cache.put(slab_of(1, number, [b"x" * 9_368]))
+    for number in range(30):
+        cache.put_piece(slab_of(2, number, [b"x" * 9_368]))
+        assert cache.peek(2, number) is not None
+    assert cache.stats().held_slabs == 10
+    assert [number for number in range(10) if cache.peek(1, number)] == [5, 6, 7, 8, 9]
+
+
+def test_pieces_have_the_whole_cache_where_memory_holds_no_other_slabs():
+    cache = EntryCache(100_000)
+    cache.put(slab_of(1, 0, [b"x"]))
+    for number in range(10):
+        cache.put_piece(slab_of(1, number + 1, [b"x" * 9_368]))
+    assert cache.peek(1, 0) is None
+    assert all(cache.peek(1, number + 1) for number in range(10))
+
+
+def test_a_piece_with_an_appended_slab_is_not_held():
+    cache = EntryCache(1 << 20)
+    appended = slab_of(1, 5, [b"x"] * 5)
+    cache.put(appended)
+    cache.put_piece(slab_of(1, 5, [b"x"] * 9))
+    assert cache.stats().held_slabs == 1
+    cache.put_piece(slab_of(1, 2, [b"x"] * 5))
+    assert cache.get(1, 5) is appended
+    assert cache.get(1, 2) is not None
+
+
 class Plain:
     """The same cache, as simple as can be."""
 
-    def __init__(self, max_bytes):
-        self.max_bytes, self.slabs = max_bytes, []
+    def __init__(self, max_bytes, protected_bytes):
+        self.max_bytes, self.protected_bytes, self.slabs = max_bytes, protected_bytes, []
 
-    def put(self, slab):
-        if self.peek(slab.ledger_id, slab.first_entry_id) is None:
-            self.slabs.append(slab)
-            while sum(each.size_bytes + 600 for each in self.slabs) > self.max_bytes and self.slabs:
-                del self.slabs[0]
+    def put(self, slab, *, is_piece):
+        first = slab.ledger_id, slab.first_entry_id
+        if not (is_piece and self.peek(*first)) and not self._find(*first, is_piece=False):
+            self.slabs.append((is_piece, slab))
+            while self.slabs and sum(each.size_bytes + 600 for _, each in self.slabs) > self.max_bytes:
+                pieces = [item for item in self.slabs if item[0]]
+                appended = [each.size_bytes + 600 for is_piece, each in self.slabs if not is_piece]
+                is_protected = sum(appended) <= self.max_bytes // 2 and sum(appended[1:]) < self.protected_bytes
+                self.slabs.remove(pieces[0] if pieces and is_protected else self.slabs[0])
 
     def peek(self, ledger_id, entry_id):
-        before = [slab for slab in self.slabs if slab.ledger_id == ledger_id and slab.first_entry_id <= entry_id]
+        return self._find(ledger_id, entry_id, is_piece=False) or self._find(ledger_id, entry_id, is_piece=True)
+
+    def _find(self, ledger_id, entry_id, *, is_piece):
+        found = [slab for kind, slab in self.slabs if kind is is_piece and slab.ledger_id == ledger_id]
+        before = [slab for slab in found if slab.first_entry_id <= entry_id]
         for is_wide in (False, True):
             best = max((slab for slab in before if (slab.count > 64) is is_wide), key=_FIRST, default=None)
             if best is not None and entry_id <= best.last_entry_id:
@@ -107,32 +160,39 @@ class Plain:
         return None
 
     def drop_ledger(self, ledger_id):
-        self.slabs = [slab for slab in self.slabs if slab.ledger_id != ledger_id]
+        self.slabs = [item for item in self.slabs if item[1].ledger_id != ledger_id]
 
 
-PUTS = st.tuples(st.just("put"), st.integers(0, 2), st.integers(0, 40).map(lambda n: n * 200), st.integers(1, 200))
+FIRSTS = st.integers(0, 40).map(lambda n: n * 200)
+PUTS = st.tuples(st.just("put"), st.integers(0, 2), FIRSTS, st.integers(1, 200))
+PIECES = st.tuples(st.just("piece"), st.integers(0, 2), FIRSTS, st.integers(1, 200))
 DROPS = st.tuples(st.just("drop"), st.integers(0, 2), st.just(0), st.just(0))
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.one_of(PUTS, PUTS, PUTS, DROPS), max_size=40), st.sampled_from([30_000, 200_000, 1 << 30]))
-def test_the_cache_agrees_with_a_plain_twin(steps, max_bytes):
-    cache, plain = EntryCache(max_bytes), Plain(max_bytes)
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.one_of(PUTS, PUTS, PIECES, PIECES, DROPS), max_size=40),
+    st.sampled_from([30_000, 200_000, 1 << 30]),
+    st.sampled_from([0, 10_000, 1 << 30]),
+)
+def test_the_cache_agrees_with_a_plain_twin(steps, max_bytes, protected_bytes):
+    cache, plain = EntryCache(max_bytes), Plain(max_bytes, protected_bytes)
+    cache.protected_bytes = lambda: protected_bytes
     for kind, ledger_id, first, count in steps:
-        if kind == "put":
-            slab = slab_of(ledger_id, first, [b""] * count)
-            cache.put(slab)
-            plain.put(slab)
-        else:
+        if kind == "drop":
             cache.drop_ledger(ledger_id)
             plain.drop_ledger(ledger_id)
             cache._graves.clear()  # freed at once in the plain cache
             cache._buried_bytes = 0
+        else:
+            slab = slab_of(ledger_id, first, [b""] * count)
+            (cache.put_piece if kind == "piece" else cache.put)(slab)
+            plain.put(slab, is_piece=kind == "piece")
         for at in {first, first + count - 1, first + count, first - 1, 0, 1023, 1024}:
             assert cache.peek(ledger_id, at) is plain.peek(ledger_id, at)
         stats = cache.stats()
         assert stats.held_slabs == len(plain.slabs)
-        assert stats.held_bytes == sum(slab.size_bytes + 600 for slab in plain.slabs)
+        assert stats.held_bytes == sum(slab.size_bytes + 600 for _, slab in plain.slabs)
 
 
 def test_slabs_of_deleted_ledgers_are_freed_by_later_slabs():
@@ -152,7 +212,10 @@ def test_ledgers_that_come_and_go_leave_nothing():
     for number in range(10_000):
         cache.put(slab_of(number, 0, [b"x"]))
         cache.drop_ledger(number)
-    assert len(cache._oldest) < 100 and not cache._shelves
+        cache.put_piece(slab_of(number, 0, [b"x"]))
+        cache.drop_ledger(number)
+    assert len(cache._oldest) + len(cache._oldest_pieces) < 100 and not cache._shelves
+    assert cache._piece_bytes == 0
 
 
 def test_the_work_of_an_operation_does_not_grow_with_the_number_of_slabs():

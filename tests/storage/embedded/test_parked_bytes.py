@@ -142,6 +142,22 @@ async def test_a_parked_slab_larger_than_a_piece_is_read_once():
     await storage.close()
 
 
+async def test_pieces_of_a_backlog_leave_the_unwritten_slabs_in_the_cache():
+    """The slabs are in memory in any case, so an eviction of them frees no memory."""
+    storage = await World().open(replace(PARKING, unwritten_memory_bytes=3 << 10, cache_bytes=16 << 10))
+    writer = await storage.ledgers.create()
+    bodies = [bytes([number]) * 1000 for number in range(40)]
+    for body in bodies:
+        await append(writer, [body])
+    unwritten = storage.ledgers._states[writer.ledger_id].unwritten
+    kept = [job.slab for job in unwritten if job.slab is not None]
+    assert 1 < len(kept) < 4
+    assert await read_all(storage.ledgers, writer.ledger_id, 39) == bodies
+    assert storage.stats().cache.evictions > 20
+    assert [storage.cache.peek(writer.ledger_id, slab.first_entry_id) for slab in kept] == kept
+    await storage.close()
+
+
 async def test_parked_entries_reach_their_ledger_file():
     world = World()
     storage, writer, bodies = await filled(world)
