@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from magnetar.broker.dispatchers.turns import DispatchTurns
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
@@ -186,7 +188,12 @@ class DispatchContext:
     """None without a rate."""
     unacked_total: UnackedTotal | None = None
     """None in a broker without a limit of unacknowledged messages."""
+    turns: DispatchTurns = field(init=False)
+    """The read loops of a broker share one."""
     ended: Callable[[], bool] = field(default=lambda: False)
     """Whether no entry will follow; called when a read finds no entry. If so, and all entries are acknowledged, the
     consumers get a notice.
     """
+
+    def __post_init__(self) -> None:
+        self.turns = DispatchTurns(self.call_later)

@@ -1,9 +1,9 @@
 """The read loop of every dispatcher of a persistent topic.
 
-One read is under way at a time. `wake` asks for a turn in the next round of the event loop, however often it is called;
-a turn reads and sends while there are permits, at most TURN_BYTES, then gives way to other work. Reads that the cache
-answers are done within the turn; a cold read runs in a task, and its result is dropped when the cursor was rewound
-meanwhile.
+One read is under way at a time. `wake` asks for a turn in a later round of the event loop, however often it is called:
+the loops of all subscriptions wait in one queue (`turns.py`). A turn reads and sends while there are permits, at most
+TURN_BYTES, then gives way to other work. Reads that the cache answers are done within the turn; a cold read runs in a
+task, and its result is dropped when the cursor was rewound meanwhile.
 
     turn:  next_read() -> the next read, None to stop       (the dispatcher decides)
            reader.read / read_positions                     (cached: at once; cold: later)
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.dispatchers.ports import DispatchContext, Order, Parked
+    from magnetar.broker.dispatchers.ports import DispatchContext, DispatchThrottle, Order, Parked
     from magnetar.storage.interfaces import Timer
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
@@ -118,14 +118,17 @@ class ReadLoop:
             self._wake_wanted = True
         elif not self._scheduled and not self.closed:
             self._scheduled = True
-            self.context.call_later(0, self._run)
+            self.context.turns.wait(self._run)
 
-    def entries_available(self) -> None:
-        """Run a turn at once for new entries. Only for callbacks of the event loop that do nothing else."""
+    def entries_available(self) -> int:
+        """Run a turn at once for new entries; return its cost in bytes. Only for callbacks of the event loop that do
+        nothing else.
+        """
         if self._wakes_wait:
             self._wake_wanted = True
         elif not self._scheduled:
-            self._run()
+            return self._run()
+        return 0
 
     def hold_wakes(self) -> None:
         """Only note calls of `wake` until `release_wakes`."""
@@ -136,49 +139,51 @@ class ReadLoop:
         wanted, self._wake_wanted, self._wakes_wait = self._wake_wanted, False, False
         return wanted
 
-    def _run(self) -> None:
+    def _run(self) -> int:
         self._scheduled = False
         if self.closed or self.paused or self._cold is not None or self._backoff_timer is not None:
-            return
+            return 0
         try:
-            self._turn()
+            return self._turn()
         finally:
             self._flush()
 
-    def _turn(self) -> None:
-        budget, queued = TURN_BYTES, 0
-        while budget > 0:
-            if self._throttled():
-                return
+    def _turn(self) -> int:
+        """Read and send until there is nothing more to do, or TURN_BYTES are spent; return the spent bytes."""
+        spent = queued = 0
+        while spent < TURN_BYTES:
+            if self.context.throttle is not None and self._throttled(self.context.throttle):
+                return spent
             read = self._serving.next_read()
             if read is None:
-                return
+                return spent
             try:
                 result = self._start(read)
             except StorageError as error:
                 self._failed(error)
-                return
+                return spent
             if type(result) is not list and inspect.isawaitable(result):
                 self._cold = self.context.tasks.spawn(self._finish(result, read, self.generation), "dispatch.read")
-                return
+                return spent
             assert isinstance(result, list | Transformed)
             if self._backoff_ms:
                 self._recovered()
             if result == [] and read.positions is None:
                 self._found_nothing()
-                return
-            sent = self._dispatch_counted(self._settled(result, read), read)
+                return spent
+            spans = result if type(result) is list else self._settled(result, read)
+            sent = self._dispatch_counted(spans, read)
             queued += sent
-            budget -= max(sent, _READ_COST_BYTES)
+            spent += max(sent, _READ_COST_BYTES)
         if queued:
             self.wake()
         else:  # long stretches of entries without a recipient must not keep the loop busy
             self.context.call_later(_IDLE_TURN_S, self.wake)
+        return spent
 
-    def _throttled(self) -> bool:
+    def _throttled(self, throttle: DispatchThrottle) -> bool:
         """Whether a dispatch rate is used up; the next turn comes when it is not."""
-        throttle = self.context.throttle
-        if throttle is None or throttle.room() > 0:
+        if throttle.room() > 0:
             return False
         if self._throttle_timer is None:
             self._throttle_timer = self.context.call_later(throttle.wait_s(), self._throttle_over)

@@ -324,13 +324,16 @@ class Subscription:
 
     # --- events --------------------------------------------------------------------------------------------------
 
-    def entries_available(self) -> None:
-        """Dispatch new entries; called once per burst of appends, in a callback of the event loop of its own."""
+    def entries_available(self) -> int:
+        """Dispatch new entries; called once per burst of appends, in a callback of the event loop of its own. Return
+        the cost in bytes.
+        """
         if self.dispatcher is not None and self.dispatcher.consumers:
-            self.dispatcher.loop.entries_available()
+            return self.dispatcher.loop.entries_available()
+        return 0
 
-    def delayed_due(self) -> None:
-        """Wake the dispatcher, because delayed entries became due or held-back entries may be gone."""
+    def wake(self) -> None:
+        """Ask for a turn: entries are readable, delayed entries became due, or held-back entries may be gone."""
         if self.dispatcher is not None and self.dispatcher.consumers:
             self.dispatcher.loop.wake()
 
@@ -369,7 +372,7 @@ class Subscription:
         if self.dispatcher is not None:
             self.dispatcher.dropped_up_to(position)
         self.acknowledger.mark_delete_moved()
-        self.delayed_due()
+        self.wake()
 
     def set_settings(self, settings: SubscriptionSettings) -> None:
         """Policies changed."""

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from magnetar.broker.dispatchers.turns import DispatchTurns
 from magnetar.broker.meters.distributions import LatencyMeter
 from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.rates_in_force import BrokerRates
@@ -79,6 +80,7 @@ class TopicContext:
     effective: Callable[[TopicName], TopicConfig]
     ledger_config: Callable[[TopicConfig], ManagedLedgerConfig]
     rates: BrokerRates = field(init=False)
+    turns: DispatchTurns = field(init=False)
     unacked_total: UnackedTotal | None = None
     """None in a broker without a limit of unacknowledged messages."""
     converting: ConvertingService | None = None
@@ -102,6 +104,7 @@ class TopicContext:
 
     def __post_init__(self) -> None:
         self.rates = BrokerRates(self.monotonic, self.call_later)
+        self.turns = DispatchTurns(self.call_later)
 
     def shared(self, value: T) -> T:
         """Return the equal value that other topics already use, else `value`.

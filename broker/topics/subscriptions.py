@@ -14,6 +14,7 @@ from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.consumers.consumer import TYPE_NAMES
+from magnetar.broker.dispatchers.turns import LEAST_COST_BYTES, ROUND_BYTES
 from magnetar.broker.errors import (
     BrokerError,
     NotAllowedError,
@@ -127,7 +128,7 @@ class TopicSubscriptions:
     def _attach(self, name: str, cursor: ManagedCursor) -> Subscription:
         delay = None
         if self._delay_index is not None:
-            delay = self._delay_index.view(name, cursor, lambda: subscription.delayed_due())  # noqa: PLW0108 - made below
+            delay = self._delay_index.view(name, cursor, lambda: subscription.wake())  # noqa: PLW0108 - made below
         subscription = Subscription(
             topic_name=self._life.name,
             name=name,
@@ -140,6 +141,7 @@ class TopicSubscriptions:
             transform=None if self._converting is None else self._converting.transformer(name),
             pinned=name == COMPACTION_CURSOR,
         )
+        subscription.context.turns = self._context.turns
         subscription.context.throttle = self._rates.throttle(subscription)
         subscription.context.unacked_total = self._context.unacked_total
         subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
@@ -170,7 +172,8 @@ class TopicSubscriptions:
         self._rates.config_changed(config)
         for subscription in self.by_name.values():
             subscription.set_settings(settings)
-            subscription.context.throttle = self._rates.throttle(subscription)
+            subscription.context.turns = self._context.turns
+        subscription.context.throttle = self._rates.throttle(subscription)
 
     def published(self, rate: Rate) -> None:
         """Adjust the dispatch rates that are relative to the publish rate; `rate`: that of the last period."""
@@ -425,10 +428,16 @@ class TopicSubscriptions:
         return all(c.spec.auto_consume for s in self.by_name.values() for c in s.consumers)
 
     def entries_available(self) -> None:
-        """Notify the subscriptions that new entries are readable; called once per burst of appends."""
+        """Notify the subscriptions that new entries are readable; called once per burst of appends. The first
+        subscriptions have their turns at once, the others in later rounds of the event loop.
+        """
+        cost = 0
         for subscription in tuple(self.by_name.values()):
             try:
-                subscription.entries_available()
+                if cost < ROUND_BYTES:
+                    cost += max(subscription.entries_available(), LEAST_COST_BYTES)
+                else:
+                    subscription.wake()
             except Exception:  # a bug in one turn must not cost the other subscriptions their turns
                 log.exception("dispatch.failed", topic=str(self._life.name), subscription=subscription.name)
 

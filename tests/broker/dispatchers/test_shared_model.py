@@ -91,7 +91,7 @@ class System:
         self.factory, self.bench, self.model, self.consumers, self.flowed = factory, bench, Model(), [], {}
         # The listener only schedules a dispatch for `settle`: the model has the entries only when their whole run is
         # stored.
-        self.ledger.add_listener(bench.subscription.delayed_due)
+        self.ledger.add_listener(bench.subscription.wake)
         return self
 
     async def settle(self) -> None:

@@ -367,11 +367,11 @@ async def test_delayed_entries_are_held_skipped_and_given_when_due():
     c = await bench.join(permits=10)
     assert got(c) == [0, 2]
     delay.now = 45
-    bench.subscription.delayed_due()
+    bench.subscription.wake()
     bench.clock.run()
     assert got(c) == [3]
     delay.now = 60
-    bench.subscription.delayed_due()
+    bench.subscription.wake()
     bench.clock.run()
     assert got(c) == [1]
     cleared = delay.cleared
@@ -481,7 +481,7 @@ async def test_nothing_is_read_while_the_delay_view_pauses():
     bench.publish(entry(), entry())
     assert got(c) == []
     delay.pauses_reading = False
-    bench.subscription.delayed_due()
+    bench.subscription.wake()
     bench.clock.run()
     assert got(c) == [0, 1]
 

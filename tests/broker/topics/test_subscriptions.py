@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from magnetar.broker.admin_backend.scan import analyze_backlog
+from magnetar.broker.dispatchers.turns import ROUND_BYTES
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.topics.subscriptions import SubscribeRequest
@@ -90,6 +91,19 @@ async def test_the_next_reader_of_the_name_continues_at_the_position_of_the_seek
     again = await read_and_seek(bench, "other", LATEST)
     (new,) = await bench.publish(b"e")
     assert (await again.create(SubscribeRequest("other", durable=False, start=EARLIEST))).cursor.read_position == new
+    await bench.close()
+
+
+async def test_subscriptions_beyond_the_cost_of_a_round_have_their_turns_later():
+    bench = TopicBench()
+    await bench.open()
+    had = []
+    for name in ("a", "b", "c", "d"):
+        subscription = await bench.subscribe(name=name)
+        subscription.entries_available = lambda name=name: had.append(f"{name} now") or ROUND_BYTES // 2
+        subscription.wake = lambda name=name: had.append(f"{name} later")
+    bench.topic.subscriptions.entries_available()
+    assert had == ["a now", "b now", "c later", "d later"]
     await bench.close()
 
 
