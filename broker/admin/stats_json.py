@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 T = TypeVar("T")
 _CLIENTS_IN_ONE_TURN = 128
+_SUBSCRIPTIONS_IN_ONE_TURN = 64
 
 
 async def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str) -> Json:
-    """One topic; `owner` is the broker id. Consumers and publishers are written in slices."""
-    consumers = {name: await _in_slices(consumer, each.consumers, stats) for name, each in stats.subscriptions.items()}
+    """One topic; `owner` is the broker id. Subscriptions, consumers and publishers are written in slices."""
+    subscriptions: Json = {}
+    async for some in sliced(tuple(stats.subscriptions.items()), _SUBSCRIPTIONS_IN_ONE_TURN):
+        for name, each in some:
+            consumers = await _in_slices(consumer, each.consumers, stats)
+            subscriptions[name] = subscription(each, stats, name, consumers)
     out = _topic_figures(stats)
     out |= {
         "backlogQuotaLimitSize": config.size_quota.limit_size,
         "backlogQuotaLimitTime": config.age_quota.limit_time,
         "publishers": await _in_slices(publisher, stats.publishers, stats),
-        "subscriptions": {
-            name: subscription(each, stats, name, consumers[name]) for name, each in stats.subscriptions.items()
-        },
+        "subscriptions": subscriptions,
         "replication": {},
         "deduplicationStatus": stats.deduplication_status,
         "compaction": compaction(stats.compaction),

@@ -19,8 +19,8 @@ from magnetar.broker.errors import (
     BrokerError,
     NotAllowedError,
 )
-from magnetar.broker.slices import sliced
-from magnetar.broker.subscriptions.subscription_stats import stats_of_many_consumers
+from magnetar.broker.slices import in_turns, sliced
+from magnetar.broker.subscriptions.subscription_stats import stats_in_slices
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.broker.topics.log_facts import entry_time_ms
@@ -99,10 +99,10 @@ class AdminTopicLogs:
             await topic.recall_last_publish()
         earliest: dict[str, int] = {}
         if earliest_in_backlog and isinstance(topic, Topic):
-            for subscription in topic.subscriptions.by_name.values():
+            async for subscription in in_turns(tuple(topic.subscriptions.by_name.values())):
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
                 earliest[subscription.name] = -1 if position is None else await entry_time_ms(topic.ledger, position)
-        gathered = await stats_of_many_consumers(list(topic.subscriptions.by_name.values()))
+        gathered = await stats_in_slices(list(topic.subscriptions.by_name.values()))
         if isinstance(topic, Topic) and topic.life.has_ended:  # an unload ended this topic meanwhile
             topic, gathered = await self._topics.get(name, create=False), {}
         return topic_stats(topic, earliest, gathered)
@@ -111,7 +111,7 @@ class AdminTopicLogs:
         found: list[TopicStats] = []
         async for topics in sliced(list(self._topics.loaded.values()), _STATS_IN_ONE_TURN):
             for topic in topics:
-                gathered = await stats_of_many_consumers(list(topic.subscriptions.by_name.values()))
+                gathered = await stats_in_slices(list(topic.subscriptions.by_name.values()))
                 found.append(topic_stats(topic, {}, gathered))
         return found
 

@@ -13,12 +13,13 @@ from magnetar.broker.subscriptions.non_persistent_subscription import NonPersist
 from magnetar.broker.subscriptions.subscription import Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from magnetar.broker.consumers.consumer import Consumer, ServingSubscription
 
 AnySubscription = Subscription | NonPersistentSubscription
 CONSUMERS_IN_ONE_TURN = 128
+SUBSCRIPTIONS_IN_ONE_TURN = 64
 
 
 def consumer_stats(subscription: ServingSubscription, consumer: Consumer) -> ConsumerStats:
@@ -47,20 +48,26 @@ def subscription_stats(subscription: AnySubscription) -> SubscriptionStats:
     return _stats(subscription, tuple(consumer_stats(subscription, each) for each in subscription.consumers))
 
 
-async def stats_of_many_consumers(subscriptions: Iterable[AnySubscription]) -> dict[str, SubscriptionStats]:
-    """Gather the figures of the subscriptions that have too many consumers for one turn of the event loop, in slices. A
-    consumer that leaves meanwhile counts among the consumers that have left.
+async def stats_in_slices(subscriptions: Sequence[AnySubscription]) -> dict[str, SubscriptionStats]:
+    """Gather the figures for which a turn of the event loop has no time, in slices: of subscriptions with too many
+    consumers, and, when there are too many subscriptions, of all. A consumer that leaves meanwhile counts among the
+    consumers that have left.
     """
     found: dict[str, SubscriptionStats] = {}
-    for subscription in subscriptions:
-        if len(subscription.consumers) <= CONSUMERS_IN_ONE_TURN:
-            continue
-        gathered: dict[Consumer, ConsumerStats] = {}
-        async for part in sliced(list(subscription.consumers), CONSUMERS_IN_ONE_TURN):
-            gathered |= {each: consumer_stats(subscription, each) for each in part}
-        present = tuple(gathered[each] for each in subscription.consumers if each in gathered)
-        found[subscription.name] = _stats(subscription, present)
+    async for some in sliced(subscriptions, SUBSCRIPTIONS_IN_ONE_TURN):
+        for subscription in some:
+            if len(subscription.consumers) > CONSUMERS_IN_ONE_TURN:
+                found[subscription.name] = await _of_many_consumers(subscription)
+            elif len(subscriptions) > SUBSCRIPTIONS_IN_ONE_TURN:
+                found[subscription.name] = subscription_stats(subscription)
     return found
+
+
+async def _of_many_consumers(subscription: AnySubscription) -> SubscriptionStats:
+    gathered: dict[Consumer, ConsumerStats] = {}
+    async for part in sliced(list(subscription.consumers), CONSUMERS_IN_ONE_TURN):
+        gathered |= {each: consumer_stats(subscription, each) for each in part}
+    return _stats(subscription, tuple(gathered[each] for each in subscription.consumers if each in gathered))
 
 
 def _stats(subscription: AnySubscription, consumers: tuple[ConsumerStats, ...]) -> SubscriptionStats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from magnetar.broker.admin_backend import topic_logs
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from tests.broker.topic_for_tests import NAME, TopicBench
@@ -29,4 +30,22 @@ async def test_statistics_that_an_unload_overtakes_are_those_of_the_topic_loaded
 
     assert topic.life.has_ended
     assert list(stats.subscriptions) == ["kept"]
+    await bench.topic.close()
+
+
+async def test_a_subscription_that_is_created_while_the_broker_reads_the_earliest_entries_does_no_harm(monkeypatch):
+    bench = TopicBench()
+    topic = await bench.open()
+    await topic.subscriptions.create(SubscribeRequest("first", from_earliest=True))
+    await bench.publish(b"a")
+
+    async def meanwhile(_log, _position):
+        await topic.subscriptions.create(SubscribeRequest("second"))
+        return 5
+
+    monkeypatch.setattr(topic_logs, "entry_time_ms", meanwhile)
+    stats = await AdminTopicLogs(Registry(bench), None, None).stats(NAME, earliest_in_backlog=True)
+
+    assert stats.earliest_publish_ms["first"] == 5
+    assert set(stats.subscriptions) == {"first", "second"}
     await bench.topic.close()

@@ -1,22 +1,26 @@
 """Figures of subscriptions with many consumers: gathered and written in slices, and right while consumers leave."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from magnetar.broker.admin import stats_json
+from magnetar.broker.admin_backend.topic_figures import topic_stats
 from magnetar.broker.dispatchers import hash_ring
 from magnetar.broker.slices import give_way
 from magnetar.broker.subscriptions import subscription_stats as module
 from magnetar.broker.subscriptions.subscription_stats import (
     CONSUMERS_IN_ONE_TURN,
-    stats_of_many_consumers,
+    SUBSCRIPTIONS_IN_ONE_TURN,
+    stats_in_slices,
     subscription_stats,
 )
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin.test_long_lists import Turns
 from tests.broker.dispatch_fakes import KEY_SHARED, Bench
+from tests.broker.topic_for_tests import TopicBench
 
 MANY = CONSUMERS_IN_ONE_TURN * 2 + 10
 
@@ -47,15 +51,27 @@ def counts(turns: Turns, function):
 async def test_figures_of_many_consumers_are_gathered_in_slices(turns, monkeypatch):
     bench = await joined(MANY)
     monkeypatch.setattr(module, "consumer_stats", counts(turns, module.consumer_stats))
-    found = await stats_of_many_consumers([bench.subscription])
+    found = await stats_in_slices([bench.subscription])
     assert turns.total == MANY
     assert turns.most <= CONSUMERS_IN_ONE_TURN
     assert found == {bench.subscription.name: subscription_stats(bench.subscription)}
 
 
+async def test_figures_of_many_subscriptions_are_gathered_in_slices(turns, monkeypatch):
+    benches = [await joined(1) for _ in range(3 * SUBSCRIPTIONS_IN_ONE_TURN + 5)]
+    for number, bench in enumerate(benches):
+        bench.subscription.name = f"s{number}"
+    subscriptions = [bench.subscription for bench in benches]
+    monkeypatch.setattr(module, "consumer_stats", counts(turns, module.consumer_stats))
+    found = await stats_in_slices(subscriptions)
+    assert turns.total == len(benches)
+    assert turns.most <= SUBSCRIPTIONS_IN_ONE_TURN
+    assert found == {each.name: subscription_stats(each) for each in subscriptions}
+
+
 async def test_figures_of_few_consumers_take_no_turn_of_their_own():
     bench = await joined(3)
-    gathering = stats_of_many_consumers([bench.subscription])
+    gathering = stats_in_slices([bench.subscription])
     with pytest.raises(StopIteration) as ended:
         gathering.send(None)
     assert ended.value.value == {}
@@ -65,7 +81,7 @@ async def test_a_consumer_that_leaves_while_figures_are_gathered_counts_once():
     bench = await joined(MANY)
     first = bench.subscription.consumers[0]
     first.out.add(5, 700)
-    gathering = asyncio.create_task(stats_of_many_consumers([bench.subscription]))
+    gathering = asyncio.create_task(stats_in_slices([bench.subscription]))
     await give_way()
     bench.subscription.remove_consumer(first)
     (found,) = (await gathering).values()
@@ -96,3 +112,17 @@ async def test_a_join_or_a_leave_leaves_most_hash_ranges_as_they_are(monkeypatch
     computed.clear()
     subscription_stats(bench.subscription)
     assert 0 < len(computed) <= 101
+
+
+async def test_figures_of_many_subscriptions_are_written_in_slices(turns, monkeypatch):
+    bench = await joined(1)
+    figures = subscription_stats(bench.subscription)
+    topic = TopicBench()
+    await topic.open()
+    stats = replace(topic_stats(topic.topic, {}, {}), subscriptions={f"s{number}": figures for number in range(200)})
+    monkeypatch.setattr(stats_json, "subscription", counts(turns, stats_json.subscription))
+    config = topic.context.effective(topic.topic.name)
+    written = await stats_json.topic_stats(stats, config, owner="broker")
+    assert turns.total == len(written["subscriptions"]) == 200
+    assert turns.most <= SUBSCRIPTIONS_IN_ONE_TURN
+    await topic.close()
