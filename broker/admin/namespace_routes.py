@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 routes = RouteTable()
 COMPACTION: Final = "__compaction"  # the subscription of compaction, which compaction alone moves
 _MOST_BUNDLES: Final = 2**14
+_MOST_BUNDLES_OF_TENANT: Final = 2**16
+"""Bundles of a tenant's namespaces together, beyond which no namespace with many bundles is created: a short request
+would cost a megabyte of memory.
+"""
+_FEW_BUNDLES: Final = 64
 _AT_A_TIME: Final = 64
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
     "PERSISTENT": ("persistent",),
@@ -97,8 +102,22 @@ async def create_namespace(call: Call) -> Response:
     limit = call.api.settings.max_namespaces_per_tenant
     if limit and len(call.namespaces.namespaces_of(call.param("tenant"))) >= limit:
         raise rest_refusals.TOO_MANY_NAMESPACES.error(tenant=call.param("tenant"))
+    _check_bundles_of_tenant(call, policies.bundles.num_bundles)
     await call.namespaces.create_namespace(name, policies)
     return done()
+
+
+def _check_bundles_of_tenant(call: Call, count: int) -> None:
+    """Raise 412 when the tenant has too many bundles for another namespace with `count` bundles."""
+    if count <= _FEW_BUNDLES:
+        return
+    tenant = call.param("tenant")
+    found = (call.namespaces.policies(name) for name in call.namespaces.namespaces_of(tenant))
+    present = sum(policies.bundles.num_bundles for policies in found if policies is not None)
+    if present + count > _MOST_BUNDLES_OF_TENANT:
+        raise RestError(
+            412, f"The namespaces of tenant {tenant} have {present} bundles, at most {_MOST_BUNDLES_OF_TENANT} together"
+        )
 
 
 def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:

@@ -4,6 +4,7 @@ import zlib
 
 import pytest
 
+from magnetar.broker.admin import namespace_routes
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
 
@@ -196,6 +197,23 @@ async def test_boundaries_that_leave_gaps_or_are_no_numbers(given, status, reaso
     answer = await call("PUT", "namespaces/public/n", {"bundles": {"boundaries": given, "numBundles": 2}})
     assert (answer.status, reason in answer.json["reason"]) == (status, True)
     assert (await call("GET", "namespaces/public/n")).status == 404
+
+
+async def test_the_namespaces_of_a_tenant_have_a_bounded_number_of_bundles(monkeypatch):
+    """A namespace of 16,384 bundles takes 1.4 MB of memory: 385 short requests took half a gigabyte."""
+    monkeypatch.setattr(namespace_routes, "_MOST_BUNDLES_OF_TENANT", 400)
+    call = await open_client()
+    many = {"bundles": {"numBundles": 200}}
+    await call("PUT", "tenants/t", {"allowedClusters": ["standalone"]})
+    for number in range(2):
+        assert (await call("PUT", f"namespaces/t/many{number}", many)).status == 204
+    answer = await call("PUT", "namespaces/t/many2", many)
+    assert answer.status == 412
+    assert "have 400 bundles, at most 400 together" in answer.json["reason"]
+    assert (await call("PUT", "namespaces/t/few", {"bundles": {"numBundles": 64}})).status == 204
+    assert (await call("PUT", "namespaces/public/many", many)).status == 204
+    assert (await call("DELETE", "namespaces/t/many0")).status == 204
+    assert (await call("PUT", "namespaces/t/many2", {"bundles": {"numBundles": 100}})).status == 204
 
 
 async def test_namespace_is_created_from_the_policies_given():
