@@ -181,7 +181,7 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
         shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):
             raise wire_refusals.TRANSACTIONS_DISABLED.error()
-    if len(command.message_id) > ACKS_IN_ONE_TURN:
+    if len(command.message_id) > ACKS_IN_ONE_TURN and command.ack_type == pb.CommandAck.Individual:
         conn.hold_reading(IN_SLICES)
         return _ack_in_slices(conn, consumer, command)
     durable = consumer.subscription.on_ack(consumer, command)
@@ -194,20 +194,27 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
 
 
 async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.CommandAck) -> None:
-    """Acknowledge many ids in slices. The connection reads no further command meanwhile, so the order stays."""
-    ids = list(command.message_id)
+    """Acknowledge many ids in slices. The connection reads no further command meanwhile, so the order stays.
+
+    Only the last slice has the request id: the messages that an earlier slice makes possible follow at once.
+    """
+    ids, answered = list(command.message_id), command.HasField("request_id")
     part = pb.CommandAck()
     part.CopyFrom(command)
-    durable = None
+    part.ClearField("request_id")
+    left, durable = len(ids), None
     try:
         async for some in sliced(ids, ACKS_IN_ONE_TURN):
+            left -= len(some)
+            if answered and not left:
+                part.request_id = command.request_id
             del part.message_id[:]
             part.message_id.extend(some)
             durable = consumer.subscription.on_ack(consumer, part)
             part.ClearField("validation_error")  # the first slice alone logs the validation error
     finally:
         conn.release_reading(IN_SLICES)
-    if command.HasField("request_id"):
+    if answered:
         if durable is not None:
             await durable
         conn.write(replies.ack_response(command.consumer_id, command.request_id))

@@ -215,8 +215,11 @@ class Subscription:
             dispatcher.loop.hold_wakes()
             try:
                 self.acknowledger.on_ack(consumer, command)
-            finally:
-                owed = dispatcher.loop.release_wakes()
+            except BaseException:  # the other ids of the command may be acknowledged; no ACK_RESPONSE follows
+                if dispatcher.loop.release_wakes():
+                    dispatcher.loop.wake()
+                raise
+            owed = dispatcher.loop.release_wakes()
         if self.terminated:
             self._tell_end_of_topic()
         return self._durable(dispatcher if owed else None) if answered else None

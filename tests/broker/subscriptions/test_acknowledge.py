@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.handlers import consume
+from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.broker.dispatch_fakes import EXCLUSIVE, SHARED, Bench, entry, got
 from tests.broker.topic_for_tests import TopicBench
 
 NOTHING_BEFORE = 2**64 - 1
@@ -53,3 +57,53 @@ async def test_the_entry_before_the_first_of_a_ledger_takes_nothing_of_it(first)
     subscription.on_ack(Exclusive(), cumulative(2**63, 5))
     assert subscription.cursor.backlog_entries == 3
     assert topic.is_open
+
+
+async def blocked_at(bench, messages):
+    """A consumer of a Shared subscription with permits that holds as many messages as it may, and their positions."""
+    consumer = await bench.join(SHARED, permits=messages + 1)
+    positions = bench.publish(*[entry() for _ in range(messages + 1)])
+    bench.clock.advance(1)
+    assert len(got(consumer)) == messages
+    assert consumer.permits.blocked
+    return consumer, positions
+
+
+async def test_an_early_slice_of_a_large_answered_ack_makes_messages_possible(monkeypatch):
+    """The limit releases the consumer in the second of four slices, and nothing else wakes the dispatcher."""
+    monkeypatch.setattr(consume, "ACKS_IN_ONE_TURN", 2)
+    bench = Bench(max_unacked_per_consumer=8)
+    consumer, positions = await blocked_at(bench, 8)
+    command = pb.CommandAck(consumer_id=consumer.consumer_id, ack_type=pb.CommandAck.Individual, request_id=3)
+    for ledger_id, entry_id in positions[:8]:
+        command.message_id.add(ledgerId=ledger_id, entryId=entry_id)
+    await consume.on_ack(consumer.outbox, command)
+    bench.clock.run()
+    assert consumer.outbox.names().count("ACK_RESPONSE") == 1
+    assert bench.cursor.flushes == 1
+    assert got(consumer) == [8]
+
+
+async def test_a_refused_ack_set_keeps_no_dispatcher_asleep():
+    bench = Bench(max_unacked_per_consumer=2)
+    consumer, positions = await blocked_at(bench, 2)
+    command = pb.CommandAck(consumer_id=consumer.consumer_id, ack_type=pb.CommandAck.Individual, request_id=3)
+    for ledger_id, entry_id in positions[:2]:
+        command.message_id.add(ledgerId=ledger_id, entryId=entry_id)
+    command.message_id.add(ledgerId=7, entryId=2, ack_set=[1] * (MAX_ACK_SET_WORDS + 1))
+    with pytest.raises(NotAllowedError):
+        bench.subscription.on_ack(consumer, command)
+    bench.clock.run()
+    assert got(consumer) == [2]
+
+
+async def test_a_cumulative_ack_of_many_ids_has_no_effect_in_slices_either(monkeypatch):
+    monkeypatch.setattr(consume, "ACKS_IN_ONE_TURN", 2)
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    positions = bench.publish(entry(), entry(), entry())
+    command = pb.CommandAck(consumer_id=consumer.consumer_id, ack_type=pb.CommandAck.Cumulative)
+    for ledger_id, entry_id in positions:
+        command.message_id.add(ledgerId=ledger_id, entryId=entry_id)
+    assert consume.on_ack(consumer.outbox, command) is None
+    assert bench.cursor.backlog_entries == 3
