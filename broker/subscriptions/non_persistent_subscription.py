@@ -64,6 +64,7 @@ class NonPersistentSubscription:
         self.dropped = RateMeter()
         self.gone = RateMeter()
         self._on_empty = on_empty
+        self._admitting = 0
         # the first by priority and name is active on a topic without partitions (Apache Pulsar 4.2.4)
         self.context = UnstoredContext(str(topic_name), max(0, topic_name.partition), settings)
         self._now_ms = now_ms
@@ -72,8 +73,20 @@ class NonPersistentSubscription:
     def consumers(self) -> Sequence[Consumer]:
         return () if self.dispatcher is None else self.dispatcher.consumers
 
+    @property
+    def is_deserted(self) -> bool:
+        """Whether no consumer is connected and none is about to join."""
+        return not self.consumers and not self._admitting
+
     async def add_consumer(self, consumer: Consumer) -> None:
         """Admit a consumer; raises as `Subscription.add_consumer` does."""
+        self._admitting += 1
+        try:
+            await self._admit(consumer)
+        finally:
+            self._admitting -= 1
+
+    async def _admit(self, consumer: Consumer) -> None:
         while True:
             if self.fenced:
                 raise wire_refusals.SUBSCRIPTION_FENCED.error()
@@ -104,7 +117,7 @@ class NonPersistentSubscription:
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer left; safe to call twice."""
         self._remove(consumer)
-        if not self.consumers and not self.fenced and self._on_empty is not None:
+        if self.is_deserted and not self.fenced and self._on_empty is not None:
             self._on_empty(self)
 
     def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None:

@@ -125,7 +125,7 @@ class NonPersistentSubscriptions:
         return subscription
 
     def _on_empty(self, subscription: NonPersistentSubscription) -> None:
-        if not subscription.consumers and self.by_name.get(subscription.name) is subscription:
+        if subscription.is_deserted and self.by_name.get(subscription.name) is subscription:
             del self.by_name[subscription.name]
             self._count_gone(subscription)
             self._life.used()

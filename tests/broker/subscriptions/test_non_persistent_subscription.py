@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 
 import pytest
@@ -167,3 +168,17 @@ async def test_markers_reach_no_consumer_and_are_not_counted(kind):
     assert payloads(c) == [b"1", b"2"]
     assert c.permits.available == 0
     assert subscription_stats(bench.subscription).msg_drop_counter == 1
+
+
+async def test_a_connection_that_ends_during_its_check_does_not_end_the_subscription_of_the_next_consumer():
+    """The PING that checks the old connection is answered with a reset: its consumer leaves before the next joins."""
+    bench = NonPersistentBench()
+    old = await bench.join(EXCLUSIVE, permits=10)
+    old.outbox.alive = False
+    joining = asyncio.ensure_future(bench.join(EXCLUSIVE, permits=10))
+    await asyncio.sleep(0)
+    assert not joining.done()
+    old.connection_lost()
+    assert (bench.empty, bench.subscription.is_deserted) == ([], False)
+    bench.leave(await joining)
+    assert bench.empty == [bench.subscription]
