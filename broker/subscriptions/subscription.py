@@ -55,6 +55,9 @@ class Subscription:
     broker's own (that of compaction): clients may read it, but neither acknowledge entries nor move the cursor.
     """
 
+    _has_ended = False
+    """Whether UNSUBSCRIBE or close fenced the subscription: the end of a SEEK does not open it again."""
+
     def __init__(
         self,
         *,
@@ -253,7 +256,7 @@ class Subscription:
         allowed = dispatcher is not None and consumer in dispatcher.consumers
         if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):
             raise wire_refusals.UNSUBSCRIBE_REFUSED.error()
-        self.fenced = True
+        self.fenced = self._has_ended = True
         self.remove_consumer(consumer)
         self.disconnect_all()
 
@@ -289,7 +292,7 @@ class Subscription:
             elif self.context.delay is not None:
                 self.context.delay.clear()
         finally:
-            self.fenced = False
+            self.fenced = self._has_ended
             self._settled.set()
             if dispatcher is not None:
                 dispatcher.loop.paused = False
@@ -311,7 +314,7 @@ class Subscription:
 
     async def close(self, *, disconnect: bool = True) -> None:
         """Stop dispatching; idempotent. The topic saves the cursor."""
-        self.fenced = True
+        self.fenced = self._has_ended = True
         if disconnect:
             self.disconnect_all()
         if self.context.transform is not None:

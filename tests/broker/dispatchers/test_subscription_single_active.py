@@ -277,6 +277,22 @@ async def test_seek_is_fenced_against_itself_and_joiners_wait_for_it():
     assert list(bench.subscription.consumers) == [joined]
 
 
+async def test_the_end_of_a_seek_does_not_open_a_subscription_that_was_closed_meanwhile():
+    """The consumer that waits for the seek subscribes again; a closed subscription would send it nothing."""
+    bench = Bench()
+    await bench.join(EXCLUSIVE, permits=10)
+    moving = bench.subscription.seek(EARLIEST)
+    moving.send(None)
+    joining = asyncio.ensure_future(bench.join(EXCLUSIVE))
+    await asyncio.sleep(0)
+    await bench.subscription.close()
+    with pytest.raises(StopIteration):
+        moving.send(None)
+    with pytest.raises(ServiceNotReadyError):
+        await joining
+    assert not bench.subscription.consumers
+
+
 async def test_unsubscribe_wants_the_only_consumer_or_force():
     bench = Bench()
     first = await bench.join(FAILOVER, "a")
