@@ -163,6 +163,7 @@ class KeySharedDispatcher:
         self._forget_order()
 
     def set_settings(self) -> None:
+        self._changes += 1
         self.loop.set_settings()
         self.held.set_settings()
 

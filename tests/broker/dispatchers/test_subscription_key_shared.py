@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.broker.errors import ConsumerAssignError, SubscriptionBusyError
+from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol.key_hash import murmur3_32
 from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entry, got
@@ -318,6 +319,23 @@ async def test_keys_keep_their_order_through_churn(steps, cold, ring):
     for what, value in steps:
         await run.step(what, value)
     await run.finish()
+
+
+async def test_a_raised_limit_of_unacked_messages_sends_the_entries_that_waited():
+    """The last walk through the waiting entries was in vain, and nothing but the limit has changed since."""
+    bench = Bench(max_unacked_per_consumer=2)
+    full = await bench.join(KEY_SHARED, "full", permits=100)
+    other = await bench.join(KEY_SHARED, "other", permits=100)
+    bench.publish(*[entry(key=f"k{i}") for i in range(20)])
+    while sent := got(other):
+        bench.ack(other, *[(bench.log.ledger_id, entry_id) for entry_id in sent])
+    waiting = bench.subscription.dispatcher.held.replay.entries
+    assert full.permits.blocked
+    assert len(got(full)) == 2
+    assert waiting
+    bench.subscription.set_settings(SubscriptionSettings(max_unacked_per_consumer=0))
+    bench.clock.run()
+    assert len(got(full)) == waiting
 
 
 async def test_a_join_and_a_leave_cost_the_same_beside_many_consumers():
