@@ -113,12 +113,11 @@ class HeldEntries:
         self.loop.wake()
 
     def set_settings(self) -> None:
-        """Apply the settings of the context after they were replaced."""
+        """Apply the settings of the context after they were replaced; the read loop takes a turn by itself."""
         settings = self.context.settings
         self.unacked.set_limit(settings.max_unacked_per_subscription)
         for consumer in self.members.consumers:
             consumer.permits.set_max_unacked(settings.max_unacked_per_consumer)
-        self.loop.wake()
 
     # --- redelivery ----------------------------------------------------------------------------------------------
 

@@ -189,6 +189,11 @@ class ReadLoop:
             self._throttle_timer = self.context.call_later(throttle.wait_s(), self._throttle_over)
         return True
 
+    def _stop_throttle_timer(self) -> None:
+        if self._throttle_timer is not None:
+            self._throttle_timer.cancel()
+            self._throttle_timer = None
+
     def _throttle_over(self) -> None:
         self._throttle_timer = None
         self.wake()
@@ -412,8 +417,10 @@ class ReadLoop:
             self.sent_to.clear()
 
     def set_settings(self) -> None:
-        """The context's settings were replaced."""
+        """The context's settings were replaced, and its throttle may be: a turn follows, whatever the former rate."""
         self._read_entries = self.context.settings.max_read_entries
+        self._stop_throttle_timer()
+        self.wake()
 
     def close(self) -> None:
         """End the loop: no further turn runs, and the result of a read under way is dropped (see `wait_idle`).
@@ -423,6 +430,7 @@ class ReadLoop:
         if self._backoff_timer is not None:
             self._backoff_timer.cancel()
             self._backoff_timer = None
+        self._stop_throttle_timer()
         self.forget_end()
 
 

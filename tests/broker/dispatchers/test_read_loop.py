@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from magnetar.broker.topics.rate_limits import Limits, Throttle, Throttles
 from magnetar.storage.errors import StorageFailedError
 from magnetar.storage.position import EARLIEST
 from tests.broker.dispatch_fakes import (
     EXCLUSIVE,
+    SHARED,
     Bench,
     entry,
     got,
@@ -65,6 +69,27 @@ async def test_a_failed_read_is_tried_again_after_the_back_off():
     assert bench.cursor.reads == reads + 1
     bench.clock.advance(30)
     assert got(consumer) == [0, 1]
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+async def test_a_changed_dispatch_rate_does_not_wait_for_the_debt_of_the_former(kind):
+    bench = Bench()
+
+    def throttle(messages):
+        return Throttles(Throttle(Limits(messages, period_s=3600), lambda: bench.clock.now))
+
+    bench.subscription.context.throttle = throttle(1)
+    consumer = await bench.join(kind, permits=10)
+    bench.publish(entry(), entry(), entry(), entry(), entry())
+    assert got(consumer) == [0]
+    bench.subscription.set_settings(bench.subscription.context.settings)
+    bench.subscription.context.throttle = throttle(2)
+    bench.clock.run()
+    assert got(consumer) == [1, 2]
+    bench.subscription.set_settings(bench.subscription.context.settings)
+    bench.subscription.context.throttle = None
+    bench.clock.run()
+    assert got(consumer) == [3, 4]
 
 
 async def test_the_topic_hears_when_the_last_reader_leaves():
