@@ -283,13 +283,18 @@ class Topics:
 
     async def delete(self, name: TopicName) -> None:
         """Delete the topic, loaded or not; close its clients by CLOSE_*."""
+        await self._wait_settled(name)
         if name.persistent and str(name) not in self.loaded and self.catalog.exists(name):
             await self.get(name, create=False)  # only a loaded topic has the cursors and ledgers to delete
         await self._end(name, delete=True)
 
-    async def _end(self, name: TopicName, *, delete: bool) -> None:
+    async def _wait_settled(self, name: TopicName) -> None:
+        """Return when no load or close of the topic is under way."""
         while (busy := self._busy.get(str(name))) is not None:
             await asyncio.wait([busy])
+
+    async def _end(self, name: TopicName, *, delete: bool) -> None:
+        await self._wait_settled(name)
         topic = self.loaded.get(str(name))
         if topic is None:
             if delete:

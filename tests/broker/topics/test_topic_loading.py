@@ -90,6 +90,16 @@ async def test_a_topic_follows_policies_that_change_during_its_load(broker, monk
     assert topic.deduplication.enabled
 
 
+async def test_a_deletion_that_begins_during_an_unload_deletes_the_topic(broker):
+    await broker.topics.get(NAME, create=True)
+    unloading = asyncio.ensure_future(broker.topics.unload(NAME))
+    while not broker.topics.busy_count:  # noqa: ASYNC110 - a task's progress
+        await asyncio.sleep(0)
+    await broker.topics.delete(NAME)
+    await unloading
+    assert not broker.topics.known(NAME)
+
+
 class StubTopic:
     """Notes its close; the last of them fails."""
 
