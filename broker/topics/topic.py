@@ -200,7 +200,7 @@ class Topic:
 
     async def abandon(self) -> None:
         """End the work that a failed ``open`` started."""
-        self.state = TopicState.CLOSED
+        self.life.state = TopicState.CLOSED
         try:
             if self.delay_index is not None:
                 await self.delay_index.close()
