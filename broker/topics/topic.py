@@ -217,11 +217,14 @@ class Topic:
         await self.subscriptions.close(save=False)
         self.producers.disconnect_all()
         await self.publishing.wait_drained()
-        if self.delay_index is not None:
-            await self.delay_index.delete()
-        await self.compaction.delete()
-        await self.ledger.delete()
-        self._closed()
+        try:
+            if self.delay_index is not None:
+                await self.delay_index.delete()
+            await self.compaction.delete()
+            await self.ledger.delete()
+        finally:  # a failed deletion, too, must not leave an open log to the topic that is loaded next
+            await self.ledger.close()
+            self._closed()
 
     def _closed(self) -> None:
         self.life.state = TopicState.CLOSED

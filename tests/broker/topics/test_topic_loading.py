@@ -100,6 +100,22 @@ async def test_a_deletion_that_begins_during_an_unload_deletes_the_topic(broker)
     assert not broker.topics.known(NAME)
 
 
+async def test_a_failed_deletion_leaves_no_open_log_to_the_next_load(broker, monkeypatch):
+    async def fails(self):
+        raise StorageClosedError("the store is closed")
+
+    topic = await broker.topics.get(NAME, create=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicCompaction, "delete", fails)
+        with pytest.raises(StorageClosedError):
+            await broker.topics.delete(NAME)
+    assert topic.life.has_ended
+    again = await broker.topics.get(NAME, create=False)
+    assert again.ledger is not topic.ledger
+    await broker.topics.delete(NAME)
+    assert not broker.topics.known(NAME)
+
+
 class StubTopic:
     """Notes its close; the last of them fails."""
 
