@@ -9,6 +9,7 @@ subscribes again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -32,7 +33,7 @@ from magnetar.converters.entry import wants_raw
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.dispatcher import Dispatcher
@@ -132,8 +133,7 @@ class Subscription:
         or key-shared policy; ConsumerBusyError when a live Exclusive consumer is connected, or all places are taken;
         ConsumerAssignError for unavailable hash ranges.
         """
-        self._admitting += 1
-        try:
+        with self.joining():
             while True:
                 await self._settled.wait()
                 if self.fenced:
@@ -149,10 +149,18 @@ class Subscription:
             consumer.wants_raw = consumer.wants_raw or wants_raw(self.cursor.cursor_properties)
             consumer.connected_ms = self.context.now_ms()
             dispatcher.add_consumer(consumer)
+            if self.dispatcher is not dispatcher:
+                self._replace_dispatcher(dispatcher)
+
+    @contextlib.contextmanager
+    def joining(self) -> Iterator[None]:
+        """Keep a non-durable subscription while a consumer is about to join; without a consumer it ends afterwards."""
+        self._admitting += 1
+        try:
+            yield
         finally:
             self._admitting -= 1
-        if self.dispatcher is not dispatcher:
-            self._replace_dispatcher(dispatcher)
+            self._check_empty()
 
     def _dispatcher_for(self, consumer: Consumer) -> Dispatcher:
         """Return the current dispatcher, or a new dispatcher for the consumer's type when no consumer is connected."""

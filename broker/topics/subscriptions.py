@@ -203,20 +203,16 @@ class TopicSubscriptions:
             raise _collision(durable=subscription.durable)
         if request.replicated and subscription.durable:
             subscription.replicated = True
-        await self._roll_back(subscription, request)
-        if not subscription.consumers:
-            self._choose_reader(subscription, request)
-            reader = subscription.context.reader
-            if isinstance(reader, CompactedReader) and not subscription.durable and request.start == EARLIEST:
-                reader.begin_at_start()
-        try:
+        with subscription.joining():
+            await self._roll_back(subscription, request)
+            if not subscription.consumers:
+                self._choose_reader(subscription, request)
+                reader = subscription.context.reader
+                if isinstance(reader, CompactedReader) and not subscription.durable and request.start == EARLIEST:
+                    reader.begin_at_start()
             self.check_room()
             self._check_same_address(consumer)
             await subscription.add_consumer(consumer)
-        except BrokerError:
-            if not subscription.durable and not subscription.consumers:
-                self._on_empty(subscription)
-            raise
         self._life.used()
         if self._ledger.terminated:
             subscription.on_terminated()

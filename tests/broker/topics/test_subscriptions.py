@@ -6,13 +6,16 @@ import contextlib
 import pytest
 
 from magnetar.broker.admin_backend.scan import analyze_backlog
+from magnetar.broker.consumers.consumer import EXCLUSIVE, Consumer, ConsumerSpec
 from magnetar.broker.dispatchers.turns import ROUND_BYTES
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.storage.errors import StorageError, StorageFullError
+from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.position import EARLIEST, LATEST
-from tests.broker.topic_for_tests import TopicBench, settled
+from tests.broker.topic_for_tests import NAME, TopicBench, settled
+from tests.twins.fake_connection import FakeConnection
 
 IN_MEMORY = "org.apache.pulsar.broker.delayed.InMemoryDelayedDeliveryTrackerFactory"
 
@@ -218,4 +221,46 @@ async def test_a_topic_that_cannot_save_its_acks_is_closed_all_the_same():
     topic = await bench.open()
     assert topic.ledger is not first.ledger
     assert [s.cursor.backlog_entries for s in topic.subscriptions.by_name.values()] == [2, 2, 2]
+    await bench.close()
+
+
+def reader_of(name="r", consumer_id=1):
+    return Consumer(FakeConnection(), ConsumerSpec(consumer_id, NAME, name, EXCLUSIVE, durable=False))
+
+
+async def test_a_reader_that_cannot_join_leaves_no_subscription(monkeypatch):
+    """The entries that give the place of its rollback are unreadable."""
+    bench = TopicBench()
+    topic = await bench.open()
+
+    async def fails(self, _timestamp_ms):
+        raise StorageError("unreadable")
+
+    monkeypatch.setattr(ManagedLedger, "position_for_time", fails)
+    request = SubscribeRequest("r", durable=False, start=EARLIEST, rollback_s=10)
+    with pytest.raises(StorageError):
+        await topic.subscriptions.subscribe(reader_of(), request)
+    assert not topic.subscriptions.by_name
+    await bench.close()
+
+
+async def test_a_reader_that_leaves_does_not_end_the_subscription_of_a_reader_about_to_join(monkeypatch):
+    bench = TopicBench()
+    topic = await bench.open()
+    go_on, find = asyncio.Event(), ManagedLedger.position_for_time
+
+    async def slow(self, timestamp_ms):
+        await go_on.wait()
+        return await find(self, timestamp_ms)
+
+    monkeypatch.setattr(ManagedLedger, "position_for_time", slow)
+    request = SubscribeRequest("r", durable=False, start=EARLIEST, rollback_s=10)
+    joining = asyncio.ensure_future(topic.subscriptions.subscribe(reader_of(), request))
+    await settled()
+    first = reader_of(consumer_id=2)
+    await topic.subscriptions.subscribe(first, SubscribeRequest("r", durable=False, start=EARLIEST))
+    first.connection_lost()
+    go_on.set()
+    subscription = await joining
+    assert topic.subscriptions.by_name == {"r": subscription}
     await bench.close()
