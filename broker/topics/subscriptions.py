@@ -172,8 +172,7 @@ class TopicSubscriptions:
         self._rates.config_changed(config)
         for subscription in self.by_name.values():
             subscription.set_settings(settings)
-            subscription.context.turns = self._context.turns
-        subscription.context.throttle = self._rates.throttle(subscription)
+            subscription.context.throttle = self._rates.throttle(subscription)
 
     def published(self, rate: Rate) -> None:
         """Adjust the dispatch rates that are relative to the publish rate; `rate`: that of the last period."""

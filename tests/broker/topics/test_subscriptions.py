@@ -9,6 +9,7 @@ from magnetar.broker.admin_backend.scan import analyze_backlog
 from magnetar.broker.consumers.consumer import EXCLUSIVE, Consumer, ConsumerSpec
 from magnetar.broker.dispatchers.turns import ROUND_BYTES
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
+from magnetar.broker.policies.values import DispatchRate
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.storage.errors import StorageError, StorageFullError
@@ -221,6 +222,19 @@ async def test_a_topic_that_cannot_save_its_acks_is_closed_all_the_same():
     topic = await bench.open()
     assert topic.ledger is not first.ledger
     assert [s.cursor.backlog_entries for s in topic.subscriptions.by_name.values()] == [2, 2, 2]
+    await bench.close()
+
+
+async def test_a_changed_dispatch_rate_reaches_every_subscription_and_needs_none():
+    bench = TopicBench()
+    await bench.open()
+    rate = DispatchRate(dispatch_throttling_rate_in_msg=10, rate_period_in_second=1)
+    await bench.set_topic(subscription_dispatch_rate=rate)
+    subscriptions = [await bench.subscribe(name) for name in "ab"]
+    for messages in (20, 30):
+        rate = DispatchRate(dispatch_throttling_rate_in_msg=messages, rate_period_in_second=1)
+        await bench.set_topic(subscription_dispatch_rate=rate)
+        assert [each.context.throttle.room() for each in subscriptions] == [messages, messages]
     await bench.close()
 
 
