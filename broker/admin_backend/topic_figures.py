@@ -11,6 +11,7 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.protocol.url_encoder import url_encoded
+from magnetar.storage.managed.ledger_map import LedgerSlot
 from magnetar.storage.position import Position
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
-    from magnetar.storage.managed.ledger_map import LedgerSlot
 
 
 def topic_stats(
@@ -135,7 +135,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
                 "offloaded": False,
                 "underReplicated": False,
             }
-            for slot in slots
+            for slot in slots or _empty_ledger_of_the_end(topic)
         ],
         "cursors": {url_encoded(name): _cursor(topic, name, cursor) for name, cursor in _cursors(topic).items()},
         "properties": topic.properties.of_users() | broker_properties(topic),
@@ -150,6 +150,12 @@ def _current_ledger(topic: Topic) -> LedgerSlot | None:
     if last is None or not last.closed_at_ms:
         return last
     return last if topic.ledger.terminated and topic.ledger.entries_added else None
+
+
+def _empty_ledger_of_the_end(topic: Topic) -> list[LedgerSlot]:
+    """The ledger in which a topic without messages was terminated: Apache Pulsar drops it at the next load."""
+    end = topic.ledger.end if topic.ledger.ended_by_this_owner else None
+    return [] if end is None or end.entry_id >= 0 else [LedgerSlot(end.ledger_id)]
 
 
 def deleted_ranges(topic: Topic, cursor: ManagedCursor) -> list[tuple[int, int, int]]:
@@ -179,37 +185,57 @@ def internal_info(topic: Topic) -> dict[str, object]:
     """ManagedLedgerInfo: ledgers and cursors as they are stored."""
     ledger = topic.ledger
     written = instant(topic.created_ms)
-    last = ledger.ledgers[-1] if ledger.ledgers else None
     return {
         "version": 0,
         "creationDate": written,
         "modificationDate": written,
-        "ledgers": [
-            {"ledgerId": slot.ledger_id, "timestamp": topic.created_ms, "isOffloaded": False}
-            if slot is last and not slot.closed_at_ms
-            else {
-                "ledgerId": slot.ledger_id,
-                "entries": slot.entries,
-                "size": _entry_bytes(slot.size_bytes, slot.entries),
-                "timestamp": slot.closed_at_ms,
-                "isOffloaded": False,
-            }
-            for slot in ledger.ledgers
-        ],
-        "cursors": {url_encoded(name): _stored_cursor(topic, c, written) for name, c in ledger.cursors.items()},
+        "ledgers": _stored_ledgers(topic),
+        **({} if ledger.end is None else {"terminatedPosition": _stored(ledger.end)}),
+        "cursors": {url_encoded(name): _stored_cursor(topic, name, c, written) for name, c in ledger.cursors.items()},
         "properties": topic.properties.of_users() | broker_properties(topic),
     }
 
 
-def _stored_cursor(topic: Topic, cursor: ManagedCursor, written: str) -> dict[str, object]:
-    mark_delete = _shown(topic, cursor.mark_delete)
+def _stored_ledgers(topic: Topic) -> list[dict[str, object]]:
+    """Apache Pulsar stores no figures of the ledger that is written, nor of the ledger with the end of the topic."""
+    end, slots = topic.ledger.end, topic.ledger.ledgers
+    if end is not None and not slots:
+        slots = [LedgerSlot(end.ledger_id)]
+    return [
+        {"ledgerId": slot.ledger_id, "timestamp": slot.closed_at_ms or topic.created_ms, "isOffloaded": False}
+        if not slot.closed_at_ms or (end is not None and slot.ledger_id == end.ledger_id)
+        else {
+            "ledgerId": slot.ledger_id,
+            "entries": slot.entries,
+            "size": _entry_bytes(slot.size_bytes, slot.entries),
+            "timestamp": slot.closed_at_ms,
+            "isOffloaded": False,
+        }
+        for slot in slots
+    ]
+
+
+def _stored_cursor(topic: Topic, name: str, cursor: ManagedCursor, written: str) -> dict[str, object]:
+    """The record of the cursor. Apache Pulsar writes it when it loads the topic, later changes go to a ledger."""
+    subscription = topic.subscriptions.by_name.get(name)
+    opened_at = None if subscription is None else subscription.opened_at
+    mark_delete = cursor.mark_delete if opened_at is None else opened_at[0]
+    ranges = [] if _was_written(subscription, cursor) else deleted_ranges(topic, cursor)
+    shown = [
+        {"from": _stored(Position(ledger, low)), "to": _stored(Position(ledger, high))} for ledger, low, high in ranges
+    ]
     return {
         "version": 0,
         "creationDate": written,
         "modificationDate": written,
         "cursorsLedgerId": -1,
-        "markDelete": {"ledgerId": mark_delete.ledger_id, "entryId": mark_delete.entry_id},
+        "markDelete": _stored(_shown(topic, mark_delete)),
+        **({"individualDeletedMessages": shown} if shown else {}),
     }
+
+
+def _stored(position: Position) -> dict[str, int]:
+    return {"ledgerId": position.ledger_id, "entryId": position.entry_id}
 
 
 def _shown(topic: Topic, position: Position) -> Position:

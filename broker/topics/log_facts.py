@@ -101,4 +101,8 @@ class TopicProperties:
         """Replace the properties that users keep with the topic, in one transaction; durable on return."""
         gone: dict[str, str | None] = dict.fromkeys(self.of_users().keys() - properties.keys())
         await self._ledger.set_properties({USER_PROPERTY + key: value for key, value in (gone | properties).items()})
+        self.written()
+
+    def written(self) -> None:
+        """The log has written its properties, here or with its end."""
         self.index_as_kept = self._ledger.confirmed_index

@@ -99,6 +99,7 @@ class ManagedLedger:
         appender = self._appender
         ledger_list.index_floor = lambda: appender.confirmed_index
         self._search = PositionSearch(env.ledgers, self._ledgers)
+        self.ended_by_this_owner = False
         self._is_closed = False
         self._ending = asyncio.Lock()
 
@@ -111,6 +112,11 @@ class ManagedLedger:
     @property
     def terminated(self) -> bool:
         return self._appender.state is AppendState.TERMINATED
+
+    @property
+    def end(self) -> Position | None:
+        """The stored end of a terminated log."""
+        return self._list.terminated
 
     @property
     def properties(self) -> Mapping[str, str]:
@@ -408,6 +414,7 @@ class ManagedLedger:
         except BaseException:  # also for a cancelled caller the outcome is unknown
             self._list.terminated = None
             raise
+        self.ended_by_this_owner = True
 
     async def close(self) -> None:
         """Finish pending appends, seal the current ledger, save every cursor. Idempotent. No cursor is saved when

@@ -1,0 +1,90 @@
+"""The stored lists of ledgers and the records of cursors: terminated topics, moves of a cursor."""
+
+from harness.steps import ack, published, read, rest
+from transcript import scenario
+
+
+class Ledgers:
+    """Ledgers by the order in which a scenario saw them."""
+
+    def __init__(self, s, topic):
+        self.s, self.topic, self.known = s, topic, []
+
+    def number(self, ledger):
+        if ledger not in self.known:
+            self.known.append(ledger)
+        return self.known.index(ledger)
+
+    def place(self, position):
+        return [self.number(position["ledgerId"]), position["entryId"]]
+
+    def answer(self, what, method, more, body=None):
+        status, found = self.s.http(method, rest(self.topic, more), body, quietly=True)
+        self.s.note(what, [status, self.place(found)])
+
+    def note(self, what):
+        info = self.s.http("GET", rest(self.topic, "/internal-info"), quietly=True)[1]
+        stats = self.s.http("GET", rest(self.topic, "/internalStats"), quietly=True)[1]
+        end = info.get("terminatedPosition")
+        self.s.note(
+            what,
+            {
+                "stored": [[self.number(x["ledgerId"]), x.get("entries")] for x in info["ledgers"]],
+                "end": self.place(end) if end else None,
+                "shown": [[self.number(x["ledgerId"]), x["entries"]] for x in stats["ledgers"]],
+                "properties": [info["properties"], stats["properties"]],
+            },
+        )
+
+    def cursors(self, what):
+        info = self.s.http("GET", rest(self.topic, "/internal-info"), quietly=True)[1]
+        shown = {}
+        for name, cursor in info["cursors"].items():
+            ranges = cursor.get("individualDeletedMessages", [])
+            shown[name] = [
+                self.place(cursor["markDelete"]),
+                [self.place(x["from"]) + self.place(x["to"]) for x in ranges],
+            ]
+        self.s.note(what, shown)
+
+
+@scenario
+def terminated_topics_in_the_stored_list(s):
+    for name, messages, subscribed in ("empty", 0, False), ("filled", 3, False), ("subscribed", 3, True):
+        topic = s.topic(name)
+        s.http("PUT", rest(topic), quietly=True)
+        if subscribed:
+            s.http("PUT", rest(topic, "/subscription/s"), quietly=True)
+        if messages:
+            published(s, topic, messages)
+        ledgers = Ledgers(s, topic)
+        for turn in "first", "reloaded":
+            ledgers.answer(f"{name} {turn}", "POST", "/terminate")
+            ledgers.note(f"{name} {turn}")
+            ledgers.answer(f"{name} {turn} last", "GET", "/lastMessageId")
+            s.http("PUT", rest(topic, "/unload"), quietly=True)
+            ledgers.note(f"{name} {turn} unloaded")
+
+
+@scenario
+def records_of_cursors(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    s.http("PUT", rest(topic, "/subscription/s"), quietly=True)
+    s.http("PUT", rest(topic, "/subscription/u"), quietly=True)
+    ids = published(s, topic, 9)
+    ledgers = Ledgers(s, topic)
+    c = s.connect()
+    c.subscribe(topic, "s", 1, 10, quietly=True)
+    read(c, 9)
+    for k in 0, 1, 3, 4, 7:
+        ack(c, ids[k], quietly=True)
+    ledgers.cursors("acknowledged")
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    ledgers.cursors("unloaded")
+    s.http("POST", rest(topic, "/subscription/u/skip/2"), quietly=True)
+    ledgers.cursors("skipped")
+    s.http("POST", rest(topic, "/subscription/u/skip_all"), quietly=True)
+    ledgers.cursors("skipped all")
+    s.http("PUT", rest(topic, "/subscription/v"), quietly=True)
+    ledgers.cursors("new")
