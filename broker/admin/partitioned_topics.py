@@ -13,7 +13,7 @@ from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import done, json_response, list_response, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stats
-from magnetar.broker.admin.topic_calls import bounded, load_partition, topic_missing, topic_parts
+from magnetar.broker.admin.topic_calls import bounded, load_partition, refuse_in_use, topic_missing, topic_parts
 from magnetar.broker.admin.topic_routes import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
@@ -140,8 +140,8 @@ async def delete_partitioned(call: Call) -> Response:
         if call.topics.exists(name):
             raise rest_refusals.TOPIC_TO_DELETE_NOT_PARTITIONED.error(topic=name)
         raise rest_refusals.TOPIC_TO_DELETE_UNKNOWN.error(topic=name)
-    if not call.flag("force") and call.lifecycle.in_use(name):
-        raise rest_refusals.TOPIC_IN_USE.error()
+    if not call.flag("force"):
+        refuse_in_use(call, name)
     await call.lifecycle.delete_partitioned(name, force=call.flag("force"))
     await call.namespaces.delete_topic(name)
     return done()

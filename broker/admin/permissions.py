@@ -67,8 +67,11 @@ async def subscription_grants(call: Call) -> Response:
 @routes.post(NAMESPACE + "/permissions/{role}", NAMESPACE_ADMIN)
 async def grant_on_namespace(call: Call) -> Response:
     """Grant the actions of the body to the role; they replace its former grants."""
+    if await call.is_null():
+        raise rest_refusals.ACTIONS_NULL.error()
     actions = await _actions(call)
-    call.policies()
+    if not call.namespaces.exists(call.namespace):
+        raise rest_refusals.NAMESPACE_OF_TOPIC_UNKNOWN.error()
     granted = {call.param("role"): actions}
     return await _change(
         call, call.namespace, lambda old: msgspec.structs.replace(old, namespace_auth=old.namespace_auth | granted)
@@ -90,7 +93,7 @@ async def revoke_on_namespace(call: Call) -> Response:
 @routes.post(NAMESPACE + "/permissions/subscription/{subscription}", NAMESPACE_ADMIN)
 async def grant_on_subscription(call: Call) -> Response:
     """Let only these roles consume through the subscription; they still need the right to consume."""
-    roles = await call.required_body(list[str])
+    roles = await call.required_body(list[str], rest_refusals.ROLES_NULL.text)
     if not call.namespaces.exists(call.namespace):
         raise rest_refusals.NAMESPACE_OF_GRANT_UNKNOWN.error(namespace=call.namespace)  # as Apache Pulsar has it
     call.policies()

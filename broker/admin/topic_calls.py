@@ -64,6 +64,18 @@ class MessageIdBody(msgspec.Struct, rename="camel"):
         return MessagePosition(self.ledger_id, self.entry_id, self.partition_index, self.batch_index)
 
 
+def refuse_in_use(call: Call, name: TopicName) -> None:
+    """Raise the refusal of a deletion while clients are connected."""
+    consumers, producers = call.lifecycle.clients(name)
+    clients = consumers + producers
+    if not clients:
+        return
+    if not name.persistent:
+        raise rest_refusals.TOPIC_IN_USE_NON_PERSISTENT.error(clients=clients)
+    words = "1 client" if clients == 1 else f"{clients} clients"
+    raise rest_refusals.TOPIC_IN_USE.error(clients=words, consumers=consumers, producers=producers)
+
+
 def topic_missing(name: TopicName) -> RestError:
     return rest_refusals.TOPIC_UNKNOWN.error(topic=name)
 

@@ -15,6 +15,7 @@ from magnetar.broker.admin.topic_calls import (
     bounded,
     existing_parts,
     load_partition,
+    refuse_in_use,
     refuse_missing_parts,
     topic_missing,
     topic_unloadable,
@@ -173,8 +174,8 @@ async def delete(call: Call) -> Response:
         if not name.is_partition:  # a schema may exist without its topic
             await call.api.schemas.forget(name)
         raise topic_missing(name)
-    if not call.flag("force") and call.lifecycle.in_use(name):
-        raise rest_refusals.TOPIC_IN_USE.error()
+    if not call.flag("force"):
+        refuse_in_use(call, name)
     await call.lifecycle.delete(name)
     if not name.is_partition:
         await call.namespaces.delete_topic(name)

@@ -24,6 +24,7 @@ class RestRefusal(NamedTuple):
 
 # --- 400 Bad Request ------------------------------------------------------------------------------------------------
 
+ACTIONS_NULL: Final = RestRefusal(400, "Actions should not be null")
 ALLOWED_CLUSTERS_INCOMPLETE: Final = RestRefusal(
     400,
     "Allowed clusters do not contain the replication cluster [{cluster}]. Please remove the replication cluster if the "
@@ -52,6 +53,7 @@ ISOLATION_POLICY_MALFORMED: Final = RestRefusal(400, "Invalid format of input po
 MIGRATION_NOT_CONFIGURED: Final = RestRefusal(400, "Metadata store is not configured for migration.")
 MIGRATION_TARGET_MISSING: Final = RestRefusal(400, "Target URL is required")
 NAMESPACES_DIFFER: Final = RestRefusal(400, "The namespace should be the same")
+ROLES_NULL: Final = RestRefusal(400, "Roles should not be null")
 SUBSCRIPTION_NEEDS_CLIENT: Final = RestRefusal(
     400,
     "Create subscription on non-persistent topic can only be done through client",
@@ -95,6 +97,7 @@ MESSAGE_INDEX_UNKNOWN: Final = RestRefusal(404, "Message not found for index {in
 MESSAGES_OF_TOPIC_MISSING: Final = RestRefusal(404, "No messages found in topic {topic}")
 MESSAGE_UNKNOWN: Final = RestRefusal(404, "Message not found")
 NAMESPACE_MISSING: Final = RestRefusal(404, "Namespace does not exist")
+NAMESPACE_OF_TOPIC_UNKNOWN: Final = RestRefusal(404, "Topic's namespace does not exist")
 NAMESPACE_UNKNOWN: Final = RestRefusal(404, "Namespace not found")
 PARTITIONED_NON_PERSISTENT_UNKNOWN: Final = RestRefusal(404, "Partitioned topic not found {topic}")
 PARTITIONS_MISSING: Final = RestRefusal(404, "Topic partitions were not yet created")
@@ -297,7 +300,11 @@ TOO_MANY_BUNDLES: Final = RestRefusal(
 )
 TOO_MANY_NAMESPACES: Final = RestRefusal(412, "Exceed the maximum number of namespace in tenant :{tenant}")
 TOO_MANY_TENANTS: Final = RestRefusal(412, "Exceed the maximum number of tenants")
-TOPIC_IN_USE: Final = RestRefusal(412, "Topic has active producers/subscriptions")
+TOPIC_IN_USE: Final = RestRefusal(
+    412,
+    "Topic has {clients} connected Including {consumers} consumers, {producers} producers, and 0 replicators.",
+)
+TOPIC_IN_USE_NON_PERSISTENT: Final = RestRefusal(412, "Topic has {clients} connected producers/consumers")
 TOPIC_MISSING: Final = RestRefusal(412, "Topic does not exist")
 TOPIC_NAME_INVALID: Final = RestRefusal(412, "Topic name is not valid")
 TOPIC_NOT_CREATABLE: Final = RestRefusal(412, "Topic does not exist and cannot be auto-created")

@@ -73,10 +73,13 @@ class TopicLifecycle:
         known = self._catalog.partitioned(name)
         return [name] if known is None else [name.partition_name(i) for i in range(known.partitions)]
 
-    def in_use(self, name: TopicName) -> bool:
-        """Whether a client is connected to the topic or, for a partitioned topic, to any partition."""
-        loaded = (self._topics.loaded.get(str(part)) for part in self.parts(name))
-        return any(topic is not None and not topic.is_idle for topic in loaded)
+    def clients(self, name: TopicName) -> tuple[int, int]:
+        """The consumers and producers of the topic or, for a partitioned topic, of its first partition in use."""
+        for part in self.parts(name):
+            topic = self._topics.loaded.get(str(part))
+            if topic is not None and not topic.is_idle:
+                return topic.subscriptions.consumer_count, len(topic.producers)
+        return 0, 0
 
     # --- creation ------------------------------------------------------------------------------------------------
 

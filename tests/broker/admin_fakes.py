@@ -80,8 +80,8 @@ class FakeTopics:
             await self.create(name.partition_name(i), {})
         self.partitioned[str(name)] = partitions
 
-    def in_use(self, name):
-        return str(name) in self.busy
+    def clients(self, name):
+        return (1, 0) if str(name) in self.busy else (0, 0)
 
     async def delete(self, name):
         del self.plain[str(name)]

@@ -1,6 +1,6 @@
 """Requests about topics in the order in which Apache Pulsar finds fault: body, name, partition, existence."""
 
-from harness.steps import plain_and_partitioned, published, published_batches, rest
+from harness.steps import namespace, plain_and_partitioned, published, published_batches, rest
 from transcript import scenario
 
 ODD_PARTS = ("p-partition-5", "u-partition-0")
@@ -216,6 +216,37 @@ def schemas_of_namespaces_that_are_not_there(s):
     for place in (f"public/{s.tag}/t", f"{s.tag}/n/t"):
         for path in ("schema/x", "schemas", "metadata"):
             s.call("GET", f"/admin/v2/schemas/{place}/{path}", keep=True)
+
+
+@scenario
+def deletions_of_topics_in_use(s):
+    """The numbers of connected clients in the refusals, by domain; of a partitioned topic those of one partition."""
+    for domain in "persistent", "non-persistent":
+        topic, c = s.topic(domain=domain), s.connect(domain)
+        s.lookup(topic)
+        for consumer_id, name in enumerate(("a", "a", "b"), 1):
+            c.subscribe(topic, name, consumer_id, quietly=True, subType="Shared")
+            s.call("DELETE", rest(topic), keep=True)
+        for producer_id in 4, 5:
+            c.producer(topic, producer_id, quietly=True)
+            s.call("DELETE", rest(topic), keep=True)
+        s.call("DELETE", rest(topic, "?force=true"))
+        parts = s.topic("p", domain=domain)
+        s.http("PUT", rest(parts, "/partitions"), 2, quietly=True)
+        for number in range(2):
+            s.lookup(f"{parts}-partition-{number}")
+            c.subscribe(f"{parts}-partition-{number}", "s", 6 + number, quietly=True)
+        s.call("DELETE", rest(parts, "/partitions"), keep=True)
+        s.call("DELETE", rest(parts, "/partitions?force=true"))
+
+
+@scenario
+def grants_without_a_body_or_a_namespace(s):
+    for place in namespace(s), f"public/{s.tag}-none", f"{s.tag}-none/n":
+        path = f"/admin/v2/namespaces/{place}/permissions"
+        for body in None, []:
+            s.call("POST", path + "/r", body, keep=True)
+        s.call("POST", path + "/subscription/s", keep=True)
 
 
 for _part in ("t", "p-partition-0", *ODD_PARTS):
