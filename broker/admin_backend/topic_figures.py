@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from magnetar.broker.compaction.record import OWN_PROPERTIES
 from magnetar.broker.compat.java_times import instant
+from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
@@ -16,7 +18,7 @@ from magnetar.storage.position import Position
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from magnetar.broker.consumers.consumer_stats import SubscriptionStats
     from magnetar.broker.meters.distributions import BucketMeter
@@ -85,19 +87,25 @@ def _entry_bytes(stored_bytes: int, entries: int) -> int:
 
 
 def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
-    behind = topic.ledger.entries_between(cursor.mark_delete, topic.ledger.last_confirmed)
-    return max(0, _entry_bytes(cursor.backlog_bytes, behind))
+    return _bytes_behind(topic.ledger.ledgers, cursor.mark_delete)
+
+
+def _bytes_behind(slots: Sequence[LedgerSlot], position: Position) -> int:
+    """Apache Pulsar's estimate: entries up to the position have the average size of their ledger, rounded down."""
+    later = [slot for slot in slots if slot.ledger_id >= position.ledger_id]
+    total = sum(_entry_bytes(slot.size_bytes, slot.entries) for slot in later)
+    taken = position.entry_id + 1
+    if taken <= 0 or not later or later[0].ledger_id != position.ledger_id or not later[0].entries:
+        return total
+    size = _entry_bytes(later[0].size_bytes, later[0].entries)
+    return total - (size if taken >= later[0].entries else taken * (size // later[0].entries))
 
 
 def bytes_after(topic: Topic, position: Position) -> int:
     """Bytes of the entries behind the position; the bytes of all entries if its ledger does not exist yet."""
     if position.ledger_id > max((slot.ledger_id for slot in topic.ledger.ledgers), default=position.ledger_id):
         position = Position(-1, -1)
-    cursor = topic.ledger.new_read_cursor(position.next())
-    try:
-        return _backlog_bytes(topic, cursor)
-    finally:
-        cursor.close()
+    return _bytes_behind(topic.ledger.ledgers, position)
 
 
 def broker_properties(topic: Topic) -> dict[str, str]:
@@ -220,7 +228,9 @@ def _stored_cursor(topic: Topic, name: str, cursor: ManagedCursor, written: str)
     subscription = topic.subscriptions.by_name.get(name)
     opened_at = None if subscription is None else subscription.opened_at
     mark_delete = cursor.mark_delete if opened_at is None else opened_at[0]
-    ranges = [] if _was_written(subscription, cursor) else deleted_ranges(topic, cursor)
+    was_written = _was_written(subscription, cursor)
+    ranges = [] if was_written else deleted_ranges(topic, cursor)
+    properties = {} if was_written else _shown_properties(cursor)
     shown = [
         {"from": _stored(Position(ledger, low)), "to": _stored(Position(ledger, high))} for ledger, low, high in ranges
     ]
@@ -231,6 +241,7 @@ def _stored_cursor(topic: Topic, name: str, cursor: ManagedCursor, written: str)
         "cursorsLedgerId": -1,
         "markDelete": _stored(_shown(topic, mark_delete)),
         **({"individualDeletedMessages": shown} if shown else {}),
+        **({"properties": properties} if properties else {}),
     }
 
 
@@ -245,6 +256,11 @@ def _shown(topic: Topic, position: Position) -> Position:
     slots = topic.ledger.ledgers
     first = slots[0].ledger_id if slots else topic.ledger.newest_position.ledger_id
     return Position(first, position.entry_id) if position.ledger_id < 0 else position
+
+
+def _shown_properties(cursor: ManagedCursor) -> dict[str, int]:
+    """The properties of the cursor that Apache Pulsar has: of a compaction the ledger."""
+    return {key: value for key, value in cursor.position_properties.items() if key not in OWN_PROPERTIES}
 
 
 def _has_consumers(topic: Topic, name: str) -> bool:
@@ -267,7 +283,12 @@ def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bo
     if subscription is None or not cursor.durable:
         return True
     now = cursor.mark_delete, cursor.individually_deleted_entries
-    return now != subscription.opened_at or subscription.was_reset
+    then = subscription.opened_at
+    return then is None or now != then[:2] or subscription.was_reset
+
+
+def _was_moved(subscription: Subscription | None) -> bool:
+    return subscription is not None and subscription.opened_at is not None and subscription.opened_at.was_consumed
 
 
 def _cursors(topic: Topic) -> dict[str, ManagedCursor]:
@@ -279,8 +300,11 @@ def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]
     mark_delete = _shown(topic, cursor.mark_delete)
     read = _shown(topic, max(cursor.read_position, cursor.mark_delete.next()))
     waiting = _waits(topic, name, cursor)
-    taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
     subscription = topic.subscriptions.by_name.get(name)
+    if subscription is not None and subscription.loaded_at == cursor.mark_delete:
+        mark_delete = shown_mark_delete(topic.ledger.ledgers, subscription)
+        read = max(read, mark_delete.next())
+    taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
     # Apache Pulsar puts a cursor that is reset to the start before the first entry, until a consumer reads an entry.
     at_start = taken == 0 and subscription is not None and subscription.rewound_to == cursor.mark_delete
     if at_start:
@@ -294,12 +318,12 @@ def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]
         "cursorLedger": -1,
         "cursorLedgerLastEntry": -1,
         "individuallyDeletedMessages": deleted_text(topic, cursor),
-        "state": "Open" if _was_written(subscription, cursor) else "NoLedger",
+        "state": "Open" if _was_written(subscription, cursor) or _was_moved(subscription) else "NoLedger",
         "active": _has_consumers(topic, name),
         "lastLedgerSwitchTimestamp": instant(topic.created_ms),
         "numberOfEntriesSinceFirstNotAckedMessage": taken + (not at_start),
         "totalNonContiguousDeletedMessagesRange": len(deleted_ranges(topic, cursor)),
         "subscriptionHavePendingRead": waiting,
         "subscriptionHavePendingReplayRead": False,
-        "properties": dict(cursor.position_properties),
+        "properties": _shown_properties(cursor),
     }

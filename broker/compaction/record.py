@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from magnetar.storage.position import EARLIEST, Position
 
-__all__ = ["NO_LEDGER", "CompactionRecord"]
+__all__ = ["NO_LEDGER", "OWN_PROPERTIES", "CompactionRecord"]
 
 NO_LEDGER = -1
 _LEDGER, _HORIZON_LEDGER, _HORIZON_ENTRY = "CompactedTopicLedger", "CompactionHorizonLedger", "CompactionHorizonEntry"
 _STARTED, _REPLACED = "CompactionStartedLedger", "CompactionReplacedLedger"
+OWN_PROPERTIES = frozenset({_HORIZON_LEDGER, _HORIZON_ENTRY, _STARTED, _REPLACED})
+"""The properties that Apache Pulsar does not have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from magnetar.broker.limits import (
     check_subscription_name,
 )
 from magnetar.broker.slices import IN_SLICES, sliced
+from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -300,6 +301,10 @@ async def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLa
         raise UnsupportedOnTopicError("The topic is not persistent")
     last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
     mark_delete = subscription.mark_delete_for_client()
+    own = topic.subscriptions.by_name.get(subscription.name)
+    if own is not None and own.loaded_at == mark_delete:
+        await topic.ledger.ensure_open_ledger()
+        mark_delete = shown_mark_delete(topic.ledger.ledgers, own)
     ledgers = [slot.ledger_id for slot in topic.ledger.ledgers]
     if mark_delete.ledger_id not in ledgers:  # the position before the first entry behind mark-delete
         following = next((ledger_id for ledger_id in ledgers if ledger_id > mark_delete.ledger_id), None)

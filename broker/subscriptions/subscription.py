@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.dispatcher import Dispatcher
     from magnetar.broker.dispatchers.ports import DelayView, EntryTransformer, Reader
+    from magnetar.broker.subscriptions.moved_cursors import OpenedAt
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.interfaces import CallLater
@@ -94,8 +95,7 @@ class Subscription:
         self.gone = RateMeter()
         """Messages and bytes sent to consumers that are no longer connected."""
         self.last_expire_ms = self.last_flow_ms = 0
-        self.opened_at: tuple[Position, int] | None = None
-        """The cursor's position when the topic was loaded, and the acknowledgements behind it."""
+        self.opened_at: OpenedAt | None = None
         self.was_reset = False
         self.rewound_to: Position | None = None
         """Mark-delete position after the last reset since the load, if that reset was to EARLIEST; else None."""
@@ -406,6 +406,11 @@ class Subscription:
         if self.sub_type is None:
             return "Exclusive" if self.read_by_broker else ""
         return TYPE_NAMES[self.sub_type]
+
+    @property
+    def loaded_at(self) -> Position | None:
+        """The mark-delete position when the topic was loaded; None for a subscription created later."""
+        return self.opened_at.mark_delete if self.opened_at is not None and self.opened_at.with_topic else None
 
     def mark_delete_for_client(self) -> Position:
         """consumer_mark_delete_position of GET_LAST_MESSAGE_ID."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from magnetar.storage.slab import Span
 
 USER_PROPERTY = "user."
+_INDEX = "index"
 
 
 class ReadableLog(Protocol):
@@ -81,14 +82,16 @@ async def last_message_id(ledger: ReadableLog, compaction: TopicCompaction | Non
 
 
 class TopicProperties:
-    """The properties that users keep with a topic, among those of its log.
-
-    index_as_kept: the broker index as of the last time the properties were written.
-    """
+    """The properties that users keep with a topic, among those of its log."""
 
     def __init__(self, ledger: LogWithProperties) -> None:
         self._ledger = ledger
-        self.index_as_kept = ledger.confirmed_index
+        self._index_at_load = ledger.confirmed_index
+
+    @property
+    def index_as_kept(self) -> int:
+        """The broker index of the last message when the list of ledgers was written, or the topic loaded."""
+        return max(self._index_at_load, int(self._ledger.properties.get(_INDEX, -1)))
 
     def of_users(self) -> dict[str, str]:
         return {
@@ -101,8 +104,3 @@ class TopicProperties:
         """Replace the properties that users keep with the topic, in one transaction; durable on return."""
         gone: dict[str, str | None] = dict.fromkeys(self.of_users().keys() - properties.keys())
         await self._ledger.set_properties({USER_PROPERTY + key: value for key, value in (gone | properties).items()})
-        self.written()
-
-    def written(self) -> None:
-        """The log has written its properties, here or with its end."""
-        self.index_as_kept = self._ledger.confirmed_index

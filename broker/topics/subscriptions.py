@@ -20,6 +20,7 @@ from magnetar.broker.errors import (
     NotAllowedError,
 )
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
+from magnetar.broker.subscriptions.moved_cursors import OpenedAt, is_consumed
 from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.life import TopicLife
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
+    from magnetar.storage.managed.ledger_map import LedgerSlot
 
 log = structlog.get_logger(__name__)
 
@@ -67,6 +69,8 @@ class SubscribedLog(Protocol):
     def terminated(self) -> bool: ...
     @property
     def cursors(self) -> Mapping[str, ManagedCursor]: ...
+    @property
+    def ledgers(self) -> list[LedgerSlot]: ...
     async def open_cursor(
         self,
         name: str,
@@ -123,9 +127,9 @@ class TopicSubscriptions:
         for name in list(self._ledger.cursors):
             if name not in INTERNAL_CURSORS:
                 cursor = await self._ledger.open_cursor(name, "latest")
-                self._attach(name, cursor)
+                self._attach(name, cursor, with_topic=True)
 
-    def _attach(self, name: str, cursor: ManagedCursor) -> Subscription:
+    def _attach(self, name: str, cursor: ManagedCursor, *, with_topic: bool = False) -> Subscription:
         delay = None
         if self._delay_index is not None:
             delay = self._delay_index.view(name, cursor, lambda: subscription.wake())  # noqa: PLW0108 - made below
@@ -144,7 +148,9 @@ class TopicSubscriptions:
         subscription.context.turns = self._context.turns
         subscription.context.throttle = self._rates.throttle(subscription)
         subscription.context.unacked_total = self._context.unacked_total
-        subscription.opened_at = cursor.mark_delete, cursor.individually_deleted_entries
+        place = cursor.mark_delete
+        was_consumed = with_topic and is_consumed(self._ledger.ledgers, place)
+        subscription.opened_at = OpenedAt(place, cursor.individually_deleted_entries, with_topic, was_consumed)
         self.by_name[name] = subscription
         if self._ledger.terminated:
             subscription.on_terminated()

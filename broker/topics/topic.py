@@ -175,7 +175,6 @@ class Topic:
             last = await self.ledger.terminate()
         finally:
             self.producers.terminated()  # even when the end is not stored: SENDs wait for CLOSE_PRODUCER
-        self.properties.written()
         self.subscriptions.terminated()
         log.info("topic.terminated", topic=str(self.name))
         return last

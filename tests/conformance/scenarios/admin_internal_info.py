@@ -1,6 +1,6 @@
 """The stored lists of ledgers and the records of cursors: terminated topics, moves of a cursor."""
 
-from harness.steps import ack, published, read, rest
+from harness.steps import ack, compact, published, read, rest
 from transcript import scenario
 
 
@@ -88,3 +88,17 @@ def records_of_cursors(s):
     ledgers.cursors("skipped all")
     s.http("PUT", rest(topic, "/subscription/v"), quietly=True)
     ledgers.cursors("new")
+
+
+@scenario
+def record_of_a_compaction(s):
+    """The properties of the cursor of a compaction, before and after a load."""
+    topic = s.topic()
+    published(s, topic, 3, partition_key="k")
+    compact(s, topic)
+    for turn in "compacted", "loaded":
+        stats = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["cursors"]["__compaction"]
+        s.note(turn, [stats["state"], list(stats["properties"])])
+        record = s.http("GET", rest(topic, "/internal-info"), quietly=True)[1]["cursors"]["__compaction"]
+        s.note(turn, [record["markDelete"]["entryId"], list(record.get("properties", {}))])
+        s.http("PUT", rest(topic, "/unload"), quietly=True)

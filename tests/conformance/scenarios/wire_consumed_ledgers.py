@@ -116,3 +116,38 @@ def acknowledged_before_an_unload(s):
     c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
     c.subscribe(topic, "r", 2, 10, quietly=True, durable=False, initialPosition="Earliest")
     c.none(0.3)
+
+
+def marks(s, topic, what):
+    """Where both subscriptions of the topic are, for a consumer and an administrator."""
+    c = s.connect(what)
+    s.lookup(topic)
+    for consumer_id, name in enumerate(("ahead", "behind"), 1):
+        c.subscribe(topic, name, consumer_id, quietly=True, subType="Shared")
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=consumer_id)
+        c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=consumer_id)
+    cursors = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["cursors"]
+    shown = {}
+    for name, cursor in cursors.items():
+        mark, read_ = cursor["markDeletePosition"].split(":"), cursor["readPosition"].split(":")
+        shown[name] = [mark[1], read_[1], mark[0] == read_[0], cursor["state"]]
+    s.note(what, shown)
+
+
+@scenario
+def cursors_at_the_end_of_a_ledger_move_at_a_load(s):
+    """A cursor that has consumed its ledger goes before the first entry of the next ledger, not beside another."""
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    for name in "ahead", "behind":
+        s.http("PUT", rest(topic, f"/subscription/{name}"), quietly=True)
+    published(s, topic, 3)
+    s.http("POST", rest(topic, "/subscription/ahead/skip_all"), quietly=True)
+    marks(s, topic, "before")
+    for turn in "first load", "second load":
+        s.http("PUT", rest(topic, "/unload"), quietly=True)
+        marks(s, topic, turn)
+    published(s, topic, 1)
+    marks(s, topic, "published")
+    s.http("POST", rest(topic, "/subscription/behind/skip_all"), quietly=True)
+    marks(s, topic, "skipped")
