@@ -436,11 +436,9 @@ static PyObject *writer_reap(Writer *w, PyObject *Py_UNUSED(ignored)) {
             /* Cut short, or refused before anything was written: the thread finds out what there is to say. */
             if (result < 0)
                 w->aio_most = 0;
-            if (!hand_over(w)) {
-                PyErr_SetString(PyExc_RuntimeError, "no thread for the journal");
-                return NULL;
-            }
-            Py_RETURN_NONE;
+            if (hand_over(w))
+                Py_RETURN_NONE;
+            w->error = EAGAIN; /* no thread for the journal: the frame failed */
         } else {
             w->error = (int)-result;
         }

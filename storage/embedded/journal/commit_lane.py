@@ -16,6 +16,7 @@ engine's clock.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -164,7 +165,10 @@ class CommitLane:
             plan = self._journal.plan(batch)
             if plan is not None:
                 self._batch, self._plan = batch, plan
-                self._writer.write(plan.frame, self._written)
+                try:
+                    self._writer.write(plan.frame, self._written)
+                except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
+                    self._loop.call_soon(self._written, _as_os_error(error), 0.0)
                 return
         self._in_thread = len(batch)
         for item in batch:
@@ -205,3 +209,11 @@ class CommitLane:
             self._done(batch, result, error)
         finally:
             self._idle.finish(len(batch))
+
+
+def _as_os_error(error: Exception) -> OSError:
+    """The error of a frame whose write could not begin. Without memory or a thread the journal fails for good."""
+    if isinstance(error, OSError):
+        return error
+    number = errno.ENOMEM if isinstance(error, MemoryError) else errno.EIO
+    return OSError(number, f"the write of a frame could not begin: {error!r}")

@@ -13,7 +13,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from magnetar.storage.embedded.files import RealFile
+from magnetar.storage.embedded.files import NO_DESCRIPTOR, RealFile
 from magnetar.storage.embedded.journal.format import encode_frame
 
 if TYPE_CHECKING:
@@ -71,7 +71,8 @@ class FrameWriter(Protocol):
     def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
         """Write the frame; the loop calls ``done(error, seconds)`` later, never within this call.
 
-        Without error the frame is on stable storage. The writer does not repeat a failed sync.
+        Without error the frame is on stable storage. The writer does not repeat a failed sync. An exception from this
+        call means that the write did not begin; then the writer does not call ``done``.
         """
         ...
 
@@ -108,7 +109,13 @@ class CompiledFrameWriter:
         file, *rest = frame
         if not isinstance(file, RealFile):
             raise TypeError("the compiled writer is for real files")
-        self._writer.write(file.fileno(), file.direct_fileno(), *rest)  # type: ignore[arg-type] # a frame's fields
+        try:
+            direct_fd = file.direct_fileno()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            direct_fd = -1  # this frame goes through the cache
+        self._writer.write(file.fileno(), direct_fd, *rest)  # type: ignore[arg-type] # a frame's fields
         self._done = done
 
     def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:

@@ -172,6 +172,42 @@ async def test_a_failed_frame_fails_its_appends_and_those_behind(number: int, ex
     await storage.close()
 
 
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), StorageFullError),
+        (MemoryError(), StorageFailedError),
+        (RuntimeError("no thread for the journal"), StorageFailedError),
+    ],
+    ids=["descriptors", "memory", "threads"],
+)
+async def test_a_frame_whose_write_cannot_begin_fails_its_appends_alone(
+    error: Exception, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+):
+    storage, writer, _ = await opened()
+    ledger, other = await storage.ledgers.create(), await storage.ledgers.create()
+    await first_segment(ledger)
+    answers: list[object] = []
+    push(ledger, answers, 0)
+    await settle()
+    push(other, answers, 1)
+
+    def refuse(frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
+        raise error
+
+    monkeypatch.setattr(writer, "write", refuse)
+    writer.release()
+    await settle()
+    assert answers == [0, (1, expected.__name__)]
+    assert ledger.last_add_confirmed == 1
+    assert (storage.health.full is not None, storage.health.failed is not None) == (
+        expected is StorageFullError,
+        expected is StorageFailedError,
+    )
+    monkeypatch.undo()
+    await storage.close()
+
+
 async def test_a_callback_that_raises_costs_no_other_its_answer():
     storage, writer, _ = await opened()
     ledger = await storage.ledgers.create()

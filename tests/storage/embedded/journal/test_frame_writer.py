@@ -153,6 +153,24 @@ async def test_a_file_system_that_refuses_direct_writes_gets_ordinary_writes(fol
     file.close()
 
 
+async def test_without_a_descriptor_for_direct_writes_a_frame_goes_through_the_cache(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(_fd: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    writer = CompiledFrameWriter(1 << 20)
+    file = RealFiles().open(str(folder / "segment"), create=True)
+    with monkeypatch.context() as patched:
+        patched.setattr("magnetar.storage.embedded.files.open_direct", refuse)
+        assert await written(writer, frame_of(file, [b"x"])) is None
+    assert file.read(PAGE_BYTES, PAGE_BYTES) == b"".join(encode_frame(3, 1 << 63, 77, [b"x"], -5, 9))
+    assert writer.counts() == (0, 1)
+    assert await written(writer, frame_of(file, [b"y"], 2 * PAGE_BYTES)) is None
+    writer.close()
+    file.close()
+
+
 async def test_one_frame_at_a_time_and_none_after_close(folder: pathlib.Path):
     writer = CompiledFrameWriter(0)
     file = RealFiles().open(str(folder / "segment"), create=True)
