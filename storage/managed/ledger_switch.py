@@ -130,6 +130,7 @@ class LedgerSwitch:
         await self._background.wait_idle()
         current = self._appender.current
         self._appender.release_current()
+        self._wake_rolled()
         failed = self._failed
         dropped = await self._settle_failed() if recover else []
         if current is not None:

@@ -117,6 +117,17 @@ async def test_roll_on_request():
     assert [slot.entries for slot in ledger.ledgers] == [1, 1]
 
 
+async def test_a_roll_ends_with_the_close_that_comes_in_between():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"])
+    rolling = asyncio.ensure_future(ledger.roll())
+    await asyncio.gather(asyncio.sleep(0), ledger.close())
+    await settle()
+    assert rolling.done()
+    again = await ground.open()
+    assert [(slot.entries, bool(slot.closed_at_ms)) for slot in again.ledgers] == [(1, True)]
+
+
 async def test_a_full_ledger_takes_more_while_no_other_can_be_made_and_rolls_afterwards():
     config = dataclasses.replace(KEEP, max_entries_per_ledger=10, max_rollover_ms=60_000)
     ground, ledger = await opened(config)
