@@ -59,6 +59,8 @@ class LedgerSwitch:
         """
         self._retry_ahead_s = 0.0
         self._failed: LedgerSlot | None = None
+        self._unsealed: dict[int, LedgerSlot] = {}
+        """Full ledgers that the store did not seal, by id; no trim goes beyond the first of them."""
         self._timer: Timer | None = None
         self._idle_since_s = 0.0
         self._added_then = -1
@@ -73,9 +75,9 @@ class LedgerSwitch:
 
     def prepare(self) -> None:
         """Have the appender adopt the ledger made ahead, or create a ledger: runs wait and there is no current
-        ledger.
+        ledger. A ledger with failed appends is sealed first.
         """
-        if self._ahead is not None:
+        if self._ahead is not None and self._failed is None:
             writer, self._ahead = self._ahead, None
             slot = LedgerSlot(writer.ledger_id)
             self.ledger_list.ahead = None
@@ -160,6 +162,17 @@ class LedgerSwitch:
         self._given_up = True
         self.env.give_up_creation(self._appender.name)
 
+    async def seal_rest(self) -> None:
+        """Seal the full ledgers that the store did not seal when their next ledger began, as far as it does now."""
+        for ledger_id, slot in list(self._unsealed.items()):
+            try:
+                await self.env.ledgers.open_recover(ledger_id)
+            except StorageError as error:
+                log.warning(events.BACKGROUND_FAILED, task=f"{self._appender.name} seal ledger", error=str(error))
+                return
+            slot.closed_at_ms = self.env.clock.now_ms()
+            self._unsealed.pop(ledger_id, None)
+
     async def wait_rolled(self) -> None:
         """Wait until a full current ledger is confirmed, sealed and stored as such."""
         if self._appender.is_draining:
@@ -218,34 +231,46 @@ class LedgerSwitch:
         self._background.start(self._create(), "create ledger")
 
     async def _create(self) -> None:
-        """Create a ledger and store it in the list before its first append."""
+        """Create a ledger, unless an earlier call made a ledger ahead; the stored list names it before its first
+        append.
+        """
         appender = self._appender
         try:
             await self._wait_sealed()
             self._check_creation()
             dropped = await self._settle_failed()
-            properties = {
-                "application": "pulsar",
-                "component": "managed-ledger",
-                "pulsar/managed-ledger": appender.name,
-            }
-            await self._unlisted.delete()
-            self._check_creation()  # the managed ledger may have begun to close meanwhile
-            writer = await self._unlisted.create(properties)
-            self.ledger_list.ahead = writer.ledger_id
-            await self._save_list()
-            self._unlisted.listed(writer.ledger_id)
+            if self._ahead is None:
+                self._ahead = await self._create_listed()
+            else:
+                await self._save_list()
         except StorageError as error:
-            self.ledger_list.ahead = None
             self._preparing = False
             self._creation_failed(error)
             return
         self._preparing = False
-        self._ahead = writer
         if appender.current is None and appender.waiting:
             self.prepare()
         for ledger_id in dropped:
             await self.env.ledgers.delete(ledger_id)
+
+    async def _create_listed(self) -> LedgerWriter:
+        """Create a ledger that the stored list names on return. Raises StorageError."""
+        properties = {
+            "application": "pulsar",
+            "component": "managed-ledger",
+            "pulsar/managed-ledger": self._appender.name,
+        }
+        await self._unlisted.delete()
+        self._check_creation()  # the managed ledger may have begun to close meanwhile
+        writer = await self._unlisted.create(properties)
+        self.ledger_list.ahead = writer.ledger_id
+        try:
+            await self._save_list()
+        except StorageError:
+            self.ledger_list.ahead = None
+            raise
+        self._unlisted.listed(writer.ledger_id)
+        return writer
 
     def _check_creation(self) -> None:
         """Raise StorageUnavailableError if the managed ledger closes and the store cannot create a ledger now."""
@@ -311,6 +336,8 @@ class LedgerSwitch:
         except StorageError:
             if self._one_open:
                 self._failed = old.slot  # recovered, and so closed, before the next ledger is created
+            else:
+                self._unsealed[old.slot.ledger_id] = old.slot
             raise
         finally:
             if self._sealed is not None:

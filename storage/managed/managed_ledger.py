@@ -369,6 +369,7 @@ class ManagedLedger:
 
     async def trim(self, now_ms: int) -> list[int]:
         """Drop the ledgers that neither a durable cursor nor retention needs; return their ids."""
+        await self._switch.seal_rest()
         return await self._trimmer.trim(now_ms)
 
     async def truncate(self) -> None:

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from magnetar.storage.errors import StorageUnavailableError
+from magnetar.storage.errors import StorageFullError, StorageUnavailableError
 from magnetar.storage.managed import ledger_switch
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import AppendPiece
@@ -15,6 +15,8 @@ from magnetar.storage.position import Position
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.storage.managed_for_tests import KEEP, Ground, append, opened, run_of, settle
 from tests.waiting import until
+
+DROP = dataclasses.replace(KEEP, retention_time_ms=0, retention_size_bytes=0)
 
 
 async def test_rolls_after_the_entry_that_fills_it_by_size():
@@ -246,3 +248,51 @@ async def test_a_log_that_closes_while_an_earlier_ledger_is_settled_creates_no_l
     await until(lambda: results)
     assert isinstance(results[0].error, StorageUnavailableError)
     assert not created
+
+
+async def test_a_full_ledger_that_the_store_did_not_seal_is_sealed_by_a_later_trim():
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("c", "earliest")
+    await append(ledger, [b"x"] * 8)
+    await settle()
+    ground.ledgers.fail_closes = StorageFullError("full")
+    every = await append(ledger, [b"x"] * 8)
+    cursor.ack_cumulative(every[-1])
+    await settle()
+    assert await ledger.trim(ground.clock.now_ms()) == []
+    ground.ledgers.fail_closes = None
+    assert await ledger.trim(ground.clock.now_ms()) == [0]
+    assert await ground.ledgers.list_ledgers() == [1]
+
+
+async def test_a_ledger_with_failed_appends_is_sealed_before_the_ledger_made_ahead_takes_entries():
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("c", "earliest")
+    for _ in range(2):
+        await append(ledger, [b"x"] * 8)
+        await settle()
+        ground.ledgers.fail_appends = StorageFullError("full")
+        with pytest.raises(StorageFullError):
+            await append(ledger, [b"lost"])
+        ground.ledgers.fail_appends = None
+        ledger.ready_to_create_new_ledger()
+    every = await append(ledger, [b"y"])
+    assert [(slot.entries, bool(slot.closed_at_ms)) for slot in ledger.ledgers] == [(8, True), (8, True), (1, False)]
+    cursor.ack_cumulative(every[-1])
+    assert await ledger.trim(ground.clock.now_ms()) == [0, 1]
+
+
+async def test_a_ledger_made_ahead_stays_while_the_failed_ledger_cannot_be_sealed():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"] * 8)
+    await settle()
+    ground.ledgers.fail_appends = ground.ledgers.fail_closes = StorageFullError("full")
+    for _ in range(2):
+        with pytest.raises(StorageFullError):
+            await append(ledger, [b"lost"])
+        ledger.ready_to_create_new_ledger()
+    ground.ledgers.fail_appends = ground.ledgers.fail_closes = None
+    assert await append(ledger, [b"y"]) == [Position(1, 0)]
+    assert await ground.ledgers.list_ledgers() == [0, 1]
+    again = await ground.after_crash().open()
+    assert [slot.entries for slot in again.ledgers] == [8, 1]
