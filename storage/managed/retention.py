@@ -46,8 +46,8 @@ def ledgers_to_drop(
 ) -> list[int]:
     """Return the ids of the ledgers to drop now, ascending. A retention time or size of -1 is unlimited.
 
-    mark_deletes: the mark-delete positions of the durable cursors; keep_last: the newest ledger stays even when it is
-    closed (for a terminated topic, as in Apache Pulsar 4.2.4).
+    mark_deletes: for each durable cursor the position up to which it needs no entry; keep_last: the newest ledger stays
+    even when it is closed (for a terminated topic, as in Apache Pulsar 4.2.4).
     """
     needed = first_needed_ledger(slots, mark_deletes)
     kept_bytes = sum(slot.size_bytes for slot in slots)

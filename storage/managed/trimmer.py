@@ -57,7 +57,7 @@ class Trimmer:
             config = self._config()
             drop = ledgers_to_drop(
                 self._ledgers.slots,
-                [cursor.mark_delete for cursor in self._cursors.by_name.values()],
+                [cursor.released for cursor in self._cursors.by_name.values()],
                 config.retention_time_ms,
                 config.retention_size_bytes,
                 now_ms,

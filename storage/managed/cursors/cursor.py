@@ -78,6 +78,7 @@ class ManagedCursor:
         self._read_position = acks.mark_delete.next()
         self._generation = 0
         self._reading = -1
+        self._keeps_unsaved = False
         self.on_close: Callable[[], None] = lambda: None
 
     def make_durable(self, saver: CursorSaver, cursor_properties: dict[str, str], properties: dict[str, int]) -> None:
@@ -92,6 +93,16 @@ class ManagedCursor:
     @property
     def mark_delete(self) -> Position:
         return self._acks.mark_delete
+
+    @property
+    def released(self) -> Position:
+        """The position up to which the log may drop entries: mark-delete, or after ``mark_delete_with`` at most its
+        last stored value. After a crash the owner of the properties brings them up to date from the entries behind
+        the stored position.
+        """
+        if self._saver is None or not self._keeps_unsaved:
+            return self._acks.mark_delete
+        return min(self._acks.mark_delete, self._saver.saved_mark_delete)
 
     @property
     def read_position(self) -> Position:
@@ -306,11 +317,15 @@ class ManagedCursor:
 
     async def mark_delete_with(self, position: Position, position_properties: dict[str, int]) -> None:
         """Acknowledge up to the position and store these properties with it, atomically. Durable on return."""
-        before = self._acks.mark_delete
+        before = self.released
+        self._keeps_unsaved = True
         self._acks.ack_up_to(position)
         self.position_properties = dict(position_properties)
-        self._changed(before, 1)
-        await self.flush()
+        if self._saver is not None:
+            self._saver.changed()
+            await self._saver.flush()
+        if self.released.ledger_id != before.ledger_id:
+            self._advanced()
 
     def note_properties(self, position_properties: dict[str, int]) -> None:
         """Replace the position's properties, the position stays; durable with the next save (``flush``)."""

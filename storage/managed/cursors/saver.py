@@ -47,6 +47,8 @@ class CursorSaver:
         self._waiters: list[asyncio.Future[None]] = []
         self._lock = asyncio.Lock()
         self._closed = False
+        self.saved_mark_delete = acks.mark_delete
+        """The stored state has this mark-delete position or a newer one."""
 
     @property
     def is_dirty(self) -> bool:
@@ -132,9 +134,10 @@ class CursorSaver:
         waiters, self._waiters = self._waiters, []
         saving, self._unsaved = self._unsaved, 0
         saved, failure = False, StorageError("the save was interrupted")
+        mark_delete = self._acks.mark_delete
         try:
             await self._store.write(self._acks, self._properties)
-            saved = True
+            saved, self.saved_mark_delete = True, mark_delete
         except StorageError as error:
             failure = error
         finally:  # after any failure (a bug too) the changes count as unsaved
