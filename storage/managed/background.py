@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Background"]
 
 log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 
 class Background:
@@ -23,13 +24,23 @@ class Background:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self, work: Coroutine[object, object, None], what: str) -> None:
         """Run the coroutine as a task. A StorageError is an expected failure: it is logged without a traceback."""
         task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
         self._tasks.add(task)
         task.add_done_callback(self._done)
+
+    async def uninterrupted(self, work: Coroutine[object, object, T], what: str) -> T:
+        """Await the coroutine, which runs to its end even if the caller is cancelled meanwhile.
+
+        A stored change of the list that this process has not recorded looks like a change by another owner.
+        """
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
 
     async def wait_idle(self) -> None:
         """Wait until no task runs, including tasks started meanwhile."""

@@ -52,7 +52,9 @@ class Trimmer:
         self._stopped = False
 
     async def trim(self, now_ms: int) -> list[int]:
-        """Drop the ledgers that neither a durable cursor nor retention needs; return their ids."""
+        """Drop the ledgers that neither a durable cursor nor retention needs; return their ids. A drop that has begun
+        goes on when the caller is cancelled.
+        """
         async with self._lock:
             config = self._config()
             drop = ledgers_to_drop(
@@ -92,9 +94,13 @@ class Trimmer:
             await self.trim(self._env.clock.now_ms())
 
     async def _drop(self, ledger_ids: list[int]) -> None:
-        if not ledger_ids or self._list.fenced:
-            return
+        if ledger_ids and not self._list.fenced:
+            await self._background.uninterrupted(self._drop_listed(ledger_ids), "drop ledgers")
+
+    async def _drop_listed(self, ledger_ids: list[int]) -> None:
         dropped = self._ledgers.remove(ledger_ids)
+        if not dropped:
+            return  # a drop whose caller was cancelled has begun with the same ledgers
         try:
             await self._list.save()
         except StorageError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -111,3 +112,27 @@ async def test_entries_behind_a_position_with_properties_stay_until_the_position
     await cursor.mark_delete_with(every[13], {"p": 13})
     await settle()
     assert [slot.ledger_id for slot in ledger.ledgers] == [1]
+
+
+async def test_a_trim_whose_caller_is_cancelled_ends_as_a_whole(monkeypatch):
+    ground, ledger = await opened()
+    await append(ledger, [b"x"] * 25)
+    ledger.config = DROP
+    put, stored = ground.metadata.put, asyncio.Event()
+
+    async def slow_put(*args):
+        version = await put(*args)
+        await stored.wait()
+        return version
+
+    monkeypatch.setattr(ground.metadata, "put", slow_put)
+    trimming = asyncio.ensure_future(ledger.trim(ground.clock.now_ms()))
+    await settle()
+    trimming.cancel()
+    await settle()
+    stored.set()
+    await settle()
+    assert await ground.ledgers.list_ledgers() == [2]
+    await append(ledger, [b"y"] * 10)
+    await settle()
+    assert not await ledger.is_taken_over()
