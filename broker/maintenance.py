@@ -1,13 +1,13 @@
 """Periodic work: a table of jobs, each with the setting of its interval (0 = never).
 
 A job does not start while it still runs; a failed job is logged, and runs again after its interval. Jobs over many
-topics give the loop a turn after each topic.
+topics give the loop a turn after each topic, and continue behind a topic that fails.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
@@ -16,20 +16,24 @@ from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import expiry, orphans, quotas
 from magnetar.broker.topics.expiry import delete_if_inactive
 from magnetar.broker.topics.topic import Topic
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import StorageClosedError, StorageError, StorageFailedError, StorageFullError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.lifecycle import TopicLifecycle
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.storage.embedded.engine import EmbeddedStorage
 
 log = structlog.get_logger(__name__)
+AnyTopic = TypeVar("AnyTopic", bound="ServedTopic")
 _ROLLED_IN_ONE_TURN = 64
 ORPHANS_AFTER_S = 10.0
 """Delay between the start and the sweep of orphaned ledgers."""
+_OF_THE_STORE = (StorageFullError, StorageFailedError, StorageClosedError)
+"""Errors that the other topics meet as well: the job ends until its next time."""
 
 
 class Job(NamedTuple):
@@ -134,11 +138,24 @@ class Maintenance:
             except Exception:
                 log.exception("maintenance.failed", job=job.name)
 
-    async def _open_topics(self) -> AsyncIterator[Topic]:
-        for topic in list(self._topics.loaded.values()):
-            if isinstance(topic, Topic) and topic.is_open:
-                yield topic
-                await asyncio.sleep(0)
+    def _persistent(self) -> list[Topic]:
+        return [topic for topic in self._topics.loaded.values() if isinstance(topic, Topic)]
+
+    @staticmethod
+    async def _for_each(job: str, topics: Sequence[AnyTopic], work: Callable[[AnyTopic], Awaitable[object]]) -> None:
+        """Do the work for each of these topics that is open. The failure of a topic is logged."""
+        for topic in topics:
+            if not topic.is_open:
+                continue
+            try:
+                await work(topic)
+            except _OF_THE_STORE:
+                raise
+            except StorageError as error:
+                log.warning("maintenance.not_stored", job=job, topic=str(topic.name), error=str(error))
+            except Exception:
+                log.exception("maintenance.failed", job=job, topic=str(topic.name))
+            await asyncio.sleep(0)
 
     # --- jobs ----------------------------------------------------------------------------------------------------
 
@@ -150,36 +167,39 @@ class Maintenance:
         self._roll_broker_rates(seconds)
 
     async def _trim(self) -> None:
-        async for topic in self._open_topics():
-            await topic.ledger.trim(self._topics.context.now_ms())
+        await self._for_each(
+            "retention", self._persistent(), lambda topic: topic.ledger.trim(self._topics.context.now_ms())
+        )
 
     async def _expire(self) -> None:
-        async for topic in self._open_topics():
-            await expiry.expire_by_ttl(topic)
+        await self._for_each("expiry", self._persistent(), expiry.expire_by_ttl)
 
     async def _quotas(self) -> None:
-        async for topic in self._open_topics():
-            await quotas.enforce(topic)
+        await self._for_each("quotas", self._persistent(), quotas.enforce)
 
     async def _dedup_snapshots(self) -> None:
-        async for topic in self._open_topics():
-            await topic.deduplication.snapshot_if_older(topic.config.deduplication_snapshot_interval_seconds)
+        await self._for_each(
+            "dedup_snapshot",
+            self._persistent(),
+            lambda topic: topic.deduplication.snapshot_if_older(topic.config.deduplication_snapshot_interval_seconds),
+        )
 
     async def _dedup_purge(self) -> None:
-        async for topic in self._open_topics():
-            await topic.deduplication.purge_inactive()
+        await self._for_each("dedup_inactive", self._persistent(), lambda topic: topic.deduplication.purge_inactive())
 
     async def _inactive_topics(self) -> None:
-        for topic in list(self._topics.loaded.values()):
-            if topic.is_open:
-                await delete_if_inactive(topic, self._lifecycle.delete)
-                await asyncio.sleep(0)
+        await self._for_each(
+            "inactive_topics",
+            list(self._topics.loaded.values()),
+            lambda topic: delete_if_inactive(topic, self._lifecycle.delete),
+        )
 
     async def _subscriptions(self) -> None:
-        async for topic in self._open_topics():
-            await expiry.delete_unused_subscriptions(topic)
+        await self._for_each("subscription_expiry", self._persistent(), expiry.delete_unused_subscriptions)
 
     async def _compact(self) -> None:
-        async for topic in self._open_topics():
-            if topic.compaction is not None:
+        for number, topic in enumerate(self._persistent(), 1):
+            if topic.is_open and topic.compaction is not None:
                 topic.compaction.start_if_needed(topic.config.compaction_threshold_bytes)
+            if not number % _ROLLED_IN_ONE_TURN:
+                await asyncio.sleep(0)

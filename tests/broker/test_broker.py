@@ -14,6 +14,7 @@ from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import DamagedFileError, StorageFullError
 
 
 def settings(tmp_path):
@@ -99,6 +100,32 @@ async def test_an_unused_topic_goes_with_its_schema(tmp_path, domain, web_port):
         await job.run()
         assert str(name) not in broker.topics.loaded
         assert not await broker.stored.schemas.live(name)
+    finally:
+        await broker.stop()
+
+
+async def test_a_topic_that_fails_a_check_keeps_no_other_topic_from_it(tmp_path, monkeypatch):
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    try:
+        names = [TopicName.parse(f"persistent://public/default/{name}") for name in ("first", "second")]
+        first, second = [await broker.topics.get(name, create=True) for name in names]
+        failures, trimmed = [DamagedFileError("ledger", 0, "EIO"), RuntimeError("a bug"), StorageFullError("full")], []
+
+        async def fails(_now_ms):
+            raise failures.pop(0)
+
+        async def trims(_now_ms):
+            trimmed.append(second)
+
+        monkeypatch.setattr(first.ledger, "trim", fails)
+        monkeypatch.setattr(second.ledger, "trim", trims)
+        job = next(job for job in broker.maintenance.jobs if job.name == "retention")
+        await job.run()
+        await job.run()
+        assert trimmed == [second, second]
+        with pytest.raises(StorageFullError):
+            await job.run()
     finally:
         await broker.stop()
 
