@@ -7,6 +7,7 @@ so `last_sequence_id` is right in the first PRODUCER_SUCCESS after a restart.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -16,7 +17,7 @@ import structlog
 from magnetar.broker.slices import give_way
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
 from magnetar.protocol.metadata import parse_metadata
-from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchLedgerError
+from magnetar.storage.errors import CorruptEntryError, NoSuchCursorError, NoSuchEntryError, NoSuchLedgerError
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class TopicDeduplication:
         self._tasks = tasks
         self._monotonic = monotonic
         self._cursor: ManagedCursor | None = None
+        self.is_wanted = False
+        """Whether the last call of ``switch`` that did not fail turned deduplication on, or is about to."""
         self._since_snapshot = 0
         self._snapshot_running = False
         self._last_position: Position | None = None
@@ -83,20 +86,32 @@ class TopicDeduplication:
 
     async def switch(self, *, on: bool) -> None:
         """Turn on (recover the state of the cursor; a new cursor starts at the end of the topic) or off (forget all
-        state).
+        state). The last of several calls counts.
         """
-        if on and not self.enabled:
-            known = CURSOR_NAME in self._ledger.cursors
-            self._cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
-            if known:
-                await self._recover(self._cursor)
-            self.last_snapshot_s = self._monotonic()
-            self.enabled = True
-        elif not on:
-            self.enabled = False
-            self.table = SequenceTable()
-            self._cursor = None
-            if CURSOR_NAME in self._ledger.cursors:
+        self.is_wanted = on
+        try:
+            if on and not self.enabled:
+                await self._turn_on()
+            if not self.is_wanted:  # also where a later call turned deduplication off during the recovery
+                await self._turn_off()
+        except BaseException:
+            self.is_wanted = not on
+            raise
+
+    async def _turn_on(self) -> None:
+        known = CURSOR_NAME in self._ledger.cursors
+        self._cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
+        if known:
+            await self._recover(self._cursor)
+        self.last_snapshot_s = self._monotonic()
+        self.enabled = True
+
+    async def _turn_off(self) -> None:
+        self.enabled = False
+        self.table = SequenceTable()
+        self._cursor = None
+        if CURSOR_NAME in self._ledger.cursors:
+            with contextlib.suppress(NoSuchCursorError):  # another call deletes the cursor
                 await self._ledger.delete_cursor(CURSOR_NAME)
 
     async def _recover(self, cursor: ManagedCursor) -> None:

@@ -150,11 +150,12 @@ class Topic:
         self._apply_config()
         if self.config.encryption_required:
             self.producers.close_unencrypted()
-        if previous.deduplication_enabled != self.config.deduplication_enabled:
-            await self.deduplication.switch(on=self.config.deduplication_enabled)
         self.subscriptions.config_changed(self.config)
         if self.delay_index is not None:
             self.delay_index.set_policy(self.context.shared(delay_policy(self.context.settings, self.config)))
+        # The store may fail here; the next change of policies then tries again.
+        if self.deduplication.is_wanted != self.config.deduplication_enabled:
+            await self.deduplication.switch(on=self.config.deduplication_enabled)
 
     def _apply_config(self) -> None:
         self.publishing.policy.apply(self.config)

@@ -16,7 +16,7 @@ from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 from magnetar.protocol.runs import EntryFlag, EntryRun
-from magnetar.storage.errors import StorageUnavailableError
+from magnetar.storage.errors import StorageFullError, StorageUnavailableError
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import everything, settle
 
@@ -249,3 +249,39 @@ async def test_the_last_publish_of_a_lost_ledger_is_unknown():
     await topic.recall_last_publish()
     assert topic.publishing.last_publish_ms == 0
     await bench.close()
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_deduplication_that_is_turned_off_while_it_is_turned_on_stays_off(monkeypatch, known):
+    bench = TopicBench()
+    topic = await bench.open()
+    gate = asyncio.Event()
+    open_cursor = topic.ledger.open_cursor
+
+    async def open_late(*args):
+        if known:
+            await open_cursor(*args)
+        await gate.wait()
+        return await open_cursor(*args)
+
+    monkeypatch.setattr(topic.ledger, "open_cursor", open_late)
+    turning_on = asyncio.ensure_future(bench.set_namespace(deduplication_enabled=True))
+    await settle()
+    await bench.set_namespace(deduplication_enabled=False)
+    gate.set()
+    await turning_on
+    assert (topic.deduplication.enabled, CURSOR_NAME in topic.ledger.cursors) == (False, False)
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_a_switch_of_deduplication_that_the_store_refuses_is_tried_again(on):
+    bench = TopicBench()
+    topic = await bench.open()
+    await bench.set_namespace(deduplication_enabled=not on)
+    bench.ground.metadata.fail_writes = StorageFullError("full")
+    with pytest.raises(StorageFullError):
+        await bench.set_namespace(deduplication_enabled=on, max_unacked_messages_per_consumer=7)
+    assert topic.subscriptions._config.max_unacked_messages_per_consumer == 7
+    bench.ground.metadata.fail_writes = None
+    await bench.set_namespace(max_unacked_messages_per_consumer=8)
+    assert (topic.deduplication.enabled, CURSOR_NAME in topic.ledger.cursors) == (on, on)
