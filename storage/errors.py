@@ -290,6 +290,13 @@ class BadVersionError(MetadataError):
         return f"metadata node {self.path}: version {self.found}, expected {self.expected} (-1 means absent)"
 
 
+class GuardChangedError(MetadataError):
+    """The node of a write's guard has another version, or is gone. Nothing was written."""
+
+    def __str__(self) -> str:
+        return f"metadata node {self.path} changed before a write that depends on it"
+
+
 class NoNodeError(MetadataError):
     def __str__(self) -> str:
         return f"metadata node {self.path}: no such node"

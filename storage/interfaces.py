@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from magnetar.storage.errors import StorageError
@@ -22,6 +22,7 @@ __all__ = [
     "AppendDone",
     "CallLater",
     "Clock",
+    "Guard",
     "LedgerInfo",
     "LedgerStore",
     "LedgerWriter",
@@ -160,6 +161,13 @@ class LedgerStore(Protocol):
         ...
 
 
+class Guard(NamedTuple):
+    """The condition of a write: this node exists and has this version (0 or more) in the moment of the write."""
+
+    path: str
+    version: int
+
+
 class MetadataStore(Protocol):
     """Small versioned values under slash-separated paths (``/managed-ledgers/public/default/persistent/t``).
 
@@ -172,9 +180,12 @@ class MetadataStore(Protocol):
         """Return (value, version) of the node, or None when the node does not exist."""
         ...
 
-    async def put(self, path: str, value: bytes, expected_version: int | None = ANY_VERSION) -> int:
-        """Write the value and return its version. Raises BadVersionError unless the node's version is the expected
-        version (``None``: any; ``-1``: the node must not exist).
+    async def put(
+        self, path: str, value: bytes, expected_version: int | None = ANY_VERSION, guard: Guard | None = None
+    ) -> int:
+        """Write the value and return its version. Raises GuardChangedError unless the guard's node has its version,
+        BadVersionError unless the node's version is the expected version (``None``: any; ``-1``: the node must not
+        exist).
         """
         ...
 
@@ -182,10 +193,10 @@ class MetadataStore(Protocol):
         """Like ``put``, but the node vanishes when this store is closed or its process ends."""
         ...
 
-    async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
+    async def delete(self, path: str, expected_version: int | None = ANY_VERSION, guard: Guard | None = None) -> None:
         """Delete the node. Its children stay; a store that cannot keep children without a parent raises NotEmptyError.
 
-        Raises NoNodeError, BadVersionError.
+        Raises GuardChangedError, NoNodeError, BadVersionError, in this order.
         """
         ...
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from magnetar.protocol.url_encoder import url_encoder_path
+from magnetar.storage.interfaces import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +34,10 @@ class PulsarPaths:
     async def get(self, path: str) -> tuple[bytes, int] | None:
         return await self._store.get(_shared(path))
 
-    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
-        return await self._store.put(_shared(path), value, expected_version)
+    async def put(
+        self, path: str, value: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
+        return await self._store.put(_shared(path), value, expected_version, _shared_guard(guard))
 
     async def put_ephemeral(self, path: str, value: bytes) -> int:
         return await self._store.put_ephemeral(_shared(path), value)
@@ -51,8 +54,8 @@ class PulsarPaths:
     async def is_mine(self, path: str) -> bool:
         return await self._store.is_mine(_shared(path))
 
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
-        await self._store.delete(_shared(path), expected_version)
+    async def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+        await self._store.delete(_shared(path), expected_version, _shared_guard(guard))
 
     async def children(self, path: str) -> list[str]:
         return await self._store.children(_shared(path))
@@ -74,6 +77,10 @@ class PulsarPaths:
 
     async def close(self) -> None:
         await self._store.close()
+
+
+def _shared_guard(guard: Guard | None) -> Guard | None:
+    return None if guard is None else Guard(_shared(guard.path), guard.version)
 
 
 def _shared(path: str) -> str:

@@ -5,6 +5,8 @@ compare-and-set on the record's version; a broker whose compare-and-set fails ha
 
 Rules kept here:
 
+- a save without an answer may have been made: the owner recognises the list that it has written, in the next version;
+- the records of cursors change only while the list has the version that its owner knows (``guarded``);
 - the stored list names a ledger before its first append, and no longer names it before its deletion;
 - a ledger with timestamp 0 was open: the next opening recovers (fences) it, whether it is the last ledger or not;
 - ``properties["index"]`` is a floor for the next broker index, written together with the removal of ledgers. It matters
@@ -14,21 +16,23 @@ Rules kept here:
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.storage.errors import (
     BadVersionError,
+    GuardChangedError,
     LedgerListError,
     ManagedLedgerFencedError,
     NoNodeError,
     NoSuchManagedLedgerError,
 )
-from magnetar.storage.interfaces import MUST_NOT_EXIST
+from magnetar.storage.interfaces import MUST_NOT_EXIST, Guard
 from magnetar.storage.managed.ledger_map import LedgerMap, LedgerSlot
 from magnetar.storage.managed.stored_layout import ListRecord, OwnLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.storage.interfaces import MetadataStore
     from magnetar.storage.managed.stored_layout import StoredLayout
@@ -36,8 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["INDEX_PROPERTY", "ROOT", "LedgerList", "ledger_list_path"]
 
+T = TypeVar("T")
+
 ROOT = "/managed-ledgers"
 INDEX_PROPERTY = "index"
+_MOST_UNANSWERED = 8
+"""The most saves without an answer that the owner recognises later."""
 
 
 def ledger_list_path(name: str) -> str:
@@ -60,11 +68,13 @@ class LedgerList:
         self.index_floor: Callable[[], int] = lambda: -1
         """Returns the broker index of the last confirmed entry; every save stores it."""
         self.fenced = False
-        self.in_doubt = False
-        """Whether a save got no answer: the stored list may then be of this owner, with a version that is not known."""
         self._metadata = metadata
         self._layout = layout or OwnLayout()
         self._version = -1
+        self._content = 0
+        """The hash of the stored list of this version."""
+        self._unanswered: tuple[bytes, ...] = ()
+        """Lists whose saves got no answer since; the stored list may be one of them."""
         self._lock = asyncio.Lock()
 
     async def load(self, now_ms: int, *, create_if_missing: bool) -> bool:
@@ -74,11 +84,12 @@ class LedgerList:
         """
         found = await self._metadata.get(self.path)
         if found is not None:
-            value, self._version = found
-            self._decode(value)
+            self._decode(found[0])
+            self._stored(*found)
         elif create_if_missing:
             self.created_ms = now_ms
-            self._version = await self._metadata.put(self.path, self._encode(), MUST_NOT_EXIST)
+            value = self._encode()
+            self._stored(value, await self._metadata.put(self.path, value, MUST_NOT_EXIST))
         else:
             raise NoSuchManagedLedgerError(self.name)
         return found is not None
@@ -90,32 +101,64 @@ class LedgerList:
         Raises ManagedLedgerFencedError when another owner changed the stored list, StorageError when the write failed.
         """
         async with self._lock:
-            if self.fenced:
-                raise ManagedLedgerFencedError(self.name)
-            self.in_doubt = True
+            self._check_owner()
+            value = self._encode()
             try:
-                self._version = await self._metadata.put(self.path, self._encode(), self._version)
-            except BadVersionError as error:
-                self.fenced = True
-                raise ManagedLedgerFencedError(self.name) from error
-            self.in_doubt = False
+                version = await self._own(lambda version: self._metadata.put(self.path, value, version))
+            except ManagedLedgerFencedError:
+                raise
+            except BaseException:  # also for a cancelled caller the outcome is unknown
+                if hash(value) != self._content:  # an equal list may as well be of another owner
+                    self._unanswered = (*self._unanswered, value)[-_MOST_UNANSWERED:]
+                raise
+            self._stored(value, version)
 
     async def is_taken_over(self) -> bool:
         """Whether another owner has changed the stored list; later saves then fail. Raises StorageError."""
         async with self._lock:
-            found = await self._metadata.get(self.path)
-            self.fenced = self.fenced or found is None or found[1] != self._version
-            return self.fenced
+            return await self._look()
+
+    async def guarded(self, write: Callable[[Guard], Awaitable[T]]) -> T:
+        """Return the result of ``write(guard)``, which makes a write under this guard: in the moment of the write no
+        other owner has changed the stored list. Raises ManagedLedgerFencedError when another owner has.
+        """
+        self._check_owner()
+        with contextlib.suppress(GuardChangedError):
+            return await write(Guard(self.path, self._version))
+        async with self._lock:  # the version changes with each save of this owner
+            if await self._look():
+                raise ManagedLedgerFencedError(self.name)
+            return await write(Guard(self.path, self._version))
 
     async def delete(self) -> None:
         async with self._lock:
-            try:
-                await self._metadata.delete(self.path, self._version)
-            except NoNodeError:
-                return
-            except BadVersionError as error:
-                self.fenced = True
-                raise ManagedLedgerFencedError(self.name) from error
+            with contextlib.suppress(NoNodeError):
+                await self._own(lambda version: self._metadata.delete(self.path, version))
+
+    async def _own(self, write: Callable[[int], Awaitable[T]]) -> T:
+        """Return the result of ``write(version)``. After a save without an answer the list may be one version ahead."""
+        for _ in range(2):
+            with contextlib.suppress(BadVersionError):
+                return await write(self._version)
+            if await self._look():
+                break
+        self.fenced = True
+        raise ManagedLedgerFencedError(self.name)
+
+    async def _look(self) -> bool:
+        """Whether the stored list is of another owner."""
+        found = await self._metadata.get(self.path)
+        if found is not None and found[1] == self._version + 1 and found[0] in self._unanswered:
+            self._stored(*found)
+        self.fenced = self.fenced or found is None or found[1] != self._version
+        return self.fenced
+
+    def _stored(self, value: bytes, version: int) -> None:
+        self._version, self._content, self._unanswered = version, hash(value), ()
+
+    def _check_owner(self) -> None:
+        if self.fenced:
+            raise ManagedLedgerFencedError(self.name)
 
     def _encode(self) -> bytes:
         index = max(self.index_floor(), int(self.properties.get(INDEX_PROPERTY, -1)))

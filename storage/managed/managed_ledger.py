@@ -15,7 +15,6 @@ reported before it; broker indexes are continuous over ledgers, restarts and fai
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -427,18 +426,11 @@ class ManagedLedger:
         self._stop()
         try:
             await self._close_part(self._switch.settle())
-            save = await self._may_save_cursors()
+            save = not self._list.fenced
             await self._cursors.end(lambda cursor: self._close_part(cursor.close_durable(save=save)))
             await self._background.wait_idle()
         finally:
             self.on_closed()
-
-    async def _may_save_cursors(self) -> bool:
-        """Whether no other owner is known. When the list gives no answer, the version of each record decides."""
-        if self.cursors and not self._list.in_doubt:
-            with contextlib.suppress(StorageError):
-                await self._list.is_taken_over()
-        return not self._list.fenced
 
     async def _close_part(self, part: Coroutine[object, object, None]) -> None:
         """Close one part. Log a StorageError, so that the other parts close too: the next opening recovers this
@@ -467,11 +459,15 @@ class ManagedLedger:
                 await self._env.ledgers.delete(ledger_id)
             if ledger_ids:
                 await end_deletion(self._env.metadata, self.name)
+        except StorageError:
+            await self._cursors.end(lambda cursor: cursor.close_durable(save=False))
+            raise
         finally:
             self.on_closed()
 
     def _stop(self) -> None:
         self._trimmer.stop()
+        self._cursors.stop_saving()
         self._switch.give_up_creation()
         if self._appender.state is not AppendState.FENCED:
             self._appender.state = AppendState.CLOSED

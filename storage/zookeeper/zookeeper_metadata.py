@@ -27,10 +27,11 @@ from magnetar.bookkeeper.errors import (
     NoSuchNodeError,
 )
 from magnetar.bookkeeper.zookeeper.values import ANY_VERSION as ANY
-from magnetar.bookkeeper.zookeeper.values import SessionState
+from magnetar.bookkeeper.zookeeper.values import Check, Create, Delete, NodeStat, SessionState, Set
 from magnetar.storage.coordination import Session
 from magnetar.storage.errors import (
     BadVersionError,
+    GuardChangedError,
     NoNodeError,
     NotEmptyError,
     StorageClosedError,
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
-    from magnetar.bookkeeper.zookeeper.values import Node
+    from magnetar.bookkeeper.zookeeper.values import Node, Operation
+    from magnetar.storage.interfaces import Guard
 
 __all__ = ["ZooKeeperMetadataStore", "storage_errors"]
 
@@ -92,14 +94,16 @@ class ZooKeeperMetadataStore:
         node = await self._node(path)
         return None if node is None else (node.value, node.version)
 
-    async def put(self, path: str, value: bytes, expected_version: int | None = ANY_VERSION) -> int:
+    async def put(
+        self, path: str, value: bytes, expected_version: int | None = ANY_VERSION, guard: Guard | None = None
+    ) -> int:
         self._check(path)
         with storage_errors():
             if expected_version == MUST_NOT_EXIST:
-                return await self._create(path, bytes(value), ephemeral=False)
+                return await self._create(path, bytes(value), ephemeral=False, guard=guard)
             if expected_version is not None:
-                return await self._set(path, bytes(value), expected_version)
-            return await self._put_any(path, bytes(value))
+                return await self._set(path, bytes(value), expected_version, guard)
+            return await self._put_any(path, bytes(value), guard)
 
     async def put_ephemeral(self, path: str, value: bytes) -> int:
         self._check(path)
@@ -137,10 +141,10 @@ class ZooKeeperMetadataStore:
         self._ephemeral[path] = None
         return int(path[len(prefix) :])
 
-    async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
+    async def delete(self, path: str, expected_version: int | None = ANY_VERSION, guard: Guard | None = None) -> None:
         self._check(path)
         with storage_errors():
-            await self._delete(path, expected_version)
+            await self._delete(path, expected_version, guard)
         self._ephemeral.pop(path, None)
 
     async def children(self, path: str) -> list[str]:
@@ -223,11 +227,14 @@ class ZooKeeperMetadataStore:
 
     # -- writes whose answer may be lost ---
 
-    async def _create(self, path: str, value: bytes, *, ephemeral: bool) -> int:
+    async def _create(self, path: str, value: bytes, *, ephemeral: bool, guard: Guard | None = None) -> int:
         owner = self.session.session_id if ephemeral else 0
         for attempt in range(_ATTEMPTS):
             try:
-                await self.session.create(path, value, ephemeral=ephemeral, make_parents=True)
+                if guard is None:
+                    await self.session.create(path, value, ephemeral=ephemeral, make_parents=True)
+                else:
+                    await self._commit(Create(path, value), guard)
             except NodeExistsError as error:
                 node = await self._node(path)
                 if node is None:
@@ -240,12 +247,12 @@ class ZooKeeperMetadataStore:
                     raise
             else:
                 return 0
-        return await self._create(path, value, ephemeral=ephemeral)
+        return await self._create(path, value, ephemeral=ephemeral, guard=guard)
 
-    async def _set(self, path: str, value: bytes, expected: int) -> int:
+    async def _set(self, path: str, value: bytes, expected: int, guard: Guard | None = None) -> int:
         for attempt in range(_ATTEMPTS):
             try:
-                return (await self.session.set(path, value, expected)).version
+                return await self._set_once(path, value, expected, guard)
             except NoSuchNodeError as error:
                 raise BadVersionError(path, expected, MUST_NOT_EXIST) from error
             except NodeVersionError as error:
@@ -258,18 +265,38 @@ class ZooKeeperMetadataStore:
                     raise
         raise AssertionError("unreachable")
 
-    async def _put_any(self, path: str, value: bytes) -> int:
+    async def _put_any(self, path: str, value: bytes, guard: Guard | None) -> int:
         while True:
             try:
-                return (await self.session.set(path, value, ANY)).version
+                return await self._set_once(path, value, ANY, guard)
             except NoSuchNodeError:
                 with contextlib.suppress(BadVersionError):
-                    return await self._create(path, value, ephemeral=False)
+                    return await self._create(path, value, ephemeral=False, guard=guard)
 
-    async def _delete(self, path: str, expected: int | None) -> None:
+    async def _set_once(self, path: str, value: bytes, version: int, guard: Guard | None) -> int:
+        if guard is None:
+            return (await self.session.set(path, value, version)).version
+        stat = await self._commit(Set(path, value, version), guard)
+        assert isinstance(stat, NodeStat)
+        return stat.version
+
+    async def _commit(self, operation: Operation, guard: Guard) -> str | NodeStat | None:
+        """Carry out one operation while the guard's node has its version. Raises GuardChangedError."""
+        try:
+            return (await self.session.commit([Check(*guard), operation]))[1]
+        except (NoSuchNodeError, NodeVersionError) as error:
+            if error.path == guard.path:
+                raise GuardChangedError(guard.path) from error
+            raise
+
+    async def _delete(self, path: str, expected: int | None, guard: Guard | None) -> None:
+        version = ANY if expected is None else expected
         for attempt in range(_ATTEMPTS):
             try:
-                await self.session.delete(path, ANY if expected is None else expected)
+                if guard is None:
+                    await self.session.delete(path, version)
+                else:
+                    await self._commit(Delete(path, version), guard)
             except NoSuchNodeError:
                 if attempt:
                     return  # an earlier attempt deleted the node

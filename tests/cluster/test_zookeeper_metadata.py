@@ -12,6 +12,7 @@ from magnetar.bookkeeper.errors import MetadataUnavailableError
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import ZooKeeperOptions
 from magnetar.storage.errors import BadVersionError, StorageUnavailableError
+from magnetar.storage.interfaces import Guard
 from magnetar.storage.zookeeper.zookeeper_metadata import ZooKeeperMetadataStore
 from tests.storage.metadata_contract import MetadataStoreContract
 from tests.waiting import until
@@ -158,6 +159,28 @@ async def test_a_write_whose_answer_was_lost_is_settled_by_reading(metadata, don
     lose_once("delete")
     await metadata.delete("/a", 1)
     assert await metadata.get("/a") is None
+
+
+@pytest.mark.parametrize("done", [True, False], ids=["the write was made", "the write was not made"])
+async def test_a_guarded_write_whose_answer_was_lost_is_settled_by_reading(metadata, done, monkeypatch):
+    real, lost = metadata.session.commit, []
+
+    async def lose_every_second(operations):
+        lost.append(1)
+        if done or len(lost) % 2 == 0:
+            answer = await real(operations)
+        if len(lost) % 2:
+            raise MetadataUnavailableError(operations[0].path)
+        return answer
+
+    await metadata.put("/g", b"")
+    monkeypatch.setattr(metadata.session, "commit", lose_every_second)
+    guard = Guard("/g", 0)
+    assert await metadata.put("/g/a", b"1", -1, guard) == 0
+    assert await metadata.put("/g/a", b"2", 0, guard) == 1
+    await metadata.delete("/g/a", 1, guard)
+    assert await metadata.get("/g/a") is None
+    assert len(lost) == 6
 
 
 async def test_a_lost_answer_and_another_writer_are_a_lost_comparison(connect, metadata, monkeypatch):

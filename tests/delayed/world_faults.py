@@ -82,8 +82,8 @@ class FaultyMetadata:
     async def get(self, path):
         return await self._faults.around("get", lambda: self.store.get(path))
 
-    async def put(self, path, value, expected_version=None):
-        return await self._faults.around("put", lambda: self.store.put(path, value, expected_version))
+    async def put(self, path, value, expected_version=None, guard=None):
+        return await self._faults.around("put", lambda: self.store.put(path, value, expected_version, guard))
 
-    async def delete(self, path, expected_version=None):
-        return await self._faults.around("forget", lambda: self.store.delete(path, expected_version))
+    async def delete(self, path, expected_version=None, guard=None):
+        return await self._faults.around("forget", lambda: self.store.delete(path, expected_version, guard))

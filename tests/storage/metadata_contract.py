@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from magnetar.storage.errors import BadVersionError, NoNodeError, NotEmptyError, StorageClosedError
+from magnetar.storage.errors import BadVersionError, GuardChangedError, NoNodeError, NotEmptyError, StorageClosedError
+from magnetar.storage.interfaces import Guard
 from tests.waiting import until
 
 __all__ = ["MetadataStoreContract"]
@@ -39,6 +40,37 @@ class MetadataStoreContract:
             await metadata.put("/none", b"2", 0)
         assert await metadata.get("/a") == (b"1", 0)
         assert await metadata.get("/none") is None
+
+    async def test_a_guard(self, metadata):
+        await metadata.put("/g", b"")
+        await metadata.put("/g", b"")
+        for guard in (Guard("/g", 0), Guard("/g", 2), Guard("/none", 0)):
+            for expected in (-1, None):
+                with pytest.raises(GuardChangedError):
+                    await metadata.put("/g/a", b"1", expected, guard)
+        assert await metadata.children("/g") == []
+        assert await metadata.put("/g/a", b"1", -1, Guard("/g", 1)) == 0
+        assert await metadata.put("/g/a", b"2", 0, Guard("/g", 1)) == 1
+        assert await metadata.put("/g/a", b"3", None, Guard("/g", 1)) == 2
+        assert await metadata.put("/g/b", b"1", None, Guard("/g", 1)) == 0
+        for expected in (-1, 1):
+            with pytest.raises(BadVersionError) as caught:
+                await metadata.put("/g/a", b"4", expected, Guard("/g", 1))
+            assert (caught.value.path, caught.value.expected, caught.value.found) == ("/g/a", expected, 2)
+        for expected in (None, 1, 2):
+            with pytest.raises(GuardChangedError):
+                await metadata.delete("/g/a", expected, Guard("/g", 0))
+        with pytest.raises(GuardChangedError):
+            await metadata.delete("/g/none", None, Guard("/g", 0))
+        with pytest.raises(BadVersionError):
+            await metadata.delete("/g/a", 1, Guard("/g", 1))
+        with pytest.raises(NoNodeError):
+            await metadata.delete("/g/none", None, Guard("/g", 1))
+        assert await metadata.get("/g/a") == (b"3", 2)
+        await metadata.delete("/g/a", 2, Guard("/g", 1))
+        await metadata.delete("/g/b", None, Guard("/g", 1))
+        assert await metadata.children("/g") == []
+        assert await metadata.get("/g") == (b"", 1)
 
     async def test_delete(self, metadata):
         await metadata.put("/a", b"1")

@@ -12,6 +12,8 @@ from tests.twins.memory_metadata import MemoryMetadataStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.storage.interfaces import Guard
+
 __all__ = ["MemoryCluster", "MemorySession"]
 
 
@@ -79,9 +81,11 @@ class MemorySession:
         self._check()
         return await self._cluster.store.get(path)
 
-    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
+    async def put(
+        self, path: str, value: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
         self._check()
-        return await self._cluster.store.put(path, value, expected_version)
+        return await self._cluster.store.put(path, value, expected_version, guard)
 
     async def put_ephemeral(self, path: str, value: bytes) -> int:
         self._check()
@@ -111,9 +115,9 @@ class MemorySession:
         self._check()
         return self._cluster.owners.get(path) is self
 
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
+    async def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
         self._check()
-        await self._cluster.store.delete(path, expected_version)
+        await self._cluster.store.delete(path, expected_version, guard)
         self._cluster.owners.pop(path, None)
 
     async def children(self, path: str) -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.storage.errors import BadVersionError, NoNodeError, StorageClosedError, StorageError
+from magnetar.storage.errors import BadVersionError, GuardChangedError, NoNodeError, StorageClosedError, StorageError
+from magnetar.storage.interfaces import MUST_NOT_EXIST
 from magnetar.storage.metadata_nodes import Watches, check_path, is_at_or_below, names_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from magnetar.storage.interfaces import Guard
 
 __all__ = ["MemoryMetadataStore"]
 
@@ -30,8 +33,11 @@ class MemoryMetadataStore:
         self._check_open()
         return self._nodes.get(check_path(path))
 
-    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
+    async def put(
+        self, path: str, value: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
         self._write(path)
+        self._check_guard(guard)
         found = self._nodes[path][1] if path in self._nodes else -1
         if expected_version is not None and expected_version != found:
             raise BadVersionError(path, expected_version, found)
@@ -45,8 +51,9 @@ class MemoryMetadataStore:
         self._ephemeral.add(path)
         return version
 
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
+    async def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
         self._write(path)
+        self._check_guard(guard)
         if path not in self._nodes:
             raise NoNodeError(path)
         found = self._nodes[path][1]
@@ -92,6 +99,10 @@ class MemoryMetadataStore:
         if self.fail_writes is not None:
             raise self.fail_writes
         self.writes += 1
+
+    def _check_guard(self, guard: Guard | None) -> None:
+        if guard is not None and self._nodes.get(guard.path, (b"", MUST_NOT_EXIST))[1] != guard.version:
+            raise GuardChangedError(guard.path)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -17,12 +17,14 @@ from magnetar.storage.embedded.metadata.log_writer import LogEnvironment, LogWri
 from magnetar.storage.embedded.metadata.snapshot_writer import SnapshotJob, SnapshotWriter
 from magnetar.storage.embedded.writeback import SPACE_ERRORS
 from magnetar.storage.errors import (
+    GuardChangedError,
     MetadataError,
     StorageClosedError,
     StorageError,
     StorageFailedError,
     StorageFullError,
 )
+from magnetar.storage.interfaces import MUST_NOT_EXIST
 from magnetar.storage.metadata_nodes import Watches, check_path
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.lanes import Threads
     from magnetar.storage.embedded.metadata.load import LoadedMetadata
     from magnetar.storage.embedded.metadata.node_tree import NodeTree
-    from magnetar.storage.interfaces import Scheduler, Timer
+    from magnetar.storage.interfaces import Guard, Scheduler, Timer
 
 __all__ = ["LoggedMetadataStore"]
 
@@ -118,17 +120,20 @@ class LoggedMetadataStore:
             return self._tree.get(path)  # the thread has nothing to do, so nothing changes meanwhile
         return await self._submit(lambda tree: tree.get(path), reads=True)
 
-    async def put(self, path: str, value: bytes, expected_version: int | None = None) -> int:
+    async def put(
+        self, path: str, value: bytes, expected_version: int | None = None, guard: Guard | None = None
+    ) -> int:
         check_path(path)
-        return await self._submit(partial(_put, path, bytes(value), expected_version, False), path, size=len(value))
+        put = partial(_put, path, bytes(value), expected_version, False)
+        return await self._submit(_guarded(put, guard), path, size=len(value))
 
     async def put_ephemeral(self, path: str, value: bytes) -> int:
         check_path(path)
         return await self._submit(partial(_put, path, bytes(value), None, True), path, size=len(value))
 
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
+    async def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
         check_path(path)
-        await self._submit(lambda tree: tree.delete(path, expected_version), path)
+        await self._submit(_guarded(lambda tree: tree.delete(path, expected_version), guard), path)
 
     async def children(self, path: str) -> list[str]:
         check_path(path)
@@ -294,6 +299,20 @@ class LoggedMetadataStore:
         else:
             self._unfinished += 1
             self._lane.submit(_Confirm())
+
+
+def _guarded(run: Callable[[NodeTree], T], guard: Guard | None) -> Callable[[NodeTree], T]:
+    """The operation, refused unless the guard's node has its version."""
+    if guard is None:
+        return run
+
+    def guarded(tree: NodeTree) -> T:
+        found = tree.get(guard.path)
+        if (MUST_NOT_EXIST if found is None else found[1]) != guard.version:
+            raise GuardChangedError(guard.path)
+        return run(tree)
+
+    return guarded
 
 
 def _put(path: str, value: bytes, expected_version: int | None, ephemeral: bool, tree: NodeTree) -> int:

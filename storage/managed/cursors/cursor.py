@@ -349,6 +349,11 @@ class ManagedCursor:
         self._generation += 1
         self.on_close()
 
+    def stop_saving(self) -> None:
+        """Begin no further save until ``close_durable``."""
+        if self._saver is not None:
+            self._saver.stop()
+
     async def close_durable(self, *, save: bool = True) -> None:
         """Save the cursor for the next opening, unless another owner has the cursor (``save`` is false)."""
         self.close()

@@ -54,9 +54,9 @@ class CursorSet:
         cursor.
         """
         self._env = env
+        self._list = ledger_list
         self._name = ledger_list.name
         self._ledgers = ledger_list.ledgers
-        self._is_taken_over = ledger_list.is_taken_over
         self._reader = reader
         self._config = config
         self._background = background
@@ -126,6 +126,11 @@ class CursorSet:
             self.by_name.pop(name, None)
         self.on_advanced()
 
+    def stop_saving(self) -> None:
+        """Begin no save by a timer or a count: the managed ledger closes, and its end saves every cursor."""
+        for cursor in self.by_name.values():
+            cursor.stop_saving()
+
     async def end(self, finish: Callable[[ManagedCursor], Awaitable[None]]) -> None:
         """Close the read cursors and ``finish`` every durable cursor. The call waits for a cursor that is being made
         and finishes that cursor as well; afterwards no cursor can be made.
@@ -144,7 +149,7 @@ class CursorSet:
         return self._cursor(name, acks), acks
 
     def _new_store(self, name: str) -> CursorStore:
-        return CursorStore(self._env, self._name, name, self._config, self._is_taken_over)
+        return CursorStore(self._env, self._list, name, self._config)
 
     def _cursor(self, name: str, acks: AckState) -> ManagedCursor:
         return ManagedCursor(name, self._ledgers, self._reader, acks, self._advanced)

@@ -8,14 +8,15 @@ Order of writes: a new cursor ledger holds a complete state on disk before the r
 names a ledger before that ledger is deleted. So after any crash the record leads to a complete state that is at least
 as new as the last state whose save was reported. An older state causes redelivery; it never skips an entry.
 
-The ledger list decides the owner, not the version of the record: a former owner may write the record after the new
-owner has read it, and a write without an answer may have been carried out.
+The ledger list decides the owner, not the version of the record, since a write without an answer may have been carried
+out: each write of the record depends on the version of the list, which a new owner changes before it reads records.
 """
 
 from __future__ import annotations
 
 import contextlib
 from array import array
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -33,7 +34,7 @@ from magnetar.storage.errors import (
     StorageError,
     StorageUnavailableError,
 )
-from magnetar.storage.interfaces import MUST_NOT_EXIST
+from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
 from magnetar.storage.managed.cursors.state import CursorState
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.managed.slab_append import append_slab
@@ -43,12 +44,13 @@ from magnetar.storage.position import EARLIEST
 from magnetar.storage.slab import Slab
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from magnetar.storage.interfaces import LedgerWriter
     from magnetar.storage.managed.config import ManagedLedgerConfig
     from magnetar.storage.managed.cursors.ack_state import AckState
     from magnetar.storage.managed.environment import StorageEnv
+    from magnetar.storage.managed.ledger_list import LedgerList
 
 __all__ = ["CursorStore", "cursor_path"]
 
@@ -70,21 +72,19 @@ class CursorStore:
     def __init__(
         self,
         env: StorageEnv,
-        ledger_name: str,
+        ledger_list: LedgerList,
         cursor_name: str,
         config: Callable[[], ManagedLedgerConfig],
-        is_taken_over: Callable[[], Awaitable[bool]],
     ) -> None:
-        """``is_taken_over``: whether another owner has opened the managed ledger. Raises StorageError."""
         self.cursor_properties: dict[str, str] = {}
         self.created_ms = 0
         self.saves = 0
         self._config = config
         self._env = env
-        self._is_taken_over = is_taken_over
-        self._ledger_name, self._cursor_name = ledger_name, cursor_name
+        self._list = ledger_list
+        self._cursor_name = cursor_name
         self._layout = env.layout
-        self._path = f"{ledger_list_path(ledger_name)}/{env.layout.cursor_node(cursor_name)}"
+        self._path = f"{ledger_list.path}/{env.layout.cursor_node(cursor_name)}"
         self._version = -1
         self._ledger_id = NO_LEDGER
         self._writer: LedgerWriter | None = None
@@ -148,8 +148,6 @@ class CursorStore:
             acks.needs_snapshot()
             if not isinstance(error, StorageUnavailableError) or not self._fits_record(state):
                 raise
-            if await self._is_taken_over():
-                raise self._fenced() from error
             await self._write_to_record(state)
         self.saves += 1
 
@@ -181,7 +179,7 @@ class CursorStore:
     async def delete(self) -> None:
         """Delete the record first, then the cursor ledger."""
         with contextlib.suppress(NoNodeError):
-            await self._env.metadata.delete(self._path)
+            await self._list.guarded(partial(self._env.metadata.delete, self._path, ANY_VERSION))
         self._unlisted.listed(NO_LEDGER)  # no record exists that could name a ledger
         await self._unlisted.try_delete()
         await self._drop_ledger(self._ledger_id)
@@ -216,7 +214,7 @@ class CursorStore:
             {
                 "application": "pulsar",
                 "component": "managed-ledger",
-                "pulsar/managed-ledger": self._ledger_name,
+                "pulsar/managed-ledger": self._list.name,
                 "pulsar/cursor": self._cursor_name,
             }
         )
@@ -309,26 +307,15 @@ class CursorStore:
         version = expected_version
         for _ in range(_RECORD_ATTEMPTS):
             try:
-                self._version = await self._env.metadata.put(self._path, value, version)
+                self._version = await self._list.guarded(partial(self._env.metadata.put, self._path, value, version))
             except BadVersionError:
-                version = await self._version_of_own_record()
+                found = await self._env.metadata.get(self._path)
+                if found is None:
+                    break  # deleted
+                version = found[1]
             else:
                 return
-        raise self._fenced()
-
-    async def _version_of_own_record(self) -> int:
-        """Return the version of the stored record. Raises ManagedLedgerFencedError if another owner has it.
-
-        The version is read before the list: a new owner, which changes the list before it writes the record, then
-        wins over a write with this version.
-        """
-        found = await self._env.metadata.get(self._path)
-        if found is None or await self._is_taken_over():
-            raise self._fenced()
-        return found[1]
-
-    def _fenced(self) -> ManagedLedgerFencedError:
-        return ManagedLedgerFencedError(self._ledger_name, f"cursor {self._cursor_name}")
+        raise ManagedLedgerFencedError(self._list.name, f"cursor {self._cursor_name}")
 
 
 def _int64s(values: list[int]) -> bytes:

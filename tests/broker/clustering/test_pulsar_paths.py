@@ -7,6 +7,8 @@ import pytest
 
 from magnetar.broker.clustering.pulsar_paths import PulsarPaths
 from magnetar.storage.coordination import Coordination
+from magnetar.storage.errors import GuardChangedError
+from magnetar.storage.interfaces import Guard
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.twins.memory_cluster import MemoryCluster
 
@@ -38,6 +40,17 @@ async def test_nodes_of_this_broker_alone_lie_apart():
         "/magnetar/deleted-managed-ledgers/a",
         "/magnetar/health",
     ]
+
+
+async def test_the_path_of_a_guard_is_encoded_too():
+    paths = PulsarPaths(MemoryCluster().connect())
+    guard = Guard(f"/managed-ledgers/t/n/persistent/{quote('a b*', safe='')}", 0)
+    await paths.put(guard.path, b"")
+    await paths.put(f"{guard.path}/s", b"", -1, guard)
+    await paths.put(guard.path, b"")
+    with pytest.raises(GuardChangedError):
+        await paths.delete(f"{guard.path}/s", None, guard)
+    await paths.delete(f"{guard.path}/s", None, Guard(guard.path, 1))
 
 
 def test_every_method_of_a_shared_store_is_there():

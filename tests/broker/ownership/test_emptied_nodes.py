@@ -10,16 +10,16 @@ from tests.twins.memory_cluster import MemoryCluster, MemorySession
 class Tree(MemorySession):
     """As in ZooKeeper, every node has a parent, and a node with children cannot be deleted."""
 
-    async def put(self, path, value, expected_version=None):
+    async def put(self, path, value, expected_version=None, guard=None):
         parent = path.rpartition("/")[0]
         if parent and await self.get(parent) is None:
             await self.put(parent, b"")
-        return await super().put(path, value, expected_version)
+        return await super().put(path, value, expected_version, guard)
 
-    async def delete(self, path, expected_version=None):
+    async def delete(self, path, expected_version=None, guard=None):
         if await self.children(path):
             raise NotEmptyError(path)
-        await super().delete(path, expected_version)
+        await super().delete(path, expected_version, guard)
 
 
 @pytest.fixture

@@ -90,12 +90,12 @@ class CheckedMetadata(MemoryMetadataStore):
         super().__init__()
         self.lists = 0
 
-    async def put(self, path, value, expected_version=None):
+    async def put(self, path, value, expected_version=None, guard=None):
         if path == f"/managed-ledgers/{NAME}":
             infos = ManagedLedgerInfo.FromString(value).ledgerInfo
             assert all(info.HasField("entries") and info.timestamp for info in infos[:-1])
             self.lists += 1
-        return await super().put(path, value, expected_version)
+        return await super().put(path, value, expected_version, guard)
 
     def snapshot(self):
         copy = CheckedMetadata()

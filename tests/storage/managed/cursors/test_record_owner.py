@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError, StorageError, StorageUnavailableError
@@ -81,19 +83,19 @@ async def test_a_former_owner_does_not_save_over_the_record_of_the_next_owner(mo
 async def test_an_owner_that_loses_the_cursor_during_its_second_attempt_does_not_save(monkeypatch):
     ground, ledger, cursor, every = await opened()
     await write_record_again(ground)
-    is_taken_over = cursor._saver._store._is_taken_over
+    get = ground.metadata.get
     newer = []
 
-    async def taken_over_then():
-        found = await is_taken_over()
-        if not newer:
-            _, theirs = await next_owner(ground)
-            newer.append(theirs)
-            theirs.ack_many(every[:3])
-            await theirs.flush()
+    async def get_then_lose(path):
+        found = await get(path)
+        if path == PATH and not newer:
+            newer.append(None)
+            _, newer[0] = theirs = await next_owner(ground)
+            theirs[1].ack_many(every[:3])
+            await theirs[1].flush()
         return found
 
-    monkeypatch.setattr(cursor._saver._store, "_is_taken_over", taken_over_then)
+    monkeypatch.setattr(ground.metadata, "get", get_then_lose)
     cursor.ack(every[9])
     with pytest.raises(ManagedLedgerFencedError):
         await cursor.flush()
@@ -107,8 +109,8 @@ async def test_a_record_whose_write_gets_no_answer_is_written_again(monkeypatch,
     put = ground.metadata.put
     unanswered = []
 
-    async def put_without_answer(path, value, version=None):
-        done = await put(path, value, version)
+    async def put_without_answer(path, value, *conditions):
+        done = await put(path, value, *conditions)
         if path == PATH and not unanswered:
             unanswered.append(done)
             raise StorageUnavailableError("no answer")
@@ -226,3 +228,120 @@ async def test_an_owner_whose_list_cannot_be_read_or_got_no_answer_saves_its_cur
             patch.setattr(ground.metadata, failing, without_answer)
             await ledger.close()
         assert await backlog_after_crash(ground) == 40
+
+
+async def test_a_former_owner_puts_no_new_ledger_into_the_record():
+    ground, _, cursor, every = await opened()
+    _, theirs = await next_owner(ground)
+    before = await stored(ground)
+    cursor.ack_many(every[:9])
+    with pytest.raises(ManagedLedgerFencedError):
+        await cursor.flush()
+    assert await stored(ground) == before
+    assert await backlog_after_crash(ground) == theirs.backlog_entries == 40
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _ledger, cursor: cursor.set_cursor_properties({"a": "b"}),
+        lambda ledger, _cursor: ledger.open_cursor("other", "earliest"),
+        lambda ledger, _cursor: ledger.delete_cursor("s"),
+        lambda ledger, _cursor: ledger.delete(),
+    ],
+    ids=["properties", "creation", "deletion", "deletion of the log"],
+)
+async def test_a_former_owner_changes_no_record(change):
+    ground, ledger, cursor, every = await opened()
+    newer, theirs = await next_owner(ground)
+    before = dict(ground.metadata._nodes)
+    with pytest.raises(ManagedLedgerFencedError):
+        await change(ledger, cursor)
+    assert ground.metadata._nodes == before
+    theirs.ack_many(every[:5])
+    await newer.close()
+    assert await backlog_after_crash(ground) == newer.entries - 5
+
+
+async def test_a_record_is_written_while_the_owner_saves_its_list(monkeypatch):
+    ground, ledger, cursor, every = await opened()
+    put, goes_on = ground.metadata.put, asyncio.Event()
+
+    async def answer_later(path, *arguments):
+        version = await put(path, *arguments)
+        if path == ledger_list_path(NAME):
+            await goes_on.wait()
+        return version
+
+    monkeypatch.setattr(ground.metadata, "put", answer_later)
+    change = asyncio.ensure_future(ledger.set_property("a", "b"))
+    await asyncio.sleep(0)
+    cursor.ack(every[0])
+    saving = asyncio.ensure_future(cursor.flush())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not saving.done()
+    goes_on.set()
+    await asyncio.gather(change, saving)
+    assert await backlog_after_crash(ground) == 39
+
+
+async def test_an_owner_whose_list_got_no_answer_goes_on_and_saves_its_cursors(monkeypatch):
+    ground, ledger, cursor, every = await opened()
+    put = ground.metadata.put
+
+    async def without_answer(path, *arguments):
+        await put(path, *arguments)
+        raise FEW
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ground.metadata, "put", without_answer)
+        with pytest.raises(StorageUnavailableError):
+            await ledger.set_property("a", "b")
+    await ledger.set_property("c", "d")
+    assert not await ledger.is_taken_over()
+    cursor.ack(every[0])
+    await ledger.close()
+    assert await backlog_after_crash(ground) == 39
+
+
+async def test_the_cursors_of_a_log_whose_deletion_fails_are_not_saved_later(monkeypatch):
+    ground, ledger, cursor, every = await opened()
+    await ledger.open_cursor("t", "earliest")
+    other = ledger.cursors["t"]
+    other.ack(every[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(ground.metadata, "fail_writes", FEW)
+        with pytest.raises(StorageUnavailableError):
+            await ledger.delete()
+    for each in (cursor, other):
+        each.ack(every[1])
+        with pytest.raises(StorageClosedError):
+            await each.flush()
+
+
+async def test_a_log_closes_while_the_saves_of_its_cursors_fail_in_turns(monkeypatch):
+    """Each save takes four seconds and begins before the end of the other cursor's save."""
+    ground, ledger, cursor, every = await opened()
+    other = await ledger.open_cursor("t", "earliest")
+    put, began = ground.metadata.put, []
+
+    async def fail_slowly(path, *arguments):
+        if path == ledger_list_path(NAME):
+            return await put(path, *arguments)
+        began.append(path)
+        for turn in range(40):
+            await asyncio.sleep(0)
+            ground.scheduler.advance(0.1)
+            if len(began) == 1 and turn == 10:
+                other.ack(every[0])
+        raise FEW
+
+    monkeypatch.setattr(ground.ledgers, "create", refuse)
+    monkeypatch.setattr(ground.metadata, "put", fail_slowly)
+    cursor.ack(every[0])
+    ground.scheduler.advance(1)
+    await asyncio.sleep(0)
+    async with asyncio.timeout(2):
+        await ledger.close()
+    assert len(began) == 3  # the save under way, and the last save of each cursor
