@@ -103,13 +103,11 @@ class CommitLane:
             ledger.overlapped_s = now_s
         elif now_s - ledger.overlapped_s > self._overlap_s:
             self._hurried = True
-        if self._hurried or self._interval_s > self._often_s or self._pending_bytes >= _SMALL_BYTES:
-            self._turns.is_held = False
-            is_due = True
-        else:
+        self._turns.is_held = is_paced = self._is_paced()
+        is_due = True
+        if is_paced:
             rest_s = self._began_s + self._pace_s - now_s
             is_due = rest_s <= self._slack_s
-            self._turns.is_held = True
             self._set_timer(self._pace_s if is_due else rest_s)
         if self._busy and not self._waiting:
             return
@@ -126,6 +124,10 @@ class CommitLane:
         await self._idle.wait()
         await self._thread.close()
         self._writer.close()
+
+    def _is_paced(self) -> bool:
+        """Whether the frame of the pending appends begins a pace after the frame before."""
+        return not self._hurried and self._interval_s <= self._often_s and self._pending_bytes < _SMALL_BYTES
 
     def _set_timer(self, delay_s: float) -> None:
         """Have ``_on_time`` called, in ``delay_s`` seconds unless a call is due already."""
@@ -195,16 +197,11 @@ class CommitLane:
         self._busy = bool(self._pending)
         if self._busy:
             rest_s = self._began_s + self._pace_s - self._now_s()
-            if (
-                self._hurried
-                or self._interval_s > self._often_s
-                or self._pending_bytes >= _SMALL_BYTES
-                or rest_s <= self._slack_s
-            ):
-                self._begin()
-            else:
+            if self._is_paced() and rest_s > self._slack_s:
                 self._waiting = True
                 self._set_timer(rest_s)
+            else:
+                self._begin()
         try:
             self._done(batch, result, error)
         finally:
