@@ -179,6 +179,14 @@ def topics_of_namespace(request_id: int, namespace: str, mode: int) -> bytes:
     return encode_command(pb.BaseCommand(type=_TYPE.GET_TOPICS_OF_NAMESPACE, getTopicsOfNamespace=command))
 
 
+def watch_topic_list(request_id: int, watcher_id: int, namespace: str, pattern: str) -> bytes:
+    """pattern: for names without their domain."""
+    command = pb.CommandWatchTopicList(
+        request_id=request_id, watcher_id=watcher_id, namespace=namespace, topics_pattern=pattern
+    )
+    return encode_command(pb.BaseCommand(type=_TYPE.WATCH_TOPIC_LIST, watchTopicList=command))
+
+
 def close_consumer(request_id: int, consumer_id: int) -> bytes:
     command = pb.CommandCloseConsumer(consumer_id=consumer_id, request_id=request_id)
     return encode_command(pb.BaseCommand(type=_TYPE.CLOSE_CONSUMER, close_consumer=command))

@@ -30,7 +30,8 @@ log = structlog.get_logger(__name__)
 PREFIX: Final = b"/ws/"
 _CHANGE: Final = "POST"
 routes = RouteTable()
-_KINDS = ("producer", "consumer", "reader")
+_TOPICS = "topics"
+_KINDS = ("producer", "consumer", "reader", _TOPICS)
 
 
 class Upgrades:
@@ -88,12 +89,14 @@ def headers_of(request: h11.Request) -> dict[str, str]:
 
 async def _no_session(call: Call) -> Response:
     """Answer a request without an upgrade: 405, or 404 for an unknown kind of session or when WebSockets are off."""
-    served = call.api.web_sockets is not None and call.param("kind") in _KINDS
+    served = call.api.web_sockets is not None and call.request.path_params.get("kind", _TOPICS) in _KINDS
     return page(405 if served else 404, call.request.method)
 
 
 for _register in (routes.get, routes.post):
     _register("/ws/v2/{kind}/{rest:path}", OPEN)(_no_session)
+    _register("/ws/v3/consumer", OPEN)(_no_session)
+    _register("/ws/v3/consumer/{rest:path}", OPEN)(_no_session)
 
 
 __all__ = ["PREFIX", "RestError", "Upgrades", "headers_of"]

@@ -10,7 +10,7 @@ class DoorSettings(Table):
     web_socket_service_enabled: bool = setting(
         "webSocketServiceEnabled",
         False,
-        "Serve producers, consumers and readers over WebSockets below /ws/v2 of the web port.",
+        "Serve producers, consumers and readers over WebSockets below /ws of the web port.",
     )
     web_socket_max_text_frame_size: int = setting(
         "webSocketMaxTextFrameSize",

@@ -36,6 +36,7 @@ from magnetar.broker.websocket.incoming import (
     take_apart,
 )
 from magnetar.broker.websocket.outstanding import Outstanding, Place, Redeliveries
+from magnetar.broker.websocket.parameters import MOST_WINDOW
 from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
@@ -68,6 +69,8 @@ class Part:
         self.partition = TopicName.parse(topic).partition
         self.is_open = False
         self.ended = False
+        self.gone = False  # the topic is deleted, and another part may have this index
+        self.closings = 0  # how often the broker closed the consumer
         self.owed = 0
 
 
@@ -91,11 +94,11 @@ class ConsumerSession(Session):
         self._timeouts = Redeliveries(parameters.ack_timeout_ms / 1000)
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Handle | None = None
-        self._dead_letters: DeadLetters | None = None
-        self._started = False
+        self.dead_letters: DeadLetters | None = None
+        self.started = False
         if parameters.max_redeliver_count and self.is_shared:
             topic = parameters.dead_letter_topic or f"{self.topic}-{self.path.subscription}-DLQ"
-            self._dead_letters = DeadLetters(self, topic, parameters.max_redeliver_count)
+            self.dead_letters = DeadLetters(self, topic, parameters.max_redeliver_count)
 
     def now_ms(self) -> int:
         return self.now_ms()
@@ -109,25 +112,44 @@ class ConsumerSession(Session):
     async def open(self) -> None:
         if not self.subscription.strip():
             raise SessionRefusedError(400, "the subscription cannot be blank")
-        names = await self.topic_names()
-        self.parts = [Part(index, name) for index, name in enumerate(names)]
         self.link.subscribers = {
             _TYPE.MESSAGE: self._on_message,
             _TYPE.CLOSE_CONSUMER: self._on_closed,
             _TYPE.REACHED_END_OF_TOPIC: self._on_end_of_topic,
         }
+        self.parts = [Part(index, name) for index, name in enumerate(await self.part_names())]
         for part in self.parts:
-            await self.ask(lambda request_id, part=part: self.subscribe_command(request_id, part))  # type: ignore[misc]
-            part.is_open = True
+            self.added(part)
+            await self.ask(lambda request_id, part=part: self._subscribe_command(request_id, part))  # type: ignore[misc]
+            part.is_open = not part.closings
+            if part.closings:  # the broker unloaded the topic meanwhile
+                self.reopen_part(part)
 
-    def subscribe_command(self, request_id: int, part: Part) -> bytes:
+    async def part_names(self) -> list[str]:
+        """Return the names of the topics and partitions to consume. Raises SessionRefusedError."""
+        return await self.topic_names(self.topic)
+
+    def added(self, part: Part) -> None:
+        """A new part of the session is about to get its consumer."""
+
+    @property
+    def has_one_part(self) -> bool:
+        """Whether the session has a single part as long as it lasts."""
+        return len(self.parts) == 1
+
+    def _subscribe_command(self, request_id: int, part: Part) -> bytes:
+        command = self.subscription_of(part)
+        command.request_id = request_id
+        return requests.subscribe(command)
+
+    def subscription_of(self, part: Part) -> pb.CommandSubscribe:
+        """The SUBSCRIBE of a part, but for its request id."""
         chosen = self.parameters
         command = pb.CommandSubscribe(
             topic=part.topic,
             subscription=self.subscription,
             subType=chosen.subscription_type,  # type: ignore[arg-type]
             consumer_id=part.index,
-            request_id=request_id,
             consumer_name=self.name,
             priority_level=chosen.priority,
             durable=chosen.durable,
@@ -136,18 +158,18 @@ class ConsumerSession(Session):
         if not chosen.durable:
             first = chosen.initial_position == pb.CommandSubscribe.Earliest
             command.start_message_id.CopyFrom(EARLIEST if first else LATEST)
-        return requests.subscribe(command)
+        return command
 
     def start(self) -> None:
-        self._started = True
+        self.started = True
         for part in self.parts:
             self._owe(part, self._first_credit())
 
     def _first_credit(self) -> int:
         """Permits of a partition at its start; in pull mode with several partitions, the messages fetched ahead."""
         if not self.parameters.pull:
-            return max(1, self.parameters.window // len(self.parts))
-        return 0 if len(self.parts) == 1 else max(1, _PREFETCH // len(self.parts))
+            return min(self.parameters.window, max(1, MOST_WINDOW // len(self.parts)))
+        return 0 if self.has_one_part else max(1, _PREFETCH // len(self.parts))
 
     def _owe(self, part: Part, permits: int) -> None:
         """Add permits to the partition's next FLOW, which the session sends once per turn of the event loop."""
@@ -220,7 +242,7 @@ class ConsumerSession(Session):
         if not wanted:
             return
         self.outstanding.arrived(wanted)
-        if self._dead_letters is None or not self._dead_letters.takes(wanted):
+        if self.dead_letters is None or not self.dead_letters.takes(wanted):
             self._queue.extend(wanted)
 
     def wanted(self, part: Part, found: list[Incoming]) -> list[Incoming]:
@@ -242,7 +264,7 @@ class ConsumerSession(Session):
         part = self.parts[message.part]
         if self.parameters.pull:
             self._permitted -= 1
-            if len(self.parts) > 1:
+            if not self.has_one_part:
                 self._owe(part, 1)
         else:
             self._with_client += 1
@@ -274,7 +296,9 @@ class ConsumerSession(Session):
         elif command.kind == "unsubscribe":
             self.tasks.spawn(self._unsubscribe(), "websocket.unsubscribe")
         elif command.kind == "isEndOfTopic":
-            self.peer.write_text(session_json.end_of_topic_text(ended=all(part.ended for part in self.parts)))
+            self.peer.write_text(
+                session_json.end_of_topic_text(ended=all(part.ended or part.gone for part in self.parts))
+            )
         else:
             self.on_acknowledgement(command)
 
@@ -285,7 +309,12 @@ class ConsumerSession(Session):
         except ValueError as e:
             kind = INVALID_DATA if isinstance(command.message_id, str) and _is_base64(command.message_id) else None
             raise BadMessageError(kind or INTERNAL_ERROR, str(e)) from e
-        part = self._part_of(found)
+        part = self.part_of(found)
+        if part is None:
+            if command.kind == "negativeAcknowledge":
+                raise BadMessageError(INTERNAL_ERROR, "the session has written no message of this topic")
+            self.done_with_one(None)
+            return
         place = (part.index, found.ledgerId, found.entryId)
         if command.kind == "negativeAcknowledge":
             self._nacks.add(place, self.loop.time())
@@ -296,18 +325,20 @@ class ConsumerSession(Session):
                 self.link.send(requests.ack(part.index, place[1:]))
                 self._timeouts.discard(place)
                 self._nacks.discard(place)
-                if self._dead_letters is not None:
-                    self._dead_letters.forget(place)
+                if self.dead_letters is not None:
+                    self.dead_letters.forget(place)
         self.done_with_one(part)
 
-    def done_with_one(self, part: Part) -> None:
-        """In push mode, make room for another message and give the broker a permit for this partition."""
+    def done_with_one(self, part: Part | None) -> None:
+        """In push mode, make room for another message and give the broker a permit for this partition, if any."""
         if not self.parameters.pull and self._with_client:
             self._with_client -= 1
-            self._owe(part, 1)
+            if part is not None:
+                self._owe(part, 1)
             self.pump()
 
-    def _part_of(self, message_id: pb.MessageIdData) -> Part:
+    def part_of(self, message_id: pb.MessageIdData) -> Part | None:
+        """The part of a message; None for a message that is of no part for certain."""
         for part in self.parts:
             if part.partition == message_id.partition:
                 return part
@@ -319,12 +350,14 @@ class ConsumerSession(Session):
         if not self.parameters.pull or permits <= 0:
             return
         self._permitted = min(self._permitted + permits, _MOST_PERMITS)
-        if len(self.parts) == 1:
+        if self.has_one_part:
             self._owe(self.parts[0], permits)
         self.pump()
 
     async def _unsubscribe(self) -> None:
-        for part in self.parts:
+        for part in list(self.parts):
+            if part.gone:
+                continue
             try:
                 await self.link.ask(lambda request_id, part=part: requests.unsubscribe(request_id, part.index))  # type: ignore[misc]
             except RequestFailedError as e:
@@ -353,17 +386,17 @@ class ConsumerSession(Session):
 
     def redeliver(self, places: list[Place]) -> None:
         """Request the redelivery of entries; publish entries that came too often to the dead letter topic instead."""
-        if self._dead_letters is not None:
-            places = [place for place in places if not self._dead_letters.send(place)]
+        if self.dead_letters is not None:
+            places = [place for place in places if not self.dead_letters.send(place)]
         for index in {place[0] for place in places}:
             part = self.parts[index]
             if self.is_shared:
                 self.link.send(requests.redeliver(index, dict.fromkeys(p[1:] for p in places if p[0] == index)))
             else:  # the broker redelivers all unacknowledged entries
-                self._forget(part, owed=True)
+                self.forget(part, owed=True)
                 self.link.send(requests.redeliver(index, ()))
 
-    def _forget(self, part: Part, *, owed: bool) -> None:
+    def forget(self, part: Part, *, owed: bool) -> None:
         """Forget the messages of a partition, queued or with the client, because the broker will redeliver them.
 
         owed: return their permits to the broker.
@@ -390,15 +423,28 @@ class ConsumerSession(Session):
         messages.
         """
         part = self.parts[answer.command.close_consumer.consumer_id]
+        part.closings += 1
         if part.is_open and not self.closed:
             part.is_open = False
-            self.reopen(lambda: self._again(part))
+            self.reopen_part(part)
+
+    def reopen_part(self, part: Part, *, at_once: bool = False) -> None:
+        self.reopen(lambda: self._again(part), lambda reason: self.part_given_up(part, reason), at_once=at_once)
+
+    def part_given_up(self, part: Part, reason: str) -> None:  # noqa: ARG002 - a session of several topics differs
+        """The broker does not open the consumer of a part again."""
+        self.given_up(reason)
 
     async def _again(self, part: Part) -> None:
-        await self.link.ask(lambda request_id: self.subscribe_command(request_id, part))
-        self._forget(part, owed=False)
+        if part.gone:
+            return
+        closings = part.closings
+        await self.link.ask(lambda request_id: self._subscribe_command(request_id, part))
+        if part.closings != closings:
+            raise RequestFailedError(pb.ServiceNotReady, "the topic was unloaded or deleted meanwhile")
+        self.forget(part, owed=False)
         part.is_open, part.owed = True, 0
-        self._owe(part, self._permitted if self.parameters.pull and len(self.parts) == 1 else self._first_credit())
+        self._owe(part, self._permitted if self.parameters.pull and self.has_one_part else self._first_credit())
 
     def close(self) -> None:
         for handle in (self._timer, self._turn):

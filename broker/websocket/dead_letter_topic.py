@@ -66,7 +66,7 @@ class DeadLetters:
 
     def __init__(self, session: Owner, topic: str, most: int) -> None:
         self._session = session
-        self._topic = topic
+        self.topic = topic
         self._most = most
         self._kept: OrderedDict[Place, list[Incoming]] = OrderedDict()
         self._waiting: dict[int, tuple[Place, int]] = {}  # sequence id -> entry, number of its messages
@@ -111,7 +111,7 @@ class DeadLetters:
         try:
             await self._open()
         except RequestFailedError as e:
-            log.warning("websocket.no_dead_letters", topic=self._topic, reason=e.message)
+            log.warning("websocket.no_dead_letters", topic=self.topic, reason=e.message)
             session.link.send(requests.redeliver(place[0], [place[1:]]))
             return
         self._left[place] = len(found)
@@ -125,7 +125,7 @@ class DeadLetters:
         if self._name is not None:
             return
         link = self._session.link
-        answer = await link.ask(lambda request_id: requests.producer(request_id, _PRODUCER_ID, self._topic, None))
+        answer = await link.ask(lambda request_id: requests.producer(request_id, _PRODUCER_ID, self.topic, None))
         self._name = answer.producer_name
         link.subscribers |= {
             _TYPE.SEND_RECEIPT: self._on_receipt,

@@ -35,6 +35,8 @@ _ANSWERS = {
     _TYPE.ERROR: "error",
     _TYPE.PRODUCER_SUCCESS: "producer_success",
     _TYPE.PARTITIONED_METADATA_RESPONSE: "partitionMetadataResponse",
+    _TYPE.WATCH_TOPIC_LIST_SUCCESS: "watchTopicListSuccess",
+    _TYPE.GET_TOPICS_OF_NAMESPACE_RESPONSE: "getTopicsOfNamespaceResponse",
 }
 
 

@@ -80,7 +80,7 @@ class ProducerParameters:
 @dataclass(frozen=True, slots=True)
 class ConsumerParameters:
     """`window`: limit of unacknowledged messages with the client. 0 in `ack_timeout_ms` or `max_redeliver_count`:
-    off.
+    off. `no_queue`: the client chose a queue of no messages, which a session of several topics cannot have.
     """
 
     subscription_type: int
@@ -95,6 +95,7 @@ class ConsumerParameters:
     dead_letter_topic: str | None
     crypto_failure: str
     pull: bool
+    no_queue: bool = False
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> ConsumerParameters:
@@ -121,6 +122,7 @@ class ConsumerParameters:
             dead_letter_topic=query.get("deadLetterTopic"),
             crypto_failure=_crypto_failure(query),
             pull=query.get("pullMode", "").lower() == "true",
+            no_queue=_long(query, "receiverQueueSize") == 0,
         )
 
 

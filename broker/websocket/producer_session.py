@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.websocket import session_json
-from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError
+from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError, RequestFailedError
 from magnetar.broker.websocket.outgoing import BATCH_BYTES, Batch, Outgoing, batch_entry_of, entry_of, weight
 from magnetar.broker.websocket.session import Session
 from magnetar.broker.websocket.session_json import MessageTextError, MissingValueError, ProducerMessage
@@ -69,6 +69,7 @@ class _Part:
         self.name = ""
         self.next_sequence_id = 0
         self.is_open = False
+        self.closings = 0  # how often the broker closed the producer
         self.refusal: str | None = None
         self.pending: deque[Outgoing] = deque()
         self.batch = Batch(index)
@@ -88,7 +89,7 @@ class ProducerSession(Session):
         self._deadline: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
-        names = await self.topic_names()
+        names = await self.topic_names(self.topic)
         self._parts = [_Part(index, name) for index, name in enumerate(names)]
         self._router = Router(len(names), self.parameters.routing, self.parameters.hashing)
         self.link.subscribers = {
@@ -101,6 +102,9 @@ class ProducerSession(Session):
             self._opened(part, answer)
             if self.parameters.initial_sequence_id is not None:
                 part.next_sequence_id = self.parameters.initial_sequence_id + 1
+            if part.closings:  # the broker unloaded the topic meanwhile
+                part.is_open = False
+                self.reopen(lambda part=part: self._again(part), self.given_up)  # type: ignore[misc]
 
     def _request(self, request_id: int, part: _Part) -> bytes:
         name = part.name or self.parameters.name or (self._parts[0].name or None)
@@ -265,12 +269,16 @@ class ProducerSession(Session):
     def _on_closed(self, answer: Answer) -> None:
         """The broker closed a producer: create it again and send unstored messages."""
         part = self._parts[answer.command.close_producer.producer_id]
+        part.closings += 1
         if part.is_open and not self.closed:
             part.is_open = False
-            self.reopen(lambda: self._again(part))
+            self.reopen(lambda: self._again(part), self.given_up)
 
     async def _again(self, part: _Part) -> None:
+        closings = part.closings
         answer = await self.link.ask(lambda request_id: self._request(request_id, part))
+        if part.closings != closings:
+            raise RequestFailedError(pb.ServiceNotReady, "the topic was unloaded meanwhile")
         self._opened(part, answer)
         for outgoing in list(part.pending):
             self.link.send(outgoing.frame)

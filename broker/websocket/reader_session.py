@@ -56,18 +56,16 @@ class ReaderSession(ConsumerSession):
         if len(self.parts) > 1 and self._start not in (EARLIEST, LATEST):
             raise ParameterError("a message id cannot be the start of a partitioned topic")
 
-    def subscribe_command(self, request_id: int, part: Part) -> bytes:
-        command = pb.CommandSubscribe(
+    def subscription_of(self, part: Part) -> pb.CommandSubscribe:
+        return pb.CommandSubscribe(
             topic=part.topic,
             subscription=self.subscription,
             subType=pb.CommandSubscribe.Exclusive,
             consumer_id=part.index,
             consumer_name=self.name,
-            request_id=request_id,
             durable=False,
             start_message_id=self._place_of(part),
         )
-        return requests.subscribe(command)
 
     def _place_of(self, part: Part) -> pb.MessageIdData:
         return self._read.get(part.index, self._start)

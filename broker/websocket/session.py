@@ -1,4 +1,4 @@
-"""The common part of producer, consumer and reader sessions, and the paths of sessions below /ws/v2."""
+"""The common part of all sessions, and the paths of sessions below /ws/v2."""
 
 from __future__ import annotations
 
@@ -36,19 +36,30 @@ _LASTING: Final = frozenset(
     {pb.AuthorizationError, pb.TopicTerminatedError, pb.NotAllowedError, pb.ProducerFenced, pb.IncompatibleSchema}
 )
 PREFIX: Final = "/ws/v2/"
-NEEDS: Final[dict[str, Need]] = {"producer": TOPIC_PRODUCE, "consumer": TOPIC_CONSUME, "reader": TOPIC_CONSUME}
+NEEDS: Final[dict[str, Need]] = {
+    "producer": TOPIC_PRODUCE,
+    "consumer": TOPIC_CONSUME,
+    "reader": TOPIC_CONSUME,
+    "topics": TOPIC_CONSUME,
+}
 """The kinds of sessions, with the right that each kind requires."""
+KINDS: Final = ("producer", "consumer", "reader")
+"""The kinds of sessions below /ws/v2."""
 _DOMAINS: Final = ("persistent", "non-persistent")
 _PARTS_BEFORE_TOPIC: Final = 4
 _PARTS_OF_CONSUMER: Final = 6
 
 
 class SessionPath(NamedTuple):
-    """The kind of a session, its topic and, for a consumer, its subscription."""
+    """The kind of a session, its topic and, for a consumer, its subscription; for a consumer of several topics also the
+    topics, or the pattern of their names.
+    """
 
     kind: str
     topic: TopicName
     subscription: str = ""
+    topics: tuple[TopicName, ...] = ()
+    pattern: str = ""
 
 
 def parse_path(path: str) -> SessionPath:
@@ -61,7 +72,7 @@ def parse_path(path: str) -> SessionPath:
     Any other path has the same status as in Apache Pulsar 4.2.
     """
     kind, *parts = path.removeprefix(PREFIX).split("/")
-    if not path.startswith(PREFIX) or kind not in NEEDS:
+    if not path.startswith(PREFIX) or kind not in KINDS:
         raise SessionRefusedError(404, "no such path")
     if len(parts) < _PARTS_BEFORE_TOPIC or parts[0] not in _DOMAINS:
         raise SessionRefusedError(500, "Invalid topic name format")
@@ -154,41 +165,45 @@ class Session:
         except RequestFailedError as e:
             raise SessionRefusedError.of_server_error(e.code, e.message) from e
 
-    async def topic_names(self) -> list[str]:
+    async def topic_names(self, topic: TopicName) -> list[str]:
         """Return the topic's name, or the names of its partitions; create a missing topic. Raises
         SessionRefusedError.
         """
-        if self.topic.partition >= 0:
-            return [str(self.topic)]
-        found = await self.ask(
-            lambda request_id: requests.partitioned_metadata(request_id, str(self.topic), create=True)
-        )
+        if topic.partition >= 0:
+            return [str(topic)]
+        found = await self.ask(lambda request_id: requests.partitioned_metadata(request_id, str(topic), create=True))
         if not found.partitions:
-            return [str(self.topic)]
-        return [str(self.topic.partition_name(i)) for i in range(found.partitions)]
+            return [str(topic)]
+        return [str(topic.partition_name(i)) for i in range(found.partitions)]
 
-    def reopen(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """Open again a part of the session that the broker closed (its topic was unloaded): repeat `work` with pauses.
-        After a lasting error or the last attempt, call `given_up`.
+    def reopen(
+        self, work: Callable[[], Coroutine[Any, Any, object]], given_up: Callable[[str], None], *, at_once: bool = False
+    ) -> None:
+        """Open again a part of the session that the broker closed (its topic was unloaded): repeat `work` with pauses,
+        also before the first time unless `at_once`. After a lasting error or the last attempt, call `given_up` with the
+        reason.
         """
-        self.tasks.spawn(self._reopen(work), "websocket.reopen")
+        self.tasks.spawn(self._reopen(work, given_up, at_once=at_once), "websocket.reopen")
 
-    async def _reopen(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    async def _reopen(
+        self, work: Callable[[], Coroutine[Any, Any, object]], given_up: Callable[[str], None], *, at_once: bool
+    ) -> None:
         pause = _FIRST_PAUSE_S
-        for _ in range(_TRIES):
-            await asyncio.sleep(pause)
+        for number in range(_TRIES):
+            if number or not at_once:
+                await asyncio.sleep(pause)
             if self.closed or self.link.closed:
                 return
             try:
                 await work()
             except RequestFailedError as e:
                 if e.code in _LASTING:
-                    self.given_up(e.message)
+                    given_up(e.message)
                     return
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
             else:
                 return
-        self.given_up("the topic is not served")
+        given_up("the topic is not served")
 
     def given_up(self, reason: str) -> None:
         """End the session, because a part of it cannot be opened again. A producer overrides this."""

@@ -17,6 +17,8 @@ from magnetar.broker.websocket.parameters import ConsumerParameters, ProducerPar
 from magnetar.broker.websocket.producer_session import ProducerSession
 from magnetar.broker.websocket.reader_session import ReaderSession
 from magnetar.broker.websocket.session import NEEDS, Place, SessionPath, parse_path
+from magnetar.broker.websocket.topics_path import TOPICS_PATH, parse_topics_path
+from magnetar.broker.websocket.topics_session import TopicsSession
 from magnetar.broker.websocket.web_socket import WebSocket
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ _KINDS: Final[dict[str, tuple[Any, Any]]] = {
     "producer": (ProducerSession, ProducerParameters),
     "consumer": (ConsumerSession, ConsumerParameters),
     "reader": (ReaderSession, ReaderParameters),
+    "topics": (TopicsSession, ConsumerParameters),
 }
 _BEARER: Final = "Bearer "
 
@@ -93,10 +96,10 @@ class WebSocketService:
         headers: Mapping[str, str],
         certificate: dict[str, Any] | None,
     ) -> Session:
-        found = parse_path(path)
         parameters: dict[str, str] = {}
         for key, value in parse_qsl(query, keep_blank_values=True):
             parameters.setdefault(key, value)
+        found = parse_topics_path(path, parameters) if path.startswith(TOPICS_PATH) else parse_path(path)
         session_class, parameters_class = _KINDS[found.kind]
         chosen = parameters_class.of(parameters)
         identity, proof = await self._identify(headers, parameters.get("token"), certificate)
@@ -144,9 +147,10 @@ class WebSocketService:
         return identity, proof
 
     def _authorize(self, identity: Identity, path: SessionPath) -> None:
-        target = Target.of_topic(path.topic, path.subscription)
-        if not self._services.auth.authorizer.allows(identity, NEEDS[path.kind], target):
-            raise SessionRefusedError(403, "Not authorized")
+        for topic in path.topics or (path.topic,):
+            target = Target.of_topic(topic, path.subscription)
+            if not self._services.auth.authorizer.allows(identity, NEEDS[path.kind], target):
+                raise SessionRefusedError(403, "Not authorized")
 
     def close(self) -> None:
         """End all sessions, because the broker stops."""

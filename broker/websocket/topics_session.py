@@ -1,0 +1,134 @@
+"""A consumer of several topics, or of all topics that match a pattern, over one WebSocket (/ws/v3/consumer).
+
+Each topic without partitions and each partition is a part of the session, with a consumer of its own. A message id in
+this protocol names no topic: the ledger of the message does, because no two topics share a ledger.
+
+With a pattern, ``MatchingTopics`` reports the topics that match. The session consumes a created topic at once, gives up
+the part of a deleted topic, whose index a later part may have, and creates no topics.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from magnetar.broker.websocket.consumer_session import ConsumerSession, Part
+from magnetar.broker.websocket.errors import SessionRefusedError
+from magnetar.broker.websocket.matching_topics import MatchingTopics
+from magnetar.protocol.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from magnetar.broker.websocket.incoming import Incoming
+    from magnetar.broker.websocket.parameters import ConsumerParameters
+    from magnetar.broker.websocket.session import Place
+    from magnetar.protocol import pulsar_api_pb2 as pb
+
+log = structlog.get_logger(__name__)
+MOST_PARTS: Final = 2000
+"""Limit of the topics and partitions of a session. A session does not open with more; a created topic beyond the limit
+is not consumed.
+"""
+_MOST_LEDGERS: Final = 50_000
+"""Limit of the ledgers whose parts a session remembers; beyond it the session forgets the ledger of which it wrote no
+message for the longest time.
+"""
+
+
+class TopicsSession(ConsumerSession):
+    """See the module."""
+
+    def __init__(self, place: Place, parameters: ConsumerParameters) -> None:
+        super().__init__(place, parameters)
+        self._pattern = place.path.pattern.rpartition("://")[2]
+        self._ledgers: OrderedDict[int, Part] = OrderedDict()
+        self._by_topic: dict[str, Part] = {}
+        self._free: list[int] = []
+        self._early: list[tuple[Sequence[str], Sequence[str]]] = []
+        """Changes that came before the session started: created and deleted topics."""
+
+    @property
+    def has_one_part(self) -> bool:
+        return False
+
+    # --- topics --------------------------------------------------------------------------------------------------
+
+    async def part_names(self) -> list[str]:
+        if self.parameters.no_queue:
+            raise SessionRefusedError(500, "Receiver queue size needs to be greater than 0 for Topics Consumer")
+        if self._pattern:
+            matching = MatchingTopics(self.link, self.tasks, self.topic.namespace, self._pattern, self._on_change)
+            names = await matching.first()
+        else:
+            names = []
+            for topic in self.path.topics:
+                names += await self.topic_names(topic)
+        if len(names) > MOST_PARTS:
+            raise SessionRefusedError(429, f"{len(names)} topics and partitions, at most {MOST_PARTS} are possible")
+        return names
+
+    def subscription_of(self, part: Part) -> pb.CommandSubscribe:
+        command = super().subscription_of(part)
+        if self._pattern and part.partition < 0:  # a partition without its topic is refused
+            command.force_topic_creation = False
+        return command
+
+    def added(self, part: Part) -> None:
+        self._by_topic[part.topic] = part
+        if self._pattern and self.dead_letters is not None and not self.parameters.dead_letter_topic:
+            first = TopicName.parse(self.parts[0].topic).base
+            self.dead_letters.topic = f"{first}-{self.subscription}-DLQ"
+
+    def start(self) -> None:
+        super().start()
+        early, self._early = self._early, []
+        for created, deleted in early:
+            self._on_change(created, deleted)
+
+    def _on_change(self, created: Sequence[str], deleted: Sequence[str]) -> None:
+        if not self.started:
+            self._early.append((created, deleted))
+            return
+        for name in deleted:
+            part = self._by_topic.pop(name, None)
+            if part is not None:  # the broker has closed its consumer
+                part.is_open, part.gone = False, True
+                part.closings += 1
+                self.forget(part, owed=False)
+                self._free.append(part.index)
+        for name in created:
+            if name not in self._by_topic:
+                self._join(name)
+
+    def _join(self, name: str) -> None:
+        if len(self._by_topic) >= MOST_PARTS:
+            log.warning("websocket.too_many_topics", topic=name, subscription=self.subscription, most=MOST_PARTS)
+            return
+        index = self._free.pop() if self._free else len(self.parts)
+        part = Part(index, name)
+        self.parts[index : index + 1] = [part]
+        self.added(part)
+        self.reopen_part(part, at_once=True)
+
+    def part_given_up(self, part: Part, reason: str) -> None:
+        if self._pattern:  # the other topics go on
+            log.warning("websocket.topic_given_up", topic=part.topic, subscription=self.subscription, reason=reason)
+        else:
+            super().part_given_up(part, reason)
+
+    # --- messages ------------------------------------------------------------------------------------------------
+
+    def given(self, message: Incoming) -> None:
+        ledger = message.entry[0]
+        self._ledgers[ledger] = self.parts[message.part]
+        self._ledgers.move_to_end(ledger)
+        if len(self._ledgers) > _MOST_LEDGERS:
+            self._ledgers.popitem(last=False)
+        super().given(message)
+
+    def part_of(self, message_id: pb.MessageIdData) -> Part | None:
+        part = self._ledgers.get(message_id.ledgerId)
+        return None if part is None or part.gone else part

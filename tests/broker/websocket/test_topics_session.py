@@ -1,0 +1,194 @@
+"""Sessions of several topics: parts that come and go, and acknowledgements by ledger."""
+
+import base64
+import json
+
+import pytest
+
+from magnetar.broker.tasks import TaskSet
+from magnetar.broker.websocket import topics_session
+from magnetar.broker.websocket.consumer_session import ConsumerSession
+from magnetar.broker.websocket.errors import BadMessageError, SessionRefusedError
+from magnetar.broker.websocket.parameters import ConsumerParameters
+from magnetar.broker.websocket.session import SessionPath
+from magnetar.broker.websocket.topics_path import parse_topics_path
+from magnetar.broker.websocket.topics_session import TopicsSession
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.answers import Answer
+from magnetar.protocol.batches import encode_entry
+from magnetar.protocol.topic_name import TopicName
+from tests.broker.websocket.session_link import ScriptedLink, place
+from tests.waiting import until
+
+BASE = "persistent://public/default/"
+_T = pb.BaseCommand
+
+
+class World:
+    """A session over a link whose broker has these topics."""
+
+    def __init__(self, found=(), kind=TopicsSession, **query):
+        self.link = ScriptedLink(self.answer)
+        self.found, self.partitions, self.before_success = list(found), {}, lambda subscribe: None
+        self.tasks = TaskSet()
+        if kind is TopicsSession:
+            path = parse_topics_path("/ws/v3/consumer/sub", query or {"topicsPattern": "public/default/x.*"})
+        else:
+            path = SessionPath("consumer", TopicName.parse(found[0]), "sub")
+        self.place = place(self.link, path, self.tasks)
+        self.session = kind(self.place, ConsumerParameters.of({"subscriptionType": "Shared"} | query))
+
+    def answer(self, command):
+        if command.type == _T.WATCH_TOPIC_LIST:
+            return pb.CommandWatchTopicListSuccess(request_id=1, watcher_id=1, topics_hash="", topic=self.found)
+        if command.type == _T.PARTITIONED_METADATA:
+            count = self.partitions.get(command.partitionMetadata.topic, 0)
+            return pb.CommandPartitionedTopicMetadataResponse(request_id=1, partitions=count)
+        if command.type == _T.SUBSCRIBE:
+            self.before_success(command.subscribe)
+        return pb.CommandSuccess(request_id=1)
+
+    async def opened(self):
+        await self.session.open()
+        self.session.start()
+        return self
+
+    def change(self, new=(), deleted=()):
+        update = _T(type=_T.WATCH_TOPIC_UPDATE)
+        update.watchTopicUpdate.watcher_id, update.watchTopicUpdate.topics_hash = 1, ""
+        update.watchTopicUpdate.new_topics.extend(new)
+        update.watchTopicUpdate.deleted_topics.extend(deleted)
+        self.link.tell(update)
+
+    def close_consumer(self, consumer_id):
+        command = _T(type=_T.CLOSE_CONSUMER)
+        command.close_consumer.consumer_id = command.close_consumer.request_id = consumer_id
+        self.link.tell(command)
+
+    def message(self, consumer_id, ledger, entry=0):
+        command = _T(type=_T.MESSAGE)
+        command.message.consumer_id = consumer_id
+        command.message.message_id.ledgerId, command.message.message_id.entryId = ledger, entry
+        metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1)
+        self.link.subscribers[_T.MESSAGE](Answer(command, encode_entry(metadata, b"x")))
+        return json.loads(self.place.peer.texts[-1])["messageId"]
+
+    def say(self, **command):
+        self.session.on_text(json.dumps(command))
+
+    def subscribed(self):
+        return [(c.subscribe.consumer_id, c.subscribe.topic.removeprefix(BASE)) for c in self.link.of(_T.SUBSCRIBE)]
+
+    def acknowledged(self):
+        acks = [c.ack for c in self.link.of(_T.ACK)]
+        return [(ack.consumer_id, ack.message_id[0].ledgerId) for ack in acks]
+
+
+async def test_each_topic_and_partition_is_a_part():
+    world = World(topics=f"{BASE}a,{BASE}b")
+    world.partitions[BASE + "b"] = 2
+    await world.opened()
+    assert world.subscribed() == [(0, "a"), (1, "b-partition-0"), (2, "b-partition-1")]
+    assert all(command.subscribe.force_topic_creation for command in world.link.of(_T.SUBSCRIBE))
+
+
+async def test_an_acknowledgement_goes_to_the_topic_of_the_ledger():
+    world = await World(topics=f"{BASE}a,{BASE}b").opened()
+    first, second = world.message(0, ledger=7), world.message(1, ledger=9)
+    world.say(messageId=second)
+    world.say(messageId=first)
+    assert world.acknowledged() == [(1, 9), (0, 7)]
+
+
+async def test_a_message_of_another_topic_is_not_acknowledged():
+    world = await World(topics=f"{BASE}a,{BASE}b").opened()
+    world.message(0, ledger=7)
+    foreign = base64.b64encode(pb.MessageIdData(ledgerId=8, entryId=0).SerializeToString()).decode()
+    world.say(messageId=foreign)
+    assert world.acknowledged() == []
+    with pytest.raises(BadMessageError):
+        world.say(type="negativeAcknowledge", messageId=foreign)
+
+
+async def test_a_created_topic_is_consumed_and_a_deleted_topic_makes_room_for_another():
+    world = await World([BASE + "x1", BASE + "x2"]).opened()
+    old = world.message(0, ledger=7)
+    world.close_consumer(0)
+    world.change(deleted=[BASE + "x1"])
+    world.change(new=[BASE + "x3"])
+    await until(lambda: (0, "x3") in world.subscribed())
+    world.say(messageId=old)
+    assert world.acknowledged() == []
+    new = world.message(0, ledger=8)
+    world.say(messageId=new)
+    assert world.acknowledged() == [(0, 8)]
+    assert not any(command.subscribe.force_topic_creation for command in world.link.of(_T.SUBSCRIBE))
+    assert len(world.session.parts) == 2
+
+
+async def test_a_deleted_topic_is_not_opened_again():
+    world = await World([BASE + "x1"]).opened()
+    world.close_consumer(0)
+    world.change(deleted=[BASE + "x1"])
+    await world.session._again(world.session.parts[0])
+    assert world.subscribed() == [(0, "x1")]
+
+
+async def test_changes_before_the_start_are_not_lost():
+    world = World([BASE + "x1"])
+    await world.session.open()
+    world.change(new=[BASE + "x2"])
+    assert world.subscribed() == [(0, "x1")]
+    world.session.start()
+    await until(lambda: (1, "x2") in world.subscribed())
+
+
+async def test_the_number_of_parts_has_a_bound(monkeypatch):
+    monkeypatch.setattr(topics_session, "MOST_PARTS", 2)
+    with pytest.raises(SessionRefusedError) as refused:
+        await World([f"{BASE}x{i}" for i in range(3)]).session.open()
+    assert refused.value.status == 429
+    world = await World([BASE + "x1"]).opened()
+    world.change(new=[f"{BASE}x{i}" for i in range(2, 5)])
+    assert len(world.session.parts) == 2
+
+
+async def test_the_ledgers_that_a_session_remembers_have_a_bound(monkeypatch):
+    monkeypatch.setattr(topics_session, "_MOST_LEDGERS", 2)
+    world = await World(topics=BASE + "a").opened()
+    ids = [world.message(0, ledger) for ledger in (1, 2, 3)]
+    for each in ids:
+        world.say(messageId=each)
+    assert world.acknowledged() == [(0, 2), (0, 3)]
+
+
+@pytest.mark.parametrize("kind", [TopicsSession, ConsumerSession])
+async def test_a_topic_that_is_unloaded_behind_the_answer_is_opened_again(kind):
+    """The answer to SUBSCRIBE and CLOSE_CONSUMER may come in one turn of the loop: the consumer exists no more."""
+    world = World([BASE + "x1"], kind)
+    unloads = iter([True, True])
+
+    def unload(subscribe):
+        if next(unloads, False):
+            world.close_consumer(subscribe.consumer_id)
+
+    world.before_success = unload
+    await world.opened()
+    assert not world.session.parts[0].is_open
+    await until(lambda: len(world.subscribed()) == 3)
+    await until(lambda: world.session.parts[0].is_open)
+
+
+async def test_a_topic_that_cannot_be_opened_ends_no_session_of_a_pattern():
+    world = await World([BASE + "x1"]).opened()
+    world.session.part_given_up(world.session.parts[0], "no right")
+    assert world.place.peer.ended is None
+    world = await World(topics=BASE + "a").opened()
+    world.session.part_given_up(world.session.parts[0], "no right")
+    assert world.place.peer.ended == (1011, "no right")
+
+
+async def test_no_queue_is_no_session():
+    with pytest.raises(SessionRefusedError) as refused:
+        await World(topics=BASE + "a", receiverQueueSize="0").session.open()
+    assert refused.value.status == 500
