@@ -56,8 +56,9 @@ class Letter:
 
     @property
     def address(self) -> TopicName:
-        """The dead letter topic."""
-        return TopicName.parse(f"{TopicName.parse(self.topic).base}-{self.subscription}{SUFFIX}")
+        """The dead letter topic. Names of subscriptions may hold slashes, names of topics may not."""
+        subscription = self.subscription.replace("/", "%2F")
+        return TopicName.parse(f"{TopicName.parse(self.topic).base}-{subscription}{SUFFIX}")
 
 
 class DeadLetters:

@@ -255,7 +255,7 @@ class SubscriptionTransformer:
                 return True
             return False
         item.letter = None
-        if sent.cancelled() or not sent.result():
+        if sent.cancelled() or sent.exception() is not None or not sent.result():
             del self._letters[position]
             self._park(batch, item, _HOLD_AFTER_ERROR_MS, holds=self._books.policy().holds_order)
             return True

@@ -20,6 +20,11 @@ def test_the_address_follows_the_naming_of_clients():
     assert str(letter(b"").address) == "persistent://public/default/t-sub-DLQ"
 
 
+def test_a_subscription_with_slashes_in_its_name_has_an_address():
+    name = Letter("persistent://public/default/t", "a/b/c", Position(4, 5), b"", FAILED).address
+    assert (name.namespace, name.local_name) == ("public/default", "t-a%2Fb%2Fc-DLQ")
+
+
 def test_a_letter_is_a_plain_message_that_tells_where_it_comes_from():
     stored = foreign(b"payload", "kafka", 7, partition_key="k", deliver_at_time=99, sequence_id=12)
     written = Entry(write(letter(stored), 1234))

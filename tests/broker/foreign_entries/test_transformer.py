@@ -259,6 +259,20 @@ async def test_a_letter_that_cannot_be_stored_is_sent_again():
     assert sub.cursor.deleted == {0}
 
 
+async def test_a_letter_that_fails_holds_back_no_other_entry_of_the_read():
+    sub = Sub(policy="dlq", dead_letter_attempts=1)
+    consumer = await sub.join(SHARED, permits=100)
+    sub.publish(BAD, foreign(b"1"))
+    await sub.settle()
+    sub.world.letters.sent[0][1].set_exception(ValueError("no such topic"))
+    await sub.later(0.2)
+    assert payloads(consumer) == [b"1"]
+    await sub.later(1.2)
+    sub.world.letters.sent[1][1].set_result(True)
+    await sub.later(0.2)
+    assert sub.cursor.deleted == {0}
+
+
 @pytest.mark.parametrize("policy", ["park", "skip", "dlq"])
 async def test_while_a_converter_rests_nothing_is_given_up(policy):
     sub = Sub("far", policy=policy, dead_letter_attempts=1)
