@@ -5,7 +5,8 @@ acknowledgements: entries have their original positions, so acknowledgements, ma
 For entries that exist in the compacted ledger only, `EarlierPart` records the acknowledgements.
 
 A compaction may end at any time: the next read uses the new horizon and ledger. When the old ledger is deleted during a
-read, the reader repeats the read in the new ledger.
+read, the reader repeats the read in the new ledger. While an entry of the compacted ledger is damaged, reads fail: its
+key is not known, and the next compaction of a damaged ledger fails too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import inspect
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compaction.earlier_part import EarlierPart
-from magnetar.storage.errors import NoSuchLedgerError
+from magnetar.storage.errors import CorruptEntryError, NoSuchLedgerError, StorageError
 from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.slab import Span
 
@@ -200,6 +201,8 @@ class CompactedReader:
                 if self._current() is current:
                     raise
                 continue  # a compaction replaced the ledger meanwhile
+            except CorruptEntryError as error:  # dispatch could skip positions of the log only
+                raise StorageError(f"compacted ledger: {error}") from error
             if generation != self._generation:
                 return []
             if not spans:

@@ -370,12 +370,12 @@ class ReadLoop:
             return
         context = self.context
         if isinstance(error, CorruptEntryError) and context.settings.skip_damaged_entries:
-            log.error(
-                "entry.skipped", topic=context.topic_name, subscription=context.subscription_name, error=str(error)
-            )
             context.skipped([error.position])
-            self.wake()
-            return
+            if context.cursor.is_deleted(error.position):
+                names = {"topic": context.topic_name, "subscription": context.subscription_name}
+                log.error("entry.skipped", **names, error=str(error))
+                self.wake()
+                return
         self._read_entries = context.settings.min_read_entries
         initial, longest = context.settings.read_backoff_initial_ms, context.settings.read_backoff_max_ms
         self._backoff_ms = min(self._backoff_ms * 2 or initial, longest)

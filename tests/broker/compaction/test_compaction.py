@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.storage.errors import StorageFullError
+from magnetar.storage.errors import CorruptEntryError, StorageError, StorageFullError
 from magnetar.storage.position import EARLIEST, LATEST, Position
 from tests.broker.compaction_for_tests import Bench, batch, entries_of, messages_of, read_on, single
 from tests.storage.managed_for_tests import Ground, MemoryLedgerStore, payload, settle
@@ -323,6 +323,17 @@ async def test_a_damaged_entry_fails_the_compaction():
     bench.settings.skip_damaged = True
     await bench.compact()
     assert [v[0] for v in await bench.values()] == [*ids[:2], *ids[3:]]
+
+
+async def test_a_damaged_compacted_entry_is_no_entry_of_the_log_to_skip():
+    bench = await Bench(Ground(MemoryLedgerStore(cached=False))).open()
+    await bench.publish(single("a"), single("b"))
+    await bench.compact()
+    ledger_id = bench.compaction.current().ledger.ledger_id
+    bench.ground.ledgers.corrupt |= {Position(ledger_id, entry_id) for entry_id in range(2)}
+    with pytest.raises(StorageError) as caught:
+        await read_on(bench.reader())
+    assert not isinstance(caught.value, CorruptEntryError)
 
 
 async def test_closing_stops_a_compaction():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from magnetar.broker.topics.rate_limits import Limits, Throttle, Throttles
-from magnetar.storage.errors import StorageFailedError
-from magnetar.storage.position import EARLIEST
+from magnetar.storage.errors import CorruptEntryError, StorageFailedError
+from magnetar.storage.position import EARLIEST, Position
 from tests.broker.dispatch_fakes import (
     EXCLUSIVE,
     SHARED,
@@ -69,6 +69,17 @@ async def test_a_failed_read_is_tried_again_after_the_back_off():
     assert bench.cursor.reads == reads + 1
     bench.clock.advance(30)
     assert got(consumer) == [0, 1]
+
+
+async def test_a_damaged_entry_that_cannot_be_acknowledged_is_read_again_after_a_pause():
+    bench = Bench(skip_damaged_entries=True)
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.cursor.errors = [CorruptEntryError(Position(99, 0))] * 1000
+    bench.publish(entry())
+    assert bench.cursor.reads < 5
+    bench.cursor.errors = []
+    bench.clock.advance(60)
+    assert got(consumer) == [0]
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
