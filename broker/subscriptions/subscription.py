@@ -30,6 +30,7 @@ from magnetar.broker.subscriptions.acknowledge import Acknowledger
 from magnetar.broker.subscriptions.sought_places import SoughtPlace
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.entry import wants_raw
+from magnetar.protocol.acks import MAX_ENTRY_ID
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
@@ -250,7 +251,8 @@ class Subscription:
         if dispatcher is None or consumer not in dispatcher.consumers:
             return
         if message_ids and consumer.sub_type in (SHARED, KEY_SHARED):
-            dispatcher.redeliver(consumer, [Position(m.ledgerId, m.entryId) for m in message_ids])
+            existing = [Position(m.ledgerId, m.entryId) for m in message_ids if m.entryId <= MAX_ENTRY_ID]
+            dispatcher.redeliver(consumer, existing)
         else:
             dispatcher.redeliver_all(consumer, consumer_epoch)
 

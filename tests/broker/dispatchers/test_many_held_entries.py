@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from magnetar.storage.position import Position
-from tests.broker.dispatch_fakes import KEY_SHARED, SHARED, Bench
+from tests.broker.dispatch_fakes import KEY_SHARED, SHARED, Bench, entry, got
 
 LEDGER = 7
 
@@ -77,3 +77,13 @@ async def test_entries_acknowledged_up_to_mark_delete_do_not_come_back(monkeypat
     assert [entry_id for _, entry_id in held.replay] == list(range(5, 20))
     assert held.tracker.counts(LEDGER, 0, 6) == [0, 0, 0, 0, 0, 1]
     assert consumer.redelivered.total_messages == 22
+
+
+@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
+async def test_the_redelivery_of_an_entry_that_cannot_exist_loses_no_other_entry(kind):
+    bench = Bench()
+    consumer = await bench.join(kind, permits=10)
+    positions = bench.publish(entry(key="a"), entry(key="b"))
+    assert got(consumer) == [0, 1]
+    bench.redeliver(consumer, positions[0], (positions[0].ledger_id, 1 << 32), positions[1])
+    assert got(consumer) == [0, 1]
