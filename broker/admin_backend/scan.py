@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
+from magnetar.broker.slices import give_way
 from magnetar.protocol.message_id import bits_to_words
 from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
 from magnetar.storage.errors import NoSuchEntryError, StorageError
@@ -79,6 +80,7 @@ async def analyze_backlog(topic: Topic, found: Subscription, start: Position | N
                     if metadata is not None:
                         messages += metadata.num_messages_in_batch
                         markers += metadata.HasField("marker_type")
+            await give_way()  # entries of the cache are there at once
     finally:
         cursor.close()
     return _backlog_json(entries, messages, markers, first, last)

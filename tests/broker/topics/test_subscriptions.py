@@ -5,6 +5,7 @@ import contextlib
 
 import pytest
 
+from magnetar.broker.admin_backend import scan
 from magnetar.broker.admin_backend.scan import analyze_backlog
 from magnetar.broker.consumers.consumer import EXCLUSIVE, Consumer, ConsumerSpec
 from magnetar.broker.dispatchers.turns import ROUND_BYTES
@@ -15,6 +16,7 @@ from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.storage.errors import StorageError, StorageFullError
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.position import EARLIEST, LATEST
+from tests.broker.admin.test_long_lists import Turns
 from tests.broker.topic_for_tests import NAME, TopicBench, settled
 from tests.twins.fake_connection import FakeConnection
 
@@ -202,6 +204,26 @@ async def test_a_subscription_named_as_a_scan_keeps_its_cursor():
     await bench.roll()
     bench.pass_time(3600)
     assert await bench.trim() == []
+    await bench.close()
+
+
+async def test_the_analysis_of_a_backlog_in_the_cache_goes_in_slices(monkeypatch):
+    """Without turns between its reads, 10,000 entries took a tenth of a second of the event loop."""
+    bench, turns, parse = TopicBench(), Turns(), scan.parse_metadata
+    await bench.open()
+    found = await bench.subscribe()
+    await bench.publish(*[b"x"] * 450)
+
+    def noted(body):
+        turns.note()
+        return parse(body)
+
+    monkeypatch.setattr(scan, "parse_metadata", noted)
+    ticks = asyncio.create_task(turns.run())
+    result = await analyze_backlog(bench.topic, found)
+    ticks.cancel()
+    assert (result["entries"], turns.total) == (450, 450)
+    assert turns.most <= 100
     await bench.close()
 
 
