@@ -39,6 +39,14 @@ def _services():
     pytest.skip(reason)
 
 
+@pytest.fixture(autouse=True)
+def _all_bookies(request):
+    """A test begins with all bookies, also behind a test that stopped ZooKeeper."""
+    shared = request.session.stash.get(SHARED, None)
+    if shared is not None and shared.disturbed and "cluster" in request.fixturenames:
+        shared.make_whole()
+
+
 @pytest.fixture(scope="session")
 def cluster(_services, request):
     """ZooKeeper and three bookies, shared by all tests of the session: a test must leave all of them running."""
@@ -47,7 +55,8 @@ def cluster(_services, request):
     try:
         made.up(3)
         request.session.stash[SHARED] = made
-        yield made
+        with made.supervised():  # a bookie may end behind the test that stopped ZooKeeper
+            yield made
     finally:
         made.down()
         shutil.rmtree(directory, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -9,6 +10,7 @@ import random
 import shutil
 import subprocess
 import threading
+import time
 
 from kazoo.client import KazooClient
 
@@ -17,6 +19,8 @@ from tests.waiting import wait_for
 __all__ = ["RealCluster", "missing", "zookeeper_server"]
 
 SCRIPT = pathlib.Path(__file__).with_name("bk-cluster.sh")
+_BOOKIE_SESSION_S = 5.0
+"""``zkTimeout`` of the bookies, and two seconds for the bookie to notice the end of its session."""
 
 
 def missing() -> str | None:
@@ -38,6 +42,11 @@ class RealCluster:
         self.directory = directory
         self.zookeeper = ""
         self.bookies: list[str] = []
+        self._killed: set[str] = set()
+        self.disturbed = False
+        """Whether a service was killed, started or continued since the last ``make_whole``."""
+        self._zookeeper_back_s = -_BOOKIE_SESSION_S
+        self._starts: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
     def up(self, bookies: int = 3, **environment: str) -> None:
         first = random.SystemRandom().randrange(
@@ -52,11 +61,19 @@ class RealCluster:
 
     def kill(self, name: str) -> None:
         """SIGKILL: a crash."""
+        self._killed.add(name)
+        self.disturbed = True
         self._run("kill", name)
 
     def start(self, name: str) -> None:
-        """Start a killed service again on its old directories and port; return when it answers."""
-        self._run("start", name)
+        """Start an ended service again on its old directories and port; return when it answers."""
+        with self._starts[name]:
+            if not self._lives(name):
+                self.disturbed = True
+                self._run("start", name)
+            self._killed.discard(name)
+        if name == "zk":
+            self._zookeeper_back_s = time.monotonic()
 
     def stop(self, name: str) -> None:
         """Suspend the service by SIGSTOP: it hangs."""
@@ -64,7 +81,10 @@ class RealCluster:
 
     def go_on(self, name: str) -> None:
         """Continue a suspended service by SIGCONT."""
+        self.disturbed = True
         self._run("cont", name)
+        if name == "zk":
+            self._zookeeper_back_s = time.monotonic()
 
     def mend(self) -> None:
         """Start killed services and continue suspended services; a service that does not start fails the tests that
@@ -80,17 +100,18 @@ class RealCluster:
 
     @contextlib.contextmanager
     def supervised(self):
-        """Start bookies again that end in this block. An Apache bookie ends when it cannot register again after its
-        session expired ("Couldn't register bookie with zookeeper, shutting down"), and expects a supervisor.
+        """Start bookies again that end in this block, but for those that a test killed. An Apache bookie ends when it
+        cannot register again after its session expired ("Couldn't register bookie with zookeeper, shutting down"), up
+        to seconds after ZooKeeper is back, and expects a supervisor.
         """
         finished = threading.Event()
 
         def watch() -> None:
             while not finished.wait(0.2):
-                for number in range(1, len(self.bookies) + 1):
-                    if not self._lives(f"b{number}"):
+                for name in (f"b{number}" for number in range(1, len(self.bookies) + 1)):
+                    if name not in self._killed and not self._lives(name):
                         with contextlib.suppress(AssertionError):
-                            self.start(f"b{number}")
+                            self.start(name)
 
         thread = threading.Thread(target=watch)
         thread.start()
@@ -101,7 +122,11 @@ class RealCluster:
             thread.join()
 
     def make_whole(self) -> None:
-        """``mend``, then wait until every bookie is registered."""
+        """``mend``, then wait until every bookie is registered. A bookie that has not registered again may still end
+        within a session after ZooKeeper is back.
+        """
+        self.disturbed = False
+        time.sleep(max(0.0, self._zookeeper_back_s + _BOOKIE_SESSION_S - time.monotonic()))
         self.mend()
         client = KazooClient(self.zookeeper)
         client.start(30)

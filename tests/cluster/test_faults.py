@@ -85,20 +85,18 @@ def test_a_bookie_is_suspended(cluster, members, load):
 
 @long_only
 def test_zookeeper_is_restarted(cluster, members, load):
-    with cluster.supervised():
-        cluster.kill("zk")
-        cluster.start("zk")
-        time.sleep(3)
-        end("ZooKeeper restarted", load, 3)
+    cluster.kill("zk")
+    cluster.start("zk")
+    time.sleep(3)
+    end("ZooKeeper restarted", load, 3)
 
 
 @long_only
 def test_zookeeper_is_away_longer_than_the_session(cluster, members, load):
-    with cluster.supervised():
-        cluster.kill("zk")
-        time.sleep(SESSION_S + 4)
-        cluster.start("zk")
-        end("ZooKeeper away for 10 s", load, SESSION_S + 20)
+    cluster.kill("zk")
+    time.sleep(SESSION_S + 4)
+    cluster.start("zk")
+    end("ZooKeeper away for 10 s", load, SESSION_S + 20)
 
 
 @long_only

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tests.cluster.broker_processes import free_port
-from tests.cluster.real_cluster import SCRIPT
+from tests.cluster.real_cluster import SCRIPT, RealCluster
 from tests.waiting import wait_for
 
 JAVA = """#!/usr/bin/env python3
@@ -67,3 +67,33 @@ def test_a_service_that_ends_has_died(start):
     process = start("sys.exit('no memory')")
     assert process.wait(30) == 1
     assert process.stderr.read().splitlines()[-2:] == ["no memory", "bk-cluster: zk died"]
+
+
+class Services(RealCluster):
+    """Two bookies without processes."""
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.bookies = ["a", "b"]
+        self.living = {"zk", "b1", "b2"}
+
+    def _run(self, verb, name, **_options):
+        {"kill": self.living.discard, "start": self.living.add}[verb](name)
+        return ""
+
+    def _lives(self, name):
+        return name in self.living
+
+
+def test_a_bookie_that_ends_is_started_again_unless_a_test_killed_it(tmp_path):
+    services = Services(tmp_path)
+    with services.supervised():
+        services.kill("b1")
+        services.living.discard("b2")
+        wait_for(lambda: "b2" in services.living)
+        services.living.discard("b2")
+        wait_for(lambda: "b2" in services.living)
+        assert services.living == {"zk", "b2"}
+        services.start("b1")
+        services.living.discard("b1")
+        wait_for(lambda: "b1" in services.living)

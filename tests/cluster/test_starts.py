@@ -95,21 +95,20 @@ def test_everything_below_a_chroot_and_a_dead_server_in_the_list(below, tmp_path
 def test_a_broker_that_starts_before_zookeeper_waits_for_it(cluster, tmp_path):
     initialize(cluster)
     member = Member(tmp_path, "early", cluster.zookeeper)
-    with cluster.supervised():
-        cluster.kill("zk")
-        thread = threading.Thread(target=member.start)
-        try:
-            thread.start()
-            time.sleep(3)
-            assert thread.is_alive()
-            cluster.start("zk")
-            thread.join(60)
-            assert member.url is not None, member.log_text()
-            cluster.make_whole()
-            publish_and_read(member)
-        finally:
-            thread.join(60)
-            member.end()
+    cluster.kill("zk")
+    thread = threading.Thread(target=member.start)
+    try:
+        thread.start()
+        time.sleep(3)
+        assert thread.is_alive()
+        cluster.start("zk")
+        thread.join(60)
+        assert member.url is not None, member.log_text()
+        cluster.make_whole()
+        publish_and_read(member)
+    finally:
+        thread.join(60)
+        member.end()
 
 
 def test_a_second_initialization_keeps_the_values_of_the_first(cluster, zookeeper):
