@@ -8,6 +8,7 @@ never stands in for a durable cursor, never replaces it in the table, and is nev
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -21,7 +22,7 @@ from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.config import ManagedLedgerConfig
@@ -61,21 +62,39 @@ class CursorSet:
         self._config = config
         self._background = background
         self._lock = asyncio.Lock()
+        self._busy: dict[str, asyncio.Event] = {}
+        """The cursors that are being made or deleted; the event is set at the end."""
         self._closed = False
 
     async def open(self, name: str, start: Position, cursor_properties: Mapping[str, str]) -> ManagedCursor:
-        """Return the durable cursor of this name; create it (durable on return) if it does not exist."""
-        async with self._lock:
-            if self._closed:
-                raise ManagedLedgerClosedError(self._name)
-            known = self.by_name.get(name)
-            if known is not None:
-                return known
-            cursor, acks = self._new(name, start)
-            store = self._new_store(name)
-            await store.create(acks, {}, dict(cursor_properties))
-            self._attach(cursor, acks, store, {})
-            return cursor
+        """Return the durable cursor of this name; create it (durable on return) if it does not exist.
+
+        Thousands of calls may wait for the same cursor: the end of its creation wakes all of them at once.
+        """
+        while (busy := self._busy.get(name)) is not None:
+            await busy.wait()
+        known = self.by_name.get(name)
+        if known is not None and not self._closed:
+            return known
+        with self._changing(name):
+            async with self._lock:
+                if self._closed:
+                    raise ManagedLedgerClosedError(self._name)
+                cursor, acks = self._new(name, start)
+                store = self._new_store(name)
+                await store.create(acks, {}, dict(cursor_properties))
+                self._attach(cursor, acks, store, {})
+                return cursor
+
+    @contextlib.contextmanager
+    def _changing(self, name: str) -> Iterator[None]:
+        """Have other calls about the cursor of this name wait meanwhile."""
+        self._busy[name] = ended = asyncio.Event()
+        try:
+            yield
+        finally:
+            del self._busy[name]
+            ended.set()
 
     async def load(self, names: Sequence[str]) -> None:
         """Load the stored cursors, several at the same time, because each may have to recover its cursor ledger."""
@@ -118,12 +137,15 @@ class CursorSet:
 
     async def delete(self, name: str) -> None:
         """Delete the durable cursor, durable on return. Raises NoSuchCursorError."""
-        async with self._lock:
-            cursor = self.by_name.get(name)
-            if cursor is None:
-                raise NoSuchCursorError(self._name, name)
-            await cursor.delete()
-            self.by_name.pop(name, None)
+        while (busy := self._busy.get(name)) is not None:
+            await busy.wait()
+        with self._changing(name):
+            async with self._lock:
+                cursor = self.by_name.get(name)
+                if cursor is None:
+                    raise NoSuchCursorError(self._name, name)
+                await cursor.delete()
+                self.by_name.pop(name, None)
         self.on_advanced()
 
     def stop_saving(self) -> None:
