@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
+from magnetar.broker.handlers.request_turns import RequestTurns
 from magnetar.broker.meters.operation_meter import OperationMeter
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class ClientServices:
     """Returns a producer name that no other producer has, before or after a restart."""
     make_consumer: Callable[[pb.CommandSubscribe, Outbox, TopicName, Mapping[str, str]], Consumer]
     """Makes the consumer of a SUBSCRIBE; the subscription has yet to admit it."""
+    request_turns: RequestTurns = field(default_factory=RequestTurns)
 
 
 class Client(Protocol):

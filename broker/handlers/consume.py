@@ -231,9 +231,30 @@ def on_redeliver_unacknowledged_messages(
     if by_id and len(command.message_ids) > ACKS_IN_ONE_TURN:
         conn.hold_reading(IN_SLICES)
         return _redeliver_in_slices(conn, consumer, command)
+    if by_id and not command.message_ids and len(consumer.pending_acks or ()) > ACKS_IN_ONE_TURN:
+        conn.hold_reading(IN_SLICES)
+        conn.services.request_turns.count(conn.loop)
+        conn.services.request_turns.wait(lambda: _redeliver_in_turn(conn, consumer, command))
+    else:
+        _redeliver(consumer, command)
+    return None
+
+
+def _redeliver(consumer: Consumer, command: pb.CommandRedeliverUnacknowledgedMessages) -> None:
     epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
     consumer.subscription.on_redeliver(consumer, command.message_ids or None, epoch)
-    return None
+
+
+def _redeliver_in_turn(
+    conn: ConsumingClient, consumer: Consumer, command: pb.CommandRedeliverUnacknowledgedMessages
+) -> None:
+    """Redeliver up to tens of thousands of held messages, once few other connections do the same in this round.
+    The connection has read no further command meanwhile, so the order stays.
+    """
+    try:
+        _redeliver(consumer, command)
+    finally:
+        conn.release_reading(IN_SLICES)
 
 
 async def _redeliver_in_slices(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from magnetar.broker.errors import BrokerError, ConnectionFatalError
+from magnetar.broker.handlers.request_turns import FEW_REQUESTS
+from magnetar.broker.slices import IN_SLICES
 from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import StorageError
@@ -15,6 +17,7 @@ from magnetar.storage.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from magnetar.broker.handlers.request_turns import RequestTurns
     from magnetar.broker.handlers.table import Row
     from magnetar.broker.memory_account import MemoryShare
 
@@ -28,11 +31,25 @@ _PARSED_FACTOR = 4
 """The assumed bytes of memory per byte of a command in progress."""
 
 
+_HOLD_READING = frozenset({"ack", "redeliverUnacknowledgedMessages"})
+"""Commands whose handlers hold the reading themselves while they are done in slices; they are cheap otherwise."""
+
+
+class AskedServices(Protocol):
+    """The part of `ClientServices` that requests need."""
+
+    @property
+    def request_turns(self) -> RequestTurns: ...
+
+
 class Asker(Protocol):
     """The part of a connection that its requests need."""
 
     connection_id: int
+    loop: asyncio.AbstractEventLoop
 
+    @property
+    def services(self) -> AskedServices: ...
     def write(self, data: bytes) -> None: ...
     def close(self) -> None: ...
     def refuse(self, reason: str) -> None: ...
@@ -41,13 +58,18 @@ class Asker(Protocol):
 
 
 class RequestTasks:
-    """Runs the awaitables of handlers; reading pauses at REQUESTS_HIGH requests and continues at half of it."""
+    """Runs the awaitables of handlers; reading pauses at REQUESTS_HIGH requests and continues at half of it. Reading
+    also pauses when this connection and others begin many requests in a round of the event loop.
+    """
 
     def __init__(self, owner: Asker, share: MemoryShare) -> None:
         self._owner = owner
         self._share = share
         self._tasks = TaskSet()
         self._holding = False
+        self._round = self._begun = 0
+        """The round in which the last request began, and how many requests began in it."""
+        self._waits = False
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -67,7 +89,25 @@ class RequestTasks:
         if len(self._tasks) >= REQUESTS_HIGH:
             self._holding = True
             self._owner.hold_reading("requests")
+        if row.field not in _HOLD_READING:
+            self._count()
         return large
+
+    def _count(self) -> None:
+        """Count a request that began; hold reading for a round when there are too many in this round."""
+        owner = self._owner
+        turns = owner.services.request_turns
+        if self._round != turns.round:
+            self._round, self._begun = turns.round, 0
+        self._begun += 1
+        if turns.count(owner.loop) and self._begun >= FEW_REQUESTS and not self._waits:
+            self._waits = True
+            owner.hold_reading(IN_SLICES)
+            turns.wait(self._go_on)
+
+    def _go_on(self) -> None:
+        self._waits = False
+        self._owner.release_reading(IN_SLICES)
 
     def _ended(self, _task: object, parsed_bytes: int = 0) -> None:
         if parsed_bytes:

@@ -8,7 +8,7 @@ from tests.blackbox.raw import RawPeer, command, frame, send
 
 READERS = 40
 MESSAGES = 20_000
-SECONDS = 4
+SECONDS = 3
 AGAIN_S = 0.5
 MOST_BUSY_S = 0.15
 """Processor time of the broker in the wait of one PING: a few turns, of some ten milliseconds each."""

@@ -1,13 +1,16 @@
 """Requests under way: how many, how large, and how their failures are answered."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from magnetar.broker import errors
+from magnetar.broker.handlers.request_turns import FEW_REQUESTS, REQUESTS_IN_ONE_ROUND, RequestTurns
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.network.request_tasks import REQUESTS_HIGH, RequestTasks
+from magnetar.broker.slices import IN_SLICES
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import StorageError
 from tests.waiting import until
@@ -21,6 +24,8 @@ class Owner:
 
     def __init__(self):
         self.written, self.refused, self.closed, self.holds = [], [], 0, []
+        self.loop = asyncio.get_running_loop()
+        self.services = SimpleNamespace(request_turns=RequestTurns())
 
     def write(self, data):
         self.written.append(pb.BaseCommand.FromString(data[8:]).lookupTopicResponse)
@@ -44,7 +49,7 @@ def account():
 
 
 @pytest.fixture
-def owner():
+async def owner():
     return Owner()
 
 
@@ -57,7 +62,7 @@ async def test_reading_pauses_at_too_many_and_goes_on_at_half_of_them(requests, 
     gates = [asyncio.Event() for _ in range(REQUESTS_HIGH)]
     for gate in gates:
         requests.begin(gate.wait(), LOOKUP, COMMAND, 10)
-    assert owner.holds == ["requests"] and len(requests) == REQUESTS_HIGH
+    assert sorted(owner.holds) == ["requests", IN_SLICES] and len(requests) == REQUESTS_HIGH
     for gate in gates[: REQUESTS_HIGH // 2]:
         gate.set()
     await until(lambda: not owner.holds)
@@ -66,6 +71,40 @@ async def test_reading_pauses_at_too_many_and_goes_on_at_half_of_them(requests, 
         gate.set()
     await requests.settle()
     assert len(requests) == 0
+
+
+async def answer():
+    return None
+
+
+async def test_reading_pauses_for_a_round_when_a_round_has_too_many_requests(requests, owner):
+    for _ in range(REQUESTS_IN_ONE_ROUND - 1):
+        requests.begin(answer(), LOOKUP, COMMAND, 10)
+    assert not owner.holds
+    requests.begin(answer(), LOOKUP, COMMAND, 10)
+    assert owner.holds == [IN_SLICES]
+    await until(lambda: not owner.holds)
+    for _ in range(REQUESTS_IN_ONE_ROUND - 1):
+        requests.begin(answer(), LOOKUP, COMMAND, 10)
+    assert not owner.holds, "a new round"
+
+
+async def test_few_requests_begin_however_many_other_connections_begin(requests, owner):
+    for _ in range(REQUESTS_IN_ONE_ROUND):
+        owner.services.request_turns.count(owner.loop)
+    for _ in range(FEW_REQUESTS - 1):
+        requests.begin(answer(), LOOKUP, COMMAND, 10)
+    assert not owner.holds
+    requests.begin(answer(), LOOKUP, COMMAND, 10)
+    assert owner.holds == [IN_SLICES]
+    await until(lambda: not owner.holds)
+
+
+async def test_commands_that_hold_reading_themselves_are_not_counted(requests, owner):
+    for _ in range(2 * REQUESTS_IN_ONE_ROUND):
+        requests.begin(answer(), HANDLERS[pb.BaseCommand.ACK], pb.CommandAck(consumer_id=1), 10)
+    assert not owner.holds
+    await requests.settle()
 
 
 async def test_a_large_command_counts_until_its_end(requests, account):

@@ -1,0 +1,55 @@
+"""How many requests all connections begin in a round of the event loop.
+
+Each connection handles some hundred commands in its turn. If fifty connections send requests without waiting for the
+answers, the messages of all other clients wait for fifty such turns, several times.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+REQUESTS_IN_ONE_ROUND = 64
+FEW_REQUESTS = 16
+"""Requests that a connection begins in any round, however many other connections begin."""
+_TURNS_IN_ONE_ROUND = REQUESTS_IN_ONE_ROUND // FEW_REQUESTS
+
+
+class RequestTurns:
+    """Counts the requests of a round, and holds the connections that wait for a later round, in their order."""
+
+    def __init__(self) -> None:
+        self.round = 0
+        """Changes between two rounds in which requests begin."""
+        self._begun = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._scheduled = False
+
+    def count(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Count a request that begins; return whether the round has begun as many as it may."""
+        self._begun += 1
+        if not self._scheduled:
+            self._schedule(loop)
+        return self._begun >= REQUESTS_IN_ONE_ROUND
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Call `go_on` in a later round; only after a `count` in this round."""
+        self._waiting.append(go_on)
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._scheduled = True
+        loop.call_soon(self._next, loop)
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._scheduled = False
+        self.round += 1
+        self._begun = 0
+        due = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TURNS_IN_ONE_ROUND))]
+        if self._waiting:
+            self._schedule(loop)
+        for go_on in due:
+            go_on()

@@ -1,0 +1,61 @@
+"""Connections that send requests without waiting for answers must not make other clients wait for all their turns."""
+
+import selectors
+import time
+
+from tests.blackbox.honest import HonestClient
+from tests.blackbox.raw import RawPeer, command, frame, lookup
+
+PEERS = 40
+SECONDS = 2
+MOST_BUSY_S = 0.15
+"""Processor time of the broker in the wait of one PING."""
+
+
+def flood(broker, requests):
+    """Write the requests again and again on all connections, and read the answers."""
+    peers, written = [RawPeer(broker.url) for _ in range(PEERS)], 0
+    with selectors.DefaultSelector() as selector:
+        for peer in peers:
+            peer.socket.setblocking(False)
+            selector.register(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, [0])
+        with HonestClient(broker) as honest:
+            ends = time.monotonic() + SECONDS
+            while time.monotonic() < ends:
+                for key, events in selector.select(0.1):
+                    if events & selectors.EVENT_READ:
+                        key.fileobj.recv(1 << 20)
+                    if events & selectors.EVENT_WRITE:
+                        (done,) = key.data
+                        sent = key.fileobj.send(requests[done:])
+                        key.data[0] = (done + sent) % len(requests)
+                        written += sent
+    for peer in peers:
+        peer.close()
+    assert written > PEERS * len(requests), "the broker had no work"
+    assert honest.busiest_s < MOST_BUSY_S, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
+    assert honest.answered
+
+
+def test_lookups_without_end_on_forty_connections(new_broker, topic):
+    """A round of the loop had 256 requests of each connection; a message waited for 2.6 s, and a stop took a minute."""
+    broker = new_broker(pings=False)
+    flood(broker, b"".join(lookup(number, topic) for number in range(1000)))
+    assert broker.stop() == 0
+
+
+def test_subscribing_and_closing_without_end_on_forty_connections(new_broker, topic):
+    """Each of the requests that waited for the subscription took a round of the loop: a stop took 70 seconds."""
+    broker = new_broker(pings=False)
+    RawPeer(broker.url).producer(topic)
+    flood(
+        broker,
+        b"".join(
+            frame(
+                command("SUBSCRIBE", "subscribe", topic=topic, subscription="s", consumer_id=n, request_id=n, subType=1)
+            )
+            + frame(command("CLOSE_CONSUMER", "close_consumer", consumer_id=n, request_id=n))
+            for n in range(500)
+        ),
+    )
+    assert broker.stop() == 0

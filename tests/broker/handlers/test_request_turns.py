@@ -1,0 +1,59 @@
+"""Requests of all connections in a round of the event loop."""
+
+from magnetar.broker.handlers.request_turns import FEW_REQUESTS, REQUESTS_IN_ONE_ROUND, RequestTurns
+
+TURNS = REQUESTS_IN_ONE_ROUND // FEW_REQUESTS
+
+
+class Loop:
+    """The callbacks of the next round."""
+
+    def __init__(self):
+        self.due = []
+
+    def call_soon(self, callback, *args):
+        self.due.append((callback, args))
+
+    def run_round(self):
+        due, self.due = self.due, []
+        for callback, args in due:
+            callback(*args)
+
+
+def test_a_round_has_a_bounded_number_of_requests_and_the_next_round_as_many():
+    loop, turns = Loop(), RequestTurns()
+    for _ in range(2):
+        number = turns.round
+        assert [turns.count(loop) for _ in range(REQUESTS_IN_ONE_ROUND + 1)][-3:] == [False, True, True]
+        loop.run_round()
+        assert turns.round != number
+
+
+def test_connections_that_wait_go_on_in_their_order_a_few_in_each_round():
+    loop, turns, went = Loop(), RequestTurns(), []
+    turns.count(loop)
+    for number in range(2 * TURNS + 1):
+        turns.wait(lambda number=number: went.append(number))
+    loop.run_round()
+    assert went == list(range(TURNS))
+    loop.run_round()
+    loop.run_round()
+    assert went == list(range(2 * TURNS + 1))
+    assert not loop.due
+
+
+def test_a_connection_that_waits_again_goes_behind_the_others():
+    loop, turns, went = Loop(), RequestTurns(), []
+
+    def busy():
+        went.append("busy")
+        turns.count(loop)
+        turns.wait(busy)
+
+    turns.count(loop)
+    turns.wait(busy)
+    turns.wait(lambda: went.append("other"))
+    loop.run_round()
+    assert went == ["busy", "other"]
+    loop.run_round()
+    assert went == ["busy", "other", "busy"]
