@@ -109,7 +109,7 @@ class EmbeddedLedgerStore:
         self._checkpointer, self._cache, self._files = checkpointer, cache, files
         self._recovered = recovered
         self._states: dict[int, LedgerState] = {}
-        self._loading: dict[int, asyncio.Future[LedgerState]] = {}
+        self._loading: dict[int, asyncio.Future[None]] = {}
         self.closed = False
 
     @property
@@ -195,25 +195,22 @@ class EmbeddedLedgerStore:
 
     async def _state(self, ledger_id: int) -> LedgerState:
         """The ledger's state, loaded from the metadata when it is not in memory. Raises NoSuchLedgerError."""
-        state = self._states.get(ledger_id)
-        if state is not None:
-            return state
-        loading = self._loading.get(ledger_id)
-        if loading is None:
-            loading = self._loading[ledger_id] = asyncio.get_running_loop().create_future()
-            try:
-                state = self._from_node(ledger_id, await self._catalog.get(ledger_id))
-                self._states[ledger_id] = state
-                loading.set_result(state)
-                self._forget_some()
-            except BaseException as error:
-                loading.set_exception(error)
-                loading.exception()
-                raise
-            finally:
-                del self._loading[ledger_id]
-            return state
-        return await asyncio.shield(loading)
+        while (state := self._states.get(ledger_id)) is None:
+            loading = self._loading.get(ledger_id)
+            if loading is None:
+                return await self._load(ledger_id)
+            await asyncio.shield(loading)  # if this load fails, or its caller is cancelled, the next caller loads
+        return state
+
+    async def _load(self, ledger_id: int) -> LedgerState:
+        loading = self._loading[ledger_id] = asyncio.get_running_loop().create_future()
+        try:
+            state = self._states[ledger_id] = self._from_node(ledger_id, await self._catalog.get(ledger_id))
+        finally:
+            del self._loading[ledger_id]
+            loading.set_result(None)
+        self._forget_some()
+        return state
 
     def _from_node(self, ledger_id: int, node: LedgerNode) -> LedgerState:
         if node.closed:

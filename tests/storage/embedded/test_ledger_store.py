@@ -1,0 +1,41 @@
+"""Callers that share the load of a ledger's state; ``test_ledger_store_contract.py`` has the contract."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from magnetar.storage.errors import NoSuchLedgerError
+from tests.storage.engine_for_tests import World, append, read_all, settle
+
+if TYPE_CHECKING:
+    import pytest
+
+
+async def test_a_cancelled_reader_cancels_no_other_reader_of_a_ledger_that_is_being_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    world = World()
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, [b"entry"])
+    await storage.close()
+    again = await world.open()
+    catalog, go_on = again.ledgers._catalog, asyncio.Event()
+    get = catalog.get
+
+    async def slow_get(ledger_id: int) -> object:
+        await go_on.wait()
+        return await get(ledger_id)
+
+    monkeypatch.setattr(catalog, "get", slow_get)
+    ids = [writer.ledger_id] * 3 + [writer.ledger_id + 1] * 2
+    readers = [asyncio.ensure_future(read_all(again.ledgers, ledger_id, 0)) for ledger_id in ids]
+    await settle()
+    readers[0].cancel()
+    readers[3].cancel()
+    go_on.set()
+    found = await asyncio.gather(*readers, return_exceptions=True)
+    assert found[1:3] == [[b"entry"]] * 2
+    assert isinstance(found[4], NoSuchLedgerError)
+    await again.close()
