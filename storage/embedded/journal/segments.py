@@ -99,7 +99,8 @@ class SegmentPool:
 
     def has_spare(self, room_bytes: int) -> bool:
         """Whether a spare has room for ``room_bytes``, so that ``take`` makes no segment."""
-        return any(segment.size_bytes - PAGE_BYTES >= room_bytes for segment in self.spares)
+        # Over a copy: the journal's thread may take a spare meanwhile.
+        return any(segment.size_bytes - PAGE_BYTES >= room_bytes for segment in list(self.spares))
 
     def allows_spare(self) -> bool:
         """Whether the journal may use a spare: the bytes that wait for ledger files had space at the last look."""

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
 from magnetar.storage.embedded.files import FileSystem, RealFiles
-from magnetar.storage.embedded.journal.segments import SegmentPool
+from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
 from magnetar.storage.embedded.journal.writer import Journal
 from magnetar.storage.embedded.layout import Layout
 from tests.storage.engine_for_tests import ManualClock, limits_for_tests
@@ -123,3 +123,17 @@ def test_no_spare_goes_into_use_while_waiting_bytes_have_no_space(waiting, is_al
     limits.waiting_bytes = lambda: waiting
     with contextlib.nullcontext() if is_allowed else pytest.raises(OSError, match="wait for ledger files"):
         pool_on(SimDisk(), "/data", limits).check_spare()
+
+
+def test_a_look_for_a_spare_bears_that_the_journal_takes_spares_meanwhile():
+    class Taken(Segment):
+        @property
+        def size_bytes(self) -> int:  # type: ignore[override]
+            pool.spares.clear()
+            return PAGE
+
+    pool = pool_on(SimDisk(), "/data")
+    spare = pool.prepare(ZEROED)
+    taken = Taken.__new__(Taken)
+    pool.spares.extend([taken, spare])
+    assert pool.has_spare(PAGE)
