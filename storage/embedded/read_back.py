@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["ReadBack"]
 
 _BUFFER_BYTES = 4 << 20
+_IDLE_GROUPS = 16
+"""The memory of the buffer goes back to the system after so many groups of slabs that needed no read. A burst that
+follows takes two huge pages anew, which costs 0.3 ms.
+"""
 _GAP_BYTES = 64 << 10
 """A read goes on over fewer bytes than this that no slab of the batch needs."""
 
@@ -30,12 +34,14 @@ class ReadBack:
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
         self._buffer = memoryview(b"")
+        self.holds_memory = False
         self.used_bytes = 0
         """Bytes of the buffer that hold views; 0 behind a ``clear``."""
         self._file: File | None = None
         self._first = self._end = 0
         """The range of ``_file`` that the last read brought into the buffer, at ``_base``."""
         self._base = 0
+        self._idle_groups = 0
 
     def read(self, batch: Sequence[object], index: int) -> Buffer | None:
         """The records of the parked slab ``batch[index]``; None when the buffer has no room before ``clear``.
@@ -57,11 +63,21 @@ class ReadBack:
         """Forget all bytes."""
         self._file, self.used_bytes = None, 0
 
+    def rest(self) -> None:
+        """Count a group of slabs that needed no read, and give the memory back after some such groups. Precondition:
+        no byte is used.
+        """
+        self._idle_groups += 1
+        if self._idle_groups == _IDLE_GROUPS:
+            self._memory, self._buffer, self.holds_memory = None, memoryview(b""), False
+
     def _fetch(self, batch: Sequence[object], index: int, file: File, at: int) -> bool:
         """Read from the slab ``batch[index]`` on; False: not even this slab fits."""
         if self._memory is None:
             self._memory, start = aligned_memory(_BUFFER_BYTES)
             self._buffer = memoryview(self._memory)[start : start + _BUFFER_BYTES]
+            self.holds_memory = True
+        self._idle_groups = 0
         first = at & -BLOCK_BYTES
         room = _BUFFER_BYTES - self.used_bytes
         end = at

@@ -119,6 +119,8 @@ class WriteBack:
         back = self._back
         if back.used_bytes:
             back.clear()
+        elif back.holds_memory:
+            back.rest()
         end = start
         while end < len(batch) and isinstance(job := batch[end], UnwrittenSlab):
             slab = job.slab

@@ -1,12 +1,16 @@
 """Parked slabs come back from the journal: whole, in few reads, and never from a place that has other bytes."""
 
+import weakref
+from dataclasses import replace
+
 import pytest
 
-from magnetar.storage.embedded import read_back
+from magnetar.storage.embedded import direct_io, read_back
 from magnetar.storage.embedded.direct_io import BLOCK_BYTES
 from magnetar.storage.embedded.ledger_index import LedgerIndex
 from magnetar.storage.embedded.ledger_state import LedgerState
 from magnetar.storage.embedded.read_back import ReadBack
+from tests.storage.engine_for_tests import TINY, World, append
 from tests.storage.records_for_tests import slab_of
 from tests.twins.sim_files import SimDisk
 
@@ -140,3 +144,31 @@ def test_a_segment_that_ends_early_is_an_error():
     parked.jobs[0].size_bytes += 5000
     with pytest.raises(OSError, match="ends at"):
         ReadBack().read(parked.jobs, 0)
+
+
+async def test_the_memory_goes_back_when_slabs_come_from_memory_again(monkeypatch):
+    taken = []
+
+    def aligned_memory(size):
+        memory, start = direct_io.aligned_memory(size)
+        taken.append(weakref.ref(memory))
+        return memory, start
+
+    monkeypatch.setattr(read_back, "aligned_memory", aligned_memory)
+    parking = replace(TINY, unwritten_memory_bytes=1500, write_behind_bytes=1 << 20, journal_segment_bytes=64 << 10)
+    storage = await World().open(parking)
+    writer = await storage.ledgers.create()
+    for _ in range(2):
+        for _ in range(3):
+            await append(writer, [b"x" * 1000])
+        await storage.checkpoint()
+        assert taken[-1]() is not None
+        for _ in range(read_back._IDLE_GROUPS):
+            await append(writer, [b"y"])
+            await storage.checkpoint()
+        assert taken[-1]() is not None, "the group behind a read gives its bytes back, the next groups the memory"
+        await append(writer, [b"y"])
+        await storage.checkpoint()
+        assert taken[-1]() is None
+    assert len(taken) == 2
+    await storage.close()
