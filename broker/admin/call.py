@@ -107,11 +107,11 @@ class Call:
             raise rest_refusals.NAMESPACE_MISSING.error()
         return self.api.ownership.bundles(namespace) or policies.bundles
 
-    def policies(self) -> "Policies":
-        """Policies of the namespace in the path; raises 404."""
+    def policies(self, missing: RestError | None = None) -> "Policies":
+        """Policies of the namespace in the path; raises `missing`, or 404 in the words of most routes."""
         found = self.namespaces.policies(self.namespace)
         if found is None:
-            raise rest_refusals.NAMESPACE_MISSING.error()
+            raise missing or rest_refusals.NAMESPACE_MISSING.error()
         return found
 
     def topic(self) -> TopicName:

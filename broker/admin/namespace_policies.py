@@ -44,6 +44,10 @@ def _limit(path: str, field: str, verb: str = "POST", **more: Any) -> PolicyRow:
     return Row(path=path, field=field, kind=int, verb=verb, rule=at_least_zero(path), **more)
 
 
+def _no_policies() -> RestError:
+    return rest_refusals.NAMESPACE_POLICIES_MISSING.error()
+
+
 def no_filters(value: EntryFilters) -> RestError | None:
     if not value.entry_filter_names:
         return rest_refusals.ENTRY_FILTER_EMPTY.error()
@@ -176,7 +180,8 @@ ROWS: Final = (
 
 def _declare(row: PolicyRow) -> None:
     async def read(call: Call) -> Response:
-        value = row.read(call.policies(), call.api.settings.cluster_name)
+        missing = _no_policies() if row.path == "replicatorDispatchRate" else None
+        value = row.read(call.policies(missing), call.api.settings.cluster_name)
         if row.field == "is_allow_auto_update_schema" and value is None:
             value = call.api.settings.is_allow_auto_update_schema_enabled
         answer = row.show(value)
@@ -193,7 +198,8 @@ def _declare(row: PolicyRow) -> None:
         return await store(call, value, row.set_status)
 
     async def remove(call: Call) -> Response:
-        call.policies()
+        removes_alone = row.path in ("retention", "inactiveTopicPolicies")
+        call.policies(_no_policies() if removes_alone else None)
         return await store(call, None, 204)
 
     async def store(call: Call, value: Any, status: int) -> Response:
@@ -341,7 +347,7 @@ async def set_allowed_clusters(call: Call) -> Response:
 
 @routes.get(NAMESPACE + "/dispatcherPauseOnAckStatePersistent", NAMESPACE_ADMIN)
 async def pause_on_ack_state(call: Call) -> Response:
-    return json_response(bool(call.policies().dispatcher_pause_on_ack_state_persistent_enabled))
+    return json_response(bool(call.policies(_no_policies()).dispatcher_pause_on_ack_state_persistent_enabled))
 
 
 @routes.post(NAMESPACE + "/dispatcherPauseOnAckStatePersistent", NAMESPACE_ADMIN)

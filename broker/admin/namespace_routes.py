@@ -174,7 +174,8 @@ def boundary_value(text: str) -> int:
 async def delete_namespace(call: Call) -> Response:
     force = call.flag("force")
     name = call.namespace
-    call.policies()
+    if call.namespaces.policies(name) is None:
+        raise rest_refusals.NAMESPACE_TO_DELETE_UNKNOWN.error(namespace=name)
     if force and not call.api.settings.force_delete_namespace_allowed:
         raise rest_refusals.NO_FORCED_DELETION_OF_NAMESPACES.error()
     if force:
@@ -264,7 +265,7 @@ async def set_migration(call: Call) -> Response:
 @routes.put(NAMESPACE + "/unload", SUPER)
 async def unload_namespace(call: Call) -> Response:
     """Unload every bundle of the namespace, on all brokers."""
-    call.policies()
+    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if call.api.peers is None:
         await unload_topics(call, call.namespace)
         return done()

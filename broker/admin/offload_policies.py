@@ -24,6 +24,7 @@ _S3: Final = ("s3", "aws-s3")
 _GCS: Final = ("google-cloud-storage",)
 _FILES: Final = ("filesystem",)
 _DRIVERS: Final = (*_S3, *_GCS, *_FILES, "azureblob", "aliyun-oss")
+_SHOWN_DRIVERS: Final = ",".join(_DRIVERS).replace("s3", "S3", 1)
 _DEFAULTS: Final[Json] = {
     "offloadersDirectory": "./offloaders",
     "managedLedgerOffloadMaxThreads": 2,
@@ -92,7 +93,7 @@ async def _given(call: Call) -> Json:
     given = {name: value for name, value in msgspec.structs.asdict(fit).items() if value is not None}
     driver = str(given.get("managedLedgerOffloadDriver", "")).lower()
     if driver not in _DRIVERS:
-        raise rest_refusals.OFFLOAD_DRIVER_UNKNOWN.error(drivers=",".join(_DRIVERS))
+        raise rest_refusals.OFFLOAD_DRIVER_UNKNOWN.error(drivers=_SHOWN_DRIVERS)
     prefix = "s3M" if driver in _S3 else "gcsM" if driver in _GCS else ""
     names = [f"{prefix}anagedLedgerOffloadBucket", "managedLedgerOffloadBucket"]
     if driver not in _FILES and not any(given.get(name) for name in names):

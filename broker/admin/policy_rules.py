@@ -33,6 +33,7 @@ _NAMES_OF_LIMITS: Final = {
     "maxUnackedMessagesOnConsumer": "maxUnackedNum",
     "maxUnackedMessagesOnSubscription": "maxUnackedNum",
 }
+_INVALID_VALUES_OF_TOPICS: Final = ("compactionThreshold", "maxConsumersPerSubscription")
 
 
 def at_least_zero(what: str) -> Rule:
@@ -46,6 +47,16 @@ def at_least_zero(what: str) -> Rule:
         return precondition(f"{_NAMES_OF_LIMITS.get(what, what)} must be 0 or more")
 
     return rule
+
+
+def at_least_zero_of_topic(what: str) -> Rule:
+    """The same for a policy of a topic, whose refusal has another text for some limits."""
+    if what == "maxMessageSize":
+        return lambda value: rest_refusals.MESSAGE_SIZE_OF_TOPIC_INVALID.error() if value < 0 else None
+    plain = at_least_zero(what)
+    if what not in _INVALID_VALUES_OF_TOPICS:
+        return plain
+    return lambda value: rest_refusals.POLICY_VALUE_INVALID.error(policy=what) if value < 0 else None
 
 
 def subscription_expiration(value: int) -> RestError | None:
@@ -140,4 +151,4 @@ def _fits(quota: BacklogQuota, kept: RetentionPolicies) -> bool:
 def message_size(settings: "Settings", value: int) -> RestError | None:
     if 0 <= value <= settings.max_message_size:
         return None
-    return precondition(f"topic-level maxMessageSize must be 0 or more and at most {settings.max_message_size}")
+    return rest_refusals.MESSAGE_SIZE_OF_TOPIC_INVALID.error()

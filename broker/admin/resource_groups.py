@@ -94,7 +94,7 @@ async def set_group_of_namespace(call: Call) -> Response:
 
 @routes.delete(NAMESPACE + "/resourcegroup", NAMESPACE_ADMIN)
 async def remove_group_of_namespace(call: Call) -> Response:
-    call.policies()
+    call.policies(rest_refusals.NAMESPACE_POLICIES_MISSING.error())
     return await _store_group(call, None)
 
 

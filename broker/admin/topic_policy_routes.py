@@ -10,7 +10,7 @@ from starlette.responses import Response
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.namespace_policies import no_filters, subscription_types
-from magnetar.broker.admin.policy_rules import at_least_zero
+from magnetar.broker.admin.policy_rules import at_least_zero_of_topic
 from magnetar.broker.admin.policy_table import PolicyRow
 from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
@@ -69,7 +69,7 @@ def _of(name: str) -> Any:
 
 def _limit(path: str, field: str, applied: str = "", **more: Any) -> PolicyRow:
     of = _of(applied) if applied else None
-    return Row(path=path, field=field, kind=int, rule=at_least_zero(path), applied=of, **more)
+    return Row(path=path, field=field, kind=int, rule=at_least_zero_of_topic(path), applied=of, **more)
 
 
 def _applied_filters(_config: TopicConfig) -> EntryFilters:

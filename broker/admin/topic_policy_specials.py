@@ -18,6 +18,7 @@ from magnetar.broker.policies.values import DispatchRate
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
+_NAMES = {"messageTTL": "message TTL", "subscriptionExpirationTime": "subscription expiration time"}
 
 
 def _declare_query_number(path: str, field: str, applied: str) -> None:
@@ -34,7 +35,7 @@ def _declare_query_number(path: str, field: str, applied: str) -> None:
     async def write(call: Call) -> Response:
         name, value = policy_topic(call), call.query_number(path, bits=32)
         if value is not None and value < 0:
-            raise rest_refusals.POLICY_VALUE_INVALID.error(policy=path)
+            raise rest_refusals.POLICY_VALUE_INVALID.error(policy=_NAMES.get(path, path))
         return await store(call, name, value)
 
     async def remove(call: Call) -> Response:

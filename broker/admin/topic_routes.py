@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import of_each
-from magnetar.broker.admin.responses import conflict, done, json_response, precondition
+from magnetar.broker.admin.responses import conflict, done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, topic_stats
 from magnetar.broker.admin.topic_calls import (
@@ -26,7 +26,7 @@ from magnetar.broker.errors import NotAllowedError, RestError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
-_LIKE_A_PARTITION: Final = re.compile(r"-partition-[+-]?[0-9]+$")
+_LIKE_A_PARTITION: Final = re.compile(r"(.+)-partition-(-?[0-9]+)")
 _NO_ENTRIES: Final = {
     "entriesAddedCounter": 0,
     "numberOfEntries": 0,
@@ -148,9 +148,7 @@ async def truncate(call: Call) -> Response:
 async def create(call: Call) -> Response:
     name = call.topic()
     properties = bounded(await call.body(dict[str, str]) or {})
-    beyond = name.is_partition and name.partition >= (call.topics.partition_count(name.base) or 0)
-    if beyond or (not name.is_partition and _LIKE_A_PARTITION.search(name.local_name)):
-        raise precondition("A topic that is no partition must not be named like one")
+    _refuse_like_partition(call, name)
     if call.topics.exists(name) or call.topics.partition_count(name) is not None:
         raise rest_refusals.TOPIC_EXISTS.error()
     try:
@@ -158,6 +156,19 @@ async def create(call: Call) -> Response:
     except NotAllowedError as e:  # the limit of topics
         raise conflict(str(e)) from e
     return done()
+
+
+def _refuse_like_partition(call: Call, name: TopicName) -> None:
+    """Refuse the name of a partition that its partitioned topic does not have."""
+    found = _LIKE_A_PARTITION.fullmatch(name.local_name)
+    if found is None:
+        return
+    base = found[1]
+    count = call.topics.partition_count(TopicName.parse(str(name)[: len(base) - len(name.local_name)]))
+    if count is None:
+        raise rest_refusals.TOPIC_LIKE_PARTITION.error(topic=name.local_name, base=base)
+    if not found[2].startswith("-") and (not name.is_partition or name.partition >= count):
+        raise rest_refusals.TOPIC_LIKE_PARTITION_BEYOND.error(topic=name.local_name, base=base)
 
 
 @routes.delete(TOPIC, TOPIC_POLICY)

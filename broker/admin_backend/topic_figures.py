@@ -8,6 +8,7 @@ from magnetar.broker.compaction.record import OWN_PROPERTIES
 from magnetar.broker.compat.java_times import instant
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
+from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
 from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
@@ -61,11 +62,11 @@ def topic_stats(
 def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
     from dataclasses import replace  # noqa: PLC0415 - start-up
 
-    subscriptions, slowest = topic.subscriptions.by_name, topic.subscriptions.slowest()
+    subscriptions, slowest = topic.subscriptions.by_name, _slowest(topic)
     return replace(
         stats,
         storage_bytes=_entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
-        backlog_bytes=0 if slowest is None else _backlog_bytes(topic, slowest.cursor),
+        backlog_bytes=0 if slowest is None else _backlog_bytes(topic, slowest),
         subscription_backlog_bytes={name: _backlog_bytes(topic, s.cursor) for name, s in subscriptions.items()},
         oldest_backlog_age_seconds=topic.backlog.oldest_age_s() or -1,
         non_contiguous_deleted_ranges={name: len(deleted_ranges(topic, s.cursor)) for name, s in subscriptions.items()},
@@ -79,6 +80,15 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
         quota_evictions_size=topic.backlog.evictions_size,
         quota_evictions_age=topic.backlog.evictions_age,
     )
+
+
+def _slowest(topic: Topic) -> ManagedCursor | None:
+    """The cursor with the smallest mark-delete position, of the durable subscriptions and deduplication."""
+    cursors = [s.cursor for s in topic.subscriptions.durable()]
+    deduplication = topic.ledger.cursors.get(DEDUPLICATION_CURSOR)
+    if deduplication is not None:
+        cursors.append(deduplication)
+    return min(cursors, key=lambda cursor: cursor.mark_delete, default=None)
 
 
 def _entry_bytes(stored_bytes: int, entries: int) -> int:
@@ -280,6 +290,8 @@ def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bo
 
     True for the cursor of a reader, which the broker never stores.
     """
+    if subscription is None and cursor.durable:  # of deduplication: its first snapshot moves it
+        return cursor.mark_delete.entry_id >= 0
     if subscription is None or not cursor.durable:
         return True
     now = cursor.mark_delete, cursor.individually_deleted_entries

@@ -98,6 +98,8 @@ MESSAGES_OF_TOPIC_MISSING: Final = RestRefusal(404, "No messages found in topic 
 MESSAGE_UNKNOWN: Final = RestRefusal(404, "Message not found")
 NAMESPACE_MISSING: Final = RestRefusal(404, "Namespace does not exist")
 NAMESPACE_OF_TOPIC_UNKNOWN: Final = RestRefusal(404, "Topic's namespace does not exist")
+NAMESPACE_POLICIES_MISSING: Final = RestRefusal(404, "Namespace policies does not exist")
+NAMESPACE_TO_DELETE_UNKNOWN: Final = RestRefusal(404, "Namespace {namespace} does not exist.")
 NAMESPACE_UNKNOWN: Final = RestRefusal(404, "Namespace not found")
 PARTITIONED_NON_PERSISTENT_UNKNOWN: Final = RestRefusal(404, "Partitioned topic not found {topic}")
 PARTITIONS_MISSING: Final = RestRefusal(404, "Topic partitions were not yet created")
@@ -269,6 +271,10 @@ LOCAL_CLUSTER_REMOVED: Final = RestRefusal(
     412,
     "Can not remove local cluster from the local topic-level replication clusters policy",
 )
+MESSAGE_SIZE_OF_TOPIC_INVALID: Final = RestRefusal(
+    412,
+    "topic-level maxMessageSize must be greater than or equal to 0 and must be smaller than that in the broker-level",
+)
 NAMESPACE_NAME_INVALID: Final = RestRefusal(412, "Namespace name is not valid")
 NO_MESSAGES_TO_EXAMINE: Final = RestRefusal(412, "Could not examine messages due to the total message is zero")
 NO_POLICY_OF_PARTITION: Final = RestRefusal(412, "Not allowed to set/get topic policy for a partition")
@@ -305,6 +311,16 @@ TOPIC_IN_USE: Final = RestRefusal(
     "Topic has {clients} connected Including {consumers} consumers, {producers} producers, and 0 replicators.",
 )
 TOPIC_IN_USE_NON_PERSISTENT: Final = RestRefusal(412, "Topic has {clients} connected producers/consumers")
+TOPIC_LIKE_PARTITION: Final = RestRefusal(
+    412,
+    "Can't create topic {topic} with \"-partition-\" followed by numeric value if there isn't a partitioned topic "
+    "{base} created.",
+)
+TOPIC_LIKE_PARTITION_BEYOND: Final = RestRefusal(
+    412,
+    'Can\'t create topic {topic} with "-partition-" followed by a number smaller than number of partition of '
+    "partitioned topic {base}",
+)
 TOPIC_MISSING: Final = RestRefusal(412, "Topic does not exist")
 TOPIC_NAME_INVALID: Final = RestRefusal(412, "Topic name is not valid")
 TOPIC_NOT_CREATABLE: Final = RestRefusal(412, "Topic does not exist and cannot be auto-created")

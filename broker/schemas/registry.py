@@ -176,6 +176,8 @@ class SchemaRegistry:
         """Raise InvalidSchemaError or IncompatibleSchemaError unless the schema may be added."""
         existing = [s.definition for s in await self.live(name)]
         meters = self.measured(name)
+        if strategy is Strategy.ALWAYS_INCOMPATIBLE and existing and existing[-1][:2] == new[:2]:
+            return  # Apache Pulsar compares no equal texts here, unlike for a consumer
         try:
             await self.examine(
                 _size(new, existing, strategy), lambda work: check_compatible(new, existing, strategy, work)

@@ -218,6 +218,12 @@ def schemas_of_namespaces_that_are_not_there(s):
             s.call("GET", f"/admin/v2/schemas/{place}/{path}", keep=True)
 
 
+def reason(s, method, path, body=None):
+    """Note the status and the text of a refusal."""
+    status, found = s.http(method, path, body, quietly=True)
+    s.note(method, [status, found["reason"]] if status >= 400 else "done")
+
+
 @scenario
 def deletions_of_topics_in_use(s):
     """The numbers of connected clients in the refusals, by domain; of a partitioned topic those of one partition."""
@@ -226,17 +232,17 @@ def deletions_of_topics_in_use(s):
         s.lookup(topic)
         for consumer_id, name in enumerate(("a", "a", "b"), 1):
             c.subscribe(topic, name, consumer_id, quietly=True, subType="Shared")
-            s.call("DELETE", rest(topic), keep=True)
+            reason(s, "DELETE", rest(topic))
         for producer_id in 4, 5:
             c.producer(topic, producer_id, quietly=True)
-            s.call("DELETE", rest(topic), keep=True)
+            reason(s, "DELETE", rest(topic))
         s.call("DELETE", rest(topic, "?force=true"))
         parts = s.topic("p", domain=domain)
         s.http("PUT", rest(parts, "/partitions"), 2, quietly=True)
         for number in range(2):
             s.lookup(f"{parts}-partition-{number}")
             c.subscribe(f"{parts}-partition-{number}", "s", 6 + number, quietly=True)
-        s.call("DELETE", rest(parts, "/partitions"), keep=True)
+        reason(s, "DELETE", rest(parts, "/partitions"))
         s.call("DELETE", rest(parts, "/partitions?force=true"))
 
 
@@ -245,8 +251,8 @@ def grants_without_a_body_or_a_namespace(s):
     for place in namespace(s), f"public/{s.tag}-none", f"{s.tag}-none/n":
         path = f"/admin/v2/namespaces/{place}/permissions"
         for body in None, []:
-            s.call("POST", path + "/r", body, keep=True)
-        s.call("POST", path + "/subscription/s", keep=True)
+            reason(s, "POST", path + "/r", body)
+        reason(s, "POST", path + "/subscription/s")
 
 
 for _part in ("t", "p-partition-0", *ODD_PARTS):
