@@ -12,6 +12,7 @@ from magnetar.broker.dispatchers.turns import ROUND_BYTES
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.policies.values import DispatchRate
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
+from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.storage.errors import StorageError, StorageFullError
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -150,27 +151,52 @@ async def test_a_reader_is_refused_while_a_durable_subscription_of_its_name_is_c
     await bench.close()
 
 
-async def test_a_request_that_waited_for_a_cursor_does_not_take_a_deleted_cursor():
+async def test_a_request_that_waited_for_a_cursor_does_not_take_a_deleted_cursor(monkeypatch):
     """A deleted cursor would serve a subscription whose backlog nothing keeps."""
     bench = TopicBench()
     await bench.open()
-    subscriptions = bench.topic.subscriptions
+    subscriptions, ledger = bench.topic.subscriptions, bench.topic.ledger
+    opening, closing, open_cursor = asyncio.Event(), asyncio.Event(), ledger.open_cursor
+
+    async def open_late(*arguments):
+        await opening.wait()
+        return await open_cursor(*arguments)
+
+    monkeypatch.setattr(ledger, "open_cursor", open_late)
+    waiting = asyncio.ensure_future(subscriptions.create(SubscribeRequest("jobs")))
+    await settled()
+    monkeypatch.undo()
     await subscriptions.create(SubscribeRequest("jobs"))
-    with held(bench.ground.metadata) as release:
-        first = asyncio.ensure_future(subscriptions.create(SubscribeRequest("other")))
-        await settled()
-        waiting = asyncio.ensure_future(subscriptions.create(SubscribeRequest("jobs")))
-        await settled()
-        deleting = asyncio.ensure_future(subscriptions.delete("jobs"))
-        await settled()
-        release.set()
-        await asyncio.gather(first, deleting)
-        with pytest.raises(ServiceNotReadyError):
-            await waiting
+    monkeypatch.setattr(Subscription, "close", lambda *_, **__: closing.wait())
+    deleting = asyncio.ensure_future(subscriptions.delete("jobs"))
+    await settled()
+    opening.set()
+    with pytest.raises(ServiceNotReadyError):
+        await waiting
+    closing.set()
+    await deleting
     assert "jobs" not in subscriptions.by_name
-    assert "jobs" not in bench.topic.ledger.cursors
+    assert "jobs" not in ledger.cursors
     again = await subscriptions.create(SubscribeRequest("jobs"))
-    assert bench.topic.ledger.cursors["jobs"] is again.cursor
+    assert ledger.cursors["jobs"] is again.cursor
+    monkeypatch.undo()
+    await bench.close()
+
+
+async def test_a_request_that_waited_for_the_deletion_of_a_cursor_gets_a_new_cursor():
+    bench = TopicBench()
+    await bench.open()
+    subscriptions = bench.topic.subscriptions
+    old = await subscriptions.create(SubscribeRequest("jobs"))
+    with held(bench.ground.metadata) as release:
+        opening = asyncio.ensure_future(bench.topic.ledger.delete_cursor("jobs"))
+        await settled()
+        waiting = asyncio.ensure_future(bench.topic.ledger.open_cursor("jobs", "latest", {}))
+        await settled()
+        assert not waiting.done()
+        release.set()
+        await opening
+    assert await waiting is bench.topic.ledger.cursors["jobs"] is not old.cursor
     await bench.close()
 
 
