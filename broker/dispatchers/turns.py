@@ -38,13 +38,16 @@ class DispatchTurns:
 
     def _round(self) -> None:
         waiting, cost = self._waiting, 0
-        for _ in range(len(waiting)):  # a loop that asks again meanwhile waits for the next round
-            try:
-                cost += max(waiting[0](), LEAST_COST_BYTES)
-            except Exception:  # a bug in one turn must not cost the other loops their turns
-                log.exception("dispatch.failed")
-            waiting.popleft()
-            if cost >= ROUND_BYTES:
-                break
-        if waiting:
-            self._call_later(0, self._round)
+        try:
+            for _ in range(len(waiting)):  # a loop that asks again meanwhile waits for the next round
+                try:
+                    cost += max(waiting[0](), LEAST_COST_BYTES)
+                except Exception:  # a bug in one turn must not cost the other loops their turns
+                    log.exception("dispatch.failed")
+                finally:
+                    waiting.popleft()
+                if cost >= ROUND_BYTES:
+                    break
+        finally:  # also behind an exception that is no Exception, such as CancelledError
+            if waiting:
+                self._call_later(0, self._round)

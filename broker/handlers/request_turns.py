@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+import structlog
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+log = structlog.get_logger(__name__)
 REQUESTS_IN_ONE_ROUND = 64
 FEW_REQUESTS = 16
 """Requests that a connection begins in any round, however many other connections begin."""
@@ -52,4 +55,7 @@ class RequestTurns:
         if self._waiting:
             self._schedule(loop)
         for go_on in due:
-            go_on()
+            try:
+                go_on()
+            except Exception:  # a bug in one request must not hold the other connections for ever
+                log.exception("request.failed")

@@ -1,5 +1,9 @@
 """The turns of all read loops: how many a round of the event loop has, and in which order."""
 
+import asyncio
+
+import pytest
+
 from magnetar.broker.dispatchers.turns import LEAST_COST_BYTES, ROUND_BYTES, DispatchTurns
 
 
@@ -91,3 +95,19 @@ def test_a_turn_that_fails_costs_no_other_loop_its_turn():
     turns.wait(lambda: had.append("later") or 0)
     rounds.run()
     assert had == ["other", "later"]
+
+
+def test_a_cancelled_turn_does_not_stop_the_turns():
+    rounds = Rounds()
+    turns = DispatchTurns(rounds.call_later)
+    had = []
+
+    def cancelled():
+        raise asyncio.CancelledError
+
+    turns.wait(cancelled)
+    turns.wait(lambda: had.append("other") or 0)
+    with pytest.raises(asyncio.CancelledError):
+        rounds.run()
+    rounds.run()
+    assert had == ["other"]

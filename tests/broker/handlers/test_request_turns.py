@@ -57,3 +57,16 @@ def test_a_connection_that_waits_again_goes_behind_the_others():
     assert went == ["busy", "other"]
     loop.run_round()
     assert went == ["busy", "other", "busy"]
+
+
+def test_a_request_that_fails_holds_no_other_connection():
+    loop, turns, went = Loop(), RequestTurns(), []
+
+    def fails():
+        raise RuntimeError("a bug")
+
+    turns.count(loop)
+    turns.wait(fails)
+    turns.wait(lambda: went.append("other"))
+    loop.run_round()
+    assert went == ["other"]
