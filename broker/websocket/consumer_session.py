@@ -66,7 +66,8 @@ class Part:
     def __init__(self, index: int, topic: str) -> None:
         self.index = index
         self.topic = topic
-        self.partition = TopicName.parse(topic).partition
+        name = TopicName.parse(topic)
+        self.partition, self.is_stored = name.partition, name.persistent
         self.is_open = False
         self.ended = False
         self.gone = False  # the topic is deleted, and another part may have this index

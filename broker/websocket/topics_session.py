@@ -1,7 +1,8 @@
 """A consumer of several topics, or of all topics that match a pattern, over one WebSocket (/ws/v3/consumer).
 
 Each topic without partitions and each partition is a part of the session, with a consumer of its own. A message id in
-this protocol names no topic: the ledger of the message does, because no two topics share a ledger.
+this protocol names no topic: the ledger of the message does, because no two topics share a ledger. Messages of
+non-persistent topics, which all have the same ledger, give their permits back when the session writes them.
 
 With a pattern, ``MatchingTopics`` reports the topics that match. The session consumes a created topic at once, gives up
 the part of a deleted topic, whose index a later part may have, and creates no topics.
@@ -122,12 +123,18 @@ class TopicsSession(ConsumerSession):
     # --- messages ------------------------------------------------------------------------------------------------
 
     def given(self, message: Incoming) -> None:
-        ledger = message.entry[0]
-        self._ledgers[ledger] = self.parts[message.part]
+        ledger, part = message.entry[0], self.parts[message.part]
+        self._ledgers[ledger] = part
         self._ledgers.move_to_end(ledger)
         if len(self._ledgers) > _MOST_LEDGERS:
             self._ledgers.popitem(last=False)
-        super().given(message)
+        if part.is_stored:
+            super().given(message)
+        elif not self.parameters.pull:  # in pull mode every written message gives its permit back
+            self._owe(part, 1)
+
+    def done_with_one(self, part: Part | None) -> None:
+        super().done_with_one(part if part is not None and part.is_stored else None)
 
     def part_of(self, message_id: pb.MessageIdData) -> Part | None:
         part = self._ledgers.get(message_id.ledgerId)

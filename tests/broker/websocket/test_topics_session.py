@@ -192,3 +192,16 @@ async def test_no_queue_is_no_session():
     with pytest.raises(SessionRefusedError) as refused:
         await World(topics=BASE + "a", receiverQueueSize="0").session.open()
     assert refused.value.status == 500
+
+
+async def test_a_topic_without_storage_gets_its_permits_back_although_all_such_topics_share_a_ledger():
+    base = "non-persistent://public/default/"
+    world = await World(topics=f"{base}a,{base}b", receiverQueueSize="2").opened()
+    await until(lambda: len(world.link.of(_T.FLOW)) == 2)
+    ids = [world.message(0, ledger=0), world.message(1, ledger=0)]
+    for each in ids:
+        world.say(messageId=each)
+    await until(lambda: len(world.link.of(_T.FLOW)) == 4)
+    assert sorted(c.flow.consumer_id for c in world.link.of(_T.FLOW)[2:]) == [0, 1]
+    assert world.session.room == 2
+    world.say(type="negativeAcknowledge", messageId=ids[0])
