@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.compaction.record import OWN_PROPERTIES
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
+
+_ledger_id = attrgetter("ledger_id")
 
 
 def topic_stats(
@@ -102,7 +106,7 @@ def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
 
 def _bytes_behind(slots: Sequence[LedgerSlot], position: Position) -> int:
     """Apache Pulsar's estimate: entries up to the position have the average size of their ledger, rounded down."""
-    later = [slot for slot in slots if slot.ledger_id >= position.ledger_id]
+    later = slots[bisect_left(slots, position.ledger_id, key=_ledger_id) :]
     total = sum(_entry_bytes(slot.size_bytes, slot.entries) for slot in later)
     taken = position.entry_id + 1
     if taken <= 0 or not later or later[0].ledger_id != position.ledger_id or not later[0].entries:
