@@ -407,6 +407,8 @@ class ConsumerSession(Session):
         self._weigh(-sum(len(each.entry) for each in arrived))
         queued = sum(map(permits_of, arrived)) + sum(message.part == part.index for message in self._queue)
         self._queue = deque(message for message in self._queue if message.part != part.index)
+        self._nacks.forget(part.index)
+        self._timeouts.forget(part.index)
         given = self.outstanding.forget(part.index)
         if not self.parameters.pull:
             given = min(given, self._with_client)

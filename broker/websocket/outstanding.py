@@ -112,6 +112,11 @@ class Redeliveries:
     def discard(self, place: Place) -> None:
         self._due.pop(place, None)
 
+    def forget(self, part: int) -> None:
+        """Remove the places of a partition, which the broker redelivers by itself or never."""
+        for place in [place for place in self._due if place[0] == part]:
+            del self._due[place]
+
     @property
     def next_s(self) -> float | None:
         """The time at which the first entry is due, on the clock of `now_s`; None for an empty queue."""

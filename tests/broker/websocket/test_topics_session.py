@@ -205,3 +205,15 @@ async def test_a_topic_without_storage_gets_its_permits_back_although_all_such_t
     assert sorted(c.flow.consumer_id for c in world.link.of(_T.FLOW)[2:]) == [0, 1]
     assert world.session.room == 2
     world.say(type="negativeAcknowledge", messageId=ids[0])
+
+
+async def test_a_deleted_topic_leaves_no_redelivery_to_the_topic_with_its_index():
+    query = {"topicsPattern": "public/default/x.*", "ackTimeoutMillis": "60000", "receiverQueueSize": "2"}
+    world = await World([BASE + "x1", BASE + "x2"], **query).opened()
+    world.say(type="negativeAcknowledge", messageId=world.message(0, ledger=7))
+    world.message(0, ledger=7, entry=1)
+    world.message(1, ledger=8)
+    session = world.session
+    assert (len(session._nacks), len(session._timeouts)) == (1, 3)
+    world.change(deleted=[BASE + "x1"])
+    assert (len(session._nacks), len(session._timeouts)) == (0, 1)
