@@ -173,7 +173,11 @@ class ConsumerSession(Session):
         return 0 if self.has_one_part else max(1, _PREFETCH // len(self.parts))
 
     def _owe(self, part: Part, permits: int) -> None:
-        """Add permits to the partition's next FLOW, which the session sends once per turn of the event loop."""
+        """Add permits to the partition's next FLOW, which the session sends once per turn of the event loop. No effect
+        before the start, which owes to each partition: until then the session cannot write to its client.
+        """
+        if not self.started:
+            return
         if permits > 0 and not part.owed:
             self.loop.call_soon(self._flow, part)
         part.owed = min(part.owed + max(0, permits), _MOST_PERMITS)

@@ -1,5 +1,6 @@
 """Sessions of several topics: parts that come and go, and acknowledgements by ledger."""
 
+import asyncio
 import base64
 import json
 
@@ -205,6 +206,19 @@ async def test_a_topic_without_storage_gets_its_permits_back_although_all_such_t
     assert sorted(c.flow.consumer_id for c in world.link.of(_T.FLOW)[2:]) == [0, 1]
     assert world.session.room == 2
     world.say(type="negativeAcknowledge", messageId=ids[0])
+
+
+async def test_a_part_that_is_opened_again_before_the_start_gets_its_permits_at_the_start():
+    """The session writes no message before the start: the client has no answer to its handshake yet."""
+    world = World([BASE + "x1"], receiverQueueSize="2", topicsPattern="public/default/x.*")
+    await world.session.open()
+    world.close_consumer(0)
+    await world.session._again(world.session.parts[0])
+    await asyncio.sleep(0)
+    assert world.link.of(_T.FLOW) == []
+    world.session.start()
+    await until(lambda: world.link.of(_T.FLOW))
+    assert [c.flow.messagePermits for c in world.link.of(_T.FLOW)] == [2]
 
 
 async def test_a_deleted_topic_leaves_no_redelivery_to_the_topic_with_its_index():
