@@ -16,7 +16,7 @@ from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import expiry, orphans, quotas
 from magnetar.broker.topics.expiry import delete_if_inactive
 from magnetar.broker.topics.topic import Topic
-from magnetar.storage.errors import StorageClosedError, StorageError, StorageFailedError, StorageFullError
+from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -32,8 +32,10 @@ AnyTopic = TypeVar("AnyTopic", bound="ServedTopic")
 _ROLLED_IN_ONE_TURN = 64
 ORPHANS_AFTER_S = 10.0
 """Delay between the start and the sweep of orphaned ledgers."""
-_OF_THE_STORE = (StorageFullError, StorageFailedError, StorageClosedError)
-"""Errors that the other topics meet as well: the job ends until its next time."""
+_OF_THE_STORE = (StorageFullError, StorageFailedError)
+"""Errors that the other topics meet as well: the job ends until its next time. StorageClosedError does not belong here:
+the cursor of a topic that closes meanwhile raises it too.
+"""
 
 
 class Job(NamedTuple):
