@@ -53,9 +53,11 @@ class Trimmer:
 
     async def trim(self, now_ms: int) -> list[int]:
         """Drop the ledgers that neither a durable cursor nor retention needs; return their ids. A drop that has begun
-        goes on when the caller is cancelled.
+        goes on when the caller is cancelled; none begins when the log has closed meanwhile.
         """
         async with self._lock:
+            if self._stopped:
+                return []
             config = self._config()
             drop = ledgers_to_drop(
                 self._ledgers.slots,

@@ -136,3 +136,29 @@ async def test_a_trim_whose_caller_is_cancelled_ends_as_a_whole(monkeypatch):
     await append(ledger, [b"y"] * 10)
     await settle()
     assert not await ledger.is_taken_over()
+
+
+async def test_a_trim_that_waits_while_the_log_closes_drops_nothing(monkeypatch):
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("c", "earliest")
+    ground.ledgers.fail_closes = FULL
+    every = await append(ledger, [b"x"] * 15)
+    await settle()
+    ground.ledgers.fail_closes = None
+    cursor.ack_cumulative(every[-1])
+    open_recover, begun = ground.ledgers.open_recover, asyncio.Event()
+
+    async def slow_open_recover(ledger_id):
+        await begun.wait()
+        return await open_recover(ledger_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ground.ledgers, "open_recover", slow_open_recover)
+        trimming = asyncio.ensure_future(ledger.trim(ground.clock.now_ms()))
+        await settle()
+    await ledger.close()
+    again = await ground.open(DROP)
+    begun.set()
+    assert await trimming == []
+    assert not await again.is_taken_over()
+    assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in again.ledgers]
