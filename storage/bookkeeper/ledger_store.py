@@ -86,7 +86,8 @@ class BookKeeperLedgerStore:
         self._client, self._settings = client, settings
         self._writers: dict[int, BookKeeperLedgerWriter] = {}
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
-        self._recoveries: dict[int, asyncio.Future[LedgerInfo]] = {}
+        self._recoveries: dict[int, asyncio.Future[LedgerInfo | None]] = {}
+        """By ledger id; the result is None when the caller that recovers the ledger was cancelled."""
         self._creations: dict[str, asyncio.Future[None]] = {}
         """Managed ledger -> future whose result ends the wait for the bookies of its next ledger."""
         self._ahead = ReadAhead(cache)
@@ -115,21 +116,24 @@ class BookKeeperLedgerStore:
 
     async def open_recover(self, ledger_id: int) -> LedgerInfo:
         self._check_open()
-        running = self._recoveries.get(ledger_id)
-        if running is None:
-            running = self._recoveries[ledger_id] = asyncio.get_running_loop().create_future()
-            try:
-                running.set_result(await self._recover(ledger_id))
-            except asyncio.CancelledError:
-                running.cancel()
-                raise
-            except BaseException as error:
-                running.set_exception(error)
-                running.exception()  # mark the exception as retrieved: there may be no other caller
-                raise
-            finally:
-                del self._recoveries[ledger_id]
-        return await asyncio.shield(running)
+        while (running := self._recoveries.get(ledger_id)) is not None:
+            info = await asyncio.shield(running)
+            if info is not None:
+                return info
+        running = self._recoveries[ledger_id] = asyncio.get_running_loop().create_future()
+        try:
+            info = await self._recover(ledger_id)
+        except asyncio.CancelledError:
+            running.set_result(None)  # the next caller recovers the ledger
+            raise
+        except BaseException as error:
+            running.set_exception(error)
+            running.exception()  # mark the exception as retrieved: there may be no other caller
+            raise
+        finally:
+            del self._recoveries[ledger_id]
+        running.set_result(info)
+        return info
 
     def read_cached(self, ledger_id: int, first: int, last: int, max_bytes: int) -> Slab | None:  # noqa: ARG002 - hints for stores that copy
         slab = self.cache.get(ledger_id, first)

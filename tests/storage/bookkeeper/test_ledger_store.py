@@ -79,3 +79,16 @@ async def test_a_creation_can_be_given_up_before_it_waits_for_bookies():
         with pytest.raises(StorageUnavailableError, match="not enough bookies"):
             await creation
         assert loop.time() == began_s
+
+
+@simulated
+async def test_a_cancelled_caller_cancels_no_other_caller_that_waits_for_the_same_recovery():
+    cluster = SimCluster(3)
+    async with simulated_store(cluster=cluster) as former, simulated_store(cluster=cluster) as store:
+        writer = await former.create()
+        callers = [asyncio.ensure_future(store.open_recover(writer.ledger_id)) for _ in range(3)]
+        await asyncio.sleep(0)
+        callers[0].cancel()
+        infos = await asyncio.gather(*callers, return_exceptions=True)
+        assert isinstance(infos[0], asyncio.CancelledError)
+        assert [info.ledger_id for info in infos[1:]] == [writer.ledger_id] * 2
