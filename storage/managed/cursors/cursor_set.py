@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
-from magnetar.storage.errors import ManagedLedgerClosedError, NoSuchCursorError
+from magnetar.storage.errors import ManagedLedgerClosedError, NoSuchCursorError, StorageError
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.saver import CursorSaver
@@ -62,17 +62,20 @@ class CursorSet:
         self._config = config
         self._background = background
         self._lock = asyncio.Lock()
-        self._busy: dict[str, asyncio.Event] = {}
-        """The cursors that are being made or deleted; the event is set at the end."""
+        self._busy: dict[str, asyncio.Future[StorageError | None]] = {}
+        """The cursors that are being made or deleted; the result comes at the end: the failure, if any."""
         self._closed = False
 
     async def open(self, name: str, start: Position, cursor_properties: Mapping[str, str]) -> ManagedCursor:
         """Return the durable cursor of this name; create it (durable on return) if it does not exist.
 
-        Thousands of calls may wait for the same cursor: the end of its creation wakes all of them at once.
+        Thousands of calls may wait for the same cursor: the end of its creation wakes all of them at once, and all of
+        them fail with the creation.
         """
         while (busy := self._busy.get(name)) is not None:
-            await busy.wait()
+            failure = await asyncio.shield(busy)
+            if failure is not None and name not in self.by_name:
+                raise failure.with_traceback(None)  # with its traceback every caller would make it longer
         known = self.by_name.get(name)
         if known is not None and not self._closed:
             return known
@@ -89,12 +92,18 @@ class CursorSet:
     @contextlib.contextmanager
     def _changing(self, name: str) -> Iterator[None]:
         """Have other calls about the cursor of this name wait meanwhile."""
-        self._busy[name] = ended = asyncio.Event()
+        self._busy[name] = ended = asyncio.get_running_loop().create_future()
+        failure = None
         try:
             yield
+        except NoSuchCursorError:
+            raise  # no failure for a caller that waits to make the cursor
+        except StorageError as error:
+            failure = error
+            raise
         finally:
             del self._busy[name]
-            ended.set()
+            ended.set_result(failure)
 
     async def load(self, names: Sequence[str]) -> None:
         """Load the stored cursors, several at the same time, because each may have to recover its cursor ledger."""
@@ -138,7 +147,9 @@ class CursorSet:
     async def delete(self, name: str) -> None:
         """Delete the durable cursor, durable on return. Raises NoSuchCursorError."""
         while (busy := self._busy.get(name)) is not None:
-            await busy.wait()
+            failure = await asyncio.shield(busy)
+            if failure is not None and name in self.by_name:
+                raise failure.with_traceback(None)
         with self._changing(name):
             async with self._lock:
                 cursor = self.by_name.get(name)
