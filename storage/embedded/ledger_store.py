@@ -199,16 +199,21 @@ class EmbeddedLedgerStore:
             loading = self._loading.get(ledger_id)
             if loading is None:
                 return await self._load(ledger_id)
-            await asyncio.shield(loading)  # if this load fails, or its caller is cancelled, the next caller loads
+            await asyncio.shield(loading)  # if its caller is cancelled, the next caller loads
         return state
 
     async def _load(self, ledger_id: int) -> LedgerState:
         loading = self._loading[ledger_id] = asyncio.get_running_loop().create_future()
         try:
             state = self._states[ledger_id] = self._from_node(ledger_id, await self._catalog.get(ledger_id))
+        except StorageError as error:
+            loading.set_exception(error)
+            loading.exception()  # mark the exception as retrieved: there may be no other caller
+            raise
         finally:
             del self._loading[ledger_id]
-            loading.set_result(None)
+            if not loading.done():
+                loading.set_result(None)
         self._forget_some()
         return state
 

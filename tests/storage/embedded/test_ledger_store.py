@@ -39,3 +39,21 @@ async def test_a_cancelled_reader_cancels_no_other_reader_of_a_ledger_that_is_be
     assert found[1:3] == [[b"entry"]] * 2
     assert isinstance(found[4], NoSuchLedgerError)
     await again.close()
+
+
+async def test_readers_that_share_a_failed_load_fail_together(monkeypatch: pytest.MonkeyPatch):
+    """Each loaded again and woke all others: the work grew with the square of their number."""
+    storage = await World().open()
+    catalog, attempts = storage.ledgers._catalog, []
+    get = catalog.get
+
+    async def slow_get(ledger_id: int) -> object:
+        attempts.append(ledger_id)
+        await settle()
+        return await get(ledger_id)
+
+    monkeypatch.setattr(catalog, "get", slow_get)
+    found = await asyncio.gather(*(read_all(storage.ledgers, 7, 0) for _ in range(10)), return_exceptions=True)
+    assert {type(each) for each in found} == {NoSuchLedgerError}
+    assert attempts == [7]
+    await storage.close()
