@@ -9,7 +9,7 @@ In a burst (``burst.py``) write-behind holds off until the burst ends or the bac
 then the device writes each byte once. Readers of the device (``cold_reads.py``) have the device to themselves for a
 second, up to the same backlog; then write-behind pauses for them as for the journal. Slabs beyond ``kept_bytes`` are
 parked (``ledger_state.py``), oldest first, so the backlog of a burst takes no more memory. The entry cache holds the
-slabs that are kept, and evicts pieces of ledger files before them.
+slabs that are kept, and evicts pieces of ledger files before them, up to half of its size.
 """
 
 from __future__ import annotations
