@@ -176,7 +176,9 @@ def test_every_route_has_a_row_and_is_declared_once():
         "/admin/v2/brokers/ready",
         "/admin/v2/brokers/version",
         "/metrics",
-        "/ws/v2/{kind}/{rest:path}",  # answers a plain HTTP request with the way to open a session
+        "/ws/v2/{kind}/{rest:path}",  # the three answer a plain HTTP request with the way to open a session
+        "/ws/v3/consumer",
+        "/ws/v3/consumer/{rest:path}",
         "/metrics/",
         "/status",
         "/status.html",
