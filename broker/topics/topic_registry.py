@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.factory import ManagedLedgerFactory
 
 log = structlog.get_logger(__name__)
+_LOADS_END_WITHIN_S: Final = 1.0
+"""The time that a stop leaves to the loads under way. In a cluster a load may wait for bookies for half a minute."""
 
 
 class Topics:
@@ -50,6 +52,8 @@ class Topics:
         self._namespaces = namespaces
         self._tasks = tasks
         self._busy: dict[str, asyncio.Task[None]] = {}
+        self._loading: set[asyncio.Task[None]] = set()
+        """The loads among ``_busy``."""
         self._load_limit = 0
         self._loads: asyncio.Semaphore | None = None
         self._closed = False
@@ -128,7 +132,7 @@ class Topics:
                     continue
                 if not self.known(name):
                     await self._check_creatable(name, create=create)
-                busy = self._start(name, self._load(name))
+                busy = self._start_load(name)
             await self._wait(busy)
 
     async def _wait(self, busy: asyncio.Task[None]) -> None:
@@ -158,7 +162,7 @@ class Topics:
                 if (reading := self.context.policies_ready(name)) is not None:
                     await reading
                     continue
-                busy = self._start(name, self._load(name))
+                busy = self._start_load(name)
             await asyncio.shield(busy)
 
     async def make_known(self, name: TopicName) -> None:
@@ -174,6 +178,12 @@ class Topics:
                 f"Request is denied: namespace={name.namespace}"
             )
 
+    def _start_load(self, name: TopicName) -> asyncio.Task[None]:
+        task = self._start(name, self._load(name))
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+        return task
+
     def _start(self, name: TopicName, work) -> asyncio.Task[None]:  # type: ignore[no-untyped-def]  # noqa: ANN001 - any coroutine
         key = str(name)
 
@@ -181,7 +191,10 @@ class Topics:
             try:
                 async with self._loads or contextlib.nullcontext():
                     await work
+            except asyncio.CancelledError as e:  # a stop gives up this load, whose callers are not cancelled
+                raise ServiceNotReadyError("The broker is stopping") from e
             finally:
+                work.close()  # for work that has not begun: the task ended before its turn
                 self._busy.pop(key, None)
 
         task = awaited(run(), f"topic {key}")
@@ -313,9 +326,14 @@ class Topics:
 
     async def close(self) -> None:
         """Shut down: close every topic. On return all clients have a notice and all entries are on the disk; later
-        calls load no topic.
+        calls load no topic. Loads under way end in a moment or are given up.
         """
         self._closed = True
+        if self._loading:
+            _, late = await asyncio.wait(list(self._loading), timeout=_LOADS_END_WITHIN_S)
+            for load in late:
+                log.warning("topic.load_given_up", topic=load.get_name().removeprefix("topic "))
+                load.cancel()
         while self._busy:
             await asyncio.wait(list(self._busy.values()))
         closing: list[asyncio.Task[None]] = []

@@ -12,8 +12,10 @@ from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import SLICE_ITEMS
+from magnetar.broker.topics import topic_registry
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageClosedError
+from magnetar.storage.managed.factory import ManagedLedgerFactory
 from tests.broker.admin.test_long_lists import Turns
 
 NAME = TopicName.parse("persistent://public/default/t")
@@ -68,6 +70,28 @@ async def test_a_stop_waits_for_topics_that_are_being_loaded_and_takes_no_more(b
     assert not broker.topics.loaded
     with pytest.raises(ServiceNotReadyError):
         await broker.topics.get(TopicName.parse("persistent://public/default/u"), create=True)
+
+
+@pytest.mark.parametrize("stage", ["log", "parts"])
+async def test_a_stop_gives_up_a_load_that_does_not_end(broker, monkeypatch, stage):
+    async def never(*_args, **_options):
+        begun.set()
+        await asyncio.Event().wait()
+
+    begun = asyncio.Event()
+    if stage == "log":
+        monkeypatch.setattr(ManagedLedgerFactory, "_bring_up", never)
+    else:
+        monkeypatch.setattr(TopicCompaction, "open", never)
+    monkeypatch.setattr(topic_registry, "_LOADS_END_WITHIN_S", 0.01)
+    loading = asyncio.ensure_future(broker.topics.get(NAME, create=True))
+    await begun.wait()
+    async with asyncio.timeout(5):
+        await broker.topics.close()
+    with pytest.raises(ServiceNotReadyError):
+        await loading
+    assert not broker.topics.busy_count
+    assert not broker.topics.loaded
 
 
 async def test_a_topic_follows_policies_that_change_during_its_load(broker, monkeypatch):
