@@ -3,19 +3,22 @@
 The acceptor accepts a bounded number of connections per turn of the event loop. At the limit it closes the connection
 that is idle for longest (`Seats`). When none is idle, the acceptor admits a few more connections to send them the
 reason of the refusal; all others wait in the system's backlog. Without descriptors (EMFILE) or memory for a socket, the
-acceptor pauses for a moment and closes an idle connection. TLS handshakes have a deadline.
+acceptor pauses for a moment and closes an idle connection. TLS handshakes have a deadline, and turns
+(`tls_greeting.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import functools
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from magnetar.broker.network.tls_greeting import HandshakeTurns, wait_greeting
+
 if TYPE_CHECKING:
-    import asyncio
     import socket
     import ssl
     from collections.abc import Callable
@@ -35,7 +38,7 @@ class Acceptor:
     """One listening socket, from `start` to `close`.
 
     make: returns the protocol of a new connection, which calls `leave` of its seat when the connection is lost.
-    handshake_s: how long TLS may take.
+    handshake_s: how long the first message of a TLS client may take, and the handshake behind the message.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Acceptor:
         self._tasks = tasks
         self._context = context
         self._handshake_s = handshake_s
+        self._handshakes = HandshakeTurns(loop)
         self._reading = False
         self._closed = False
 
@@ -112,13 +116,17 @@ class Acceptor:
 
     async def _connect(self, accepted: socket.socket, seat: Seat) -> None:
         try:
+            if self._context is not None:
+                async with asyncio.timeout(self._handshake_s):
+                    await wait_greeting(self._loop, accepted)
+                await self._handshakes.wait()
             await self._loop.connect_accepted_socket(
                 lambda: self._make(seat),
                 accepted,
                 ssl=self._context,
                 ssl_handshake_timeout=self._handshake_s if self._context is not None else None,
             )
-        except OSError as e:  # the TLS handshake failed, or the peer is gone
+        except OSError as e:  # the TLS handshake failed or took too long, or the peer is gone
             log.debug("accept.lost", reason=str(e))
             _give_up(accepted, seat)
 
