@@ -35,6 +35,7 @@ from magnetar.bookkeeper.errors import (
     SessionExpiredError,
     TooManyRequestsError,
 )
+from magnetar.bookkeeper.zookeeper.heartbeat import be_patient
 from magnetar.bookkeeper.zookeeper.translation import CONSEQUENCES, REFUSALS, node_stat, result_of, translated
 from magnetar.bookkeeper.zookeeper.values import (
     ANY_VERSION,
@@ -145,6 +146,7 @@ class ZooKeeperSession:
             verify_certs=options.tls_verify,
             check_hostname=options.tls and options.tls_verify and options.tls_verify_names,
         )
+        be_patient(client)
         session = cls(client, options)
         handler.on_failure = session._on_kazoo_failure
         try:

@@ -158,6 +158,23 @@ def test_a_bookie_that_answers_late(field, load):
     end("a bookie that answers after 2 s", load, BRIEF_S)
 
 
+def test_zookeeper_that_answers_late(field, load):
+    for each in field.members:
+        field.network.slow(each.process.pid, field.zookeeper_port, 1.0)
+    time.sleep(40)
+    field.network.heal()
+    end("ZooKeeper that answers after 2 s, for 40 s", load, 30)  # a new ledger takes five answers and more
+
+
+def test_a_bookie_that_is_a_little_late(field, load):
+    for each in field.members:
+        field.network.slow(each.process.pid, field.bookie_ports[0], 0.1)
+    load.more(500)
+    time.sleep(10)
+    field.network.heal()
+    end("a bookie that answers after 0.2 s", load, BRIEF_S)
+
+
 def test_an_owner_that_stops_and_goes_on_in_a_rhythm(field, load):
     owner = busiest(field.members, load)
     for _ in range(50):
