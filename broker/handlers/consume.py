@@ -126,6 +126,13 @@ async def _create(
         await services.schemas.for_consumer(topic, command.schema)
     consumer = services.make_consumer(command, conn, name, metadata)
     await topic.subscriptions.subscribe(consumer, request)
+    try:
+        conn.authorize(
+            pb.BaseCommand.SUBSCRIBE, name, request.subscription
+        )  # the role may have lost its right meanwhile
+    except BrokerError:
+        consumer.subscription.remove_consumer(consumer)
+        raise
     return consumer
 
 

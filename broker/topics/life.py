@@ -47,6 +47,11 @@ class TopicLife:
         """Note that a client connected to the topic or left it."""
         self.last_used_s = self._monotonic()
 
+    def check_not_ended(self) -> None:
+        """Raise ServiceNotReadyError when the topic is being closed or is closed."""
+        if self.has_ended:
+            raise wire_refusals.TOPIC_UNAVAILABLE.error(topic=self.name)
+
     def check_usable(self) -> None:
         """Raise ServiceNotReadyError unless the topic is open; the client then looks the topic up again."""
         if self.state is not TopicState.OPEN:

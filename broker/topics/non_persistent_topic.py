@@ -262,6 +262,7 @@ class NonPersistentTopic:
         self.life.check_usable()
 
         def check() -> None:
+            self.life.check_not_ended()
             self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
             self.producers.check_limit(self.config.max_producers)
 

@@ -60,8 +60,10 @@ class TopicProducers:
         """Attach the producer or raise.
 
         Returns when the producer is attached. A WaitForExclusive producer may wait without limit; `on_queued` is called
-        when its wait begins. `check` is called when access is granted and raises any further refusal.
-        Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError when the topic ends meanwhile.
+        when its wait begins. `check` raises any further refusal; it is called when access is granted and again when the
+        name is free, because the topic may end meanwhile.
+        Raises: ProducerBusyError, ProducerFencedError; TopicTerminatedError or ServiceNotReadyError when the topic ends
+        meanwhile.
         """
         mode = producer.access_mode
         if mode == pb.Shared:
@@ -71,6 +73,7 @@ class TopicProducers:
         try:
             check()
             await self._claim_name(producer)
+            check()
             if mode == pb.Shared:
                 # a claim for exclusive access may have come while the old holder of the name was probed
                 self._check_shared()

@@ -118,6 +118,7 @@ class Topic:
         self.life.check_usable()
 
         def check() -> None:
+            self.life.check_not_ended()
             if self.ledger.terminated:
                 raise wire_refusals.TOPIC_TERMINATED.error()
             self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)

@@ -1,0 +1,165 @@
+"""Producers whose topic ends before they are connected: their clients get an error, for a topic that has ended answers
+no SEND.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from magnetar.broker.errors import AuthorizationError, ServiceNotReadyError, TopicTerminatedError
+from magnetar.broker.handlers.publish import on_producer
+from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
+from magnetar.broker.topics.producer import ProducerRequest
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
+from tests.broker.topic_for_tests import NAME, TopicBench
+from tests.storage.managed_for_tests import settle
+from tests.twins.fake_connection import FakeConnection
+
+COMMAND = pb.CommandProducer(
+    topic=str(NAME), producer_id=1, request_id=2, producer_name="p", schema=pb.Schema(type=pb.Schema.String)
+)
+WAITS = pb.CommandProducer()
+WAITS.CopyFrom(COMMAND)
+WAITS.producer_access_mode = pb.WaitForExclusive
+
+
+class _Topics:
+    """The registry, with one topic."""
+
+    def __init__(self, topic) -> None:
+        self._topic = topic
+
+    async def get(self, _name, *, create):
+        assert create
+        return self._topic
+
+
+class _Schemas:
+    """Any schema is compatible."""
+
+    async def for_producer(self, _topic, _schema) -> bytes:
+        return b""
+
+
+class Client(FakeConnection):
+    """A client of producers; `answers` ends the broker's wait for its PONG."""
+
+    def __init__(self, topic=None, *, answers: bool = True) -> None:
+        super().__init__()
+        self.services = SimpleNamespace(topics=_Topics(topic), schemas=_Schemas())
+        self.loop = asyncio.get_running_loop()
+        self.producers: dict = {}
+        self.recently_closed_producers: dict = {}
+        self.probed, self.pong = asyncio.Event(), asyncio.Event()
+        if answers:
+            self.pong.set()
+
+    def authorize(self, _command_type: int, _name: TopicName) -> None:
+        if not self.allowed:
+            raise AuthorizationError("no right")
+
+    async def check_alive(self) -> bool:
+        self.probed.set()
+        await self.pong.wait()
+        return False
+
+
+def request(access_mode: int = pb.Shared) -> ProducerRequest:
+    return ProducerRequest(
+        1, "p", user_provided_name=True, epoch=0, access_mode=access_mode, topic_epoch=None, encrypted=False
+    )
+
+
+def non_persistent(bench: TopicBench) -> NonPersistentTopic:
+    return NonPersistentTopic(TopicName.parse("non-persistent://public/default/t"), bench.context)
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+async def test_a_topic_that_closes_while_the_holder_of_the_name_is_probed_refuses_the_producer(persistent):
+    bench = TopicBench()
+    topic = await bench.open() if persistent else non_persistent(bench)
+    old = Client(answers=False)
+    await topic.add_producer(topic.new_producer(old, request()), lambda: None)
+    new = topic.new_producer(Client(), request())
+    joining = asyncio.ensure_future(topic.add_producer(new, lambda: None))
+    await old.probed.wait()
+    await topic.close()
+    old.pong.set()
+    with pytest.raises(ServiceNotReadyError):
+        await joining
+    assert not len(topic.producers)
+    assert topic.producers.exclusive is None
+    await bench.tasks.close()
+
+
+async def test_a_topic_that_closes_while_the_epoch_is_stored_refuses_the_producer(monkeypatch):
+    bench = TopicBench()
+    topic = await bench.open()
+    go_on = asyncio.Event()
+
+    async def slow(*_):
+        await go_on.wait()
+
+    monkeypatch.setattr(topic.producers, "_save_epoch", slow)
+    joining = asyncio.ensure_future(topic.add_producer(topic.new_producer(Client(), request(pb.Exclusive)), print))
+    await settle()
+    assert topic.producers.exclusive is not None
+    await topic.close()
+    go_on.set()
+    with pytest.raises(ServiceNotReadyError):
+        await joining
+    assert topic.producers.exclusive is None
+    assert not len(topic.producers)
+    await bench.tasks.close()
+
+
+async def test_a_topic_that_is_terminated_while_the_holder_of_the_name_is_probed_refuses_the_producer():
+    bench = TopicBench()
+    topic = await bench.open()
+    old = Client(answers=False)
+    await topic.add_producer(topic.new_producer(old, request()), lambda: None)
+    joining = asyncio.ensure_future(topic.add_producer(topic.new_producer(Client(), request()), lambda: None))
+    await old.probed.wait()
+    await topic.terminate()
+    old.pong.set()
+    with pytest.raises(TopicTerminatedError):
+        await joining
+    assert not len(topic.producers)
+    await bench.close()
+
+
+async def test_a_topic_that_closes_between_the_admission_and_its_answer_refuses_the_producer(monkeypatch):
+    bench = TopicBench()
+    topic = await bench.open()
+    client = Client(topic)
+    monkeypatch.setattr(
+        topic.deduplication, "producer_joined", lambda _: client.loop.call_soon(topic.producers.disconnect_all)
+    )
+    with pytest.raises(ServiceNotReadyError):
+        await on_producer(client, COMMAND)
+    assert client.producers == {}
+    assert "PRODUCER_SUCCESS" not in client.names()
+    await bench.close()
+
+
+async def test_a_role_that_lost_its_right_while_its_producer_waited_for_its_turn_gets_no_producer():
+    bench = TopicBench()
+    topic = await bench.open()
+    first = topic.new_producer(Client(), request(pb.Exclusive))
+    await topic.add_producer(first, lambda: None)
+    client = Client(topic)
+    waiting = asyncio.ensure_future(on_producer(client, WAITS))
+    await settle()
+    assert topic.producers.waiting_count == 1
+    client.allowed = False
+    first.connection_lost()
+    with pytest.raises(AuthorizationError):
+        await waiting
+    assert client.producers == {}
+    assert not len(topic.producers)
+    assert topic.producers.exclusive is None
+    await bench.close()
