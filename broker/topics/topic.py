@@ -202,7 +202,7 @@ class Topic:
 
     async def abandon(self) -> None:
         """End the work that a failed ``open`` started."""
-        self.life.state = TopicState.CLOSED
+        self._closed()
         try:
             if self.delay_index is not None:
                 await self.delay_index.close()

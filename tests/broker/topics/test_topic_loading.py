@@ -10,6 +10,8 @@ import pytest
 from magnetar.broker.broker import Broker
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.foreign_entries.config import ConvertingConfig
+from magnetar.broker.foreign_entries.converting_service import Converting
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import SLICE_ITEMS
 from magnetar.broker.topics import topic_registry
@@ -36,6 +38,7 @@ async def test_a_failed_load_closes_its_parts(broker, monkeypatch):
         begun.append(self)
         raise StorageClosedError("the store is closed")
 
+    converting = broker.topics.context.converting = Converting(ConvertingConfig.of(Settings()), lambda: 0)
     indexes = []
     monkeypatch.setattr(TopicCompaction, "open", fails)
     monkeypatch.setattr("magnetar.delayed.bucket_index.BucketDelayIndex.close", lambda self: _note(indexes, self))
@@ -44,6 +47,7 @@ async def test_a_failed_load_closes_its_parts(broker, monkeypatch):
     assert begun
     assert len(indexes) == 1
     assert not broker.topics.loaded
+    assert not converting.topics
 
 
 async def _note(seen, index):
