@@ -221,7 +221,8 @@ class BundleOwnership:
                 return False
             owned.state = _State.RELEASING
             await self._topics.unload(owned.namespace, owned.low, owned.high)
-            self._forget(path)
+            if path in self._owned:  # else the session has ended meanwhile
+                self._forget(path)
             await self._delete_node(path)
         log.info("bundle.released", bundle=bundle)
         return True

@@ -114,3 +114,34 @@ async def test_a_transfer_that_breaks_off_leaves_the_bundle_with_one_broker(brok
     assert len(cluster.nodes("/namespace")) == 1
     for each in brokers:
         await each.tasks.close()
+
+
+# --- a session that ends while the broker leaves --------------------------------------------------------------------
+
+
+async def leaving_with_a_bundle(cluster):
+    """A broker that is closing the topics of its bundle, and waits."""
+    broker = World(cluster, 1)
+    await broker.ownership.start()
+    await broker.lookup(authoritative=True)
+    broker.unload_waits.clear()
+    return broker
+
+
+@pytest.mark.parametrize("leaves", ["one bundle", "all"])
+async def test_a_bundle_whose_session_ends_during_its_release_is_released(leaves):
+    cluster = MemoryCluster()
+    broker = await leaving_with_a_bundle(cluster)
+    ownership = broker.ownership
+    work = ownership.close() if leaves == "all" else ownership.release(ownership.owned()[0])
+    leaving = asyncio.ensure_future(work)
+    await until(lambda: not ownership.serves(TOPIC))
+    await broker.session.expire()
+    broker.session.lose()
+    await until(lambda: ownership.owned() == [])
+    broker.session.reconnect()
+    broker.unload_waits.set()
+    await leaving
+    assert ownership.owned() == []
+    assert cluster.nodes("/namespace") == []
+    await broker.tasks.close()
