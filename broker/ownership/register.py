@@ -86,13 +86,8 @@ class BrokerRegister:
             stop()
         if not was_in:
             return
-        with contextlib.suppress(StorageError):
-            await self._metadata.delete(self._path)
-        if self.is_leader:
-            self.is_leader = False
-            with contextlib.suppress(StorageError):
-                if await self._metadata.is_mine(LEADER):
-                    await self._metadata.delete(LEADER)
+        await self._remove()
+        await self._resign()
 
     async def enter_again(self) -> None:
         """Register again after the end of a session, which deleted this broker's nodes."""
@@ -140,6 +135,12 @@ class BrokerRegister:
                 report = _with_changes(report, self._written)
                 await self._metadata.put_ephemeral(self._path, encode_report(report))
                 self._written = report
+            if not self._entered:  # the broker has left, perhaps during the write
+                await self._remove()
+
+    async def _remove(self) -> None:
+        with contextlib.suppress(StorageError):
+            await self._metadata.delete(self._path)
 
     async def _repeat(self) -> None:
         """Write the report again when its content has changed enough."""
@@ -163,6 +164,16 @@ class BrokerRegister:
             log.info("ownership.leader", broker=self.broker_id)
         except BadVersionError:
             self.is_leader = await self._metadata.is_mine(LEADER)
+
+        if not self._entered:  # the broker has left during the election
+            await self._resign()
+
+    async def _resign(self) -> None:
+        if self.is_leader:
+            self.is_leader = False
+            with contextlib.suppress(StorageError):
+                if await self._metadata.is_mine(LEADER):
+                    await self._metadata.delete(LEADER)
 
     def _own_node_changed(self, _path: str) -> None:
         self._tasks.spawn(self._until_done(self._put_back), "ownership.register")

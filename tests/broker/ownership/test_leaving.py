@@ -145,3 +145,30 @@ async def test_a_bundle_whose_session_ends_during_its_release_is_released(leaves
     assert ownership.owned() == []
     assert cluster.nodes("/namespace") == []
     await broker.tasks.close()
+
+
+@pytest.mark.parametrize("write", ["report", "election"])
+async def test_a_write_under_way_does_not_register_a_broker_that_has_left(write):
+    cluster = MemoryCluster()
+    broker = World(cluster, 1)
+    register = broker.ownership.register
+    await broker.ownership.start()
+    await cluster.drop("/loadbalance/leader")
+    register.is_leader = False
+    name = "put_ephemeral" if write == "report" else "create_ephemeral"
+    store, may_write, writes = getattr(broker.session, name), asyncio.Event(), asyncio.Event()
+
+    async def slow_write(path, value):
+        writes.set()
+        await may_write.wait()
+        return await store(path, value)
+
+    setattr(broker.session, name, slow_write)
+    writing = asyncio.ensure_future(register._write() if write == "report" else register._elect())
+    await writes.wait()
+    await register.leave()
+    may_write.set()
+    await writing
+    assert cluster.nodes("/loadbalance") == []
+    assert not register.is_leader
+    await broker.tasks.close()
