@@ -221,9 +221,12 @@ class ZooKeeperMetadataStore:
         for watch in self._watches:
             watch.cancel()
         await self._background.close()
-        for path in self._ephemeral:
-            with contextlib.suppress(StorageError), storage_errors():
-                await self.session.delete(path)
+        with contextlib.suppress(StorageError), storage_errors():  # the nodes vanish with the session at the latest
+            for path in self._ephemeral:
+                node = await self._node(path)
+                if node is not None and node.stat.ephemeral_owner == self.session.session_id:
+                    with contextlib.suppress(NoSuchNodeError, NodeVersionError):
+                        await self.session.delete(path, node.version)
 
     # -- writes whose answer may be lost ---
 
