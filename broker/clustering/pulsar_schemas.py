@@ -1,7 +1,8 @@
 """Schemas in Apache Pulsar's layout: a locator in the metadata store, and a ledger for each version.
 
 Order of writes: the ledger holds its entry before the locator names the ledger. If another broker stores the version
-first, this broker deletes its own ledger.
+first, this broker deletes its own ledger. After a write of the locator without an answer the ledger stays: the locator
+may name it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.schemas.schema_store import StoredSchema
 from magnetar.protocol.speed import stamp
-from magnetar.storage.errors import NoNodeError, StorageError
+from magnetar.storage.errors import NoNodeError, StorageError, StorageUnavailableError
 from magnetar.storage.managed.slab_append import append_slab
 from magnetar.storage.position import Position
 from magnetar.storage.pulsar_layout.schema_records import (
@@ -73,14 +74,18 @@ class PulsarSchemas:
         writer = await self._ledgers.create(
             {"application": "pulsar", "component": "schema", "pulsar/schemaId": schema_id}
         )
+        place = SchemaPlace(added.version, Position(writer.ledger_id, 0), hash_of(record))
+        in_doubt = False
         try:
             await _append(writer, encode_entry(record, places))
-            place = SchemaPlace(added.version, Position(writer.ledger_id, 0), hash_of(record))
+            in_doubt = True
             await self._metadata.put(path, encode_locator([*places, place]), expected)
-        except StorageError:
+        except StorageError as error:
+            in_doubt = in_doubt and isinstance(error, StorageUnavailableError)
             with contextlib.suppress(StorageError):
                 await writer.close()
-                await self._ledgers.delete(writer.ledger_id)
+                if not in_doubt:
+                    await self._ledgers.delete(writer.ledger_id)
             raise
         self._remember(place.position, record)
         with contextlib.suppress(StorageError):  # the next reader of the ledger recovers it

@@ -9,7 +9,7 @@ from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
-from magnetar.storage.errors import BadVersionError, StorageError
+from magnetar.storage.errors import BadVersionError, StorageError, StorageUnavailableError
 from magnetar.storage.pulsar_layout.schema_records import decode_locator
 from tests.storage.pulsar_layout.golden_nodes import entries, node
 from tests.twins.memory_ledgers import MemoryLedgerStore
@@ -84,6 +84,32 @@ async def test_the_loser_of_a_race_leaves_no_ledger():
     with pytest.raises(BadVersionError):
         await world.store.save(PATH, [*schemas, schemas[0]], 7)
     assert await world.ledgers.list_ledgers() == before
+
+
+class Unanswered(MemoryMetadataStore):
+    """Writes get no answer while `lost` is set, whether they were made or not."""
+
+    lost = ""
+
+    async def put(self, *arguments):
+        if self.lost == "request":
+            raise StorageUnavailableError("no answer")
+        version = await super().put(*arguments)
+        if self.lost == "answer":
+            raise StorageUnavailableError("no answer")
+        return version
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+async def test_a_version_whose_write_got_no_answer_stays_readable(lost):
+    world = World(Unanswered())
+    await world.add(TEXTS[0])
+    world.metadata.lost = lost
+    with pytest.raises(StorageUnavailableError):
+        await world.add(TEXTS[1])
+    world.metadata.lost = ""
+    found = await world.another().registry.history(TOPIC)
+    assert [each.data for each in found] == TEXTS[: 2 if lost == "answer" else 1]
 
 
 async def test_deletions():
