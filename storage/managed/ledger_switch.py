@@ -59,6 +59,8 @@ class LedgerSwitch:
         """
         self._retry_ahead_s = 0.0
         self._failed: LedgerSlot | None = None
+        self._dropped: list[int] = []
+        """Empty ledgers that the list in memory no longer names; deleted after a save of the list."""
         self._unsealed: dict[int, LedgerSlot] = {}
         """Full ledgers that the store did not seal, by id; no trim goes beyond the first of them."""
         self._timer: Timer | None = None
@@ -143,6 +145,7 @@ class LedgerSwitch:
         ahead, self._ahead, self.ledger_list.ahead = self._ahead, None, None
         if ahead is not None:
             dropped.append(ahead.ledger_id)
+        dropped += self._dropped
         if (current is not None or dropped) and not self.ledger_list.fenced:
             try:
                 await self.ledger_list.save()
@@ -151,9 +154,8 @@ class LedgerSwitch:
                 if ahead is not None:
                     self._ahead, self.ledger_list.ahead = ahead, ahead.ledger_id
                 raise
-            self._failed = None
-            for ledger_id in dropped:
-                await self.env.ledgers.delete(ledger_id)
+            self._failed, self._dropped = None, dropped
+            await self._delete(dropped)
         if not self.ledger_list.fenced:
             await self._unlisted.try_delete()
 
@@ -238,7 +240,8 @@ class LedgerSwitch:
         try:
             await self._wait_sealed()
             self._check_creation()
-            dropped = await self._settle_failed()
+            self._dropped += await self._settle_failed()
+            dropped = list(self._dropped)
             if self._ahead is None:
                 self._ahead = await self._create_listed()
             else:
@@ -250,8 +253,7 @@ class LedgerSwitch:
         self._preparing = False
         if appender.current is None and appender.waiting:
             self.prepare()
-        for ledger_id in dropped:
-            await self.env.ledgers.delete(ledger_id)
+        await self._delete(dropped)
 
     async def _create_listed(self) -> LedgerWriter:
         """Create a ledger that the stored list names on return. Raises StorageError."""
@@ -343,7 +345,8 @@ class LedgerSwitch:
             if self._sealed is not None:
                 self._sealed.set()
                 self._sealed = None
-        dropped = self._drop_empty(old.slot)
+        self._dropped += self._drop_empty(old.slot)
+        dropped = list(self._dropped)
         try:
             await self.ledger_list.save()
         except ManagedLedgerFencedError:
@@ -355,9 +358,21 @@ class LedgerSwitch:
             ledger_id=old.slot.ledger_id,
             entries=old.slot.entries,
         )
-        for ledger_id in dropped:
-            await self.env.ledgers.delete(ledger_id)
+        await self._delete(dropped)
         self._on_closed()
+
+    async def _delete(self, dropped: Sequence[int]) -> None:
+        """Delete these of the dropped ledgers; the stored list no longer names them. Raises StorageError: a later call
+        deletes the rest.
+        """
+        for ledger_id in list(dropped):
+            if ledger_id in self._dropped:
+                self._dropped.remove(ledger_id)
+                try:
+                    await self.env.ledgers.delete(ledger_id)
+                except StorageError:
+                    self._dropped.append(ledger_id)
+                    raise
 
     async def _close_slot(self, old: OpenLedger) -> None:
         info = await old.writer.close()

@@ -297,3 +297,35 @@ async def test_a_ledger_made_ahead_stays_while_the_failed_ledger_cannot_be_seale
     assert await ground.ledgers.list_ledgers() == [0, 1]
     again = await ground.after_crash().open()
     assert [slot.entries for slot in again.ledgers] == [8, 1]
+
+
+@pytest.mark.parametrize("step", ["create", "save", "delete"])
+async def test_an_empty_ledger_with_failed_appends_is_deleted_after_a_failed_creation(monkeypatch, step):
+    ground, ledger = await opened()
+    away = ground.ledgers.fail_appends = StorageUnavailableError("away")
+    with pytest.raises(StorageUnavailableError):
+        await append(ledger, [b"x"])
+    ground.ledgers.fail_appends = None
+    ledger.ready_to_create_new_ledger()
+
+    async def refuse(_of_a_ledger):
+        raise away
+
+    with monkeypatch.context() as during:
+        if step == "save":
+            ground.metadata.fail_writes = away
+        else:
+            during.setattr(ground.ledgers, step, refuse)
+        if step == "delete":
+            await append(ledger, [b"x"])
+        else:
+            with pytest.raises(StorageUnavailableError):
+                await append(ledger, [b"x"])
+        await settle()
+    ground.metadata.fail_writes = None
+    ledger.ready_to_create_new_ledger()
+    await append(ledger, [b"x"])
+    await ledger.close()
+    assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in ledger.ledgers]
+    again = await ground.after_crash().open()
+    assert [slot.entries for slot in again.ledgers] == [1 if step != "delete" else 2]
