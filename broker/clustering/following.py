@@ -113,8 +113,11 @@ class Following:
 
     async def _reload_policies(self, name: str) -> None:
         await self._namespaces.reload(name)
-        if "/" in name and name in self._namespaces.namespaces:
-            self._watch_topics(name)
+        if "/" in name:
+            if name in self._namespaces.namespaces:
+                self._watch_topics(name)
+            else:
+                self._forget_topics(name)
 
     def _cluster_changed(self, path: str) -> None:
         name = path.removeprefix(_CLUSTERS).removeprefix("/")
@@ -144,12 +147,24 @@ class Following:
 
             self._topic_watches[namespace] = self._metadata.watch_children(path, changed)
 
+    def _forget_topics(self, namespace: str) -> None:
+        """End the watch of a deleted namespace: no report follows, even of topics that went last."""
+        stop = self._topic_watches.pop(namespace, None)
+        if stop is not None:
+            stop()
+            self._children.pop(namespace, None)
+            self._unreported.pop(namespace, None)
+            for name in self._catalog.topics(namespace):
+                self._catalog.deleted(name)
+
     async def _topics_changed(self, namespace: str, children: list[str]) -> None:
         """Handle a report of the watch; lists from other reads may be older than the last report. A topic that the
         previous report names and this report lacks is deleted. A topic that this broker has just created may be missing
         in this report: a later report names it.
         """
         async with self._reports:
+            if namespace not in self._topic_watches:
+                return
             names, before = frozenset(children), self._children.get(namespace)
             self._children[namespace] = names
             listed = await self._parsed(namespace, names - (before or frozenset()))

@@ -181,6 +181,28 @@ async def test_a_topic_created_behind_the_first_report_of_its_namespace_stays(br
     assert two.catalog.exists(name)
 
 
+async def test_a_deleted_namespace_is_watched_no_more_until_it_is_created_again(brokers):
+    one, two = brokers
+    name, watched, watch = TopicName.parse("persistent://public/new/t"), [], two.metadata.watch_children
+
+    def watch_children(path, report):
+        stop = watch(path, report)
+        watched.append(path)
+        return lambda: watched.remove(path) or stop()
+
+    two.metadata.watch_children = watch_children
+    for _ in range(2):
+        await one.namespaces.create_namespace("public/new", one.namespaces.new_policies())
+        await one.ledgers.make_known(name.persistence_name)
+        await until(lambda: two.catalog.exists(name))
+        assert watched == ["/managed-ledgers/public/new/persistent"]
+        await one.namespaces.delete_namespace("public/new")  # before the deletion of the topic is reported
+        await until(lambda: not two.catalog.exists(name))
+        await one.ledgers.delete(name.persistence_name)
+        await idle(two)
+        assert watched == []
+
+
 async def test_a_change_of_policies_handles_no_older_list_of_topics(brokers):
     one, two = brokers
     name, children, reported = TopicName.parse("persistent://public/default/t"), two.metadata.children, asyncio.Event()
