@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from magnetar.bookkeeper.errors import NoSuchEntryError, ReadFailedError
+from magnetar.bookkeeper.errors import DamagedEntryError, NoSuchEntryError, ReadFailedError
 from magnetar.bookkeeper.ledgers.entry_reads import EntryReads
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class LedgerReader:
         last = min(last, self.last_add_confirmed)
         try:
             return await read(self.metadata, first, last, max_bytes)
-        except (ReadFailedError, NoSuchEntryError):
+        except (ReadFailedError, NoSuchEntryError, DamagedEntryError):
             if not await self._was_moved():
                 raise
         return await read(self.metadata, first, last, max_bytes)
