@@ -39,7 +39,7 @@ __all__ = ["EntryReads"]
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 _SINGLE_READS = 16
-"""Entries requested at the same time where a batch is not possible."""
+"""The most entries requested at the same time where a batch is not possible."""
 
 
 class EntryReads:
@@ -78,7 +78,7 @@ class EntryReads:
         found: list[Entry] = []
         size = 0
         while first <= last and (not found or size < max_bytes):
-            end = min(last, first + _SINGLE_READS - 1) if found else first
+            end = min(last, first + self._wanted(len(found), size, max_bytes) - 1)
             work = (self.read_one(metadata, entry_id) for entry_id in range(first, end + 1))
             for answer in await asyncio.gather(*work, return_exceptions=True):
                 if isinstance(answer, BookKeeperError) and found:
@@ -89,6 +89,13 @@ class EntryReads:
                 size += len(answer.payload)
             first = end + 1
         return found
+
+    @staticmethod
+    def _wanted(count: int, size: int, max_bytes: int) -> int:
+        """Return how many entries to request next, after `count` entries of `size` bytes: as many as fit if they are as
+        large as those.
+        """
+        return max(1, min(_SINGLE_READS, (max_bytes - size) * count // max(size, 1))) if count else 1
 
     async def _one_of(
         self, metadata: LedgerMetadata, entry_id: int, ask: Callable[[str], Coroutine[object, object, T]]
