@@ -25,6 +25,7 @@ from magnetar.bookkeeper import events
 from magnetar.bookkeeper.errors import (
     AddTimeoutError,
     BookKeeperError,
+    ClientClosedError,
     EntryTooLargeError,
     LedgerClosedError,
     LedgerError,
@@ -174,11 +175,10 @@ class LedgerWriter:
         """
         assert payloads
         self._check(max(map(len, payloads)))
-        window = self.window
         run = encode_run(
             self.ledger_id,
-            window.pushed + 1,
-            window.confirmed,
+            self.window.pushed + 1,
+            self.window.confirmed,
             self._pushed_length,
             payloads,
             self._digester,
@@ -195,14 +195,13 @@ class LedgerWriter:
         if size > self.max_payload_bytes:
             size = max(at[k + 1] - at[k] - skip for k in range(len(at) - 1))
         self._check(size)
-        window = self.window
         run = encode_packed(
             data,
             offsets,
             skip,
             self.ledger_id,
-            window.pushed + 1,
-            window.confirmed,
+            self.window.pushed + 1,
+            self.window.confirmed,
             self._pushed_length,
             self._digester,
             self._key,
@@ -226,13 +225,14 @@ class LedgerWriter:
     async def close(self) -> LedgerMetadata:
         """Wait for all adds, close the ledger after the last confirmed entry, and return its metadata. Idempotent.
 
-        After a failure of the writer other than LedgerFencedError this closes the ledger too. Raises LedgerFencedError;
-        MetadataUnavailableError past the deadline: then the ledger is open, or closed with this end; recover it.
+        After a failure of the writer other than LedgerFencedError this closes the ledger too. Raises LedgerFencedError,
+        ClientClosedError; MetadataUnavailableError past the deadline: the ledger is open, or closed with this end.
         """
         if self._closed is None:
             self._closed = self._loop.create_future()
             self._closing = True
-            self._context.background.start(self._close(self._closed), f"close ledger {self.ledger_id}")
+            if self._context.background.start(self._close(self._closed), f"close ledger {self.ledger_id}") is None:
+                self._closed.set_exception(ClientClosedError("the client is closed"))
         return await asyncio.shield(self._closed)
 
     def fail(self, error: BookKeeperError) -> None:
