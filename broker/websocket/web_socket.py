@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 OPEN_WITHIN_S: Final = 60.0
 CLOSE_WITHIN_S: Final = 10.0
+_OPENING: Final = "opening"
 _TRY_AGAIN_LATER: Final = 1013
 _HELD_UNIT: Final = 16
 """The account counts received bytes in steps of 2^16 (64 KiB)."""
@@ -92,7 +93,10 @@ class WebSocket(asyncio.Protocol):
     # --- the handshake -------------------------------------------------------------------------------------------
 
     async def open(self, head: bytes, open_session: Callable[[WebSocket], Awaitable[Session]]) -> None:
-        """Answer the request with this head: with 101, and begin the session, or with the status of the refusal."""
+        """Answer the request with this head: with 101, and begin the session, or with the status of the refusal. The
+        socket is not read meanwhile: a client must wait for the answer, and no account counts earlier bytes.
+        """
+        self.hold_reading(_OPENING)
         self._frames.receive_data(head)
         found = next(iter(self._frames.events_received()), None)
         if not isinstance(found, Request):
@@ -120,6 +124,7 @@ class WebSocket(asyncio.Protocol):
         self._later(self._idle_s, self._look)
         self._later(self._ping_s, self._ping)
         session.start()
+        self.release_reading(_OPENING)
 
     def _refuse(self, response: Response) -> None:
         if self._gone:

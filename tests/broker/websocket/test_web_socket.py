@@ -71,6 +71,20 @@ def run():
     return runner
 
 
+async def test_nothing_is_read_while_a_session_opens():
+    """Hundreds of texts that arrived in part before their sessions opened were not in the account of memory."""
+    transport, reading = FakeTransport(), []
+    socket = WebSocket(transport, 1 << 20, 0, 0, lambda: None)
+    socket.link = Link()
+
+    async def open_session(_socket):
+        reading.append(transport.is_reading())
+        return Session()
+
+    await socket.open(HEAD, open_session)
+    assert reading == [False] and transport.is_reading()
+
+
 def test_parts_without_bytes_cost_nothing(run):
     async def test(socket, transport, session):
         socket.data_received(frame(1, b"a", fin=False))
