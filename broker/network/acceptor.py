@@ -4,7 +4,7 @@ The acceptor accepts a bounded number of connections per turn of the event loop.
 that is idle for longest (`Seats`). When none is idle, the acceptor admits a few more connections to send them the
 reason of the refusal; all others wait in the system's backlog. Without descriptors (EMFILE) or memory for a socket, the
 acceptor pauses for a moment and closes an idle connection. TLS handshakes have a deadline, and turns
-(`tls_greeting.py`).
+(`tls_greeting.py`), as have the records of open connections (`tls_gate.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from magnetar.broker.network.tls_greeting import HandshakeTurns, wait_greeting
+from magnetar.broker.network.tls_gate import READ_BYTES, TlsGate
+from magnetar.broker.network.tls_greeting import HANDSHAKES_IN_ONE_ROUND, wait_greeting
+from magnetar.broker.network.tls_turns import TlsTurns
 
 if TYPE_CHECKING:
     import socket
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 _A_TURN: Final = 64
 _PAUSE_S: Final = 0.1
+_RECORDS_OF_CONNECTIONS: Final = 2
+"""How many connections with many TLS records have a turn in a round of the event loop."""
 EXTRA_SEATS: Final = 32
 """The most connections beyond the seats: the binary port refuses them with a reason, the web port serves probes."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -59,7 +63,9 @@ class Acceptor:
         self._tasks = tasks
         self._context = context
         self._handshake_s = handshake_s
-        self._handshakes = HandshakeTurns(loop)
+        self._handshakes = TlsTurns(loop, HANDSHAKES_IN_ONE_ROUND)
+        self._records = TlsTurns(loop, _RECORDS_OF_CONNECTIONS)
+        self._room = memoryview(bytearray(READ_BYTES if context is not None else 0))
         self._reading = False
         self._closed = False
 
@@ -117,18 +123,25 @@ class Acceptor:
     async def _connect(self, accepted: socket.socket, seat: Seat) -> None:
         try:
             if self._context is not None:
-                async with asyncio.timeout(self._handshake_s):
-                    await wait_greeting(self._loop, accepted)
-                await self._handshakes.wait()
-            await self._loop.connect_accepted_socket(
-                lambda: self._make(seat),
-                accepted,
-                ssl=self._context,
-                ssl_handshake_timeout=self._handshake_s if self._context is not None else None,
-            )
+                await self._greet(accepted, self._context, seat)
+            else:
+                await self._loop.connect_accepted_socket(lambda: self._make(seat), accepted)
         except OSError as e:  # the TLS handshake failed or took too long, or the peer is gone
             log.debug("accept.lost", reason=str(e))
             _give_up(accepted, seat)
+
+    async def _greet(self, accepted: socket.socket, context: ssl.SSLContext, seat: Seat) -> None:
+        """Return when the connection has its protocol, behind the TLS handshake."""
+        async with asyncio.timeout(self._handshake_s):
+            await wait_greeting(self._loop, accepted)
+        await self._handshakes.wait()
+        gate = TlsGate(self._loop, self._make(seat), context, self._handshake_s, self._records, self._room)
+        await self._loop.connect_accepted_socket(lambda: gate, accepted)
+        try:
+            await gate.ready
+        except BaseException:
+            gate.close()
+            raise
 
 
 def _ended(task: asyncio.Task[None], accepted: socket.socket, seat: Seat) -> None:

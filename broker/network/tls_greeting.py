@@ -1,16 +1,15 @@
-"""Waits for the first message of a TLS client, the ClientHello, and gives handshakes their turns.
+"""Waits for the first message of a TLS client, the ClientHello.
 
 A ClientHello of some hundred bytes, which a client need not even compute, costs the broker a signature: half a
 millisecond with a key of RSA-2048, three with RSA-4096. So a handshake begins when the whole ClientHello waits in the
-socket, and a round of the event loop begins few handshakes: other clients wait for a few signatures, not for one of
-each new connection. Until then a connection costs a socket, but no buffers for TLS.
+socket, and a round of the event loop begins few handshakes (`HANDSHAKES_IN_ONE_ROUND`): other clients wait for a few
+signatures, not for one of each new connection. Until then a connection costs a socket, but no buffers for TLS.
 """
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections import deque
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -76,32 +75,3 @@ async def _wait_readable(loop: asyncio.AbstractEventLoop, client: socket.socket)
     finally:
         if not readable.done() or readable.cancelled():
             loop.remove_reader(client.fileno())
-
-
-class HandshakeTurns:
-    """Lets HANDSHAKES_IN_ONE_ROUND handshakes begin in a round of the event loop, in the order of their requests."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._scheduled = False
-
-    async def wait(self) -> None:
-        """Return when the handshake may begin."""
-        turn = self._loop.create_future()
-        self._waiting.append(turn)
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._next)
-        await turn
-
-    def _next(self) -> None:
-        left = HANDSHAKES_IN_ONE_ROUND
-        while self._waiting and left:
-            turn = self._waiting.popleft()
-            if not turn.done():  # the others gave their seats to newer connections
-                turn.set_result(None)
-                left -= 1
-        self._scheduled = bool(self._waiting)
-        if self._scheduled:
-            self._loop.call_soon(self._next)

@@ -1,8 +1,11 @@
 """Peers without a role at the TLS port."""
 
+import contextlib
+import ctypes
 import datetime as dt
 import json
 import socket
+import threading
 import urllib.parse
 
 import pytest
@@ -34,11 +37,16 @@ def rsa_files(tmp_path):
     return {"tlsCertificateFilePath": files[0], "tlsKeyFilePath": files[1]}
 
 
-def test_four_hundred_handshakes_at_the_same_time(new_broker, rsa_files):
-    """Each ClientHello costs a signature: a PING waited for the signatures of all connections."""
+@pytest.fixture
+def tls_port(new_broker, rsa_files):
     broker = new_broker(pings=False, brokerServicePortTls=0, **rsa_files)
     found = json.loads(broker.admin("GET", "/lookup/v2/topic/persistent/public/default/t"))
-    port = urllib.parse.urlsplit(found["brokerUrlTls"]).port
+    return broker, urllib.parse.urlsplit(found["brokerUrlTls"]).port
+
+
+def test_four_hundred_handshakes_at_the_same_time(tls_port):
+    """Each ClientHello costs a signature: a PING waited for the signatures of all connections."""
+    broker, port = tls_port
     peers = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(PEERS)]
     with HonestClient(broker) as honest:
         wait_for(lambda: honest.answered)
@@ -51,5 +59,73 @@ def test_four_hundred_handshakes_at_the_same_time(new_broker, rsa_files):
     for peer in peers:
         peer.close()
     assert cost > MOST_BUSY_S, "the broker had no work"
+    assert honest.busiest_s < MOST_BUSY_S, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
+    assert broker.stop() == 0
+
+
+class OpenSsl:
+    """A TLS client that can do more than Python's: it updates its keys at will."""
+
+    def __init__(self, port):
+        try:
+            self._tls, self._bytes = ctypes.CDLL("libssl.so.3"), ctypes.CDLL("libcrypto.so.3")
+        except OSError:
+            pytest.skip("no OpenSSL 3")
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
+        context = self._new(self._tls, "SSL_CTX_new", self._new(self._tls, "TLS_client_method"))
+        self._session = self._new(self._tls, "SSL_new", context)
+        kind = self._new(self._bytes, "BIO_s_mem")
+        self._incoming, self._outgoing = (self._new(self._bytes, "BIO_new", kind) for _ in range(2))
+        self._tls.SSL_set_bio(self._session, self._incoming, self._outgoing)
+        self._tls.SSL_set_connect_state(self._session)
+        while self._tls.SSL_do_handshake(self._session) != 1:
+            self.socket.sendall(self._written())
+            data = self.socket.recv(1 << 16)
+            self._bytes.BIO_write(self._incoming, data, len(data))
+        self.socket.sendall(self._written())
+
+    @staticmethod
+    def _new(library, name, *arguments):
+        function = getattr(library, name)
+        function.restype = ctypes.c_void_p
+        return ctypes.c_void_p(function(*arguments))
+
+    def _written(self):
+        room, found = ctypes.create_string_buffer(1 << 16), b""
+        while (size := self._bytes.BIO_read(self._outgoing, room, len(room))) > 0:
+            found += room.raw[:size]
+        return found
+
+    def key_updates(self, count):
+        """The bytes of so many updates of the keys."""
+        for _ in range(count):
+            self._tls.SSL_key_update(self._session, 0)
+            self._tls.SSL_do_handshake(self._session)
+        return self._written()
+
+
+def test_updates_of_the_keys_without_end(tls_port):
+    """One read has ten thousand records without data: a PING waited for more than a second of processor time."""
+    broker, port = tls_port
+    peers = [OpenSsl(port) for _ in range(4)]
+    updates = [peer.key_updates(10_000) for peer in peers]
+
+    def write(peer, data):
+        with contextlib.suppress(ConnectionError):
+            peer.socket.sendall(data)
+
+    with HonestClient(broker) as honest:
+        wait_for(lambda: honest.answered)
+        before = broker.cpu_seconds
+        writers = [threading.Thread(target=write, args=each) for each in zip(peers, updates, strict=True)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+        wait_for(lambda: broker.cpu_seconds - before > 2 * MOST_BUSY_S, subject="the work of the broker")
+        pings = honest.answered
+        wait_for(lambda: honest.answered > pings + 1)
+    for peer in peers:
+        peer.socket.close()
     assert honest.busiest_s < MOST_BUSY_S, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
     assert broker.stop() == 0

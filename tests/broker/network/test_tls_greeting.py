@@ -7,8 +7,6 @@ import ssl
 import pytest
 
 from magnetar.broker.network.tls_greeting import (
-    HANDSHAKES_IN_ONE_ROUND,
-    HandshakeTurns,
     SplitGreetingError,
     greeting_bytes,
     wait_greeting,
@@ -94,22 +92,3 @@ async def test_the_wait_ends_with_the_connection_and_for_other_protocols(pair, s
     theirs.sendall(sent)
     theirs.shutdown(socket.SHUT_WR)
     await asyncio.wait_for(wait_greeting(asyncio.get_running_loop(), accepted), 10)
-
-
-async def test_a_round_of_the_loop_begins_few_handshakes():
-    turns, begun = HandshakeTurns(asyncio.get_running_loop()), []
-
-    async def handshake(number):
-        await turns.wait()
-        begun.append(number)
-
-    tasks = [asyncio.ensure_future(handshake(number)) for number in range(50)]
-    await asyncio.sleep(0)
-    for gone in tasks[10:20]:
-        gone.cancel()
-    most = before = 0
-    while len(begun) < 40:
-        await asyncio.sleep(0)
-        most, before = max(most, len(begun) - before), len(begun)
-    assert most == HANDSHAKES_IN_ONE_ROUND
-    assert begun == [*range(10), *range(20, 50)]

@@ -1,0 +1,140 @@
+"""Records in pieces, and TLS over the loopback with the event loop of the broker and with that of asyncio."""
+
+import asyncio
+import random
+import socket
+import ssl
+
+import pytest
+import uvloop
+
+from magnetar.broker.network import tls_gate
+from magnetar.broker.network.bind import bind
+from magnetar.broker.network.seats import Seats
+from magnetar.broker.network.tls_gate import RECORDS_IN_ONE_TURN, TlsGate, cut_records
+from magnetar.broker.network.tls_turns import TlsTurns
+from tests.broker.admin.test_admin_server import Certificates
+from tests.broker.network.test_acceptor import Door
+from tests.twins.fake_connection import FakeTransport
+
+
+def record(size, content=b"x"):
+    return b"\x17\x03\x03" + size.to_bytes(2) + content * size
+
+
+def test_a_cut_is_behind_so_many_records():
+    data = b"".join(record(size) for size in (0, 5, 300, 2))
+    assert [cut_records(memoryview(data), 0, most) for most in range(1, 6)] == [
+        (5, 0),
+        (15, 0),
+        (320, 0),
+        (327, 0),
+        (327, 0),
+    ]
+
+
+def test_pieces_of_any_size_are_cut_at_the_same_records():
+    drawn = random.Random(3)
+    data = b"".join(record(drawn.choice((0, 1, 22, 2000))) for _ in range(300))
+    at = begun = 0
+    rest, heads = b"", []
+    while at < len(data):
+        size = drawn.choice((1, 4, 6, 700, 9000))
+        piece = rest + data[at : at + size]
+        at += size
+        while True:
+            behind = begun
+            end, begun = cut_records(memoryview(piece), begun, 1)
+            heads += [piece[behind : behind + 3]] if end > behind else []
+            piece, stuck = piece[end:], end == 0
+            if stuck or not piece:
+                break
+        rest = piece
+    assert heads == [b"\x17\x03\x03"] * 300
+
+
+class Tls:
+    """In place of TLS: keeps the bytes that the gate passes on."""
+
+    def __init__(self, *_arguments, **_options):
+        self.passed, self._room = [], bytearray(1000)
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def get_buffer(self, sizehint):
+        return memoryview(self._room)
+
+    def buffer_updated(self, size):
+        self.passed.append(bytes(self._room[:size]))
+
+
+async def test_the_records_of_one_read_have_several_turns(monkeypatch):
+    monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Tls)
+    loop, transport = asyncio.get_running_loop(), FakeTransport()
+    room = memoryview(bytearray(1 << 17))
+    gate = TlsGate(loop, asyncio.Protocol(), None, 1, TlsTurns(loop, 1), room)
+    gate.connection_made(transport)
+    sent = record(22) * 1000 + record(22)[:-1]
+
+    def passed():
+        return b"".join(gate._tls.passed)
+
+    gate.get_buffer(-1)[: len(sent)] = sent
+    gate.buffer_updated(len(sent))
+    assert passed() == sent[: RECORDS_IN_ONE_TURN * 27] and not transport.is_reading()
+    gate._tls.transport.pause_reading()
+    gate._tls.transport.resume_reading()
+    assert not transport.is_reading(), "TLS resumed the reading that the gate holds"
+    for turn in range(2, 9):
+        await asyncio.sleep(0)
+        assert len(passed()) == min(turn * RECORDS_IN_ONE_TURN * 27, len(sent))
+    assert passed() == sent and transport.is_reading()
+
+
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_a_client_gets_its_bytes_back(new_loop, tmp_path):
+    files = Certificates(tmp_path)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(*files.make("localhost"))
+    trusted = ssl.create_default_context(cafile=files.authority[0])
+    drawn = random.Random(5)
+    parts = [bytes([n % 251]) * drawn.choice((1, 1, 1, 50, 70_000)) for n in range(1500)]
+
+    class Echo(asyncio.Protocol):
+        def __init__(self, seat):
+            self.seat = seat
+
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def data_received(self, data):
+            self.transport.write(data)
+
+        def connection_lost(self, exc):
+            self.seat.leave()
+
+    async def run():
+        [listening] = await bind(asyncio.get_running_loop(), "127.0.0.1", 0)
+        door = Door(listening, Seats(10), context=served)
+        door.acceptor._make = Echo
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", door.acceptor.port, ssl=trusted, server_hostname="localhost", family=socket.AF_INET
+        )
+
+        async def write():
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+
+        writing = asyncio.ensure_future(write())
+        expected = b"".join(parts)
+        assert await asyncio.wait_for(reader.readexactly(len(expected)), 30) == expected
+        await writing
+        writer.close()
+        await asyncio.wait_for(writer.wait_closed(), 10)
+        await door.close()
+
+    loop = new_loop()
+    loop.run_until_complete(asyncio.wait_for(run(), 60))
+    loop.close()

@@ -1,0 +1,24 @@
+"""Turns of connections on a running event loop."""
+
+import asyncio
+
+from magnetar.broker.network.tls_turns import TlsTurns
+
+
+async def test_a_round_of_the_loop_has_few_turns():
+    turns, begun = TlsTurns(asyncio.get_running_loop(), 4), []
+
+    async def handshake(number):
+        await turns.wait()
+        begun.append(number)
+
+    tasks = [asyncio.ensure_future(handshake(number)) for number in range(50)]
+    await asyncio.sleep(0)
+    for gone in tasks[10:20]:
+        gone.cancel()
+    most = before = 0
+    while len(begun) < 40:
+        await asyncio.sleep(0)
+        most, before = max(most, len(begun) - before), len(begun)
+    assert most == 4
+    assert begun == [*range(10), *range(20, 50)]
