@@ -2,7 +2,8 @@
 
 With authentication off no client has a role, and every client may do everything. For a proof that expires the broker
 requests a new proof by AUTH_CHALLENGE when the client can answer (supports_auth_refresh); the answer has one tick of
-authenticationRefreshCheckSeconds to come and must prove the same role.
+authenticationRefreshCheckSeconds to come and must prove the same role. Behind a proxy that forwards the proof of its
+client (authenticateOriginalAuthData) that proof counts, not the proxy's own.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 REFRESH_DATA = b"PulsarAuthRefresh"
+_OF_WEB_SOCKETS = "__websocket_dummy_original_principle"
+"""The principal that Apache Pulsar's WebSocket proxy names; such a client has no proof of its own."""
 
 
 class ProvingPeer(Protocol):
@@ -76,6 +79,8 @@ class AuthSession:
         self._authorizer = services.authorizer
         self._method = "none"
         self._proof: Authenticated | None = None
+        self._original_method = "none"
+        self._original_proof: Authenticated | None = None
         self._challenged = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -124,12 +129,16 @@ class AuthSession:
         """Return the role that a proxy represents: verified if authenticateOriginalAuthData is set, else accepted as
         named.
         """
-        if not command.HasField("original_principal") and not command.HasField("original_auth_data"):
+        if not command.HasField("original_principal"):
             return None
-        if self._services.settings.authenticate_original_auth_data and command.HasField("original_auth_data"):
-            method = command.original_auth_method or self._method
-            return (await self._prove(method, command.original_auth_data.encode())).role
-        return command.original_principal or None
+        named = command.original_principal
+        if not self._services.settings.authenticate_original_auth_data or named == _OF_WEB_SOCKETS:
+            return named or None
+        if not command.HasField("original_auth_data"):
+            raise wire_refusals.AUTHENTICATION_FAILED.error()
+        self._original_method = command.original_auth_method or "none"
+        self._original_proof = await self._prove(self._original_method, command.original_auth_data.encode())
+        return self._original_proof.role
 
     # --- refreshing ----------------------------------------------------------------------------------------------
 
@@ -142,13 +151,15 @@ class AuthSession:
         if self._conn.closed:
             return
         self._arm()
-        expires_ms = self._proof.expires_ms if self._proof is not None else None
+        proof = self._original_proof or self._proof
+        expires_ms = proof.expires_ms if proof is not None else None
         if self._challenged:
             log.info("connection.refused", conn=self._conn.connection_id, reason="no answer to AUTH_CHALLENGE")
             self._conn.close()
         elif expires_ms is not None and self._services.now_ms() >= expires_ms:
-            if not self._conn.features.supports_auth_refresh:
-                self._conn.close()
+            is_only_named = self.identity.original is not None and self._original_proof is None
+            if is_only_named or not self._conn.features.supports_auth_refresh:
+                self._conn.close()  # a client that is only named cannot prove its role
                 return
             self._challenged = True
             version = self._conn.negotiated_version
@@ -156,14 +167,20 @@ class AuthSession:
 
     async def answer(self, command: pb.CommandAuthResponse) -> None:
         """Check the answer to a challenge, and an unsolicited answer in the same way, always by the method of CONNECT.
-        Another role closes the connection; a client without a proof at CONNECT cannot answer.
+        Another role closes the connection; a client without a proof at CONNECT cannot answer. Behind a proxy the answer
+        is that of the proxy's client, if CONNECT had the client's proof.
         """
-        if self._proof is None:
+        present = self._original_proof or self._proof
+        if present is None:
             raise wire_refusals.AUTHENTICATION_FAILED.error()
-        proof = await self._prove(self._method, command.response.auth_data)
-        if proof.role != self._proof.role:
+        method = self._method if self._original_proof is None else self._original_method
+        proof = await self._prove(method, command.response.auth_data)
+        if proof.role != present.role:
             raise ConnectionFatalError("AUTH_RESPONSE of another role")
-        self._proof = proof
+        if self._original_proof is None:
+            self._proof = proof
+        else:
+            self._original_proof = proof
         self._challenged = False
 
     def close(self) -> None:

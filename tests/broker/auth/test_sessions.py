@@ -1,0 +1,120 @@
+"""The identity of a connection behind a proxy: the proof of the proxy's client, and its refreshment."""
+
+import pytest
+
+from magnetar.broker.auth.authenticator import Authenticator
+from magnetar.broker.auth.authorizer import Authorizer
+from magnetar.broker.auth.sessions import AuthServices, AuthSession
+from magnetar.broker.errors import AuthenticationError, ConnectionFatalError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.broker.auth.test_auth import NOW_MS, NOW_S, settings, token
+
+
+class Peer:
+    """A connection whose timers run on demand."""
+
+    connection_id, address, negotiated_version = 1, "/127.0.0.1:1", 21
+
+    def __init__(self):
+        self.loop, self.features = self, pb.FeatureFlags(supports_auth_refresh=True)
+        self.closed, self.tick, self.challenges = False, None, 0
+
+    def call_later(self, _seconds, callback):
+        self.tick = callback
+
+    def peer_certificate(self):
+        return None
+
+    def write(self, _data):
+        self.challenges += 1
+
+    def close(self):
+        self.closed = True
+
+
+class World:
+    """A session of the role `proxy`, on a clock that the test sets."""
+
+    def __init__(self, *, verified=True, **more):
+        config = settings(
+            authorization_enabled=True, proxy_roles=("proxy",), authenticate_original_auth_data=verified, **more
+        )
+        self.now_ms = NOW_MS
+        authenticator = Authenticator(config, lambda: self.now_ms)
+        services = AuthServices(authenticator, Authorizer(config, None), config, "test", lambda: self.now_ms)
+        self.peer = Peer()
+        self.session = AuthSession(self.peer, services)
+
+    async def connect(self, own=None, **fields):
+        proof = token(own or {"sub": "proxy"})
+        command = pb.CommandConnect(client_version="t", auth_method_name="token", auth_data=proof, **fields)
+        assert self.session.needs_proof(command)
+        await self.session.begin(command)
+
+    async def answer(self, claims):
+        data = pb.AuthData(auth_method_name="token", auth_data=token(claims))
+        await self.session.answer(pb.CommandAuthResponse(response=data))
+
+
+def client(**claims):
+    return {
+        "original_principal": "user",
+        "original_auth_method": "token",
+        "original_auth_data": token({"sub": "user", **claims}).decode(),
+    }
+
+
+async def test_the_role_of_a_client_behind_a_proxy_is_the_proven_role():
+    world = World()
+    await world.connect(**client() | {"original_principal": "admin"})
+    assert world.session.role == "user"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"original_principal": "admin"},
+        {"original_principal": "admin", "original_auth_method": "token"},
+        {"original_principal": "admin", "original_auth_data": token({"sub": "admin"}).decode()},
+        {"original_principal": "admin", "original_auth_method": "token", "original_auth_data": "x"},
+    ],
+)
+async def test_a_client_that_is_only_named_is_refused_where_its_proof_is_checked(fields):
+    world = World()
+    with pytest.raises(AuthenticationError):
+        await world.connect(**fields)
+
+
+async def test_the_principal_of_web_sockets_has_no_proof():
+    world = World()
+    await world.connect(original_principal="__websocket_dummy_original_principle")
+    assert world.session.role == "__websocket_dummy_original_principle"
+
+
+async def test_a_named_client_is_accepted_where_its_proof_is_not_checked():
+    world = World(verified=False)
+    await world.connect(original_principal="user")
+    assert world.session.role == "user"
+
+
+async def test_the_expired_proof_of_a_client_behind_a_proxy_is_challenged():
+    world = World()
+    await world.connect(**client(exp=NOW_S + 5))
+    world.peer.tick()
+    assert world.peer.challenges == 0
+    world.now_ms += 6000
+    world.peer.tick()
+    assert (world.peer.challenges, world.peer.closed) == (1, False)
+    await world.answer({"sub": "user", "exp": NOW_S + 60})
+    world.peer.tick()
+    assert (world.peer.challenges, world.peer.closed) == (1, False)
+    with pytest.raises(ConnectionFatalError):
+        await world.answer({"sub": "proxy"})
+
+
+async def test_a_proxy_whose_proof_expires_ends_with_a_client_that_is_only_named():
+    world = World(verified=False)
+    await world.connect({"sub": "proxy", "exp": NOW_S + 5}, original_principal="user")
+    world.now_ms += 6000
+    world.peer.tick()
+    assert (world.peer.challenges, world.peer.closed) == (0, True)
