@@ -90,6 +90,11 @@ class WebSocket(asyncio.Protocol):
     def transport(self) -> asyncio.Transport:
         return self._transport
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether the connection is lost: `connection_lost` ends nothing that begins later."""
+        return self._gone
+
     # --- the handshake -------------------------------------------------------------------------------------------
 
     async def open(self, head: bytes, open_session: Callable[[WebSocket], Awaitable[Session]]) -> None:

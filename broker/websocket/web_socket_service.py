@@ -104,6 +104,8 @@ class WebSocketService:
         chosen = parameters_class.of(parameters)
         identity, proof = await self._identify(headers, parameters.get("token"), certificate)
         self._authorize(identity, found)
+        if socket.is_gone:  # the client left during the check of its password
+            raise SessionRefusedError(503, "the client is gone")
         tls = socket.transport.get_extra_info("ssl_object") is not None
         socket.link = link = Link(self._resources, self._services, socket, tls=tls)
         if link.closed:
