@@ -7,7 +7,9 @@ has the rights of the session's role.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
@@ -61,6 +63,15 @@ class Owner(Protocol):
         """Request the redelivery of entries from the broker."""
 
 
+@dataclass(slots=True)
+class _Publication:
+    """One attempt to publish an entry. `left`: its messages that are not stored yet."""
+
+    place: Place
+    left: int
+    failed: bool = False
+
+
 class DeadLetters:
     """The dead letters of one consumer session."""
 
@@ -69,10 +80,11 @@ class DeadLetters:
         self.topic = topic
         self._most = most
         self._kept: OrderedDict[Place, list[Incoming]] = OrderedDict()
-        self._waiting: dict[int, tuple[Place, int]] = {}  # sequence id -> entry, number of its messages
-        self._left: dict[Place, int] = {}
+        self._waiting: dict[int, _Publication] = {}  # by sequence id
         self._kept_bytes = 0
         self._sequence_id = 0
+        self._opening = asyncio.Lock()
+        self._closings = 0
         self._name: str | None = None
 
     def takes(self, found: list[Incoming]) -> bool:
@@ -114,24 +126,28 @@ class DeadLetters:
             log.warning("websocket.no_dead_letters", topic=self.topic, reason=e.message)
             session.link.send(requests.redeliver(place[0], [place[1:]]))
             return
-        self._left[place] = len(found)
+        publication = _Publication(place, len(found))
         for message in found:
             self._sequence_id += 1
-            self._waiting[self._sequence_id] = place, len(found)
+            self._waiting[self._sequence_id] = publication
             entry = self._entry(message)
             session.link.send(requests.send(_PRODUCER_ID, self._sequence_id, self._sequence_id, 1, entry))
 
     async def _open(self) -> None:
-        if self._name is not None:
-            return
-        link = self._session.link
-        answer = await link.ask(lambda request_id: requests.producer(request_id, _PRODUCER_ID, self.topic, None))
-        self._name = answer.producer_name
-        link.subscribers |= {
-            _TYPE.SEND_RECEIPT: self._on_receipt,
-            _TYPE.SEND_ERROR: self._on_error,
-            _TYPE.CLOSE_PRODUCER: self._on_closed,
-        }
+        """Create the producer unless it exists. Raises RequestFailedError."""
+        async with self._opening:
+            if self._name is not None:
+                return
+            link, closings = self._session.link, self._closings
+            link.subscribers |= {
+                _TYPE.SEND_RECEIPT: self._on_receipt,
+                _TYPE.SEND_ERROR: self._on_error,
+                _TYPE.CLOSE_PRODUCER: self._on_closed,
+            }
+            answer = await link.ask(lambda request_id: requests.producer(request_id, _PRODUCER_ID, self.topic, None))
+            if self._closings != closings:
+                raise RequestFailedError(pb.ServiceNotReady, "the dead letter topic was unloaded meanwhile")
+            self._name = answer.producer_name
 
     def _entry(self, message: Incoming) -> bytes:
         session = self._session
@@ -157,30 +173,36 @@ class DeadLetters:
 
     def _on_receipt(self, answer: Answer) -> None:
         """A message is stored in the dead letter topic; when all messages of its entry are, acknowledge the entry."""
-        place, _ = self._waiting.pop(answer.command.send_receipt.sequence_id, (None, 0))
-        if place is None:
+        publication = self._waiting.pop(answer.command.send_receipt.sequence_id, None)
+        if publication is None:
             return
-        self._left[place] -= 1
-        if not self._left[place]:
-            del self._left[place]
-            session = self._session
+        publication.left -= 1
+        if not publication.left and not publication.failed:
+            place, session = publication.place, self._session
             session.link.send(requests.ack(place[0], place[1:]))
             session.outstanding.acknowledge(place, -1, is_batch=False)
 
     def _on_error(self, answer: Answer) -> None:
-        place, _ = self._waiting.pop(answer.command.send_error.sequence_id, (None, 0))
-        if place is not None and self._left.pop(place, None) is not None:
-            self._session.link.send(requests.redeliver(place[0], [place[1:]]))
+        publication = self._waiting.pop(answer.command.send_error.sequence_id, None)
+        if publication is not None:
+            self._fail(publication)
 
     def _on_closed(self, answer: Answer) -> None:  # noqa: ARG002 - a subscriber
         """The dead letter topic was unloaded: request the redelivery of entries with unstored messages. The next
         publication opens the producer again.
         """
-        places = {place for place, _ in self._waiting.values()}
+        waiting = list(self._waiting.values())
         self._name = None
+        self._closings += 1
         self._waiting.clear()
-        self._left.clear()
-        for place in places:
+        for publication in waiting:
+            self._fail(publication)
+
+    def _fail(self, publication: _Publication) -> None:
+        """Request the redelivery of an entry with an unstored message, once."""
+        if not publication.failed:
+            publication.failed = True
+            place = publication.place
             self._session.link.send(requests.redeliver(place[0], [place[1:]]))
 
 

@@ -1,0 +1,141 @@
+"""Dead letters of a consumer session: entries that came too often, published message by message."""
+
+import asyncio
+
+from magnetar.broker.websocket.consumer_session import ConsumerSession
+from magnetar.broker.websocket.errors import RequestFailedError
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.answers import Answer
+from magnetar.protocol.batches import encode_batch, encode_entry
+from tests.broker.websocket.test_topics_session import BASE, World
+
+_T = pb.BaseCommand
+
+
+class Letters(World):
+    """A shared consumer whose messages become dead letters after one redelivery. `refusal`: of its producer."""
+
+    def __init__(self, **query):
+        super().__init__([BASE + "t"], ConsumerSession, maxRedeliverCount="1", receiverQueueSize="2", **query)
+        self.refusal, self.before_producer = None, lambda: None
+        at_once = self.link.ask
+
+        async def later(build):
+            await asyncio.sleep(0)
+            return await at_once(build)
+
+        self.link.ask = later
+
+    def answer(self, command):
+        if command.type == _T.PRODUCER:
+            self.before_producer()
+            if self.refusal is not None:
+                raise self.refusal
+            return pb.CommandProducerSuccess(request_id=1, producer_name="d", last_sequence_id=-1)
+        return super().answer(command)
+
+    def deliver(self, entry, count, messages=1):
+        command = _T(type=_T.MESSAGE)
+        command.message.consumer_id, command.message.redelivery_count = 0, count
+        command.message.message_id.ledgerId, command.message.message_id.entryId = 7, entry
+        metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=messages)
+        single = pb.SingleMessageMetadata(payload_size=1)
+        payload = encode_batch([(single, b"x")] * messages)
+        self.link.subscribers[_T.MESSAGE](Answer(command, encode_entry(metadata, payload)))
+
+    def receipt(self, sequence_id):
+        command = _T(type=_T.SEND_RECEIPT)
+        command.send_receipt.producer_id, command.send_receipt.sequence_id = 1 << 20, sequence_id
+        self.link.tell(command)
+
+    def refuse(self, sequence_id):
+        command = _T(type=_T.SEND_ERROR)
+        command.send_error.producer_id, command.send_error.sequence_id = 1 << 20, sequence_id
+        command.send_error.error, command.send_error.message = pb.NotAllowedError, "too large"
+        self.link.tell(command)
+
+    def unload(self):
+        command = _T(type=_T.CLOSE_PRODUCER)
+        command.close_producer.producer_id = command.close_producer.request_id = 1 << 20
+        self.link.tell(command)
+
+    @property
+    def sent(self):
+        return [each.send.sequence_id for each in self.link.of(_T.SEND)]
+
+    @property
+    def redelivered(self):
+        asked = (each.redeliverUnacknowledgedMessages for each in self.link.of(_T.REDELIVER_UNACKNOWLEDGED_MESSAGES))
+        return [each.entryId for one in asked for each in one.message_ids]
+
+    @property
+    def permits(self):
+        return sum(each.flow.messagePermits for each in self.link.of(_T.FLOW))
+
+
+async def turns():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_an_entry_whose_messages_are_all_stored_is_acknowledged():
+    world = await Letters().opened()
+    world.deliver(0, count=2, messages=2)
+    await turns()
+    assert world.sent == [1, 2]
+    world.receipt(1)
+    assert world.acknowledged() == []
+    world.receipt(2)
+    assert world.acknowledged() == [(0, 7)]
+
+
+async def test_an_entry_with_a_refused_message_is_redelivered_once_and_not_acknowledged():
+    world = await Letters().opened()
+    world.deliver(0, count=2, messages=3)
+    await turns()
+    world.refuse(1)
+    world.receipt(2)
+    world.refuse(3)
+    assert (world.redelivered, world.acknowledged()) == ([0], [])
+
+
+async def test_receipts_of_a_failed_attempt_do_not_count_for_the_next_attempt():
+    world = await Letters().opened()
+    world.deliver(0, count=2, messages=2)
+    await turns()
+    world.refuse(1)
+    world.deliver(0, count=3, messages=2)
+    await turns()
+    world.receipt(2)
+    world.receipt(3)
+    assert world.acknowledged() == []
+    world.receipt(4)
+    assert world.acknowledged() == [(0, 7)]
+
+
+async def test_several_entries_at_once_open_one_producer():
+    world = await Letters().opened()
+    for entry in range(3):
+        world.deliver(entry, count=2)
+    await turns()
+    assert (len(world.link.of(_T.PRODUCER)), len(world.sent)) == (1, 3)
+
+
+async def test_a_dead_letter_topic_that_is_unloaded_behind_the_answer_gets_its_producer_again():
+    world = await Letters().opened()
+    world.before_producer = world.unload
+    world.deliver(0, count=2)
+    await turns()
+    assert (world.sent, world.redelivered) == ([], [0])
+    world.before_producer = lambda: None
+    world.deliver(0, count=3)
+    await turns()
+    assert (len(world.link.of(_T.PRODUCER)), world.sent) == (2, [1])
+
+
+async def test_an_unload_redelivers_each_entry_with_unstored_messages_once():
+    world = await Letters().opened()
+    world.deliver(0, count=2, messages=3)
+    await turns()
+    world.unload()
+    assert world.redelivered == [0]
