@@ -247,7 +247,9 @@ class ConsumerSession(Session):
         if not wanted:
             return
         self.outstanding.arrived(wanted)
-        if self.dead_letters is None or not self.dead_letters.takes(wanted):
+        if self.dead_letters is not None and self.dead_letters.takes(wanted):
+            self._owe(part, len(wanted))  # the client does not get them
+        else:
             self._queue.extend(wanted)
 
     def wanted(self, part: Part, found: list[Incoming]) -> list[Incoming]:

@@ -113,6 +113,16 @@ async def test_receipts_of_a_failed_attempt_do_not_count_for_the_next_attempt():
     assert world.acknowledged() == [(0, 7)]
 
 
+async def test_messages_that_the_client_does_not_get_give_their_permits_back():
+    world = await Letters().opened()
+    world.refusal = RequestFailedError(pb.AuthorizationError, "no right")
+    for count in range(2, 12):
+        world.deliver(0, count=count, messages=2)
+        await turns()
+    assert len(world.redelivered) == 10
+    assert world.permits == 2 + 20, "the window, and a permit for each message"
+
+
 async def test_several_entries_at_once_open_one_producer():
     world = await Letters().opened()
     for entry in range(3):
