@@ -164,6 +164,8 @@ def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNam
 
 async def on_watch_topic_list(conn: LookingClient, command: pb.CommandWatchTopicList) -> None:
     """Start to send the client the topics that match a pattern, and each later creation or deletion of such a topic."""
+    if conn.closed:  # the end of the connection has closed the watchers already
+        return
     services = conn.services
     settings = services.settings
     namespace = _namespace(command.namespace)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from magnetar.broker.network.connection import ITEMS_A_TURN
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.frames import encode_command
@@ -13,6 +14,10 @@ from tests.model.simulated_broker import Peer, Simulation
 TOPIC = "persistent://public/default/t"
 Command = pb.BaseCommand
 MANY = 20_000
+_TYPES = {
+    "redeliverUnacknowledgedMessages": "REDELIVER_UNACKNOWLEDGED_MESSAGES",
+    "watchTopicList": "WATCH_TOPIC_LIST",
+}
 
 
 class Client:
@@ -71,9 +76,7 @@ class Client:
 def encoded(payload: bytes = b"", **field: object) -> bytes:
     (name,) = field
     kind = Command.DESCRIPTOR.fields_by_name[name]
-    number = Command.Type.Value(
-        {"redeliverUnacknowledgedMessages": "REDELIVER_UNACKNOWLEDGED_MESSAGES"}.get(kind.name, kind.name.upper())
-    )
+    number = Command.Type.Value(_TYPES.get(kind.name, kind.name.upper()))
     return encode_command(Command(type=number, **field), payload)  # type: ignore[arg-type]
 
 
@@ -187,3 +190,15 @@ def test_a_connection_that_ends_while_it_waits_harms_no_turn(client, turns):
 
     client.world.run(go())
     client.reconnect()
+
+
+def test_a_connection_that_ends_before_its_watcher_begins_leaves_no_watcher(client):
+    """The request begins in a turn behind the end of the connection, which closes the watchers that exist then."""
+    watch = pb.CommandWatchTopicList(request_id=7, watcher_id=1, namespace="public/default", topics_pattern=".*")
+
+    async def go() -> None:
+        client.peer.send_bytes(encoded(watchTopicList=watch) + encoded(ping=pb.CommandPing()) * ITEMS_A_TURN)
+        client.peer.close()
+
+    client.world.run(go())
+    assert not client.peer.connection.watchers
