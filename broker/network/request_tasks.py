@@ -29,7 +29,9 @@ REQUESTS_HIGH = 1000
 _LARGE_COMMAND_BYTES = 1024
 _PARSED_FACTOR = 4
 """The assumed bytes of memory per byte of a command in progress."""
-
+_REQUEST_BYTES = 4096
+_STEP_BITS = 6
+"""The account counts requests in progress in steps of 64, each request with these bytes: so a few cost no call."""
 
 _HOLD_READING = frozenset({"ack", "redeliverUnacknowledgedMessages"})
 """Commands whose handlers hold the reading themselves while they are done in slices; they are cheap otherwise."""
@@ -70,13 +72,14 @@ class RequestTasks:
         self._round = self._begun = 0
         """The round in which the last request began, and how many requests began in it."""
         self._waits = False
+        self._steps = 0
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def begin(self, coroutine: Coroutine[Any, Any, None], row: Row, command: Any, size: int) -> bool:
-        """Run the rest of a request as a task; return whether the memory share counts the command, because its `size`
-        in bytes is large.
+        """Run the rest of a request as a task; return whether the memory share counts more bytes than before: of a
+        command whose `size` in bytes is large, or of many requests in progress.
         """
         task = self._tasks.spawn(self._run(coroutine, row.fail, command), row.field)
         large = size >= _LARGE_COMMAND_BYTES
@@ -86,12 +89,19 @@ class RequestTasks:
             parsed_bytes = _PARSED_FACTOR * size
             self._share.add("requests", parsed_bytes)
             task.add_done_callback(lambda task: self._ended(task, parsed_bytes))
+        grows = len(self._tasks) >> _STEP_BITS != self._steps
+        if grows:
+            self._weigh()
         if len(self._tasks) >= REQUESTS_HIGH:
             self._holding = True
             self._owner.hold_reading("requests")
         if row.field not in _HOLD_READING:
             self._count()
-        return large
+        return large or grows
+
+    def _weigh(self) -> None:
+        self._steps = len(self._tasks) >> _STEP_BITS
+        self._share.set("waiting", self._steps * _REQUEST_BYTES << _STEP_BITS)
 
     def _count(self) -> None:
         """Count a request that began; hold reading for a round when there are too many in this round."""
@@ -112,6 +122,8 @@ class RequestTasks:
     def _ended(self, _task: object, parsed_bytes: int = 0) -> None:
         if parsed_bytes:
             self._share.add("requests", -parsed_bytes)
+        if len(self._tasks) >> _STEP_BITS != self._steps:
+            self._weigh()
         if self._holding and len(self._tasks) <= REQUESTS_HIGH // 2:
             self._holding = False
             self._owner.release_reading("requests")

@@ -117,6 +117,16 @@ async def test_a_large_command_counts_until_its_end(requests, account):
     await until(lambda: account.used_bytes == 0)
 
 
+async def test_many_small_requests_in_progress_count_in_steps(requests, account):
+    gate = asyncio.Event()
+    grown = [requests.begin(gate.wait(), LOOKUP, COMMAND, 10) for _ in range(200)]
+    assert [number for number, grows in enumerate(grown, 1) if grows] == [64, 128, 192]
+    assert account.used_bytes == 192 * 4096
+    gate.set()
+    await requests.settle()
+    assert account.used_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("error", "code", "text"),
     [
