@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 128 * 1024
 _U64: Final = (1 << 64) - 1
+_MESSAGE_BYTES: Final = 512
+"""The assumed memory of a message in a batch besides its content."""
 
 
 @dataclass(slots=True)
@@ -33,18 +36,29 @@ class Outgoing:
     sent_s: float = 0.0
     frame: bytes = b""
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the entry until its answer."""
+        return len(self.frame) + sum(map(sys.getsizeof, self.contexts))
+
 
 @dataclass(slots=True)
 class Batch:
-    """Messages of one partition that wait to become one entry."""
+    """Messages of one partition that wait to become one entry. `held_bytes`: their memory, with their contexts."""
 
     partition: int
     messages: list[tuple[int, ProducerMessage]] = field(default_factory=list)
     size: int = 0
+    held_bytes: int = 0
 
-    def add(self, sequence_id: int, message: ProducerMessage) -> None:
+    def add(self, sequence_id: int, message: ProducerMessage) -> int:
+        """Add a message; return the memory that it takes."""
         self.messages.append((sequence_id, message))
-        self.size += weight(message)
+        size = weight(message)
+        taken = size + sys.getsizeof(message.context) + _MESSAGE_BYTES
+        self.size += size
+        self.held_bytes += taken
+        return taken
 
 
 def weight(message: ProducerMessage) -> int:

@@ -160,9 +160,12 @@ class ProducerSession(Session):
         if batch.messages and batch.size + weight(message) > BATCH_BYTES:
             self._flush(part)
             batch = part.batch
-        batch.add(part.next_sequence_id, message)
+        self._weigh(batch.add(part.next_sequence_id, message))
         part.next_sequence_id += 1
-        if len(batch.messages) >= self.parameters.batch_messages or batch.size >= BATCH_BYTES:
+        if self.share.is_over:  # no batch waits for its delay while the session waits for memory
+            for each in self._parts:
+                self._flush(each)
+        elif len(batch.messages) >= self.parameters.batch_messages or batch.size >= BATCH_BYTES:
             self._flush(part)
         elif part.timer is None:
             part.timer = self.loop.call_later(self.parameters.batch_delay_ms / 1000, self._flush, part)
@@ -173,6 +176,7 @@ class ProducerSession(Session):
             part.timer.cancel()
             part.timer = None
         batch, part.batch = part.batch, Batch(part.index)
+        self._weigh(-batch.held_bytes)
         if not batch.messages or self.closed:
             return
         entry = batch_entry_of(batch, self.parameters, part.name, self.now_ms())
@@ -198,13 +202,15 @@ class ProducerSession(Session):
         outgoing.entry = b""
         outgoing.sent_s = self.loop.time()
         part.pending.append(outgoing)
-        self._weigh(len(outgoing.frame))
+        self._weigh(outgoing.held_bytes)
         self._watch()
         if part.is_open:
             self.link.send(outgoing.frame)
 
     def _weigh(self, delta: int) -> None:
-        """Account for the memory of unstored messages, and stop reading while it exceeds the session's share."""
+        """Account for the memory of unstored messages, also of those in batches, and stop reading while it exceeds the
+        session's share.
+        """
         self._pending_bytes += delta
         self.share.set("websocket", _KEPT_FACTOR * self._pending_bytes)
         if delta > 0 and self.share.is_over:
@@ -240,7 +246,7 @@ class ProducerSession(Session):
         for outgoing in part.pending:
             if sequence_id in (outgoing.first_sequence_id & _U64, outgoing.last_sequence_id & _U64):
                 part.pending.remove(outgoing)
-                self._weigh(-len(outgoing.frame))
+                self._weigh(-outgoing.held_bytes)
                 return outgoing
         return None
 
@@ -261,7 +267,7 @@ class ProducerSession(Session):
         for part in self._parts:
             while part.pending and part.pending[0].sent_s <= horizon:
                 outgoing = part.pending.popleft()
-                self._weigh(-len(outgoing.frame))
+                self._weigh(-outgoing.held_bytes)
                 self._fail(outgoing, "the message was not stored in time")
             if part.pending:
                 self._watch()
@@ -292,7 +298,7 @@ class ProducerSession(Session):
                 part.refusal = reason
                 while part.pending:
                     outgoing = part.pending.popleft()
-                    self._weigh(-len(outgoing.frame))
+                    self._weigh(-outgoing.held_bytes)
                     self._fail(outgoing, reason)
 
     def close(self) -> None:

@@ -51,8 +51,8 @@ class RememberingPeer:
         self.ended = code, reason
 
 
-def place(link, path, tasks):
+def place(link, path, tasks, share=None):
     settings = types.SimpleNamespace(max_message_size=5 << 20)
     resources = types.SimpleNamespace(settings=settings, tasks=tasks)
-    share = types.SimpleNamespace(set=lambda name, size: None, is_over=False)
+    share = share or types.SimpleNamespace(set=lambda name, size: None, is_over=False)
     return Place(resources, lambda: 1, link, RememberingPeer(), path, share)

@@ -2,8 +2,10 @@
 whose topics are unloaded.
 """
 
+import json
 import random
 
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.websocket.parameters import ProducerParameters
 from magnetar.broker.websocket.producer_session import ProducerSession, Router
@@ -27,6 +29,61 @@ def test_keys_stay_together():
     for hashing in ("JavaStringHash", "Murmur3_32Hash"):
         router = Router(7, "RoundRobinPartition", hashing)
         assert len({router.partition("key") for _ in range(10)}) == 1
+
+
+class World:
+    """A producer session on partitions, whose share of memory is `memory`."""
+
+    def __init__(self, partitions=0, **query):
+        self.partitions, self.memory = partitions, MemoryAccount(MemoryLimits(1 << 20, 1 << 20, 1 << 20))
+        self.link = ScriptedLink(self.answer)
+        path = SessionPath("producer", TopicName.parse("persistent://public/default/t"))
+        self.place = place(self.link, path, TaskSet(), self.memory.share("here"))
+        self.place.peer.wait_for_memory = lambda: None
+        self.session = ProducerSession(self.place, ProducerParameters.of(query))
+
+    def answer(self, command):
+        if command.type == pb.BaseCommand.PRODUCER:
+            return pb.CommandProducerSuccess(request_id=1, producer_name="p", last_sequence_id=-1)
+        return pb.CommandPartitionedTopicMetadataResponse(request_id=1, partitions=self.partitions)
+
+    async def opened(self):
+        await self.session.open()
+        self.session.start()
+        return self
+
+    def store_all(self):
+        for each in self.link.of(pb.BaseCommand.SEND):
+            command = pb.BaseCommand(type=pb.BaseCommand.SEND_RECEIPT)
+            receipt = command.send_receipt
+            receipt.producer_id, receipt.sequence_id = each.send.producer_id, each.send.sequence_id
+            self.link.tell(command)
+
+
+LONG_DELAY = {"batchingEnabled": "true", "batchingMaxPublishDelay": "2000000000"}
+
+
+async def test_messages_in_batches_and_their_contexts_are_in_the_account_of_memory():
+    world = await World(3, messageRoutingMode="RoundRobinPartition", **LONG_DELAY).opened()
+    context = "c" * (64 << 10)
+    for _ in range(6):
+        world.session.on_text(json.dumps({"payload": "", "context": context}))
+    assert not world.link.of(pb.BaseCommand.SEND)
+    assert 6 << 16 < world.memory.used_bytes < 14 << 16
+    for _ in range(2):
+        world.session.on_text(json.dumps({"payload": "", "context": context}))
+    assert len(world.link.of(pb.BaseCommand.SEND)) == 3, "the share is used up: all batches are sent"
+    assert world.memory.used_bytes > 8 << 16, "until their answers"
+    world.store_all()
+    assert (len(world.place.peer.texts), world.memory.used_bytes) == (8, 0)
+
+
+async def test_contexts_of_unstored_messages_are_in_the_account_of_memory():
+    world = await World().opened()
+    world.session.on_text(json.dumps({"payload": "", "context": "c" * (64 << 10)}))
+    assert world.memory.used_bytes > 1 << 16
+    world.store_all()
+    assert world.memory.used_bytes == 0
 
 
 async def test_a_topic_that_is_unloaded_behind_the_answer_gets_its_producer_again():
