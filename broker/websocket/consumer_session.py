@@ -97,6 +97,7 @@ class ConsumerSession(Session):
         self._turn: asyncio.Handle | None = None
         self.dead_letters: DeadLetters | None = None
         self.started = False
+        self.unsubscribed = False
         if parameters.max_redeliver_count and self.is_shared:
             topic = parameters.dead_letter_topic or f"{self.topic}-{self.path.subscription}-DLQ"
             self.dead_letters = DeadLetters(self, topic, parameters.max_redeliver_count)
@@ -362,6 +363,8 @@ class ConsumerSession(Session):
         self.pump()
 
     async def _unsubscribe(self) -> None:
+        """Delete the subscription of each part. No part gets its consumer again, unless a deletion fails."""
+        self.unsubscribed = True
         for part in list(self.parts):
             if part.gone:
                 continue
@@ -369,6 +372,7 @@ class ConsumerSession(Session):
                 await self.link.ask(lambda request_id, part=part: requests.unsubscribe(request_id, part.index))  # type: ignore[misc]
             except RequestFailedError as e:
                 log.info("websocket.not_unsubscribed", topic=part.topic, reason=e.message)
+                self.unsubscribed = False
             else:
                 part.is_open = False
 
@@ -445,7 +449,7 @@ class ConsumerSession(Session):
         self.given_up(reason)
 
     async def _again(self, part: Part) -> None:
-        if part.gone:
+        if part.gone or self.unsubscribed:
             return
         closings = part.closings
         await self.link.ask(lambda request_id: self._subscribe_command(request_id, part))

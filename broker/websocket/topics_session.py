@@ -5,11 +5,13 @@ this protocol names no topic: the ledger of the message does, because no two top
 non-persistent topics, which all have the same ledger, give their permits back when the session writes them.
 
 With a pattern, ``MatchingTopics`` reports the topics that match. The session consumes a created topic at once, gives up
-the part of a deleted topic, whose index a later part may have, and creates no topics.
+the part of a deleted topic, whose index a later part may have, and creates no topics. A topic that cannot be opened is
+tried again later. After an unsubscription the session consumes no further topics.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +35,8 @@ MOST_PARTS: Final = 2000
 """Limit of the topics and partitions of a session. A session does not open with more; a created topic beyond the limit
 is not consumed.
 """
+_TRY_AGAIN_S: Final = 60.0
+"""The pause before another attempt to open a matching topic: the interval of the lists of Apache Pulsar's clients."""
 _MOST_LEDGERS: Final = 50_000
 """Limit of the ledgers whose parts a session remembers; beyond it the session forgets the ledger of which it wrote no
 message for the longest time.
@@ -101,7 +105,7 @@ class TopicsSession(ConsumerSession):
                 self.forget(part, owed=False)
                 self._free.append(part.index)
         for name in created:
-            if name not in self._by_topic:
+            if name not in self._by_topic and not self.unsubscribed:
                 self._join(name)
 
     def _join(self, name: str) -> None:
@@ -117,8 +121,13 @@ class TopicsSession(ConsumerSession):
     def part_given_up(self, part: Part, reason: str) -> None:
         if self._pattern:  # the other topics go on
             log.warning("websocket.topic_given_up", topic=part.topic, subscription=self.subscription, reason=reason)
+            self.tasks.spawn(self._try_again(part), "websocket.try_again")
         else:
             super().part_given_up(part, reason)
+
+    async def _try_again(self, part: Part) -> None:
+        await asyncio.sleep(_TRY_AGAIN_S)
+        self.reopen_part(part, at_once=True)  # no effect on a part of a topic that is deleted meanwhile
 
     # --- messages ------------------------------------------------------------------------------------------------
 

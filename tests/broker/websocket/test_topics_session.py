@@ -9,7 +9,7 @@ import pytest
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.websocket import topics_session
 from magnetar.broker.websocket.consumer_session import ConsumerSession
-from magnetar.broker.websocket.errors import BadMessageError, SessionRefusedError
+from magnetar.broker.websocket.errors import BadMessageError, RequestFailedError, SessionRefusedError
 from magnetar.broker.websocket.parameters import ConsumerParameters
 from magnetar.broker.websocket.session import SessionPath
 from magnetar.broker.websocket.topics_path import parse_topics_path
@@ -187,6 +187,47 @@ async def test_a_topic_that_cannot_be_opened_ends_no_session_of_a_pattern():
     world = await World(topics=BASE + "a").opened()
     world.session.part_given_up(world.session.parts[0], "no right")
     assert world.place.peer.ended == (1011, "no right")
+
+
+async def test_a_matching_topic_that_cannot_be_opened_is_tried_again(monkeypatch):
+    monkeypatch.setattr(topics_session, "_TRY_AGAIN_S", 0.001)
+    world = await World([BASE + "x1"]).opened()
+
+    def refuse(_subscribe):
+        world.before_success = lambda _subscribe: None
+        raise RequestFailedError(pb.AuthorizationError, "no right")
+
+    world.before_success = refuse
+    world.change(new=[BASE + "x2"])
+    await until(lambda: world.subscribed() == [(0, "x1"), (1, "x2"), (1, "x2")])
+    await until(lambda: world.session.parts[1].is_open)
+
+
+async def test_an_unsubscribed_session_joins_no_created_topic():
+    world = await World([BASE + "x1"]).opened()
+    world.say(type="unsubscribe")
+    await until(lambda: not world.session.parts[0].is_open)
+    world.change(new=[BASE + "x2"])
+    assert len(world.session.parts) == 1
+    world.close_consumer(0)
+    await world.session._again(world.session.parts[0])
+    assert world.subscribed() == [(0, "x1")]
+
+
+async def test_a_session_whose_unsubscription_fails_joins_created_topics():
+    world = await World([BASE + "x1"]).opened()
+    at_once = world.link.on
+
+    def refuse(command):
+        if command.type == _T.UNSUBSCRIBE:
+            raise RequestFailedError(pb.MetadataError, "other consumers are connected")
+        return at_once(command)
+
+    world.link.on = refuse
+    world.say(type="unsubscribe")
+    await until(lambda: world.link.of(_T.UNSUBSCRIBE))
+    world.change(new=[BASE + "x2"])
+    await until(lambda: (1, "x2") in world.subscribed())
 
 
 async def test_no_queue_is_no_session():
