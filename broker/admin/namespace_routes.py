@@ -1,6 +1,7 @@
 """Namespaces themselves: created, listed, unloaded, emptied, deleted; their bundles and properties."""
 
 import asyncio
+import contextlib
 from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from magnetar.broker.admin.topic_calls import bounded, check_all_subscriptions, 
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
-from magnetar.broker.errors import RestError, SubscriptionNotFoundError
+from magnetar.broker.errors import RestError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.ownership.ownership import Here
 from magnetar.broker.policies.records import (
     KEPT_APART,
@@ -46,6 +47,8 @@ would cost a megabyte of memory.
 """
 _FEW_BUNDLES: Final = 64
 _AT_A_TIME: Final = 64
+_PASSES: Final = 2
+"""Passes over the topics of a namespace to delete: the second meets topics whose creation was under way at the mark."""
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
     "PERSISTENT": ("persistent",),
     "NON_PERSISTENT": ("non-persistent",),
@@ -181,31 +184,65 @@ async def delete_namespace(call: Call) -> Response:
     if force:
         await delete_namespace_by_force(call, name)
         return done()
-    if _has_topics(call, name) or _partitioned(call, name):
-        raise rest_refusals.NAMESPACE_IN_USE.error()
-    await delete_namespace_by_force(call, name)  # only system topics are left
+    _refuse_in_use(call, name)
+    await _delete(call, name, force=False)  # only system topics are left
     return done()
+
+
+def _refuse_in_use(call: Call, namespace: str) -> None:
+    """Raise 409 for a namespace that has topics other than system topics."""
+    if _has_topics(call, namespace) or _partitioned(call, namespace):
+        raise rest_refusals.NAMESPACE_IN_USE.error()
 
 
 async def delete_namespace_by_force(call: Call, namespace: str) -> None:
     """Delete the namespace with all its topics; connected clients are disconnected."""
-    for text in _partitioned(call, namespace):
-        await call.lifecycle.delete_partitioned(TopicName.parse(text))
-        await give_way()
-    for text in await _topics(call, namespace, "ALL", system=True):
-        await call.lifecycle.delete(TopicName.parse(text))
-        await give_way()
-    if call.api.peers is not None:
-        for bundle in bundle_ranges(call.bundles_of(namespace)):
-            await _unload_anywhere(call, namespace, bundle)
-    await call.namespaces.delete_namespace(namespace)
+    await _delete(call, namespace, force=True)
+
+
+async def _delete(call: Call, namespace: str, *, force: bool) -> None:
+    """Delete the namespace and its topics. Policies.deleted keeps clients, which connect again, from creating topics
+    meanwhile; a failure removes the mark. Without `force`, raises 409 for a topic that was created before the mark.
+    """
+    await _mark(call, namespace, deleted=True)
+    try:
+        if not force:
+            _refuse_in_use(call, namespace)
+        for _ in range(_PASSES):
+            await _delete_topics(call, namespace)
+        if call.api.peers is not None:
+            for bundle in bundle_ranges(call.bundles_of(namespace)):
+                await _unload_anywhere(call, namespace, bundle)
+        await call.namespaces.delete_namespace(namespace)
+    except Exception:
+        if call.namespaces.exists(namespace):
+            await _mark(call, namespace, deleted=False)
+        raise
     await call.api.ownership.forget(namespace)
 
 
+async def _mark(call: Call, namespace: str, *, deleted: bool) -> None:
+    await call.namespaces.update_namespace(namespace, lambda old: msgspec.structs.replace(old, deleted=deleted))
+
+
+async def _delete_topics(call: Call, namespace: str) -> None:
+    """Delete all topics, the system topics last: a topic of policies takes the deletion of its topics' policies."""
+    for system in (False, True):
+        for text in _partitioned(call, namespace):
+            name = TopicName.parse(text)
+            if name.is_system is system:
+                await call.lifecycle.delete_partitioned(name)
+            await give_way()
+        for text in await _topics(call, namespace, "ALL", system=True):
+            name = TopicName.parse(text)
+            if name.is_system is system:
+                with contextlib.suppress(TopicNotFoundError):  # the topic ended by itself meanwhile
+                    await call.lifecycle.delete(name)
+            await give_way()
+
+
 def _has_topics(call: Call, namespace: str) -> bool:
-    """Whether the namespace has topics other than system topics. Does not await, so that the broker creates no topic
-    between this check and the deletion.
-    """
+    """Whether the namespace has topics other than system topics."""
     found = (name for domain in _DOMAINS["ALL"] for name in call.topics.names(namespace, domain))
     return any(not TopicName.parse(name).is_system for name in found)
 

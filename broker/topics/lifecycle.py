@@ -97,6 +97,7 @@ class TopicLifecycle:
         """Create a topic with all its partitions. Raises ConflictError; NotAllowedError at a limit."""
         if self._topics.known(name) or self._catalog.partitioned(name) is not None:
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
+        self._topics.require_new_topics(name)
         self._topics.check_limit(name, partitions)
         if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)

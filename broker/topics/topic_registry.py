@@ -85,6 +85,17 @@ class Topics:
         if not self._namespaces.exists(name.namespace):
             raise wire_refusals.NAMESPACE_OF_TOPIC_MISSING.error(namespace=name.namespace)
 
+    def require_new_topics(self, name: TopicName) -> None:
+        """Raise TopicNotFoundError in a namespace that is being deleted: a topic that a client creates behind the
+        deletion of the others would be left without its namespace.
+        """
+        if self._is_ending(name):
+            raise wire_refusals.TOPIC_MISSING.error(topic=name)
+
+    def _is_ending(self, name: TopicName) -> bool:
+        policies = self._namespaces.policies(name.namespace)
+        return policies is not None and policies.deleted
+
     @property
     def busy_count(self) -> int:
         """Topics that are being loaded or closed now."""
@@ -159,6 +170,8 @@ class Topics:
             if busy is None:
                 self.require_namespace(name)
                 self._require_served(name)
+                if not self.known(name):
+                    self.require_new_topics(name)
                 if (reading := self.context.policies_ready(name)) is not None:
                     await reading
                     continue
@@ -204,6 +217,7 @@ class Topics:
     async def _check_creatable(self, name: TopicName, *, create: bool) -> None:
         if name.persistent and name.is_of_transactions:
             raise wire_refusals.NO_TRANSACTION_TOPIC.error(topic=name)
+        self.require_new_topics(name)
         config = self.context.effective(name)
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
@@ -260,7 +274,7 @@ class Topics:
         """Partition count as PARTITIONED_METADATA answers it; 0 for a plain topic."""
         self.require_namespace(name)
         config = self.context.effective(name)
-        may_create = auto_create and config.allow_auto_topic_creation
+        may_create = auto_create and config.allow_auto_topic_creation and not self._is_ending(name)
         if name.is_partition:
             return self._partition_of(name, may_create=may_create)
         known = self.catalog.partitioned(name)

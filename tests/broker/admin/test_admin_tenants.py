@@ -5,7 +5,9 @@ import zlib
 import pytest
 
 from magnetar.broker.admin import namespace_routes
+from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.settings import Settings
+from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin_fakes import open_client
 
 INFO = {"adminRoles": ["b", "a"], "allowedClusters": ["standalone"]}
@@ -100,6 +102,63 @@ async def test_forced_deletion_takes_everything_along():
     assert (await call("GET", "tenants/t")).status == 404
     assert call.topics.plain == {}
     assert call.topics.partitioned == {}
+
+
+async def test_a_namespace_that_is_being_deleted_is_marked_and_loses_its_system_topics_last():
+    call = await open_client(FORCE)
+    for topic in ("__change_events", "a", "b"):
+        await call("PUT", f"persistent/public/default/{topic}")
+    deleted, delete = [], call.topics.delete
+
+    async def watched(name):
+        deleted.append((name.local_name, call.broker.namespaces.policies("public/default").deleted))
+        await delete(name)
+
+    call.topics.delete = watched
+    assert (await call("DELETE", "namespaces/public/default?force=true")).status == 204
+    assert deleted == [("a", True), ("b", True), ("__change_events", True)]
+
+
+async def test_a_topic_whose_creation_was_under_way_goes_with_its_namespace():
+    call = await open_client(FORCE)
+    await call("PUT", "persistent/public/default/a")
+    delete = call.topics.delete
+
+    async def late(name):
+        await delete(name)
+        if name.local_name == "a":
+            await call.topics.create(TopicName.parse("persistent://public/default/late"), {})
+
+    call.topics.delete = late
+    assert (await call("DELETE", "namespaces/public/default?force=true")).status == 204
+    assert call.topics.plain == {}
+
+
+async def test_a_failed_deletion_of_a_namespace_removes_its_mark():
+    call = await open_client(FORCE)
+    await call("PUT", "persistent/public/default/a")
+
+    async def fails(_name):
+        raise ServiceNotReadyError("no")
+
+    call.topics.delete = fails
+    assert (await call("DELETE", "namespaces/public/default?force=true")).status == 503
+    assert not call.broker.namespaces.policies("public/default").deleted
+
+
+async def test_a_topic_that_is_created_beside_an_unforced_deletion_stops_it():
+    call = await open_client()
+    namespaces = call.broker.namespaces
+    update = namespaces.update_namespace
+
+    async def slow(name, change):
+        if change(namespaces.policies(name)).deleted:
+            await call.topics.create(TopicName.parse("persistent://public/default/a"), {})
+        return await update(name, change)
+
+    namespaces.update_namespace = slow
+    assert (await call("DELETE", "namespaces/public/default")).status == 409
+    assert not namespaces.policies("public/default").deleted
 
 
 async def test_namespace_life():

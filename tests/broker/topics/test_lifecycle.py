@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from magnetar.broker.broker import Broker
@@ -64,3 +65,24 @@ async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(broker, grow
     with pytest.raises(TopicNotFoundError):
         await growth
     assert broker.topics.catalog.partitioned(NAME) is None
+
+
+async def test_no_topic_is_created_in_a_namespace_that_is_being_deleted(broker):
+    """A client whose topic is deleted connects again at once; its topic would be left without the namespace."""
+    kept = TopicName.parse("persistent://public/default/kept")
+    await broker.topics.get(kept, create=True)
+    await broker.topics.unload(kept)
+    await broker.stored.namespaces.update_namespace(
+        "public/default", lambda old: msgspec.structs.replace(old, deleted=True)
+    )
+    for domain in ("persistent", "non-persistent"):
+        with pytest.raises(TopicNotFoundError):
+            await broker.topics.get(TopicName.parse(f"{domain}://public/default/u"), create=True)
+    with pytest.raises(TopicNotFoundError):
+        await broker.topics.partitions(NAME, auto_create=True)
+    with pytest.raises(TopicNotFoundError):
+        await broker.lifecycle.create(NAME, {})
+    with pytest.raises(TopicNotFoundError):
+        await broker.lifecycle.create_partitioned(NAME, 2, {})
+    assert broker.topics.catalog.partitioned(NAME) is None
+    await broker.topics.get(kept, create=True)  # only a loaded topic can be deleted
