@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from magnetar.broker.errors import RestError
 from magnetar.client.admin import AdminApi
@@ -28,6 +29,7 @@ __all__ = ["PeerCalls"]
 _AT_ONCE: Final = 8
 _TIMEOUT_S: Final = 30.0
 _MOST_REASON_BYTES: Final = 4096
+_DOTS: Final = (".", "..")
 _NOT_TAKEN: Final = "another broker does not take the credentials of brokerClientAuthenticationPlugin"
 
 
@@ -42,8 +44,11 @@ class PeerCalls:
 
     async def call(self, method: str, path: str, body: object = None) -> Any:
         """Call; return the parsed answer, None for an empty answer. Raises RestError with the status and reason of a
-        refusal, 503 when the broker does not answer, 500 when it does not accept this broker's credentials.
+        refusal, 503 when the broker does not answer, 500 when it does not accept this broker's credentials, 400 for a
+        path with a segment of dots: Apache Pulsar resolves it, so that the call would be another call.
         """
+        if any(unquote(segment) in _DOTS for segment in path.partition("?")[0].split("/")):
+            raise RestError(HTTPStatus.BAD_REQUEST, "a name in the path consists of dots")
         api = AdminApi(self._own_url(), self._credentials, _TIMEOUT_S)
         data = None if body is None else json.dumps(body).encode()
         try:

@@ -69,6 +69,14 @@ async def test_a_call_carries_the_credentials_of_the_broker_and_follows_redirect
     assert await calls.call("PUT", "/empty") is None
 
 
+@pytest.mark.parametrize("name", ["..", ".", "%2e%2E"])
+async def test_a_name_of_dots_makes_no_call(owner, calls, name):
+    """Apache Pulsar would resolve the path to the topic, and delete it by the rights of this broker."""
+    with pytest.raises(RestError) as refused:
+        await calls.call("DELETE", f"/admin/v2/persistent/t/n/p-partition-0/subscription/{name}?force=true")
+    assert (refused.value.status, owner.requests) == (400, [])
+
+
 async def test_a_refusal_keeps_its_status_and_reason(owner, calls):
     owner.answers["/a"] = 412, {}, b'{"reason":"in use"}'
     owner.answers["/b"] = 500, {}, b"<html>"
