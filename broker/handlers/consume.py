@@ -282,9 +282,14 @@ async def on_unsubscribe(conn: ConsumingClient, command: pb.CommandUnsubscribe) 
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
     await subscription.unsubscribe(consumer, force=command.force)
-    if topic.subscriptions.by_name.get(subscription.name) is subscription:
-        await topic.subscriptions.delete(subscription.name)
-    conn.consumers.pop(command.consumer_id, None)
+    try:
+        if topic.subscriptions.by_name.get(subscription.name) is subscription:
+            await topic.subscriptions.delete(subscription.name)
+    except BaseException:  # behind the error the client subscribes again: the subscription has closed its consumers
+        conn.loop.call_soon(consumer.close_from_broker)
+        raise
+    if conn.consumers.get(command.consumer_id) is consumer:
+        del conn.consumers[command.consumer_id]
     conn.write(replies.success(command.request_id))
 
 

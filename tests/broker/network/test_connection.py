@@ -8,6 +8,7 @@ from magnetar.broker.network.connection import ITEMS_A_TURN
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.frames import encode_command
+from magnetar.storage.errors import StorageFullError
 from magnetar.storage.read_turns import ReadTurns
 from tests.model.simulated_broker import Peer, Simulation
 
@@ -202,3 +203,18 @@ def test_a_connection_that_ends_before_its_watcher_begins_leaves_no_watcher(clie
 
     client.world.run(go())
     assert not client.peer.connection.watchers
+
+
+def test_a_consumer_whose_unsubscription_fails_is_closed_behind_the_error(client, monkeypatch):
+    """The subscription has no consumer any more: without CLOSE_CONSUMER the client would wait for messages for ever."""
+    client.publish(1)
+    shared = pb.CommandSubscribe.Shared
+    assert client.consume(shared) == [0]
+
+    async def full(_log, _name):
+        raise StorageFullError("the disk is full")
+
+    monkeypatch.setattr("magnetar.storage.managed.managed_ledger.ManagedLedger.delete_cursor", full)
+    found = client.send(unsubscribe=pb.CommandUnsubscribe(consumer_id=1, request_id=7))
+    assert [each.type for each in found] == [Command.ERROR, Command.CLOSE_CONSUMER]
+    assert client.consume(shared) == [0]
