@@ -111,7 +111,7 @@ class KeepAlive:
         self._frame = self._incoming.large_frames, self._incoming.filled_bytes
         if self._outgoing.is_stuck():
             return "does not read"
-        if waited and self._waited:
+        if waited and self._waited and not self.heard:
             return "no memory for its input"
         if self._conn.is_reading:
             if self._ping_open and not self.heard:

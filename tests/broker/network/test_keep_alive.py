@@ -120,6 +120,13 @@ async def test_nothing_waits_for_memory_longer_than_an_interval(peer):
     assert peer.looks() == "no memory for its input"
 
 
+async def test_a_connection_that_read_between_two_waits_for_memory_stays(peer):
+    peer.is_reading, peer.waits_for_memory = False, True
+    for _ in range(5):
+        assert peer.looks() is None
+        peer.keep_alive.heard = True
+
+
 async def test_an_interval_of_nothing_never_looks():
     peer = Peer(interval=0)
     assert not peer.loop.timers
