@@ -12,7 +12,17 @@ from tests.cluster.figures import figure
 from tests.cluster.load import Load
 from tests.waiting import wait_for
 
-__all__ = ["PRODUCERS", "SESSION_S", "SHORT_LEDGERS", "busiest", "end", "loaded", "owners", "two_members"]
+__all__ = [
+    "PRODUCERS",
+    "SESSION_S",
+    "SHORT_LEDGERS",
+    "busiest",
+    "end",
+    "loaded",
+    "members_named",
+    "owners",
+    "two_members",
+]
 
 SESSION_S = 6
 PRODUCERS = 8
@@ -21,13 +31,19 @@ SHORT_LEDGERS = {"managedLedgerMaxEntriesPerLedger": 3000, "managedLedgerMinLedg
 """A new ledger about every ten seconds, so that faults also hit its creation and its close."""
 
 
+def members_named(names, directory, zookeeper, **settings):
+    return [Member(directory, name, zookeeper, **SETTINGS, **settings) for name in names]
+
+
 def two_members(directory, zookeeper, **settings):
-    return [Member(directory, name, zookeeper, **SETTINGS, **settings) for name in ("f1", "f2")]
+    return members_named(("f1", "f2"), directory, zookeeper, **settings)
 
 
 @contextlib.contextmanager
-def loaded(members, pause_s=0.003):
-    """Run a load of eight producers, each on its own topic of a new namespace with 16 bundles."""
+def loaded(members, pause_s=0.003, *, partitioned=False):
+    """Run a load of eight producers, each on its own topic (or partition of one topic) of a new namespace with 16
+    bundles.
+    """
     client = connect(*members)
     namespace = f"public/{uuid.uuid4().hex}"
     bundles = {"bundles": {"numBundles": 16}}
@@ -36,12 +52,23 @@ def loaded(members, pause_s=0.003):
     for each in members:  # the other broker follows within a moment
         url = f"{each.http}/admin/v2/namespaces/{namespace}"
         wait_for(lambda url=url: requests.get(url, timeout=30).status_code == 200, 30, "the namespace")
-    made = Load(client, [f"persistent://{namespace}/t{number}" for number in range(PRODUCERS)], pause_s)
+    if partitioned:
+        make_partitions(members, f"{namespace}/t")
+    names = [f"t-partition-{number}" if partitioned else f"t{number}" for number in range(PRODUCERS)]
+    made = Load(client, [f"persistent://{namespace}/{name}" for name in names], pause_s)
     made.start()
     try:
         yield made
     finally:
         client.close()
+
+
+def make_partitions(members, topic):
+    urls = [f"{each.http}/admin/v2/persistent/{topic}/partitions" for each in members]
+    answer = requests.put(urls[0], json=PRODUCERS, timeout=30)
+    assert answer.status_code == 204, answer.text
+    for url in urls:
+        wait_for(lambda url=url: requests.get(url, timeout=30).json().get("partitions") == PRODUCERS, 30, "partitions")
 
 
 def owners(members, load):

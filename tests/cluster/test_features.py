@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 
 import pytest
@@ -38,12 +39,20 @@ def kill(scene, members, namespace):
     return owner.start
 
 
+def kill_in_a_row(scene, members, _namespace):
+    for killed in (*members, *members):
+        killed.kill()
+        killed.start()
+        time.sleep(SESSION_MS / 1000 + 2)
+    return lambda: None
+
+
 def unload(scene, _members, namespace):
     scene.admin("PUT", f"namespaces/{namespace}/0x00000000_0xffffffff/unload")
     return lambda: None
 
 
-@pytest.fixture(scope="module", params=[kill, unload], ids=lambda each: each.__name__)
+@pytest.fixture(scope="module", params=[kill, kill_in_a_row, unload], ids=lambda each: each.__name__)
 def halves(request, members):
     """Feature -> its generator, stopped behind the move, or the error of its first half."""
     client = connect(*members)
