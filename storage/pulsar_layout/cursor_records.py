@@ -19,6 +19,7 @@ from magnetar.protocol.message_id import bits_to_words, words_to_bits
 from magnetar.storage.errors import CursorStateError
 from magnetar.storage.managed.cursors.state import CursorState
 from magnetar.storage.position import Position
+from magnetar.storage.pulsar_layout.entry_bits import bitmap_of_bits, bits_of_bitmap
 from magnetar.storage.pulsar_layout.pulsar_records_pb2 import ManagedCursorInfo, PositionInfo
 
 if TYPE_CHECKING:
@@ -101,22 +102,15 @@ def decode_position_info(entry: bytes) -> CursorState:
 
 def range_count(state: CursorState) -> int:
     """Return the number of ranges that the holes need in a node's record."""
-    return sum(1 for _ in _ranges(state))
+    return sum(len(held - held.shift(1)) for held in state.deleted.values())
 
 
 def _ranges(state: CursorState) -> Iterator[tuple[int, int, int]]:
     """(ledger, first, last) of each run of acknowledged entries, ascending."""
     for ledger_id in sorted(state.deleted):
         held = state.deleted[ledger_id]
-        first = last = -2
-        for entry_id in held:
-            if entry_id == last + 1:
-                last = entry_id
-                continue
-            if first >= 0:
-                yield ledger_id, first, last
-            first = last = entry_id
-        if first >= 0:
+        firsts, lasts = held - held.shift(1), held - held.shift(-1)
+        for first, last in zip(firsts, lasts, strict=True):
             yield ledger_id, first, last
 
 
@@ -142,7 +136,8 @@ def _state(
     for each in ranges:
         _add_range(deleted, each)
     for held in words:
-        found = BitMap(_bits(words_to_bits(held.values)))
+        bits = words_to_bits(held.values)
+        found = bitmap_of_bits(bits.to_bytes((bits.bit_length() + 7) // 8, "little"))
         deleted[held.key] = deleted[held.key] | found if held.key in deleted else found
     partial = {
         Position(each.position.ledgerId, each.position.entryId): words_to_bits(each.deleteSet) for each in batches
@@ -174,15 +169,4 @@ def _with_horizon(properties: dict[str, int], mark_delete: Position) -> dict[str
 
 def _words_of_entries(held: BitMap) -> list[int]:
     """Return the words of a bit set with a bit per entry, and the zero word that Pulsar's bit sets end with."""
-    bits = bytearray(held.max() // 8 + 1)
-    for entry_id in held:
-        bits[entry_id >> 3] |= 1 << (entry_id & 7)
-    return [*bits_to_words(int.from_bytes(bits, "little")), 0]
-
-
-def _bits(bits: int) -> Iterator[int]:
-    data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
-    for at, byte in enumerate(data):
-        for bit in range(8):
-            if byte >> bit & 1:
-                yield at * 8 + bit
+    return [*bits_to_words(int.from_bytes(bits_of_bitmap(held), "little")), 0]
