@@ -160,7 +160,8 @@ class PolicyLog:
             return False
         try:
             for part in self._parts:
-                assert part.readers is not None, "attached"
+                if part.readers is None:
+                    return False
                 await part.wait_applied(await part.readers.last_message(part.reader_id))
         except ClientError as error:
             self._problem = str(error)
@@ -180,11 +181,16 @@ class PolicyLog:
         """Stop following, and close the reader at its broker."""
         self.stop()
         await asyncio.wait([self._task])
-        with contextlib.suppress(ClientError, TimeoutError):
+        await self._close_readers()
+
+    async def _close_readers(self) -> None:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSED_WITHIN_S):
                 for part in self._parts:
-                    if part.readers is not None:
-                        await part.readers.close(part.reader_id)
+                    readers, part.readers = part.readers, None
+                    if readers is not None:
+                        with contextlib.suppress(ClientError):
+                            await readers.close(part.reader_id)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -208,6 +214,7 @@ class PolicyLog:
                 self._problem = str(error)
                 log.warning("policies.not_read", namespace=self.namespace, reason=self._problem)
             self._reader_came.clear()
+            await self._close_readers()  # when one part has lost its reader, those of the others are still open
             if not self._topics.events_exist(self.namespace):
                 self._end()
                 return

@@ -16,6 +16,7 @@ from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
 from magnetar.broker.policies.records import TopicPolicies
 from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
+from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.protocol.topic_name import TopicName
 from tests.storage.metadata_contract import until
 
@@ -34,7 +35,8 @@ class Member:
         self.policies = ClusterTopicPolicies("c1", peers, self, self.changes.append, self.tasks)
 
     def events_exist(self, namespace):
-        return self.broker.stored.catalog.exists(events_topic(namespace))
+        catalog, name = self.broker.stored.catalog, events_topic(namespace)
+        return catalog.exists(name) or catalog.partitioned(name) is not None
 
     def events_created(self, topic):
         self.broker.stored.catalog.created(topic)
@@ -139,6 +141,24 @@ async def test_the_log_is_read_again_where_it_was_left(members, broker):
     await broker.topics.unload(events_topic(NAMESPACE))
     await one.policies.update(NAME, with_producers(2))
     await until(lambda: two.policies.get(NAME).max_producers == 2)
+
+
+async def test_a_log_that_lost_one_partition_leaves_no_reader_of_the_others_behind(members, broker):
+    one, _ = members
+    events = events_topic(NAMESPACE)
+    await broker.stored.catalog.create_partitioned(events, PartitionedTopic(partitions=2))
+    parts = [events.partition_name(index) for index in range(2)]
+    topics = [await broker.topics.get(part, create=True) for part in parts]
+    await one.ready()
+
+    def readers():
+        return sum(len(each.consumers) for each in topics[1].subscriptions.by_name.values())
+
+    assert readers() == 1
+    for number in range(3):
+        await broker.topics.unload(parts[0])
+        await one.policies.update(NAME, with_producers(number), NO_TOPIC_POLICIES)
+    await until(lambda: readers() == 1)
 
 
 async def test_compaction_keeps_the_newest_policies_of_every_topic(members, broker):
