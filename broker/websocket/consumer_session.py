@@ -7,7 +7,7 @@
 The session sends FLOW permits to the broker: in push mode for the receive window, and one more for each
 acknowledgement; in pull mode the client's permits, or with several partitions a fixed number of messages fetched ahead.
 So few messages wait in the session: these, and the rest of a batch. The session writes no message while the peer does
-not read.
+not read. It consumes partitions that are added to its topics, within a minute and from their first message.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Sequence
 
     from magnetar.broker.websocket import session
     from magnetar.broker.websocket.parameters import ConsumerParameters
@@ -61,9 +62,12 @@ _UNIT_BYTES: Final = 1 << 14
 
 
 class Part:
-    """The consumer on one partition. `owed`: permits that the session sends to the broker with the next FLOW."""
+    """The consumer on one partition. `owed`: permits that the session sends to the broker with the next FLOW.
+    `is_added`: the partition was added while the session lasts, so that all of its messages are new.
+    """
 
-    def __init__(self, index: int, topic: str) -> None:
+    def __init__(self, index: int, topic: str, *, is_added: bool = False) -> None:
+        self.is_added = is_added
         self.index = index
         self.topic = topic
         name = TopicName.parse(topic)
@@ -102,9 +106,6 @@ class ConsumerSession(Session):
             topic = parameters.dead_letter_topic or f"{self.topic}-{self.path.subscription}-DLQ"
             self.dead_letters = DeadLetters(self, topic, parameters.max_redeliver_count)
 
-    def now_ms(self) -> int:
-        return self.now_ms()
-
     @property
     def is_shared(self) -> bool:
         return self.parameters.subscription_type in _SHARED
@@ -135,9 +136,23 @@ class ConsumerSession(Session):
         """A new part of the session is about to get its consumer."""
 
     @property
+    def growing_topics(self) -> Sequence[TopicName]:
+        """The topics whose added partitions the session consumes."""
+        return (self.topic,) if self.topic.partition < 0 <= self.parts[0].partition else ()
+
+    def join(self, topic: str) -> None:
+        """Consume another partition or topic."""
+        self._join(Part(len(self.parts), topic, is_added=True))
+
+    def _join(self, part: Part) -> None:
+        self.parts[part.index : part.index + 1] = [part]
+        self.added(part)
+        self.reopen_part(part, at_once=True)
+
+    @property
     def has_one_part(self) -> bool:
         """Whether the session has a single part as long as it lasts."""
-        return len(self.parts) == 1
+        return len(self.parts) == 1 and not self.growing_topics
 
     def _subscribe_command(self, request_id: int, part: Part) -> bytes:
         command = self.subscription_of(part)
@@ -155,10 +170,10 @@ class ConsumerSession(Session):
             consumer_name=self.name,
             priority_level=chosen.priority,
             durable=chosen.durable,
-            initialPosition=chosen.initial_position,  # type: ignore[arg-type]
+            initialPosition=pb.CommandSubscribe.Earliest if part.is_added else chosen.initial_position,  # type: ignore[arg-type]
         )
         if not chosen.durable:
-            first = chosen.initial_position == pb.CommandSubscribe.Earliest
+            first = command.initialPosition == pb.CommandSubscribe.Earliest
             command.start_message_id.CopyFrom(EARLIEST if first else LATEST)
         return command
 
@@ -166,6 +181,8 @@ class ConsumerSession(Session):
         self.started = True
         for part in self.parts:
             self._owe(part, self._first_credit())
+        if topics := self.growing_topics:
+            self.follow_partitions(topics, lambda: [part.topic for part in self.parts], self.join)
 
     def _first_credit(self) -> int:
         """Permits of a partition at its start; in pull mode with several partitions, the messages fetched ahead."""

@@ -1,7 +1,8 @@
 """A producer over a WebSocket: the session publishes each text as a message, and answers with a receipt or an error.
 
 The answers of one partition come in the order of its messages. The session keeps unstored messages to send them again
-after an unload of the topic, and stops reading the socket while they exceed the session's share of memory.
+after an unload of the topic, and stops reading the socket while they exceed the session's share of memory. It publishes
+to partitions that are added to the topic, within a minute.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import random
 from collections import deque
 from typing import TYPE_CHECKING, Final
+
+import structlog
 
 from magnetar.broker.websocket import session_json
 from magnetar.broker.websocket.errors import INTERNAL_ERROR, BadMessageError, RequestFailedError
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.answers import Answer
 
 
+log = structlog.get_logger(__name__)
 _TYPE = pb.BaseCommand
 _U64: Final = (1 << 64) - 1
 _KEPT_FACTOR: Final = 2
@@ -48,6 +52,10 @@ class Router:
         self._murmur = hashing == "Murmur3_32Hash"
         self._round_robin = routing == "RoundRobinPartition"
         self._next = (chance or random.Random()).randrange(partitions)  # noqa: S311 - a choice of partition is no secret
+
+    def grow(self, partitions: int) -> None:
+        """Use this number of partitions from now on, no less than before; the chosen partition stays."""
+        self._partitions = partitions
 
     def partition(self, key: str | None) -> int:
         if key is not None:
@@ -100,11 +108,29 @@ class ProducerSession(Session):
         for part in self._parts:
             answer = await self.ask(lambda request_id, part=part: self._request(request_id, part))  # type: ignore[misc]
             self._opened(part, answer)
-            if self.parameters.initial_sequence_id is not None:
-                part.next_sequence_id = self.parameters.initial_sequence_id + 1
             if part.closings:  # the broker unloaded the topic meanwhile
                 part.is_open = False
                 self.reopen(lambda part=part: self._again(part), self.given_up)  # type: ignore[misc]
+
+    def start(self) -> None:
+        if self.topic.partition < 0 <= self._parts[0].partition:
+            self.follow_partitions([self.topic], lambda: [part.topic for part in self._parts], self._join)
+
+    def _join(self, topic: str) -> None:
+        """Publish to another partition too, once its producer is open."""
+        part = _Part(len(self._parts), topic)
+        self._parts.append(part)
+
+        async def open_part() -> None:
+            await self._again(part)
+            self._router.grow(next((each.index for each in self._parts if not each.name), len(self._parts)))
+
+        def given_up(reason: str) -> None:
+            log.info("websocket.partition_given_up", topic=topic, reason=reason)
+            if self._parts[-1] is part:  # to be tried again
+                self._parts.pop()
+
+        self.reopen(open_part, given_up, at_once=True)
 
     def _request(self, request_id: int, part: _Part) -> bytes:
         name = part.name or self.parameters.name or (self._parts[0].name or None)
@@ -112,9 +138,10 @@ class ProducerSession(Session):
 
     def _opened(self, part: _Part, answer: pb.CommandProducerSuccess) -> None:
         if not part.name:
-            part.next_sequence_id = signed(answer.last_sequence_id) + 1
+            first = self.parameters.initial_sequence_id
+            part.next_sequence_id = (signed(answer.last_sequence_id) if first is None else first) + 1
         part.name = answer.producer_name
-        part.is_open = True
+        part.is_open, part.refusal = True, None
 
     # --- publishing ----------------------------------------------------------------------------------------------
 

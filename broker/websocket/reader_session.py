@@ -68,7 +68,7 @@ class ReaderSession(ConsumerSession):
         )
 
     def _place_of(self, part: Part) -> pb.MessageIdData:
-        return self._read.get(part.index, self._start)
+        return self._read.get(part.index, EARLIEST if part.is_added else self._start)
 
     def wanted(self, part: Part, found: list[Incoming]) -> list[Incoming]:
         """Leave out the messages up to the reader's place in the entry in which the reader begins."""

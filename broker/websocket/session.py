@@ -19,7 +19,7 @@ from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from magnetar.broker.auth.table import Need
     from magnetar.broker.memory_account import MemoryShare
@@ -35,6 +35,8 @@ _TRIES: Final = 20
 _LASTING: Final = frozenset(
     {pb.AuthorizationError, pb.TopicTerminatedError, pb.NotAllowedError, pb.ProducerFenced, pb.IncompatibleSchema}
 )
+PARTITIONS_EVERY_S: Final = 60.0
+"""The interval of Apache Pulsar's clients (autoUpdatePartitionsInterval)."""
 PREFIX: Final = "/ws/v2/"
 NEEDS: Final[dict[str, Need]] = {
     "producer": TOPIC_PRODUCE,
@@ -175,6 +177,34 @@ class Session:
         if not found.partitions:
             return [str(topic)]
         return [str(topic.partition_name(i)) for i in range(found.partitions)]
+
+    def follow_partitions(
+        self, topics: Sequence[TopicName], known: Callable[[], Collection[str]], join: Callable[[str], object]
+    ) -> None:
+        """Look once in PARTITIONS_EVERY_S for partitions that were added to these topics; call `join` with the name of
+        each partition that is not among the `known` names.
+        """
+        self.tasks.spawn(self._follow_partitions(topics, known, join), "websocket.partitions")
+
+    async def _follow_partitions(
+        self, topics: Sequence[TopicName], known: Callable[[], Collection[str]], join: Callable[[str], object]
+    ) -> None:
+        while not self.link.closed:
+            await asyncio.sleep(PARTITIONS_EVERY_S)
+            for topic in topics:
+                try:
+                    found = await self.link.ask(
+                        lambda request_id, name=str(topic): requests.partitioned_metadata(
+                            request_id, name, create=False
+                        )  # type: ignore[misc]
+                    )
+                except RequestFailedError as e:
+                    log.info("websocket.partitions_not_found", topic=str(topic), reason=e.message)
+                    continue
+                names = set(known())
+                for number in range(found.partitions):
+                    if (name := str(topic.partition_name(number))) not in names:
+                        join(name)
 
     def reopen(
         self, work: Callable[[], Coroutine[Any, Any, object]], given_up: Callable[[str], None], *, at_once: bool = False

@@ -59,6 +59,11 @@ class TopicsSession(ConsumerSession):
     def has_one_part(self) -> bool:
         return False
 
+    @property
+    def growing_topics(self) -> Sequence[TopicName]:
+        """The named topics; a pattern matches added partitions by their own names."""
+        return () if self._pattern else [topic for topic in self.path.topics if topic.partition < 0]
+
     # --- topics --------------------------------------------------------------------------------------------------
 
     async def part_names(self) -> list[str]:
@@ -106,17 +111,14 @@ class TopicsSession(ConsumerSession):
                 self._free.append(part.index)
         for name in created:
             if name not in self._by_topic and not self.unsubscribed:
-                self._join(name)
+                self.join(name)
 
-    def _join(self, name: str) -> None:
+    def join(self, topic: str) -> None:
         if len(self._by_topic) >= MOST_PARTS:
-            log.warning("websocket.too_many_topics", topic=name, subscription=self.subscription, most=MOST_PARTS)
+            log.warning("websocket.too_many_topics", topic=topic, subscription=self.subscription, most=MOST_PARTS)
             return
         index = self._free.pop() if self._free else len(self.parts)
-        part = Part(index, name)
-        self.parts[index : index + 1] = [part]
-        self.added(part)
-        self.reopen_part(part, at_once=True)
+        self._join(Part(index, topic, is_added=not self._pattern))
 
     def part_given_up(self, part: Part, reason: str) -> None:
         if self._pattern:  # the other topics go on

@@ -7,6 +7,7 @@ import random
 
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.tasks import TaskSet
+from magnetar.broker.websocket.errors import RequestFailedError
 from magnetar.broker.websocket.parameters import ProducerParameters
 from magnetar.broker.websocket.producer_session import ProducerSession, Router
 from magnetar.broker.websocket.session import SessionPath
@@ -108,3 +109,42 @@ async def test_a_topic_that_is_unloaded_behind_the_answer_gets_its_producer_agai
     assert not link.of(pb.BaseCommand.SEND)
     await until(lambda: len(link.of(pb.BaseCommand.SEND)) == 1)
     assert len(link.of(pb.BaseCommand.PRODUCER)) == 3
+
+
+async def test_messages_go_to_added_partitions_too(monkeypatch):
+    monkeypatch.setattr("magnetar.broker.websocket.session.PARTITIONS_EVERY_S", 0.001)
+    world = await World(2, messageRoutingMode="RoundRobinPartition").opened()
+    world.partitions = 3
+    await until(lambda: len(world.link.of(pb.BaseCommand.PRODUCER)) == 3)
+    await until(lambda: len(world.session._parts) == 3 and world.session._parts[2].is_open)
+    assert world.link.of(pb.BaseCommand.PRODUCER)[2].producer.topic == "persistent://public/default/t-partition-2"
+    for _ in range(3):
+        world.session.on_text('{"payload": ""}')
+    assert {each.send.producer_id for each in world.link.of(pb.BaseCommand.SEND)} == {0, 1, 2}
+
+
+async def test_an_added_partition_that_cannot_be_opened_is_tried_again_and_gets_no_message(monkeypatch):
+    monkeypatch.setattr("magnetar.broker.websocket.session.PARTITIONS_EVERY_S", 0.001)
+    world = await World(1, messageRoutingMode="RoundRobinPartition").opened()
+    at_once = world.link.on
+
+    def refuse(command):
+        if command.type == pb.BaseCommand.PRODUCER:
+            raise RequestFailedError(pb.AuthorizationError, "no right")
+        return at_once(command)
+
+    world.link.on, world.partitions = refuse, 2
+    await until(lambda: len(world.link.of(pb.BaseCommand.PRODUCER)) >= 3)
+    for _ in range(3):
+        world.session.on_text('{"payload": ""}')
+    assert {each.send.producer_id for each in world.link.of(pb.BaseCommand.SEND)} == {0}
+    world.link.on = at_once
+    await until(lambda: len(world.session._parts) == 2 and world.session._parts[1].is_open)
+
+
+def test_a_router_keeps_its_single_partition_when_partitions_are_added():
+    router = Router(5, "SinglePartition", "JavaStringHash", random.Random(1))
+    before = router.partition(None)
+    router.grow(500)
+    assert router.partition(None) == before
+    assert max(router.partition(str(i)) for i in range(100)) > 5

@@ -8,9 +8,10 @@ import pytest
 
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.websocket import topics_session
-from magnetar.broker.websocket.consumer_session import ConsumerSession
+from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession
 from magnetar.broker.websocket.errors import BadMessageError, RequestFailedError, SessionRefusedError
-from magnetar.broker.websocket.parameters import ConsumerParameters
+from magnetar.broker.websocket.parameters import ConsumerParameters, ReaderParameters
+from magnetar.broker.websocket.reader_session import ReaderSession
 from magnetar.broker.websocket.session import SessionPath
 from magnetar.broker.websocket.topics_path import parse_topics_path
 from magnetar.broker.websocket.topics_session import TopicsSession
@@ -272,3 +273,38 @@ async def test_a_deleted_topic_leaves_no_redelivery_to_the_topic_with_its_index(
     assert (len(session._nacks), len(session._timeouts)) == (1, 3)
     world.change(deleted=[BASE + "x1"])
     assert (len(session._nacks), len(session._timeouts)) == (0, 1)
+
+
+@pytest.mark.parametrize("kind", [TopicsSession, ConsumerSession])
+async def test_added_partitions_are_consumed_from_their_first_message(kind, monkeypatch):
+    monkeypatch.setattr("magnetar.broker.websocket.session.PARTITIONS_EVERY_S", 0.001)
+    world = World([BASE + "t"], kind, topics=f"{BASE}t")
+    world.partitions[BASE + "t"] = 1
+    await world.opened()
+    assert not world.session.has_one_part
+    world.partitions[BASE + "t"] = 3
+    await until(lambda: len(world.subscribed()) == 3)
+    assert world.subscribed()[1:] == [(1, "t-partition-1"), (2, "t-partition-2")]
+    first, *added = [each.subscribe.initialPosition for each in world.link.of(_T.SUBSCRIBE)]
+    assert (first, set(added)) == (pb.CommandSubscribe.Latest, {pb.CommandSubscribe.Earliest})
+    await until(lambda: all(part.is_open for part in world.session.parts))
+
+
+async def test_a_reader_of_the_latest_messages_reads_added_partitions_from_their_first_message(monkeypatch):
+    monkeypatch.setattr("magnetar.broker.websocket.session.PARTITIONS_EVERY_S", 0.001)
+    world = World([BASE + "t"], ConsumerSession)
+    world.session = ReaderSession(world.place, ReaderParameters.of({}))
+    world.partitions[BASE + "t"] = 1
+    await world.opened()
+    world.partitions[BASE + "t"] = 2
+    await until(lambda: len(world.subscribed()) == 2)
+    starts = [each.subscribe.start_message_id for each in world.link.of(_T.SUBSCRIBE)]
+    assert starts == [LATEST, EARLIEST]
+
+
+async def test_a_topic_without_partitions_and_a_named_partition_are_not_looked_at_again():
+    for topic in ("t", "t-partition-0"):
+        world = World([BASE + topic], ConsumerSession)
+        await world.opened()
+        assert not len(world.session.tasks)
+        assert world.session.has_one_part
