@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from magnetar.storage.bitmaps import first_absent, runs_absent
-from magnetar.storage.errors import NoSuchEntryError, NoSuchLedgerError
+from magnetar.storage.errors import StorageError
 from magnetar.storage.position import Position
 from magnetar.storage.slab import Slab, Span
 
@@ -97,7 +97,7 @@ class EntryReader:
         last = min(last, first + limits.max_entries - 1)
         try:
             slabs = await self._store.read(ledger_id, first, last, limits.max_bytes)
-        except (NoSuchLedgerError, NoSuchEntryError):
+        except StorageError:
             if self._ledgers.slot(ledger_id) is not None:
                 raise
             return [], start  # trimmed during the wait
@@ -148,7 +148,7 @@ class EntryReader:
             if slab is None:
                 try:
                     slab = (await self._store.read(ledger_id, entry_id, entry_id, 1))[0]
-                except (NoSuchLedgerError, NoSuchEntryError):
+                except StorageError:
                     if self._ledgers.is_valid(position):
                         raise
                     continue
