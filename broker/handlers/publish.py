@@ -144,21 +144,18 @@ async def _create(
     admission = awaited(topic.add_producer(producer, on_queued), "producer.admission")
     pending.add_done_callback(lambda f: admission.cancel() if f.cancelled() else None)
     await admission
-    _check_admitted(conn, producer, name)
+    _check_admitted(producer, name)
     return producer
 
 
-def _check_admitted(conn: PublishingClient, producer: Producer, name: TopicName) -> None:
-    """Refuse a producer whose topic was closed in the round of the event loop in which the producer was admitted, or
-    whose role lost its right during the admission, which may wait without limit.
+def _check_admitted(producer: Producer, name: TopicName) -> None:
+    """Refuse a producer whose topic was closed in the round of the event loop in which the producer was admitted.
+
+    As in Apache Pulsar 4.2.4, a role that lost its right while its producer waited for its turn keeps the producer
+    until the next change of rights.
     """
     if producer.closed:
         raise wire_refusals.TOPIC_UNAVAILABLE.error(topic=name)
-    try:
-        conn.authorize(pb.BaseCommand.PRODUCER, name)
-    except BrokerError:
-        producer.connection_lost()
-        raise
 
 
 async def _schema_version(conn: PublishingClient, command: pb.CommandProducer, topic: ServedTopic) -> bytes:
