@@ -101,7 +101,18 @@ NO_INITIAL_SUBSCRIPTION: Final = WireRefusal(
     "Could not create the initial subscription due to the auto subscription creation is not allowed.",
 )
 NO_TRANSACTION_TOPIC: Final = WireRefusal(errors.NotAllowedError, "Can not create transaction system topic {topic}")
-PATTERN_TOO_LONG: Final = WireRefusal(errors.NotAllowedError, "Pattern longer than maximum: {most}")
+PATTERN_TOO_LONG: Final = WireRefusal(
+    errors.NotAllowedError,
+    "Unable to create topic list watcher: Pattern longer than maximum: {most}",
+)
+PATTERNS_NOT_EVALUATED: Final = WireRefusal(
+    errors.NotAllowedError,
+    "Unable to create topic list watcher: Evaluating subscription patterns is disabled.",
+)
+PATTERN_OF_UNKNOWN_SCHEME: Final = WireRefusal(
+    errors.AuthorizationError,
+    "Exception occurred while trying to handle command WatchTopicList",
+)
 READ_COMPACTED_NEEDS_ONE_READER: Final = WireRefusal(
     errors.NotAllowedError,
     "readCompacted only allowed on failover or exclusive subscriptions",

@@ -9,13 +9,18 @@ from magnetar.broker.errors import (
     ConnectionFatalError,
     InvalidTopicNameError,
     MetadataError,
-    NotAllowedError,
     TooManyRequestsError,
 )
 from magnetar.broker.handlers.client import Client
 from magnetar.broker.ownership.ownership import AskBroker, ServedAt
 from magnetar.broker.topics.list_watcher import WatchingClient
-from magnetar.broker.topics.patterns import BeyondRe2Error, InvalidPatternError, TopicPattern
+from magnetar.broker.topics.patterns import (
+    BeyondRe2Error,
+    InvalidPatternError,
+    TopicPattern,
+    UnknownSchemeError,
+    without_scheme,
+)
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.errors import InvalidTopicNameError as BadName
@@ -171,11 +176,14 @@ async def on_watch_topic_list(conn: LookingClient, command: pb.CommandWatchTopic
     namespace = _namespace(command.namespace)
     conn.authorize_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, namespace)
     if not settings.enable_broker_side_subscription_pattern_evaluation:
-        raise NotAllowedError("Unable to create topic list watcher: broker side pattern evaluation is off")
-    if len(command.topics_pattern) > settings.subscription_pattern_max_length:
-        raise wire_refusals.PATTERN_TOO_LONG.error(most=settings.subscription_pattern_max_length)
+        raise wire_refusals.PATTERNS_NOT_EVALUATED.error()
     try:
+        text = without_scheme(command.topics_pattern)
+        if len(text) > settings.subscription_pattern_max_length:
+            raise wire_refusals.PATTERN_TOO_LONG.error(most=settings.subscription_pattern_max_length)
         pattern = TopicPattern(command.topics_pattern)
+    except UnknownSchemeError as e:
+        raise wire_refusals.PATTERN_OF_UNKNOWN_SCHEME.error() from e
     except InvalidPatternError as e:
         raise InvalidTopicNameError(str(e)) from e
     watcher_id = command.watcher_id

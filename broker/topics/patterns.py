@@ -36,6 +36,10 @@ class InvalidPatternError(ValueError):
     """The pattern is no regular expression."""
 
 
+class UnknownSchemeError(InvalidPatternError):
+    """The text before "://" ends with no scheme of topic names."""
+
+
 class BeyondRe2Error(InvalidPatternError):
     """Apache Pulsar takes the pattern and RE2 does not: it has lookaround, backreferences or possessive quantifiers, or
     is too large once compiled.
@@ -48,11 +52,7 @@ class TopicPattern:
     def __init__(self, text: str) -> None:
         import re2  # noqa: PLC0415 - not before the first pattern
 
-        scheme, separator, rest = text.partition("://")
-        before = _SCHEME.sub("", scheme)
-        if separator and before == scheme:
-            raise InvalidPatternError(f"Invalid topics pattern {text!r}: unknown scheme {scheme!r}")
-        self.text = before + rest if separator else text
+        self.text = without_scheme(text)
         """The pattern without scheme: patterns of equal text match the same names."""
         try:
             self._regex = compiled(in_re2_terms(self.text))
@@ -80,6 +80,17 @@ class TopicPattern:
         async for part in sliced(names, self.slice_names):
             found += self.filter(part)
         return found
+
+
+def without_scheme(text: str) -> str:
+    """The pattern without its scheme; raises UnknownSchemeError."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return text
+    before = _SCHEME.sub("", scheme)
+    if before == scheme:
+        raise UnknownSchemeError(f"Invalid topics pattern {text!r}: unknown scheme {scheme!r}")
+    return before + rest
 
 
 def compiled(pattern: str) -> Any:

@@ -2,7 +2,13 @@ import asyncio
 
 import pytest
 
-from magnetar.broker.topics.patterns import BeyondRe2Error, InvalidPatternError, TopicPattern
+from magnetar.broker.topics.patterns import (
+    BeyondRe2Error,
+    InvalidPatternError,
+    TopicPattern,
+    UnknownSchemeError,
+    without_scheme,
+)
 
 NAMES = [
     "persistent://public/default/a",
@@ -78,3 +84,22 @@ async def test_a_long_list_is_filtered_in_slices():
 
 def test_a_large_pattern_is_matched_in_smaller_slices():
     assert TopicPattern("((a{100}){10})").slice_names < TopicPattern(".*").slice_names
+
+
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [
+        ("a.*", "a.*"),
+        ("persistent://a.*", "a.*"),
+        ("non-persistent://a.*", "a.*"),
+        ("^persistent://a.*", "^a.*"),
+        ("[a-z-]*non-persistent://a.*", "[a-z-]*a.*"),
+    ],
+)
+def test_a_pattern_without_its_scheme(pattern, left):
+    assert without_scheme(pattern) == left
+
+
+def test_a_pattern_of_an_unknown_scheme():
+    with pytest.raises(UnknownSchemeError):
+        without_scheme("x://a")

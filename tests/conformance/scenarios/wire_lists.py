@@ -144,3 +144,17 @@ def watcher_of_a_partitioned_topic_that_grows_and_goes(s):
     told("grown")
     s.http("DELETE", f"/admin/v2/persistent/{ns}/t/partitions", quietly=True)
     told("deleted")
+
+
+@scenario
+def lengths_of_watched_patterns(s):
+    """The scheme of a pattern does not count."""
+    c = s.connect()
+    watcher = 0
+    for scheme in ("", "persistent://", "non-persistent://", "[a-z-]*persistent://", "x://"):
+        for length in (50, 51):
+            watcher += 1
+            pattern = scheme + "z" * length
+            answer = c.ask("WATCH_TOPIC_LIST", namespace="public/default", watcher_id=watcher, topics_pattern=pattern)
+            if answer.type == "ERROR":
+                s.note("text", answer.command.message)
