@@ -141,6 +141,10 @@ class TopicCompaction:
                 cursor.ack_cumulative(record.horizon)
         await self._clear_away(cursor)
 
+    async def keep_all(self) -> None:
+        """Create the cursor if need be, shown as a subscription: the log drops no entry before its compaction."""
+        await self._shown_cursor()
+
     # --- the compacted topic -------------------------------------------------------------------------------------
 
     def current(self) -> CompactedTopic | None:
@@ -274,9 +278,7 @@ class TopicCompaction:
         """Run once; return how many messages the run removed."""
         from magnetar.broker.compaction.compactor import Compactor, aside  # noqa: PLC0415 - with codecs, not at the start
 
-        cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
-        if self._shown is not None:
-            self._shown.adopt(cursor)
+        cursor = await self._shown_cursor()
         await self._clear_away(cursor)
         old, horizon = self._current, self._log.last_confirmed
         after = EARLIEST if old is None else old.horizon
@@ -314,6 +316,12 @@ class TopicCompaction:
         )
         self._stats = replace(self._stats, read_bytes=stats.read_bytes)
         return findings.messages - findings.survivors
+
+    async def _shown_cursor(self) -> ManagedCursor:
+        cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")
+        if self._shown is not None:
+            self._shown.adopt(cursor)
+        return cursor
 
     async def _write(self, cursor: ManagedCursor, compactor: Compactor) -> CompactedLedger:
         """Write phase two into a new ledger. Raises StorageError and OSError, after deleting the new ledger."""

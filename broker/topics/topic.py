@@ -90,6 +90,8 @@ class Topic:
         await self.subscriptions.open_existing(self.delay_index)
         if self.ledger.cursors:
             await self.ledger.trim(self.context.now_ms())  # no later ack reports entries consumed before the load
+        if self._is_compacted:
+            await self.compaction.keep_all()
         self.ledger.add_listener(self.subscriptions.entries_available)
         while not self.is_current and self.config != self.context.effective(self.name):
             await self.config_changed()  # for changes since the start of the load: they reach loaded topics only
@@ -157,6 +159,13 @@ class Topic:
         # The store may fail here; the next change of policies then tries again.
         if self.deduplication.is_wanted != self.config.deduplication_enabled:
             await self.deduplication.switch(on=self.config.deduplication_enabled)
+        if self._is_compacted:
+            await self.compaction.keep_all()
+
+    @property
+    def _is_compacted(self) -> bool:
+        """Whether a policy compacts the topic: its subscription of compaction then holds every entry until a run."""
+        return self.config.compaction_threshold_bytes > 0
 
     def _apply_config(self) -> None:
         self.publishing.policy.apply(self.config)

@@ -2,7 +2,7 @@
 
 import time
 
-from harness.steps import ack, backlog, compact, drained, published, rest, stats, texts
+from harness.steps import ack, backlog, compact, drained, namespace, published, rest, stats, texts
 from transcript import scenario
 
 
@@ -96,3 +96,33 @@ def the_cursor_of_compaction_deleted_over_rest(s):
     s.note("names", s.http("GET", rest(topic, "/subscriptions"), quietly=True)[1])
     compact(s, topic)
     s.note("names", sorted(s.http("GET", rest(topic, "/subscriptions"), quietly=True)[1]))
+
+
+@scenario
+def threshold_of_compaction_and_its_subscription(s):
+    """A topic that a policy compacts has the subscription of compaction from its load or from the policy on."""
+    ns = namespace(s)
+    base, policy = f"persistent://{ns}/", f"/admin/v2/namespaces/{ns}/compactionThreshold"
+    s.call("PUT", rest(base + "before"))
+    published(s, base + "before", 2)
+    s.call("PUT", policy, 1 << 20)
+    s.eventually("subscribed", lambda: "__compaction" in backlog(s, base + "before"))
+    s.note("before", backlog(s, base + "before"))
+    s.lookup(base + "after")
+    published(s, base + "after", 3)
+    s.note("after", backlog(s, base + "after"))
+    s.call("PUT", rest(base + "parts", "/partitions"), 1)
+    s.lookup(base + "parts-partition-0")
+    published(s, base + "parts-partition-0", 1)
+    s.call("POST", rest(base + "parts", "/partitions"), 2)
+    s.call("GET", rest(base + "parts-partition-1", "/subscriptions"), keep=True)
+    s.call("DELETE", policy)
+    s.note("after", backlog(s, base + "after"))
+    s.call("DELETE", rest(base + "after", "/subscription/__compaction"))
+    s.note("after", backlog(s, base + "after"))
+    s.lookup(base + "later")
+    published(s, base + "later", 1)
+    s.note("later", backlog(s, base + "later"))
+    s.call("POST", rest(base + "later", "/compactionThreshold"), 1 << 20)
+    s.eventually("subscribed", lambda: "__compaction" in backlog(s, base + "later"))
+    s.note("later", backlog(s, base + "later"))
