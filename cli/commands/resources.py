@@ -158,7 +158,7 @@ def oldest_unacknowledged(found: dict[str, Any]) -> str | None:
 for _name, _method, _path, _text in (
     ("unload", "PUT", "/unload", "Close TOPIC; clients come again and open it anew."),
     ("terminate", "POST", "/terminate", "Let TOPIC take no more messages."),
-    ("truncate", "DELETE", "/truncate", "Delete every message of TOPIC, also from backlogs."),
+    ("truncate", "DELETE", "/truncate", "Drop the backlogs of TOPIC and all messages outside its open ledger."),
     (
         "compact",
         "PUT",

@@ -133,7 +133,7 @@ _LIFE: Final = (
         _FORCE,
         flag("-d --deleteSchema", "flag", False, "without effect: the schema goes with the topic"),
     ),
-    _row("truncate", "DELETE", "{topic}/truncate", "delete every message, also from backlogs"),
+    _row("truncate", "DELETE", "{topic}/truncate", "drop backlogs and all messages outside the open ledger"),
     _row("unload", "PUT", "{topic}/unload", "close the topic; clients come again and open it anew"),
     _row("terminate", "POST", "{topic}/terminate", "take no more messages", show="terminated"),
     _row(

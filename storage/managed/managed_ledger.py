@@ -372,12 +372,14 @@ class ManagedLedger:
         return await self._trimmer.trim(now_ms)
 
     async def truncate(self) -> None:
-        """Acknowledge everything for every cursor and drop all ledgers with entries, regardless of retention."""
+        """Acknowledge everything for every cursor and drop all closed ledgers, regardless of retention. As in Apache
+        Pulsar the entries of the current ledger stay, for readers from an earlier position.
+        """
         last = self.last_confirmed
         for cursor in (*self.cursors.values(), *self._cursors.readers):
             cursor.ack_cumulative(last)
             await cursor.flush()
-        await self.roll()
+        await self._switch.seal_rest()
         await self._trimmer.drop_up_to(last)
 
     # -- end ---

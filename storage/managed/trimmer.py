@@ -71,13 +71,16 @@ class Trimmer:
             return drop
 
     async def drop_up_to(self, position: Position) -> None:
-        """Drop every closed ledger that begins at or before the position, needed or not."""
+        """Drop every closed ledger that ends at or before the position, needed or not; a terminated log keeps its last
+        ledger.
+        """
         async with self._lock:
+            slots = self._ledgers.slots[:-1] if self._list.terminated is not None else self._ledgers.slots
             await self._drop(
                 [
                     slot.ledger_id
-                    for slot in self._ledgers.slots
-                    if slot.closed_at_ms and slot.ledger_id <= position.ledger_id
+                    for slot in slots
+                    if slot.closed_at_ms and Position(slot.ledger_id, slot.entries - 1) <= position
                 ]
             )
 

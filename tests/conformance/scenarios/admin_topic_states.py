@@ -1,6 +1,6 @@
 """Topics over REST in each state: created twice, deleted, grown, terminated, truncated, with a partition missing."""
 
-from harness.steps import published, rest
+from harness.steps import EARLIEST, backlog, drained, published, rest, texts
 from transcript import scenario
 
 PARTITIONED = {"Content-Type": "application/vnd.partitioned-topic-metadata+json"}
@@ -121,6 +121,36 @@ def topics_truncated_and_trimmed(s):
         ("DELETE", parts + "-partition-9/truncate"),
         ("POST", parts + "x/trim"),
     )
+
+
+@scenario
+def truncated_topics_keep_the_open_ledger(s):
+    topic, path = new(s)
+
+    def shown(what):
+        found = s.http("GET", path + "/internalStats", quietly=True)[1]
+        s.note(what, [found["numberOfEntries"], found["currentLedgerEntries"], len(found["ledgers"])])
+        r = s.connect()
+        r.subscribe(topic, "r", durable=False, start_message_id=EARLIEST, permits=10, quietly=True)
+        s.note(what, texts(drained(r)))
+        r.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+
+    s.call("PUT", path + "/subscription/s", "earliest")
+    s.call("DELETE", path + "/truncate")
+    shown("empty")
+    published(s, topic, 3)
+    s.call("PUT", path + "/unload")
+    s.lookup(topic)
+    published(s, topic, 2, 3)
+    s.call("DELETE", path + "/truncate")
+    shown("two ledgers")
+    published(s, topic, 1, 5)
+    s.note("backlog", backlog(s, topic))
+    shown("again")
+    s.call("POST", path + "/terminate")
+    s.call("DELETE", path + "/truncate")
+    shown("terminated")
+    s.note("backlog", backlog(s, topic))
 
 
 @scenario

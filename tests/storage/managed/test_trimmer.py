@@ -89,11 +89,33 @@ async def test_truncate():
     cursor = await ledger.open_cursor("c", "earliest")
     await append(ledger, [b"x"] * 25)
     await ledger.truncate()
-    assert (ledger.entries, cursor.backlog_entries, await ground.ledgers.list_ledgers()) == (0, 0, [3])
+    assert (ledger.entries, cursor.backlog_entries, [slot.ledger_id for slot in ledger.ledgers]) == (5, 0, [2])
     again = await ground.after_crash().open()
     assert again.cursors["c"].backlog_entries == 0
     await append(ledger, [b"y"])
     assert [body for _, body, _ in await read_all(cursor)] == [b"y"]
+
+
+async def test_truncate_of_a_terminated_log_keeps_its_last_ledger():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"] * 25)
+    await ledger.terminate()
+    await ledger.truncate()
+    assert (ledger.entries, [slot.ledger_id for slot in ledger.ledgers]) == (5, [2])
+    again = await ground.after_crash().open()
+    await again.truncate()
+    assert (again.entries, again.terminated) == (5, True)
+
+
+async def test_truncate_keeps_entries_that_are_appended_meanwhile():
+    _, ledger = await opened()
+    cursor = await ledger.open_cursor("c", "earliest")
+    await append(ledger, [b"x"] * 15)
+    truncating = asyncio.create_task(ledger.truncate())
+    await asyncio.sleep(0)
+    await append(ledger, [b"y"] * 10)
+    await truncating
+    assert [body for _, body, _ in await read_all(cursor)] == [b"y"] * 10
 
 
 async def test_entries_behind_a_position_with_properties_stay_until_the_position_is_stored():
