@@ -144,6 +144,8 @@ async def message_by_index(call: Call) -> Response:
     if not name.persistent:
         raise rest_refusals.NO_INDEX_OF_NON_PERSISTENT.error()
     index = call.query_number("index") or 0
+    if index < 0:
+        raise rest_refusals.MESSAGE_INDEX_NEGATIVE.error(index=index)
     found = await call.logs.message_by_index(name, index)
     if found is None:
         if (await call.logs.last_message(name)).entry_id < 0:

@@ -112,6 +112,8 @@ class AdminSubscriptions:
             await expiry.expire_up_to(topic, found, position)
             return True
         backlog = found.cursor.backlog_entries
+        if older_than_s == 0 and found.consumers and backlog < _LITTLE_BACKLOG:
+            return False  # as in Apache Pulsar no message is older than an age of zero
         expired = await expiry.expire_older_than(topic, found, older_than_s)
         nearly_caught_up = backlog == 0 or (bool(found.consumers) and backlog < _LITTLE_BACKLOG)
         return expired or not nearly_caught_up

@@ -94,6 +94,7 @@ ISOLATION_POLICY_UNKNOWN: Final = RestRefusal(404, "Cannot find NamespaceIsolati
 LOCAL_POLICIES_MISSING: Final = RestRefusal(404, "Namespace local-policies does not exist")
 MESSAGE_ID_UNKNOWN: Final = RestRefusal(404, "Message id not found")
 MESSAGE_INDEX_UNKNOWN: Final = RestRefusal(404, "Message not found for index {index}")
+MESSAGE_INDEX_NEGATIVE: Final = RestRefusal(404, "Invalid message index: {index}")
 MESSAGES_OF_TOPIC_MISSING: Final = RestRefusal(404, "No messages found in topic {topic}")
 MESSAGE_UNKNOWN: Final = RestRefusal(404, "Message not found")
 NAMESPACE_MISSING: Final = RestRefusal(404, "Namespace does not exist")

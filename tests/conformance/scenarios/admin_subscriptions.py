@@ -246,3 +246,31 @@ def subscription_in_use(s):
     c.subscribe("persistent://public/default/" + s.tag + "-t", "a", 1, quietly=True)
     calls(s, ("DELETE", t + "/subscription/a"), ("POST", t + "/subscription/a/skip_all"))
     calls(s, ("DELETE", t + "/subscription/a?force=true"), ("GET", t + "/subscriptions"))
+
+
+@scenario
+def expiry_by_an_age_of_zero(s):
+    """With a consumer and a short backlog no message is older; without a consumer the expiry is begun."""
+    path, c, _ = filled(s)
+    c.subscribe(
+        path.removeprefix("/admin/v2/").replace("/", "://", 1), "live", 1, subType="Shared", initialPosition="Earliest"
+    )
+    s.call("PUT", path + "/subscription/idle", "earliest")
+
+    def backlogs():
+        found = s.http("GET", path + "/stats", quietly=True)[1]["subscriptions"]
+        return {k: v["msgBacklog"] for k, v in found.items()}
+
+    s.call("POST", path + "/subscription/live/expireMessages/0")
+    s.note("backlogs", backlogs())
+    s.call("POST", path + "/subscription/idle/expireMessages/0")
+    s.eventually("expired", lambda: backlogs()["idle"] == 0)
+    s.note("backlogs", backlogs())
+
+
+@scenario
+def indexes_that_cannot_be(s):
+    path, _, _ = filled(s)
+    for index in (-1, -(2**63), 5, 2**63 - 1):
+        _, answer = s.call("GET", path + f"/getMessageIdByIndex?index={index}")
+        s.note("reason", answer["reason"])
