@@ -43,7 +43,7 @@ def weights(free: Mapping[str, int]) -> dict[str, float]:
 class DiskWeights:
     """``weight`` gives the weight of a bookie; ``run`` keeps the weights up to date until its task is cancelled.
 
-    ask: reads the free bytes of a bookie; may raise OSError.
+    ask: reads the free bytes of a bookie; may raise OSError, ValueError.
     """
 
     def __init__(
@@ -99,6 +99,6 @@ class DiskWeights:
         try:
             async with asyncio.timeout(self._options.connect_timeout_s):
                 return await self._ask(address)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: no resolver takes the host
             log.warning(events.BOOKIE_SPACE_UNKNOWN, bookie=bookie, error=str(error) or "no answer")
             return None

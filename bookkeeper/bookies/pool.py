@@ -131,7 +131,7 @@ class BookiePool:
             async with asyncio.timeout(self._options.connect_timeout_s):
                 make = partial(BookieConnection, bookie_id, self._options, self._lost)
                 connection = await self._connect(make, address)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ValueError) as error:  # ValueError: no resolver takes the host
             detail = str(error) or f"no connection within {self._options.connect_timeout_s:g} s"
             raise BookieUnreachableError(bookie_id, detail) from error
         if self._closed or not connection.is_open:

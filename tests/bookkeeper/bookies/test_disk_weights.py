@@ -68,6 +68,8 @@ class Bookies:
         answer = self.free[name]
         if answer is None:
             raise ConnectionError("down")
+        if answer == "no host":
+            raise UnicodeError("label empty or too long")
         if answer == "silent":
             await asyncio.Event().wait()
         return answer
@@ -101,9 +103,9 @@ async def test_the_figures_are_read_again_after_the_interval():
 
 @simulated
 async def test_a_bookie_without_an_answer_is_asked_again_soon():
-    bookies = Bookies(a=100, b=None, c="silent")
+    bookies = Bookies(a=100, b=None, c="silent", d="no host")
     disks, task = await begun(bookies)
-    assert disks.weight("b") == disks.weight("c") == 1.0
+    assert disks.weight("b") == disks.weight("c") == disks.weight("d") == 1.0
     bookies.free |= {"b": 300, "c": 200}
     await asyncio.sleep(15.0)
     assert [disks.weight(each) for each in "abc"] == [0.5, 1.5, 1.0]
