@@ -96,9 +96,10 @@ class PulsarSchemas:
         if found is None:
             raise NoNodeError(path)
         await self._metadata.delete(path, found[1])
-        for place in decode_locator(found[0]):
-            with contextlib.suppress(StorageError):
-                await self._ledgers.delete(place.position.ledger_id)
+        with contextlib.suppress(StorageError):  # the ledgers of a locator that cannot be read are unknown
+            for place in decode_locator(found[0]):
+                with contextlib.suppress(StorageError):
+                    await self._ledgers.delete(place.position.ledger_id)
 
     async def _entry(self, position: Position) -> SchemaRecord:
         known = self._read.get(position)

@@ -41,7 +41,7 @@ from magnetar.broker.schemas.compatibility import (
 from magnetar.broker.schemas.schema_store import JsonSchemas, StoredSchema
 from magnetar.broker.schemas.work import SchemaBench, SchemaWork, SchemaWorkError
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.storage.errors import BadVersionError
+from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -264,9 +264,14 @@ class SchemaRegistry:
         return version
 
     async def forget(self, name: TopicName) -> None:
-        """Delete all versions, because their topic is deleted."""
-        if (await self._record(name))[0]:
-            await self.delete(name, force=True)
+        """Delete all versions, readable or not, because their topic is deleted."""
+        try:
+            known = bool((await self._record(name))[0])
+        except StorageError:
+            known = True
+        if known:
+            with contextlib.suppress(NoNodeError), self.measured(name).delete.timed():
+                await self._store.delete(_path(name))
 
     # --- for clients ---------------------------------------------------------------------------------------------
 

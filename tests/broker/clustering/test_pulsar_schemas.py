@@ -125,9 +125,25 @@ async def test_deletions():
     assert await world.ledgers.list_ledgers() == []
 
 
-async def test_a_locator_that_cannot_be_read_is_an_error_and_stays():
+async def test_the_schemas_of_a_deleted_topic_go_although_a_ledger_is_lost():
+    world = World()
+    for text in TEXTS:
+        await world.add(text)
+    await world.ledgers.delete((await world.ledgers.list_ledgers())[1])
+    late = world.another()
+    with pytest.raises(StorageError):
+        await late.registry.history(TOPIC)
+    await late.registry.forget(TOPIC)
+    await late.registry.forget(TOPIC)
+    assert await world.metadata.get(PATH) is None
+    assert await world.ledgers.list_ledgers() == []
+
+
+async def test_a_locator_that_cannot_be_read_is_an_error_and_stays_as_long_as_its_topic():
     world = World()
     await world.metadata.put(PATH, b"garbage")
     with pytest.raises(StorageError):
         await world.add(TEXTS[0])
     assert await world.metadata.get(PATH) == (b"garbage", 0)
+    await world.registry.forget(TOPIC)
+    assert await world.metadata.get(PATH) is None
