@@ -105,7 +105,7 @@ class PendingEntries:
         if held is not None:
             held.discard(entry_id)
             if not held:
-                del self._by_ledger[ledger_id]
+                self._forget(ledger_id)
 
     def take(self, batch: Columns) -> Columns:
         """Return the rows of the batch that are pending, each position once, and clear them."""
@@ -131,7 +131,7 @@ class PendingEntries:
             held.difference_update(found)
             present = None if len(found) == len(ids) else found
         if not held:
-            del self._by_ledger[ledger_id]
+            self._forget(ledger_id)
         return present
 
     def take_first(self, count: int, after: Position | None = None) -> list[Position]:
@@ -148,7 +148,7 @@ class PendingEntries:
                 continue
             out += map(Position, repeat(ledger_id), ids)
             if len(ids) == len(held):
-                del self._by_ledger[ledger_id]
+                self._forget(ledger_id)
             else:
                 held.remove_range(ids[0], ids[-1] + 1)
             if len(out) == count:
@@ -157,7 +157,7 @@ class PendingEntries:
 
     def drop_below(self, ledger_id: int) -> int:
         """Forget the ledgers before `ledger_id`; returns the number of their entries."""
-        gone = sum(len(self._by_ledger.pop(key)) for key in [key for key in self._by_ledger if key < ledger_id])
+        gone = sum(self._forget(key) for key in [key for key in self._by_ledger if key < ledger_id])
         for key in [key for key in self._shelved if key < ledger_id]:
             gone += self._forget_shelved(key)
         self._lost = frozenset(key for key in self._lost if key >= ledger_id)
@@ -196,8 +196,6 @@ class PendingEntries:
         if self._shelf is None:
             return
         if not self._to_measure:
-            for gone in self._sizes.keys() - self._by_ledger.keys():
-                self._measure(gone)
             self._to_measure = list(self._by_ledger)
         for _ in range(min(_MEASURED_AT_ONCE, len(self._to_measure))):
             self._measure(self._to_measure.pop())
@@ -237,6 +235,13 @@ class PendingEntries:
         self._measure(ledger_id)
         self._shelf.keep_within()
         return held
+
+    def _forget(self, ledger_id: int) -> int:
+        """Drop a bitmap from memory, and its bytes from the budget; return the number of its entries."""
+        gone = len(self._by_ledger.pop(ledger_id))
+        if self._shelf is not None:
+            self._measure(ledger_id)
+        return gone
 
     def _forget_shelved(self, ledger_id: int) -> int:
         assert self._shelf is not None

@@ -153,3 +153,30 @@ def test_it_equals_bitmaps_that_are_all_in_memory(shelf):
             after = Position(ledger_id, entry_id)
             assert ours.count_after(after) == plain.count_after(after) and len(ours) == len(plain)
     assert list(ours.positions()) == list(plain.positions()) and shelf.shelved > 100
+
+
+def test_an_index_whose_entries_have_all_gone_does_not_hold_up_the_others(shelf):
+    shelf.limit_bytes = 3000
+    gone, other = PendingEntries(shelf), PendingEntries(shelf)
+    for ledger_id in range(100):
+        gone.update(ledger_id, range(0, 200, 2))
+    gone.keep_within()
+    gone.drop_below(100)
+    for ledger_id in range(20):
+        other.update(ledger_id, range(0, 2000, 2))
+    assert other.shelved > 10
+    assert shelf.held_bytes == other.held_bytes
+
+
+def test_fired_entries_do_not_keep_others_from_the_shelf(shelf):
+    shelf.limit_bytes = 1 << 20
+    fired = PendingEntries(shelf)
+    for ledger_id in range(100):
+        fired.update(ledger_id, range(0, 200, 2))
+    fired.keep_within()
+    for ledger_id in range(100):
+        fired.take(Columns.of((1, ledger_id, k) for k in range(0, 200, 2)))
+    assert not fired
+    shelf.limit_bytes = 100
+    settle(fired)
+    assert shelf.held_bytes == fired.held_bytes == 0
