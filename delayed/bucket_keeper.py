@@ -14,6 +14,7 @@ at most ledgers named doomed, which the next opening deletes.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
@@ -78,6 +79,8 @@ class BucketKeeper:
         self._settings = settings
         self._stored_doomed = _NONE_DOOMED
         self._stored_coverage = _NO_RANGES
+        self._saving = asyncio.Lock()
+        """Held from the making of a record until it is stored: each record holds the changes of the record before."""
 
     # --- coverage ------------------------------------------------------------------------------------------------
 
@@ -316,6 +319,16 @@ class BucketKeeper:
 
         ``coverage``: None keeps the stored ranges, unless they shrank.
         """
+        async with self._saving:
+            await self._save(add, without, coverage, cancel)
+
+    async def _save(
+        self,
+        add: ImmutableBucket | None,
+        without: Sequence[ImmutableBucket],
+        coverage: PositionRanges | None,
+        cancel: Position | None,
+    ) -> None:
         buckets = [b.record for b in self._firing.buckets if b not in without]
         doomed = self.doomed | {b.record.ledger_id for b in without}
         if add is not None:

@@ -9,7 +9,6 @@ Bytes: ``MDC1`` | u32 crc32c (little-endian) of the rest | JSON.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -102,7 +101,6 @@ class Catalogue:
         self._metadata = metadata
         self._version = MUST_NOT_EXIST
         self._unsure: bytes | None = None
-        self._lock = asyncio.Lock()
 
     async def load(self) -> CatalogueRecord | None:
         """Read the stored record; None without a record. Raises StorageError; CatalogueError for a damaged record,
@@ -117,25 +115,24 @@ class Catalogue:
         return decode(value)
 
     async def save(self, record: CatalogueRecord) -> None:
-        """Replace the record; durable on return.
+        """Replace the record; durable on return. One call at a time.
 
         Raises StorageError when the outcome of the write is unknown: the next call determines the outcome.
         Raises CatalogueConflictError when another owner wrote.
         """
-        async with self._lock:
-            if self._unsure is not None:
-                await self._find_out(self._unsure)
-            value = encode(record)
-            self._unsure = value
-            try:
-                self._version = await self._metadata.put(self.path, value, self._version)
-            except BadVersionError as error:
-                self._unsure = None
-                raise CatalogueConflictError(self.path) from error
-            except StorageError:
-                if not await self._find_out(value):
-                    raise
-            self._unsure, self.exists = None, True
+        if self._unsure is not None:
+            await self._find_out(self._unsure)
+        value = encode(record)
+        self._unsure = value
+        try:
+            self._version = await self._metadata.put(self.path, value, self._version)
+        except BadVersionError as error:
+            self._unsure = None
+            raise CatalogueConflictError(self.path) from error
+        except StorageError:
+            if not await self._find_out(value):
+                raise
+        self._unsure, self.exists = None, True
 
     async def _find_out(self, value: bytes) -> bool:
         """Whether a write of unknown outcome was done."""

@@ -1,6 +1,9 @@
 """The process ends, or a call fails, at every step of seal, merge, delete and rebuild: nothing is lost or left."""
 
+import asyncio
+
 import pytest
+from pyroaring import BitMap
 
 from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.delayed.delay_settings import DelayPolicy
@@ -144,3 +147,38 @@ def test_a_store_that_is_away_costs_nothing_but_persistence():
     assert len(world.subscriptions["sub"].outstanding) == 20
     world.faults.outage = False
     finish(world)
+
+
+def test_cancellations_at_the_same_time_are_all_stored():
+    world = World()
+    world.publish(*[20_000] * 9)
+    world.settle()
+
+    async def both():
+        return await asyncio.gather(*(world.index.cancel(Position(0, k)) for k in (2, 4)))
+
+    assert world.run(both()) == [True, True]
+    assert BitMap.deserialize(record_of(world).cancelled["0"]) == BitMap([2, 4])
+    world.close()
+
+
+@pytest.mark.parametrize("procedure", [seal, merge])
+def test_a_cancellation_at_any_step_of_other_work_leaves_every_bucket_stored(procedure):
+    for turns in range(0, 24, 2):
+        world = World(max_buckets=2)
+        if procedure is merge:
+            seal(world)
+            seal(world)
+        (position,) = world.publish(40_000)
+        world.publish(*range(20_000, 20_008))
+        world.turn(turns)
+        cancelling = world.loop.create_task(world.index.cancel(position))
+        world.settle()
+        assert cancelling.result()
+        world.advance(1_000)
+        world.settle()
+        record = record_of(world)
+        assert {b.ledger_id for b in record.buckets} == {b.record.ledger_id for b in world.buckets} == world.stored()
+        assert not record.doomed
+        assert world.firing.counters.rebuilds == 0
+        world.close()
