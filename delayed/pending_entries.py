@@ -24,6 +24,8 @@ __all__ = ["PendingEntries", "bitmap_bytes", "by_ledger"]
 
 _NONE_LOST: frozenset[int] = frozenset()
 _FEW = 16
+_ENTRY_IDS = 1 << 32
+"""Entry ids that a bitmap can hold; administrators ask for any number."""
 _BITMAP_OBJECT_BYTES = 120
 _PLACE_BYTES = 250
 _MEASURED_AT_ONCE = 64
@@ -58,7 +60,7 @@ class PendingEntries:
 
     def __contains__(self, position: tuple[int, int]) -> bool:
         held = self.of(position[0])
-        return held is not None and position[1] in held
+        return held is not None and 0 <= position[1] < _ENTRY_IDS and position[1] in held
 
     def of(self, ledger_id: int) -> BitMap | None:
         """The bitmap of a ledger, None without pending entries. The bitmap is not a copy: the caller must not change

@@ -266,6 +266,8 @@ def test_a_cancelled_message_is_never_delivered():
     world.advance(20_000)
     assert len(sub.outstanding) == 8 == len(world.subscriptions["late"].outstanding)
     assert not world.run(world.index.cancel(Position(0, 5)))  # the entry has fired
+    world.publish(10_000)
+    assert not any(world.run(world.index.cancel(Position(0, k))) for k in (-1, 1 << 32, 1 << 63))
     sub.seek(Position(0, 0))
     assert len(sub.poll()) == 8
     world.close()
