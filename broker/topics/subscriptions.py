@@ -258,7 +258,7 @@ class TopicSubscriptions:
         """Create a subscription by the rules of names and limits."""
         check_name(request.subscription)
         limit = self._config.max_subscriptions
-        if limit > 0 and len(self.by_name) >= limit:
+        if limit > 0 and len((self.by_name.keys() | self._opening.keys()) - {request.subscription}) >= limit:
             raise wire_refusals.TOO_MANY_SUBSCRIPTIONS.error(topic=self._life.name)
         if request.subscription in self._deleting:
             raise wire_refusals.SUBSCRIPTION_FENCED.error()

@@ -326,3 +326,14 @@ async def test_a_reader_that_leaves_does_not_end_the_subscription_of_a_reader_ab
     subscription = await joining
     assert topic.subscriptions.by_name == {"r": subscription}
     await bench.close()
+
+
+async def test_subscriptions_that_are_created_at_the_same_time_count_towards_the_limit():
+    bench = TopicBench(max_subscriptions_per_topic=2)
+    topic = await bench.open()
+    names = ("a", "b", "b", "c", "d")
+    made = await asyncio.gather(*map(bench.subscribe, names), return_exceptions=True)
+    assert sorted(topic.subscriptions.by_name) == ["a", "b"]
+    assert made[1] is made[2] is topic.subscriptions.by_name["b"]
+    assert all(isinstance(each, NotAllowedError) for each in made[3:])
+    await bench.close()
