@@ -285,7 +285,8 @@ class TopicSubscriptions:
             return existing  # another request created the subscription meanwhile
         if name in self._deleting:  # `open_cursor` returned the cursor that is being deleted
             raise wire_refusals.SUBSCRIPTION_FENCED.error()
-        self._life.check_usable()
+        if self._life.has_ended:  # a topic that only takes no publishes keeps the subscription: its cursor exists
+            raise wire_refusals.TOPIC_UNAVAILABLE.error(topic=self._life.name)
         subscription = self._attach(name, cursor)
         log.info("subscription.created", topic=str(self._life.name), subscription=name)
         await self._begin_compacted(subscription, request)
@@ -356,7 +357,7 @@ class TopicSubscriptions:
             else:
                 subscription.cursor.close()
         except StorageError:
-            if self._life.is_open:
+            if not self._life.has_ended:
                 self._attach(name, subscription.cursor)
             raise
         finally:

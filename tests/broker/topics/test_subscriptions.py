@@ -13,6 +13,7 @@ from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.policies.values import DispatchRate
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.subscriptions.subscription import Subscription
+from magnetar.broker.topics.life import TopicState
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.storage.errors import StorageError, StorageFullError
 from magnetar.storage.managed.managed_ledger import ManagedLedger
@@ -336,4 +337,25 @@ async def test_subscriptions_that_are_created_at_the_same_time_count_towards_the
     assert sorted(topic.subscriptions.by_name) == ["a", "b"]
     assert made[1] is made[2] is topic.subscriptions.by_name["b"]
     assert all(isinstance(each, NotAllowedError) for each in made[3:])
+    await bench.close()
+
+
+async def test_a_failed_publish_hides_no_subscription_that_is_created_or_deleted_meanwhile():
+    """The cursor of a hidden subscription keeps the log, out of reach of expiry, quotas and requests for deletion."""
+    bench = TopicBench()
+    topic = await bench.open()
+    await bench.subscribe("old")
+    with held(bench.ground.metadata) as release:
+        creating = asyncio.ensure_future(bench.subscribe("new"))
+        await settled()
+        topic.life.state = TopicState.FENCED
+        release.set()
+        await asyncio.wait([creating])
+    bench.ground.metadata.fail_writes = StorageError("no")
+    with pytest.raises(StorageError):
+        await topic.subscriptions.delete("old")
+    bench.ground.metadata.fail_writes = None
+    topic.life.state = TopicState.OPEN
+    assert sorted(topic.subscriptions.by_name) == ["new", "old"] == sorted(topic.ledger.cursors)
+    assert creating.result() is topic.subscriptions.by_name["new"]
     await bench.close()
