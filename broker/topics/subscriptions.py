@@ -452,18 +452,20 @@ class TopicSubscriptions:
         return [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]
 
     async def close(self, *, save: bool = True) -> None:
-        """Disconnect all consumers and close every subscription, even when the store fails.
+        """Disconnect all consumers and close every subscription, even when the store or the close of another fails.
 
         On return the acks are durable; where the store failed, consumers get the entries of lost acks again.
         """
         for subscription in self._in_order():
-            await subscription.close(disconnect=True)
-            if save and subscription.durable:
-                try:
+            name = subscription.name
+            try:
+                await subscription.close(disconnect=True)
+                if save and subscription.durable:
                     await subscription.cursor.flush()
-                except StorageError as error:
-                    name = subscription.name
-                    log.warning("acks.not_saved", topic=str(self._life.name), subscription=name, error=str(error))
+            except StorageError as error:
+                log.warning("acks.not_saved", topic=str(self._life.name), subscription=name, error=str(error))
+            except Exception:  # a bug in one subscription must not leave the consumers of the others connected
+                log.exception("subscription.close_failed", topic=str(self._life.name), subscription=name)
         self.by_name.clear()
 
 

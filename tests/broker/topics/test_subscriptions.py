@@ -359,3 +359,26 @@ async def test_a_failed_publish_hides_no_subscription_that_is_created_or_deleted
     assert sorted(topic.subscriptions.by_name) == ["new", "old"] == sorted(topic.ledger.cursors)
     assert creating.result() is topic.subscriptions.by_name["new"]
     await bench.close()
+
+
+@pytest.mark.parametrize("end", ["close", "delete"])
+async def test_a_bug_in_one_subscription_leaves_no_other_connected_to_a_topic_that_ends(end, monkeypatch):
+    bench = TopicBench()
+    topic = await bench.open()
+    consumers = [reader_of(), reader_of("r2")]
+    for name, consumer in zip(("a", "b"), consumers, strict=True):
+        await topic.subscriptions.subscribe(consumer, SubscribeRequest(name))
+    close, first = Subscription.close, topic.subscriptions._in_order()[0]
+
+    async def fails_once(subscription, **options):
+        if subscription is first:
+            raise RuntimeError("a bug")
+        await close(subscription, **options)
+
+    monkeypatch.setattr(Subscription, "close", fails_once)
+    await getattr(topic, end)()
+    assert sum("CLOSE_CONSUMER" in consumer.outbox.names() for consumer in consumers) == 1
+    assert topic.life.state is TopicState.CLOSED
+    again = await bench.open()
+    assert again.ledger is not topic.ledger
+    await bench.close()
