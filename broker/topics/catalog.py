@@ -16,6 +16,7 @@ from urllib.parse import quote, unquote_plus
 import msgspec
 
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
+from magnetar.storage.errors import NoNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -145,8 +146,19 @@ class TopicCatalog:
         self._partitioned[str(name)] = topic
 
     async def delete_partitioned(self, name: TopicName) -> None:
-        if self._partitioned.pop(str(name), None) is not None:
+        """Delete the record, durable on return; no error when it does not exist. After a StorageError the topic exists
+        as before.
+        """
+        found = self._partitioned.pop(str(name), None)
+        if found is None:
+            return
+        try:
             await self._metadata.delete(partitioned_path(name), None)
+        except NoNodeError:
+            pass  # another broker deleted it first
+        except BaseException:
+            self._partitioned.setdefault(str(name), found)
+            raise
 
     # --- listeners -----------------------------------------------------------------------------------------------
 

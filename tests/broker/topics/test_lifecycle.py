@@ -10,8 +10,10 @@ import pytest
 from magnetar.broker.broker import Broker
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.settings import Settings
+from magnetar.broker.topics.catalog import partitioned_path
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageFullError
 
 NAME = TopicName.parse("persistent://public/default/t")
 
@@ -86,3 +88,29 @@ async def test_no_topic_is_created_in_a_namespace_that_is_being_deleted(broker):
         await broker.lifecycle.create_partitioned(NAME, 2, {})
     assert broker.topics.catalog.partitioned(NAME) is None
     await broker.topics.get(kept, create=True)  # only a loaded topic can be deleted
+
+
+async def test_a_topic_whose_record_the_store_keeps_can_be_deleted_again(broker, monkeypatch):
+    metadata = broker.topics.catalog._metadata
+    delete = metadata.delete
+
+    async def refuses(path, *versions):
+        if path == partitioned_path(NAME):
+            raise StorageFullError("full")
+        await delete(path, *versions)
+
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(metadata, "delete", refuses)
+        with pytest.raises(StorageFullError):
+            await broker.lifecycle.delete_partitioned(NAME)
+    assert broker.topics.catalog.partitioned(NAME).partitions == 2
+    await broker.lifecycle.delete_partitioned(NAME)
+    await broker.lifecycle.create_partitioned(NAME, 3, {})
+
+
+async def test_a_record_that_another_broker_has_deleted_is_deleted_all_the_same(broker):
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    await broker.topics.catalog._metadata.delete(partitioned_path(NAME))
+    await broker.lifecycle.delete_partitioned(NAME)
+    assert broker.topics.catalog.partitioned(NAME) is None
