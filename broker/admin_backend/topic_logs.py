@@ -87,7 +87,7 @@ class AdminTopicLogs:
     async def set_properties(self, name: TopicName, properties: dict[str, str]) -> None:
         known = self._catalog.partitioned(name)
         if known is not None:
-            await self._catalog.update_partitioned(name, PartitionedTopic(known.partitions, properties))
+            await self._catalog.update_partitioned(name, lambda now: PartitionedTopic(now.partitions, properties))
         else:
             topic = await self._lifecycle.persistent(name)
             own = broker_properties(topic)

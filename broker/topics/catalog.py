@@ -15,8 +15,9 @@ from urllib.parse import quote, unquote_plus
 
 import msgspec
 
+from magnetar.broker.compat import wire_refusals
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
-from magnetar.storage.errors import NoNodeError
+from magnetar.storage.errors import BadVersionError, NoNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -141,9 +142,20 @@ class TopicCatalog:
             raise
         return True
 
-    async def update_partitioned(self, name: TopicName, topic: PartitionedTopic) -> None:
-        await self._metadata.put(partitioned_path(name), msgspec.json.encode(topic), None)
-        self._partitioned[str(name)] = topic
+    async def update_partitioned(self, name: TopicName, change: Callable[[PartitionedTopic], PartitionedTopic]) -> None:
+        """Replace the stored record by ``change(record)``, durable on return; when another request or another broker
+        changes the record meanwhile, apply the change to the new record. Raises TopicNotFoundError.
+        """
+        path = partitioned_path(name)
+        while (found := await self._metadata.get(path)) is not None:
+            topic = change(msgspec.json.decode(found[0], type=PartitionedTopic))
+            try:
+                await self._metadata.put(path, msgspec.json.encode(topic), found[1])
+            except BadVersionError:
+                continue
+            self._partitioned[str(name)] = topic
+            return
+        raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
 
     async def delete_partitioned(self, name: TopicName) -> None:
         """Delete the record, durable on return; no error when it does not exist. After a StorageError the topic exists

@@ -137,9 +137,10 @@ class TopicLifecycle:
             for request in requests:
                 if index >= known.partitions or request.subscription != COMPACTION_CURSOR:
                     await self._subscribe(name.partition_name(index), request)
-        now = self._partitioned(name)  # another request may have deleted the topic meanwhile, or added more partitions
-        if now.partitions < partitions:
-            await self._catalog.update_partitioned(name, PartitionedTopic(partitions, now.properties))
+        if self._partitioned(name).partitions < partitions:  # another request may have added more partitions meanwhile
+            await self._catalog.update_partitioned(
+                name, lambda now: PartitionedTopic(max(partitions, now.partitions), now.properties)
+            )
 
     def _partitioned(self, name: TopicName) -> PartitionedTopic:
         """Require that the topic exists. Raises TopicNotFoundError."""

@@ -123,7 +123,7 @@ async def test_topics_come_and_go(brokers):
     parts = TopicName.parse("persistent://public/default/parts")
     await one.catalog.create_partitioned(parts, PartitionedTopic(partitions=3))
     await until(lambda: two.catalog.partitioned(parts) is not None)
-    await one.catalog.update_partitioned(parts, PartitionedTopic(partitions=4))
+    await one.catalog.update_partitioned(parts, lambda _: PartitionedTopic(partitions=4))
     await until(lambda: two.catalog.partitioned(parts).partitions == 4)
     await one.catalog.delete_partitioned(parts)
     await until(lambda: two.catalog.partitioned(parts) is None)

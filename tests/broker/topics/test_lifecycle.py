@@ -7,10 +7,11 @@ import asyncio
 import msgspec
 import pytest
 
+from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.broker import Broker
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.settings import Settings
-from magnetar.broker.topics.catalog import partitioned_path
+from magnetar.broker.topics.catalog import PartitionedTopic, partitioned_path
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFullError
@@ -114,3 +115,27 @@ async def test_a_record_that_another_broker_has_deleted_is_deleted_all_the_same(
     await broker.topics.catalog._metadata.delete(partitioned_path(NAME))
     await broker.lifecycle.delete_partitioned(NAME)
     assert broker.topics.catalog.partitioned(NAME) is None
+
+
+async def test_properties_that_are_set_during_a_growth_take_no_partition_away(broker, monkeypatch):
+    """Each record is made of the record that it replaces, not of the record that was known when the request came."""
+    metadata, reached, go_on = broker.topics.catalog._metadata, asyncio.Event(), asyncio.Event()
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    put = metadata.put
+
+    async def waits(path, *arguments):
+        if path == partitioned_path(NAME) and not reached.is_set():
+            reached.set()
+            await go_on.wait()
+        return await put(path, *arguments)
+
+    monkeypatch.setattr(metadata, "put", waits)
+    logs = AdminTopicLogs(broker.topics, broker.lifecycle, None)
+    setting = asyncio.create_task(logs.set_properties(NAME, {"a": "b"}))
+    await asyncio.wait_for(reached.wait(), 60)
+    await broker.lifecycle.grow(NAME, 3)
+    go_on.set()
+    await setting
+    record = PartitionedTopic(3, {"a": "b"})
+    assert broker.topics.catalog.partitioned(NAME) == record
+    assert msgspec.json.decode((await metadata.get(partitioned_path(NAME)))[0], type=PartitionedTopic) == record
