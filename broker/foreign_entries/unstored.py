@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from magnetar.broker.foreign_entries.frames import Declined
 from magnetar.broker.foreign_entries.outcomes import ConvertedSlab
 from magnetar.broker.tasks import TaskSet
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from magnetar.converters.chain import LoadedConverter
     from magnetar.storage.slab import Slab
 
+log = structlog.get_logger(__name__)
 MAX_WAITING_BYTES: Final = 16 << 20
 """Bound of the queue; the broker drops a new burst that exceeds it."""
 
@@ -56,7 +59,10 @@ class UnstoredConverting:
     async def _work(self) -> None:
         while self._waiting:
             slab = self._waiting[0]
-            await self._convert(slab)
+            try:
+                await self._convert(slab)
+            except Exception:  # an error must not keep later entries in the queue for ever
+                log.exception("converting.failed", topic=self._books.topic)
             self._waiting.popleft()
             self._waiting_bytes -= slab.size_bytes
 

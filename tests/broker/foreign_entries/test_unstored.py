@@ -61,3 +61,22 @@ async def test_the_queue_is_bounded(monkeypatch):
     assert there.unstored.dropped > 5
     await asyncio.wait_for(there.unstored.close(), 5)
     assert there.out == []
+
+
+async def test_an_error_of_one_burst_leaves_the_next_bursts_their_turn():
+    there = Published("far")
+    publish, errors = there.unstored._publish, iter([ZeroDivisionError])
+
+    def fails_first(slab):
+        for error in errors:
+            raise error
+        publish(slab)
+
+    there.unstored._publish = fails_first
+    there.send(foreign(b"0", "far"))
+    there.send(entry(b"1"))
+    await rounds()
+    await there.world.pool.answer(Converted(entry(b"zero"), 1))
+    await rounds()
+    there.send(entry(b"2"))
+    assert there.out == [b"1", b"2"]
