@@ -210,7 +210,7 @@ async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.
     part = pb.CommandAck()
     part.CopyFrom(command)
     part.ClearField("request_id")
-    left, durable = len(ids), None
+    left, durable, refused = len(ids), None, None
     try:
         async for some in sliced(ids, ACKS_IN_ONE_TURN):
             left -= len(some)
@@ -218,13 +218,18 @@ async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.
                 part.request_id = command.request_id
             del part.message_id[:]
             part.message_id.extend(some)
-            durable = consumer.subscription.on_ack(consumer, part)
+            try:
+                durable = consumer.subscription.on_ack(consumer, part)
+            except BrokerError as error:  # the other ids of the command are acknowledged all the same
+                refused = refused or error
             part.ClearField("validation_error")  # the first slice alone logs the validation error
     finally:
         conn.release_reading(IN_SLICES)
+    if answered and durable is not None:
+        await durable
+    if refused is not None:
+        raise refused
     if answered:
-        if durable is not None:
-            await durable
         conn.write(replies.ack_response(command.consumer_id, command.request_id))
 
 

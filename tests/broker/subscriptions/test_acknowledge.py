@@ -107,3 +107,23 @@ async def test_a_cumulative_ack_of_many_ids_has_no_effect_in_slices_either(monke
         command.message_id.add(ledgerId=ledger_id, entryId=entry_id)
     assert consume.on_ack(consumer.outbox, command) is None
     assert bench.cursor.backlog_entries == 3
+
+
+@pytest.mark.parametrize("refused", [0, 5, 9])
+async def test_a_refused_ack_set_keeps_no_other_id_of_a_large_ack_from_its_effect(monkeypatch, refused):
+    monkeypatch.setattr(consume, "ACKS_IN_ONE_TURN", 2)
+    bench = Bench(max_unacked_per_consumer=9)
+    consumer, positions = await blocked_at(bench, 9)
+    command = pb.CommandAck(consumer_id=consumer.consumer_id, ack_type=pb.CommandAck.Individual, request_id=3)
+    for number in range(10):
+        if number == refused:
+            command.message_id.add(ledgerId=7, entryId=2, ack_set=[1] * (MAX_ACK_SET_WORDS + 1))
+        if number < 9:
+            ledger_id, entry_id = positions[number]
+            command.message_id.add(ledgerId=ledger_id, entryId=entry_id)
+    with pytest.raises(NotAllowedError):
+        await consume.on_ack(consumer.outbox, command)
+    bench.clock.run()
+    assert bench.cursor.backlog_entries == 1
+    assert got(consumer) == [9]
+    assert not consumer.outbox.held
