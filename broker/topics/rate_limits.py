@@ -152,6 +152,7 @@ class PublishThrottle:
     ) -> None:
         self.limits = limits
         self.times_limited = 0
+        self._monotonic = monotonic
         self._throttle = Throttle(limits, monotonic)
         self._call_later = call_later
         self._held: dict[Holdable, None] = {}
@@ -167,6 +168,11 @@ class PublishThrottle:
         if not self._held:
             self._call_later(self._throttle.wait_s(), self._release)
         self._held[connection] = None
+
+    def end(self) -> None:
+        """Read the held connections again, whatever their debt: the rate no longer holds."""
+        self._throttle = Throttle(Limits(), self._monotonic)
+        self._release()
 
     def _release(self) -> None:
         wait_s = self._throttle.wait_s()

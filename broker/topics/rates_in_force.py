@@ -50,11 +50,15 @@ class BrokerRates:
         return self._publish
 
     def kept_publish(self, before: PublishThrottle | None, limits: Limits) -> PublishThrottle | None:
-        """Return the throttle with `limits`: `before` when its limits are the same, None without limits."""
-        if not limits.is_set:
-            return None
+        """Return the throttle with `limits`: `before` when its limits are the same, None without limits. Any other
+        throttle before ends.
+        """
         if before is not None and before.limits == limits:
             return before
+        if before is not None:
+            before.end()
+        if not limits.is_set:
+            return None
         return PublishThrottle(limits, self.monotonic, self.call_later)
 
 

@@ -262,3 +262,28 @@ def test_a_policy_cannot_lift_the_rate_of_the_namespace_or_the_broker():
     more = DispatchRate(dispatch_throttling_rate_in_msg=500)
     config = effective_config(settings, Policies(topic_dispatch_rate=of_namespace), TopicPolicies(dispatch_rate=more))
     assert config.dispatch_rate_in_force == more, "another limit is one"
+
+
+@pytest.mark.parametrize("rate", [PublishRate(), PublishRate(publish_throttling_rate_in_msg=1000)])
+@pytest.mark.parametrize("of", ["publish_rate", "broker_publish_rate"])
+def test_a_changed_publish_rate_releases_the_connections_that_paid_for_the_rate_before(rate, of):
+    """A rate set by mistake, of a message a second, would hold a producer of a thousand messages for a quarter of an
+    hour after its correction.
+    """
+    clock = Clock()
+    timers = Timers(clock)
+    topic = TopicPublishRate(BrokerRates(clock, timers))
+    config = effective_config(Settings(), Policies(), TopicPolicies())
+    slow = dataclasses.replace(config, **{of: PublishRate(publish_throttling_rate_in_msg=1)})
+    connection = FakeConnection()
+    topic.throttle(slow).published(connection, 1000, 1)
+    assert connection.held
+    after = topic.throttle(dataclasses.replace(config, **{of: rate}))
+    assert not connection.held
+    if after is not None:
+        after.published(connection, 1001, 1)
+        assert connection.held
+        timers.run_until(1.0)
+        assert not connection.held
+    timers.run_until(2000.0)
+    assert not connection.held
