@@ -65,6 +65,8 @@ class Maintenance:
         self._tasks = TaskSet()
         self.jobs = self._table()
         self._running: dict[str, tuple[float, asyncio.Task[None]]] = {}
+        self._work: dict[str, asyncio.Task[None]] = {}
+        """The last run of each job, which may be under way."""
 
     def _table(self) -> list[Job]:
         settings = self._settings
@@ -104,7 +106,9 @@ class Maintenance:
             self._running[job.name] = job.interval_s, task
 
     def settings_changed(self) -> None:
-        """Start the jobs whose interval changed again, with the new interval."""
+        """Start the jobs whose interval changed again, with the new interval. A run under way goes on: half of its work
+        would leave topics and cursors half deleted.
+        """
         self.jobs = self._table()
         for job in self.jobs:
             interval_s, task = self._running.get(job.name, (0.0, None))
@@ -133,12 +137,19 @@ class Maintenance:
     async def _repeat(self, job: Job) -> None:
         while True:
             await asyncio.sleep(job.interval_s)
-            try:
-                await job.run()
-            except StorageError as error:  # a full disk, for example: the job runs again after its interval
-                log.warning("maintenance.not_stored", job=job.name, error=str(error))
-            except Exception:
-                log.exception("maintenance.failed", job=job.name)
+            work = self._work.get(job.name)
+            if work is None or work.done():
+                work = self._work[job.name] = self._tasks.spawn(self._run(job), f"maintenance.{job.name}.run")
+            await asyncio.shield(work)
+
+    @staticmethod
+    async def _run(job: Job) -> None:
+        try:
+            await job.run()
+        except StorageError as error:  # a full disk, for example: the job runs again after its interval
+            log.warning("maintenance.not_stored", job=job.name, error=str(error))
+        except Exception:
+            log.exception("maintenance.failed", job=job.name)
 
     def _persistent(self) -> list[Topic]:
         return [topic for topic in self._topics.loaded.values() if isinstance(topic, Topic)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 import operator
 
 import pytest
@@ -10,6 +11,7 @@ from magnetar.broker import shutdown
 from magnetar.broker.admin.api import MessagePosition
 from magnetar.broker.broker import EXIT_STORAGE_FAILED, Broker
 from magnetar.broker.errors import BrokerError, ConsumerBusyError
+from magnetar.broker.maintenance import Maintenance
 from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -130,6 +132,30 @@ async def test_a_topic_that_fails_a_check_keeps_no_other_topic_from_it(tmp_path,
             await job.run()
     finally:
         await broker.stop()
+
+
+async def test_a_changed_interval_ends_no_run_under_way(monkeypatch):
+    """A run that ended within the deletion of a subscription left a cursor that saved nothing any more."""
+    given = Settings(stats_update_frequency_in_secs=0.001)
+    begun, ended = asyncio.Queue(), asyncio.Queue()
+    go_on, numbers = asyncio.Event(), itertools.count()
+
+    async def roll(_maintenance):
+        number = next(numbers)
+        begun.put_nowait(number)
+        await go_on.wait()
+        ended.put_nowait(number)
+
+    monkeypatch.setattr(Maintenance, "_roll_stats", roll)
+    maintenance = Maintenance(given, None, None, None, lambda _seconds: None)
+    maintenance.start()
+    assert await begun.get() == 0
+    given.change("stats_update_frequency_in_secs", 0.002)
+    maintenance.settings_changed()
+    go_on.set()
+    assert await ended.get() == 0
+    assert await begun.get() == 1, "the next run comes with the new interval"
+    await maintenance.close()
 
 
 async def test_a_topic_that_comes_by_itself_has_no_more_partitions_than_are_allowed(tmp_path):
