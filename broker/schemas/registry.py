@@ -116,9 +116,7 @@ class SchemaRegistry:
 
     async def live(self, name: TopicName) -> list[StoredSchema]:
         """Return the versions after the last tombstone."""
-        schemas = await self.history(name)
-        last_deleted = max((i for i, s in enumerate(schemas) if s.deleted), default=-1)
-        return schemas[last_deleted + 1 :]
+        return _live(await self.history(name))
 
     async def get(self, name: TopicName, version: int | None = None) -> StoredSchema | None:
         """Return this version, or None if it does not exist or was deleted; without a version, the latest version,
@@ -222,9 +220,9 @@ class SchemaRegistry:
             existing = [s.definition for s in live]
             size = _size(new, existing, strategy)
             await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))  # noqa: B023 - called before the next turn
-            if await self.live(name) == live:
+            schemas, expected = await self._record(name)
+            if _live(schemas) == live:
                 break
-        schemas, expected = await self._record(name)
         if len(data) + sum(len(s.data) for s in schemas) > MAX_TOPIC_BYTES or len(schemas) >= MAX_VERSIONS:
             raise NotAllowedError(f"A topic has at most {MAX_VERSIONS} schemas of {MAX_TOPIC_BYTES} bytes together")
         added = StoredSchema(
@@ -315,6 +313,12 @@ class SchemaRegistry:
             await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))
         except ImpossibleSchemaError as e:
             raise BrokerError(str(e)) from e
+
+
+def _live(schemas: list[StoredSchema]) -> list[StoredSchema]:
+    """Return the versions after the last tombstone."""
+    last_deleted = max((i for i, s in enumerate(schemas) if s.deleted), default=-1)
+    return schemas[last_deleted + 1 :]
 
 
 def _same_bytes(live: list[StoredSchema], schema_type: int, data: bytes) -> StoredSchema | None:

@@ -13,9 +13,11 @@ from magnetar.broker.schemas.avro_resolution import can_read
 from magnetar.broker.schemas.avro_schema import SchemaLimitError, SchemaTextError, canonical, parse_schema
 from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible, fingerprint
 from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.schemas.schema_store import StoredSchema
 from magnetar.broker.schemas.work import SchemaBench, SchemaWork, SchemaWorkError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import BadVersionError
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 AVRO, JSON = pb.Schema.Avro, pb.Schema.Json
@@ -221,3 +223,36 @@ async def test_versions_of_a_topic_have_a_limit(monkeypatch):
     assert (await registry.put(name, AVRO, text(schema), {}, Strategy.FULL)).version == 1
     with pytest.raises(Exception, match="at most 3 schemas"):
         await registry.put(name, AVRO, text(nested_twice(2)), {}, Strategy.ALWAYS_COMPATIBLE)
+
+
+class SharedSchemas:
+    """A store of which another broker changes the record before one of the reads."""
+
+    def __init__(self, record, other, before_read):
+        self.record, self.version = [record], 0
+        self._other, self._before_read = other, before_read
+
+    async def load(self, _path):
+        self._before_read -= 1
+        if self._before_read == 0:
+            self.record, self.version = [*self.record, self._other], self.version + 1
+        return list(self.record), self.version
+
+    async def save(self, path, schemas, expected):
+        if expected != self.version:
+            raise BadVersionError(path, expected, self.version)
+        self.record, self.version = schemas, self.version + 1
+
+
+@pytest.mark.parametrize("before_read", range(1, 6))
+async def test_a_schema_that_another_broker_adds_meanwhile_is_compared_as_well(before_read):
+    def version_of(number, *fields):
+        data = text({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}, *fields]})
+        return StoredSchema(number, AVRO, data, {}, 0)
+
+    other = version_of(1, {"name": "x", "type": "string", "default": ""})
+    new = version_of(2, {"name": "x", "type": "int", "default": 0})
+    store = SharedSchemas(version_of(0), other, before_read)
+    with contextlib.suppress(IncompatibleSchemaError):
+        await SchemaRegistry(None, lambda: 0, store).put(TopicName.parse("t"), AVRO, new.data, {}, Strategy.FULL)
+    assert [schema.data for schema in store.record[1:]] in ([other.data], [new.data])
