@@ -87,6 +87,12 @@ def _is_name(text: str) -> bool:
     return bool(text) and (text[0].isalpha() or text[0] == "_") and all(c.isalnum() or c == "_" for c in text)
 
 
+def _check_aliases(named: dict[str, Any]) -> None:
+    aliases = named.get("aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        raise SchemaTextError(f"no aliases: {repr(aliases)[:_REASON_CHARACTERS]}")
+
+
 def _qualified(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
@@ -145,6 +151,7 @@ class _Check:
         if full in self.defined:
             raise SchemaTextError(f"{full} is defined twice")
         self.defined.add(full)
+        _check_aliases(schema)
         if kind == "fixed":
             if not isinstance(schema.get("size"), int):
                 raise SchemaTextError("fixed without size")
@@ -165,6 +172,7 @@ class _Check:
             if not isinstance(field, dict) or "type" not in field:
                 raise SchemaTextError(f"no field: {repr(field)[:_REASON_CHARACTERS]}")
             name = _name(field)
+            _check_aliases(field)
             self.check(field["type"], namespace)
             if name in names:
                 raise SchemaMeaningError(f"field {name} twice")

@@ -164,6 +164,9 @@ def test_definitions_are_the_same_by_meaning():
         b'{"type":"record","name":"R","fields":[{"name":"a"}]}',
         b'{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
         b'{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"record","name":"R","fields":[]}}]}', b"[" * 100_000,
+        b'{"type":"record","name":"R","fields":[{"name":"a","type":"int","aliases":5}]}',
+        b'{"type":"record","name":"R","fields":[{"name":"a","type":"int","aliases":[{}]}]}',
+        b'{"type":"enum","name":"E","symbols":["A"],"aliases":null}',
     ],
 )  # fmt: skip
 def test_texts_that_are_no_avro_schema(text):
