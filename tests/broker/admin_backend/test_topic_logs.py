@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 from magnetar.broker.admin_backend import topic_logs
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from tests.broker.topic_for_tests import NAME, TopicBench
+from tests.storage.managed_for_tests import run_of
 
 
 class Registry:
@@ -48,4 +51,22 @@ async def test_a_subscription_that_is_created_while_the_broker_reads_the_earlies
 
     assert stats.earliest_publish_ms["first"] == 5
     assert set(stats.subscriptions) == {"first", "second"}
+    await bench.topic.close()
+
+
+async def test_a_truncated_topic_knows_the_sequence_ids_of_its_producers_after_a_load():
+    """The entries that name them are gone: a message that a client sends again would be stored twice."""
+    bench = TopicBench(broker_deduplication_enabled=True)
+    topic = await bench.open()
+    positions = await bench.publish(b"a", b"b")
+    topic.deduplication.stored("p", run_of([b"a", b"b"]), 2, positions[-1])
+    await bench.roll()
+
+    async def persistent(_name):
+        return topic
+
+    await AdminTopicLogs(Registry(bench), SimpleNamespace(persistent=persistent), None).truncate(NAME)
+
+    assert topic.ledger.entries == 0
+    assert (await bench.reopen()).deduplication.table.persisted == {"p": 1}
     await bench.topic.close()
