@@ -79,11 +79,11 @@ class TopicBacklog:
 
     async def refresh_oldest(self) -> None:
         """Read the time of the entry behind the slowest mark-delete position."""
-        self._oldest_ms = 0
-        slowest = self._subscriptions.slowest()
+        slowest, position = self._subscriptions.slowest(), None
         if slowest is not None and slowest.cursor.backlog_entries:
             position = self._ledger.next_valid(slowest.cursor.mark_delete)
-            self._oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
+        oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
+        self._oldest_ms = oldest_ms  # behind the read: meanwhile the age of before counts
 
     def exceeded_policy(self, config: TopicConfig) -> str | None:
         """The policy of the first exceeded quota, by size before age; None if no quota is exceeded."""

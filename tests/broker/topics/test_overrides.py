@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.broker.errors import NotAllowedError, QuotaExceededError, QuotaHoldError
 from magnetar.broker.policies.values import BacklogQuota, InactiveTopicPolicies, PersistencePolicies, RetentionPolicies
-from magnetar.broker.topics import expiry, quotas
+from magnetar.broker.topics import backlog, expiry, quotas
 from magnetar.broker.topics.deduplication import CURSOR_NAME
 from magnetar.broker.topics.expiry import is_deletable
 from tests.broker.compaction_for_tests import single
@@ -170,6 +170,28 @@ async def test_backlog_quota_by_age(level, policy, error):
     await quotas.enforce(bench.topic)
     with pytest.raises(error):
         bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+
+
+async def test_a_producer_that_comes_while_the_age_of_a_backlog_is_read_is_refused_all_the_same(monkeypatch):
+    bench = TopicBench(precise_time_based_backlog_quota_check=True)
+    await bench.open()
+    await bench.set_topic(backlog_quota_map=age_quota(100, "producer_request_hold"))
+    await bench.subscribe()
+    await bench.publish(b"x")
+    bench.pass_time(110)
+    await quotas.enforce(bench.topic)
+    read, refused = backlog.entry_time_ms, []
+
+    async def comes_meanwhile(*arguments):
+        with pytest.raises(QuotaHoldError):
+            bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+        refused.append(True)
+        return await read(*arguments)
+
+    monkeypatch.setattr(backlog, "entry_time_ms", comes_meanwhile)
+    await quotas.enforce(bench.topic)
+    assert refused == [True]
+    await bench.close()
 
 
 @pytest.mark.parametrize("level", LEVELS)
