@@ -151,29 +151,27 @@ class _Part:
     def _on_message(self, answer: Answer) -> None:
         message = answer.command.message
         found = list(self._reader.messages(message.message_id, answer.entry, message.redelivery_count))
-        if not found:
-            self.took(1)  # a chunk: the last chunk completes the message
-        left_out = _acknowledged(message.ack_set)
-        for each in found:
-            if each.batch_index in left_out:
-                self.took(1)
-            elif self._is_wanted(each):
-                self._queue.put_nowait(each)
+        acknowledged = _acknowledged(message.ack_set)
+        kept = [each for each in found if each.batch_index not in acknowledged and self._is_wanted(each)]
+        for each in kept:
+            self._queue.put_nowait(each)
+        # An acknowledged message used no permit. Some messages of the entry may be no messages here: those that were
+        # compacted away or are unwanted, those of an encrypted batch but one, a chunk before the last.
+        declared = self._reader.declared
+        used = declared - sum(1 for index in acknowledged if index < declared)
+        if used > len(kept):
+            self.took(used - len(kept))
 
     def _is_wanted(self, message: ReceivedMessage) -> bool:
-        """Whether the message lies behind the start; the permit of an unwanted message is returned.
+        """Whether the message lies behind the start.
 
         The broker may send the entry at `start` although the reader begins behind it, and messages older than
         `start_time_ms`.
         """
         start = self.wanted.start
         if not self.wanted.durable and message.publish_time_ms < self.wanted.start_time_ms:
-            self.took(1)
             return False
-        if start is None or self.wanted.inclusive or (message.ledger_id, message.entry_id) != start:
-            return True
-        self.took(1)
-        return False
+        return start is None or self.wanted.inclusive or (message.ledger_id, message.entry_id) != start
 
     def took(self, messages: int) -> None:
         """Count messages that left the queue; request as many more once half of the permits are used."""

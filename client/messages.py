@@ -65,9 +65,13 @@ class _Chunks(NamedTuple):
 
 
 class EntryReader:
-    """Turns the entries of one topic or partition, given in order, into messages; keeps incomplete chunked messages."""
+    """Turns the entries of one topic or partition, given in order, into messages; keeps incomplete chunked messages.
+
+    declared: the number of messages that the last entry declares: the entry used so many permits.
+    """
 
     def __init__(self, topic: str, decrypting: Decrypting | None = None) -> None:
+        self.declared = 1
         self._topic = topic
         self._decrypting = decrypting
         self._chunked: dict[str, _Chunks] = {}
@@ -75,6 +79,7 @@ class EntryReader:
     def messages(self, place: pb.MessageIdData, entry: bytes, redelivery_count: int = 0) -> Iterator[ReceivedMessage]:
         """Yield the messages that this entry completes: none for a chunk before the last."""
         metadata, payload = split_entry(entry)
+        self.declared = 1 if metadata is None else max(metadata.num_messages_in_batch, 1)
         position = signed(place.ledgerId), signed(place.entryId)
         if metadata is None:
             metadata = pb.MessageMetadata(producer_name="", sequence_id=0, publish_time=0)

@@ -40,7 +40,7 @@ class _Reader(NamedTuple):
     events: ReaderEvents
     entries: EntryReader
     waiting: list[int]
-    """The number of messages received since the last FLOW; a list of one number, so that it can change."""
+    """The permits used since the last FLOW; a list of one number, so that it can change."""
 
 
 class Readers:
@@ -112,7 +112,7 @@ class Readers:
             return
         for each in reader.entries.messages(message.message_id, answer.entry, message.redelivery_count):
             reader.events.on_message(each)
-            reader.waiting[0] += 1
+        reader.waiting[0] += reader.entries.declared
         if reader.waiting[0] >= _PERMITS // 2:
             self.connection.write(requests.flow(message.consumer_id, reader.waiting[0]))
             reader.waiting[0] = 0
