@@ -154,7 +154,7 @@ class _Part:
         acknowledged = _acknowledged(message.ack_set)
         kept = [each for each in found if each.batch_index not in acknowledged and self._is_wanted(each)]
         for each in kept:
-            self._queue.put_nowait(each)
+            self._queue.put_nowait(each._replace(batch_delivered=len(kept)))
         # An acknowledged message used no permit. Some messages of the entry may be no messages here: those that were
         # compacted away or are unwanted, those of an encrypted batch but one, a chunk before the last.
         declared = self._reader.declared
@@ -282,8 +282,8 @@ class TopicConsumer:
     async def acknowledge(self, message: ReceivedMessage) -> None:
         """Return when the broker has kept the acknowledgement.
 
-        The entry of a batch is acknowledged with the last of its messages. While the connection is lost, nothing is
-        sent, and the broker delivers the message again.
+        The entry of a batch is acknowledged with the last of its delivered messages. While the connection is lost,
+        nothing is sent, and the broker delivers the message again.
 
         Raises: RefusedError, RetryError.
         """
@@ -294,7 +294,7 @@ class TopicConsumer:
             key = message.topic, message.ledger_id, message.entry_id
             seen = self._acknowledged[key]
             seen.add(message.batch_index)
-            if len(seen) < message.batch_size:
+            if len(seen) < message.batch_delivered:
                 return
             del self._acknowledged[key]
         for ledger_id, entry_id in message.entries:

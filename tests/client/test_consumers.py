@@ -1,4 +1,4 @@
-"""A consumer of the tools: its permits."""
+"""A consumer of the tools: permits and acknowledgements."""
 
 import asyncio
 import contextlib
@@ -44,3 +44,16 @@ async def test_acknowledged_messages_of_a_batch_use_no_permits():
     async with consuming(topic) as (consumer, _):
         await received(consumer, 40)
         assert topic.permits <= PERMITS
+
+
+async def test_the_last_delivered_message_of_a_batch_acknowledges_the_entry():
+    topic = PushingTopic((*batch(4), 0, 2), batch(3, compacted_out=[1]))
+    async with consuming(topic) as (consumer, _):
+        first, second, third, fourth = await received(consumer, 4)
+        assert [m.batch_index for m in (first, second, third, fourth)] == [1, 3, 0, 2]
+        await consumer.acknowledge(first)
+        assert topic.acknowledged == []
+        await consumer.acknowledge(second)
+        await consumer.acknowledge(third)
+        await consumer.acknowledge(fourth)
+        assert topic.acknowledged == [0, 1]
