@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from magnetar.client.connection import open_connection
-from magnetar.client.errors import ClientError, RefusedError, RetryError, retrying
+from magnetar.client.errors import ClientError, RetryError, retrying
 from magnetar.client.lookup import open_at_owner, partitions, topics_like
 from magnetar.client.messages import EntryReader, ReceivedMessage
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -108,21 +108,30 @@ class _Part:
         Raises: RefusedError, RetryError, InputError.
         """
         connection = await open_at_owner(service, credentials, self.topic, entry_metadata=True)
+        ended = asyncio.Event()
+
+        def lost() -> None:
+            connection.close()
+            if self.connection is connection:
+                self.connection = None
+            ended.set()
+
         try:
             connection.subscribers[_TYPE.MESSAGE] = self._on_message
-            connection.subscribers[_TYPE.CLOSE_CONSUMER] = lambda _: self._lost()
+            connection.subscribers[_TYPE.CLOSE_CONSUMER] = lambda _: lost()
             connection.subscribers[_TYPE.ACTIVE_CONSUMER_CHANGE] = lambda _: None
             connection.subscribers[_TYPE.REACHED_END_OF_TOPIC] = lambda _: None
-            connection.on_lost = lambda _: self._lost()
-            self.ended = asyncio.Event()
+            connection.on_lost = lambda _: lost()
             command = self.wanted.command()
             await connection.ask(partial(_subscribe, topic=self.topic, command=command))
-            connection.write(requests.flow(_CONSUMER_ID, self._permits))
+            if not ended.is_set():  # the broker may close the consumer together with its answer
+                connection.write(requests.flow(_CONSUMER_ID, self._permits))
+                self.connection = connection
         except BaseException:
             connection.close()
             raise
         self._reader, self._taken = EntryReader(self.topic, self._decrypting), 0
-        self.connection = connection
+        self.ended = ended
 
     async def seek(self, service: Address, credentials: Credentials, publish_time_ms: int) -> None:
         """Move the subscription to a publish time, on a separate connection: the broker closes all consumers then.
@@ -141,12 +150,6 @@ class _Part:
             )
         finally:
             await connection.wait_closed()
-
-    def _lost(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
-        self.connection = None
-        self.ended.set()
 
     def _on_message(self, answer: Answer) -> None:
         message = answer.command.message
@@ -245,18 +248,22 @@ class TopicConsumer:
             part = _Part(name, self._wanted, self._queue, permits, self._decrypting)
             if self._wanted.start_time_ms and self._wanted.durable:
                 await part.seek(self._service, self._credentials, self._wanted.start_time_ms)
-            self._parts[name] = part
             await part.attach(self._service, self._credentials)
+            self._parts[name] = part
             self._keepers.append(asyncio.create_task(self._keep(part)))
 
     async def _discover(self) -> None:
         """Once a minute, attach to matching topics that are new, as the clients of Apache Pulsar do."""
+
+        async def look() -> None:
+            names = await self._names()
+            await self._attach([name for name in names if name not in self._parts], PERMITS // 10)
+
         while True:
             await asyncio.sleep(DISCOVERY_S)
             try:
-                names = await retrying(self._names, self._patience_s)
-                await self._attach([name for name in names if name not in self._parts], PERMITS // 10)
-            except (RefusedError, RetryError) as error:
+                await retrying(look, self._patience_s)
+            except ClientError as error:
                 self._queue.put_nowait(error)
                 return
 
@@ -311,6 +318,6 @@ class TopicConsumer:
                 return
             try:
                 await retrying(partial(part.attach, self._service, self._credentials), self._patience_s)
-            except (RefusedError, RetryError) as error:
+            except ClientError as error:
                 self._queue.put_nowait(error)
                 return

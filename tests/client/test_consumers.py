@@ -1,4 +1,4 @@
-"""A consumer of the tools: permits and acknowledgements."""
+"""A consumer of the tools: permits, acknowledgements, and the end of a connection."""
 
 import asyncio
 import contextlib
@@ -7,18 +7,20 @@ import pytest
 
 from magnetar.client.address import Credentials
 from magnetar.client.consumers import PERMITS, TopicConsumer, Wanted
+from magnetar.client.errors import InputError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.client.pushing_topic import PushingTopic, batch
+from tests.importing.scripted_broker import KIND, answer, error
 
 TOPIC = "persistent://public/default/t"
 
 
 @contextlib.asynccontextmanager
-async def consuming(topic):
-    wanted = Wanted(TOPIC, "s", kind=pb.CommandSubscribe.Shared)
+async def consuming(topic, credentials=None, name=TOPIC, **script):
+    wanted = Wanted(name, "s", kind=pb.CommandSubscribe.Shared, is_pattern=name != TOPIC)
     async with (
-        topic.broker() as broker,
-        TopicConsumer(broker.address, Credentials(), wanted) as consumer,
+        topic.broker(**script) as broker,
+        TopicConsumer(broker.address, credentials or Credentials(), wanted) as consumer,
     ):
         yield consumer, broker
 
@@ -57,3 +59,47 @@ async def test_the_last_delivered_message_of_a_batch_acknowledges_the_entry():
         await consumer.acknowledge(third)
         await consumer.acknowledge(fourth)
         assert topic.acknowledged == [0, 1]
+
+
+async def test_a_token_that_cannot_be_read_any_more_ends_the_consumer(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("t")
+    async with consuming(PushingTopic(), Credentials(token=f"file:{token}")) as (consumer, broker):
+        token.unlink()
+        broker.disconnect()
+        with pytest.raises(InputError, match="token"):
+            await received(consumer, 1)
+
+
+async def test_a_consumer_that_is_closed_with_its_answer_subscribes_again():
+    topic = PushingTopic(batch(1))
+
+    def on_subscribe(broker, command):
+        closing = pb.CommandCloseConsumer(consumer_id=1, request_id=0)
+        more = answer(KIND.CLOSE_CONSUMER, close_consumer=closing) if not topic.subscribed else b""
+        return topic.on_subscribe(broker, command) + more
+
+    async with consuming(topic, SUBSCRIBE=on_subscribe) as (consumer, broker):
+        await received(consumer, 1)
+        assert (topic.subscribed, broker.connections) == (2, 1)
+
+
+async def test_a_new_topic_of_a_pattern_whose_broker_is_busy_is_tried_again(monkeypatch):
+    monkeypatch.setattr("magnetar.client.consumers.DISCOVERY_S", 0.01)
+    topic, names = PushingTopic(batch(1)), []
+
+    def topics(_broker, command):
+        response = pb.CommandGetTopicsOfNamespaceResponse(
+            request_id=command.getTopicsOfNamespace.request_id, topics=names
+        )
+        return answer(KIND.GET_TOPICS_OF_NAMESPACE_RESPONSE, getTopicsOfNamespaceResponse=response)
+
+    def on_subscribe(broker, command):
+        accepted = topic.on_subscribe(broker, command)
+        return accepted if topic.subscribed > 1 else error(command.subscribe.request_id, pb.ServiceNotReady)
+
+    script = {"GET_TOPICS_OF_NAMESPACE": topics, "SUBSCRIBE": on_subscribe}
+    async with consuming(topic, name="public/default/t.*", **script) as (consumer, _):
+        names.append(TOPIC)
+        await received(consumer, 1)
+        assert topic.subscribed == 2

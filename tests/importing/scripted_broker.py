@@ -50,9 +50,17 @@ class ScriptedBroker:
 
     async def __aexit__(self, *_):
         self._server.close()
+        self.disconnect()
+        await self._server.wait_closed()
+
+    @property
+    def connections(self):
+        return len(self._writers)
+
+    def disconnect(self):
+        """End all connections."""
         for writer in self._writers:
             writer.close()
-        await self._server.wait_closed()
 
     async def _serve(self, reader, writer):
         self._writers.add(writer)
