@@ -1,11 +1,11 @@
 """A producer of a task: sends entries ahead of their receipts, and continues after a lost connection.
 
-    open -> last sequence id of the name on this topic -> messages up to it are there already, and are left out
+    open -> last sequence id of the name on this topic -> entries up to it are known; the newest are sent again
     send -> at most `maxPendingBytes` wait for receipts
     connection lost, broker restarted, topic moved -> open again, send entries without receipt again, unchanged
 
-With a name of its own (exactly once) the producer omits an entry that was stored although its receipt was lost, by that
-last sequence id, or the broker's deduplication drops the entry.
+With a name of its own (exactly once) the broker's deduplication drops an entry that was stored although its receipt was
+lost. The last sequence id alone proves nothing: the broker has accepted that entry, but may still fail to store it.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import asyncio
 import contextlib
 import sys
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from magnetar.client.errors import RetryError, retrying
 from magnetar.client.lookup import find_owner
 from magnetar.client.send_window import SendWindow
+from magnetar.pipeline.sink.known_entries import KnownEntries
 from magnetar.pipeline.sink.message import Chunks
 from magnetar.pipeline.sink.packing import Packer
 from magnetar.protocol import requests
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 _HEADROOM = 10 * 1024
 """Bytes that the metadata of an entry needs of the broker's maxMessageSize."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+"""Pauses between attempts after which the broker stores nothing."""
 
 
 @dataclass(slots=True)
@@ -75,7 +79,15 @@ class TopicProducer:
         self._packer: Packer | None = None
         self._window = self._new_window()
         self._sending: Chunks | None = None
-        self._skip_to = -1
+        self._known_to = -1
+        self._known: KnownEntries | None = None
+        """Entries up to `_known_to`, before the first entry behind it."""
+        self._accepted_to = -1
+        """The highest sequence id that the broker had accepted when the producer was attached last."""
+        self._again: deque[Entry] = deque()
+        """Entries to send again, in order, before any other."""
+        self._sent_again_to = -1
+        self._pause_s = 0.0
         self._deadline = 0.0
 
     async def send(self, sequence_id: int, message: Message) -> None:
@@ -85,12 +97,13 @@ class TopicProducer:
         """
         if self._packer is None:
             await self._start()
-        if sequence_id <= self._skip_to:
-            self.report.known += 1
-            return
         assert self._packer is not None, "_start has made it"
+        if self._known is not None and sequence_id > self._known_to:
+            await self._flush()
         for packed in self._packer.add(sequence_id, message):
-            if isinstance(packed, Chunks):
+            if self._known is not None:
+                self.report.known += self._known.add(packed)
+            elif isinstance(packed, Chunks):
                 await self._send_chunks(packed)
             else:
                 await self._wait_room(packed)
@@ -99,12 +112,22 @@ class TopicProducer:
     async def finish(self) -> TopicReport:
         """Return when everything taken is stored; the name is free then. Raises: ClientError."""
         if self._packer is not None:
-            for entry in self._packer.flush():
-                await self._wait_room(entry)
-                await self._put(entry)
+            await self._flush()
             await self._until_empty_or_room(None)
             await self._leave()
         return self.report
+
+    async def _flush(self) -> None:
+        """Send the entry of the waiting messages; of known entries, those that may not be stored yet."""
+        assert self._packer is not None, "_start has made it"
+        known, self._known = self._known, None
+        if known is not None:
+            self.report.known += sum(known.add(entry) for entry in self._packer.flush())
+            self._again.extend(known.entries())
+            await self._until_empty_or_room(None)
+        for entry in self._packer.flush():
+            await self._wait_room(entry)
+            await self._put(entry)
 
     async def _leave(self) -> None:
         """Free the name. A lost connection has freed it already."""
@@ -118,8 +141,9 @@ class TopicProducer:
     async def _start(self) -> None:
         self._deadline = time.monotonic() + self._options.timeout_s
         opened = await self._open()
-        if self._name is not None:
-            self._skip_to = opened.last_sequence_id
+        if self._accepted_to >= 0:
+            self._known_to = self._accepted_to
+            self._known = KnownEntries(self._options.pending_bytes)
         await self._on_opened(opened.last_sequence_id)
         assert self._producers is not None, "_open has set it"
         self._packer = Packer(
@@ -136,36 +160,38 @@ class TopicProducer:
         try:
             return await retrying(self._attach, left_s)
         except RetryError as error:
-            waited = f"{self._options.timeout_s:.0f} s without progress (sendTimeoutMs)"
-            raise RetryError(f"{self.report.topic}: {error}; gave up after {waited}") from error
+            raise self._gave_up(error) from error
 
     async def _attach(self) -> OpenedProducer:
         address = await find_owner(self._pool, self._options.connect.service, self.report.topic)
         self._producers = await self._pool.producers(address)
         self._window = self._new_window()
         self._opened = await self._producers.open(self.report.topic, self._name, self._window, self._schema)
+        self._accepted_to = self._opened.last_sequence_id if self._name is not None else -1
         return self._opened
 
     async def _reopen(self) -> None:
-        """After a failure: attach again, leave out stored entries, send the others again.
+        """After a failure: attach again, and have all entries without receipt sent again.
 
-        Of a chunked message all chunks are sent again, unless `_send_chunks` is about to do that.
+        Of a chunked message, which deduplication knows by its last chunk alone, nothing is sent when the broker has
+        accepted the message; else all chunks are, unless `_send_chunks` is about to do that.
         """
         await self._leave()
-        without_receipt = self._window.items()
-        opened = await self._open()
-        known_to = opened.last_sequence_id if self._name is not None else -1
-        again = self._sending
+        without_receipt = [*self._window.items(), *self._again]
+        await asyncio.sleep(min(self._pause_s, max(self._deadline - time.monotonic(), 0.0)))
+        self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        await self._open()
+        self._again.clear()
+        chunks = self._sending
         for entry in without_receipt:
-            if entry.last <= known_to:
+            self._sent_again_to = max(entry.last, self._sent_again_to)
+            if entry.chunks is None:
+                self._again.append(entry)
+            elif entry.last <= self._accepted_to:
                 self.report.stored += entry.messages
-            elif entry.chunks is None:
-                self._write(entry)
-            elif entry.chunks is not again:
-                again = entry.chunks
-                for chunk in again.entries():
-                    self._write(chunk)
-        self._progress()
+            elif entry.chunks is not chunks:
+                chunks = entry.chunks
+                self._again.extend(chunks.entries())
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -193,8 +219,6 @@ class TopicProducer:
             await self._until_empty_or_room(len(entry.data))
 
     async def _put(self, entry: Entry) -> None:
-        if not len(self._window):
-            self._progress()
         self._write(entry)
         assert self._producers is not None, "the producer is open"
         with contextlib.suppress(RetryError):  # the window fails too, and the producer resends the entry
@@ -222,18 +246,39 @@ class TopicProducer:
 
         Attaches the producer again whenever it is gone. Raises: ClientError.
         """
+        self._progress()  # receipts were not read while the task made rows
         while True:
-            window = self._window
-            wait = window.wait_empty() if size_bytes is None else window.wait_room(size_bytes)
             try:
-                return await asyncio.wait_for(wait, max(self._deadline - time.monotonic(), 0.001))
+                settled = self._settle(size_bytes)
+                return await asyncio.wait_for(settled, max(self._deadline - time.monotonic(), 0.001))
             except TimeoutError:
                 if time.monotonic() < self._deadline:
                     continue  # receipts have come meanwhile
                 waited = f"{self._options.timeout_s:.0f} s (sendTimeoutMs)"
                 raise RetryError(f"{self.report.topic}: no receipt within {waited}") from None
-            except RetryError:
+            except RetryError as error:
+                if time.monotonic() > self._deadline:
+                    raise self._gave_up(error) from error
                 await self._reopen()
+
+    async def _settle(self, size_bytes: int | None) -> None:
+        """Send the entries that are to be sent again, and wait as `_until_empty_or_room`. Raises: RetryError.
+
+        An accepted entry goes alone. As long as the broker does not know whether it will be stored, the broker refuses
+        it; if a later entry were stored meanwhile, this entry would then count as a duplicate.
+        """
+        while self._again:
+            is_doubtful = self._again[0].last <= self._accepted_to
+            if is_doubtful:
+                await self._window.wait_empty()
+            self._write(self._again.popleft())
+            if is_doubtful:
+                await self._window.wait_empty()
+        await (self._window.wait_empty() if size_bytes is None else self._window.wait_room(size_bytes))
+
+    def _gave_up(self, error: RetryError) -> RetryError:
+        waited = f"{self._options.timeout_s:.0f} s without progress (sendTimeoutMs)"
+        return RetryError(f"{self.report.topic}: {error}; gave up after {waited}")
 
     def _progress(self) -> None:
         self._deadline = time.monotonic() + self._options.timeout_s
@@ -246,8 +291,10 @@ class TopicProducer:
     def _on_stored(self, entry: Entry, receipt: Receipt) -> None:
         """The entry is stored, now or before."""
         if receipt.is_new:
-            self.report.stored += entry.messages
             self.report.last_ledger, self.report.last_entry = receipt.ledger_id, receipt.entry_id
+        if receipt.is_new or self._known_to < entry.last <= self._sent_again_to:
+            self.report.stored += entry.messages
         else:
             self.report.known += entry.messages
+        self._pause_s = 0.0
         self._progress()
