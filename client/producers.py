@@ -72,16 +72,24 @@ class Producers:
         *,
         encrypted: bool = False,
     ) -> OpenedProducer:
-        """Attach a producer; a name can have one producer at a time. Raises: RefusedError, RetryError."""
+        """Attach a producer; a name can have one producer at a time. `events` may fail before the call returns.
+
+        Raises: RefusedError, RetryError.
+        """
         self._last_id += 1
         producer_id = self._last_id
-        answer = await self.connection.ask(
-            lambda request: requests.producer(request, producer_id, topic, name, schema, encrypted=encrypted)
-        )
+        self._events[producer_id] = events  # the broker may close the producer together with its answer
+        try:
+            answer = await self.connection.ask(
+                lambda request: requests.producer(request, producer_id, topic, name, schema, encrypted=encrypted)
+            )
+        except BaseException:
+            self._events.pop(producer_id, None)
+            raise
         if answer.type != _TYPE.PRODUCER_SUCCESS:
+            self._events.pop(producer_id, None)
             raise RetryError(f"an answer of type {answer.type} to PRODUCER")
         success = answer.producer_success
-        self._events[producer_id] = events
         return OpenedProducer(producer_id, success.producer_name, success.last_sequence_id, success.schema_version)
 
     async def close(self, producer_id: int) -> None:
