@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from magnetar.client.errors import DeduplicationError, retrying
+from magnetar.client.errors import ClientError, DeduplicationError, RetryError, retrying
 from magnetar.client.lookup import find_owner
 from magnetar.client.pool import ConnectionPool
 from magnetar.client.send_window import SendWindow
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from magnetar.client.connection import BrokerConnection
-    from magnetar.client.producers import Receipt
+    from magnetar.client.producers import OpenedProducer, Producers, Receipt
     from magnetar.converters.kafka_entry.import_plan import ImportStep
     from magnetar.pipeline.connect_options import ConnectOptions
 
@@ -45,7 +46,7 @@ def send_entries(
     Args:    steps: (resume_after, confirm) -> the entries behind a sequence id, see `ImportPlan`; called again after
                     each lost connection. When it raises, everything that it gave before is stored first.
              stored_before: the highest sequence id of this name in the topic, for a broker that has forgotten it.
-    Raises:  RefusedError, DeduplicationError, RetryError after `timeout_s` without success.
+    Raises:  RefusedError, DeduplicationError, RetryError after `timeout_s` in which no entry was stored.
     """
     return asyncio.run(_send(connect, topic, name, steps, stored_before, timeout_s))
 
@@ -65,6 +66,15 @@ async def _send(
         producers = await pool.producers(owner)
         window: SendWindow[ImportStep] = SendWindow(partial(_note, sent))
         opened = await producers.open(topic, name, window)
+        try:
+            await send_all(producers, opened, window)
+        except RetryError:
+            with contextlib.suppress(ClientError):  # a refused entry leaves the producer, and so its name, in use
+                await producers.close(opened.producer_id)
+            raise
+        await producers.close(opened.producer_id)
+
+    async def send_all(producers: Producers, opened: OpenedProducer, window: SendWindow[ImportStep]) -> None:
         told = opened.last_sequence_id
         resume_after = told if told >= 0 else await asyncio.to_thread(stored_before)
         try:
@@ -74,10 +84,18 @@ async def _send(
             await window.wait_empty()
             raise
         await window.wait_empty()
-        await producers.close(opened.producer_id)
+
+    async def attempts() -> None:
+        while True:
+            stored = sent.stored
+            try:
+                return await retrying(attempt, timeout_s)
+            except RetryError:
+                if sent.stored == stored:
+                    raise
 
     try:
-        await retrying(attempt, timeout_s)
+        await attempts()
     finally:
         await pool.wait_closed()
     return sent
