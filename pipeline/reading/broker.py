@@ -110,7 +110,10 @@ class _RangeReader:
             except (RetryError, CatalogUnavailableError) as error:
                 await self._pause(error)
             except RefusedError as error:
-                self._refused(error)
+                try:
+                    self._refused(error)
+                except CatalogUnavailableError as unavailable:
+                    await self._pause(unavailable)
             except InputError as error:
                 raise CatalogError(str(error)) from error
         return None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from magnetar.client.errors import RetryError
+from magnetar.client.errors import RefusedError, RetryError
 from magnetar.pipeline.connect_options import ConnectOptions
 from magnetar.pipeline.errors import CatalogUnavailableError
 from magnetar.pipeline.planning import ReadRange
@@ -49,3 +49,26 @@ def test_entries_whose_index_is_known_are_given_when_the_next_one_cannot_be_aske
     reader._pushed = LostConnection()
     with pytest.raises(CatalogUnavailableError):
         reader._taken(chunks[1:])
+
+
+async def test_a_refusal_is_judged_once_the_admin_api_answers(monkeypatch):
+    """A broker that stops refuses the reader, and its admin API is away then."""
+    reader = broker._RangeReader(
+        ReadRange("persistent://public/default/t", -1, 0, 10), ReadSettings(ConnectOptions.parse({})), lambda *_: None
+    )
+    calls = []
+
+    async def refused_at_first():
+        calls.append("open")
+        if len(calls) == 1:
+            raise RefusedError("TopicNotFound")
+        reader._next = 10
+
+    def away():
+        calls.append("log")
+        raise CatalogUnavailableError("the admin API is away")
+
+    monkeypatch.setattr(reader, "_open", refused_at_first)
+    monkeypatch.setattr(reader, "_log", lambda **_: away())
+    assert await reader.more() is None
+    assert calls == ["open", "log", "open"]
