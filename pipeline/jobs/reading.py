@@ -101,10 +101,12 @@ def plan_tasks(
     spans: Sequence[IndexSpan], logs: Mapping[str, LogRange], options: SourceOptions, cores: int
 ) -> list[list[ReadRange]]:
     """Return each task's ranges: pieces of `splitBytes`, by default the same number of pieces for each core. Within a
-    task, ranges are cut at the borders of ledger files if these are readable.
+    task, ranges are cut at the borders of ledger files if these are readable and hold the wanted messages: the rows of
+    a compacted topic come from the broker.
     """
-    directory = open_directory(options.storage_path) if options.storage_path else None
-    ledgers = SegmentMap(directory) if directory is not None and options.read_mode != "broker" else None
+    by_file = options.storage_path and options.read_mode != "broker" and not options.read_compacted
+    directory = open_directory(options.storage_path) if by_file else None
+    ledgers = SegmentMap(directory) if directory is not None else None
     wholes: list[ReadRange] = []
     covered: dict[str, list[Covered]] = {}
     for span in spans:
