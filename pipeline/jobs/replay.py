@@ -158,9 +158,7 @@ def replay_topics(
     if state is None:
         spans = wanted_spans(options, logs)
     else:
-        decision = state.pinned(
-            _rows_of_source(options) | _rows_of_sink(sink), lambda: _decide(wanted_spans(options, logs), logs)
-        )
+        decision = state.pinned(_rows_of_source(options) | _rows_of_sink(sink), lambda: _decide(options, logs))
         spans = [IndexSpan(*each) for each in decision["ranges"]]
         _check_logs(spans, logs, decision["ledgers"])
         # Rows that are gone would move the numbers of those behind them.
@@ -203,8 +201,14 @@ def _rows_of_sink(sink: SinkOptions) -> dict[str, str]:
     return found
 
 
-def _decide(spans: Iterable[IndexSpan], logs: Mapping[str, LogRange]) -> dict[str, Any]:
-    chosen = list(spans)
+def _decide(options: SourceOptions, logs: Mapping[str, LogRange]) -> dict[str, Any]:
+    """Raises: OptionError for rows whose numbers do not last."""
+    if options.read_compacted:
+        raise OptionError(
+            "readCompacted gives other rows after each compaction, so the numbers of rows do not last: replay without "
+            "it, or without an id"
+        )
+    chosen = wanted_spans(options, logs)
     return {
         "ranges": [[span.topic, span.start, span.end] for span in chosen],
         "ledgers": {span.topic: logs[span.topic].last.ledger_id for span in chosen},

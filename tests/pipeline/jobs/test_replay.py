@@ -210,6 +210,15 @@ def test_a_file_that_is_no_state(tmp_path):
             ReplayState(path).pinned({}, dict)
 
 
+def test_rows_that_compaction_changes_are_not_replayed_by_number(connection, topic, target, publish, tmp_path):
+    publish(topic, SENT[:1])
+    options = SourceOptions.parse(connection | {"topic": topic, "readCompacted": "true"})
+    sink, state = sink_options(connection, target, "id", {}), ReplayState(tmp_path / "state.json")
+    with pytest.raises(OptionError, match="without an id"):
+        replay_topics(options, sink, None, None, replay_id="id", state=state)
+    assert not list(tmp_path.iterdir())
+
+
 def test_partitions_keep_the_order_of_their_keys(
     connection, topic, target, publish, client, runner, progress, jobs_broker
 ):
