@@ -7,11 +7,13 @@ decides which topics a client's request may create.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.slices import sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
@@ -103,18 +105,13 @@ class TopicLifecycle:
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
         await self._create_partitions(name, 0, partitions)
 
-    async def _create_partitions(self, name: TopicName, first: int, end: int) -> list[Topic]:
-        created = []
+    async def _create_partitions(self, name: TopicName, first: int, end: int) -> None:
+        """Record the partitions; a broker loads each when it is first used, as in Apache Pulsar."""
         if name.persistent:
-            for index in range(first, end):
-                part = name.partition_name(index)
-                if not self._topics.context.serves(part):
-                    await self._topics.make_known(part)  # loaded where it is served, when it is first used
-                    continue
-                topic = await self._topics.create(part)
-                if isinstance(topic, Topic):
-                    created.append(topic)
-        return created
+            async for indexes in sliced(range(first, end)):  # together: the records share syncs
+                self._topics.require_namespace(name)
+                self._topics.require_new_topics(name)
+                await asyncio.gather(*(self._topics.make_known(name.partition_name(index)) for index in indexes))
 
     async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
         """Create the missing partitions among the first ``count`` (None: all). No-op for a topic without partitions."""

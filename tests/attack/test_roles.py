@@ -273,3 +273,11 @@ def test_a_reader_adds_no_schema(secured, reader):
     found = reader.ask("GET_OR_CREATE_SCHEMA", "getOrCreateSchema", topic=TOPIC, schema=schema)
     assert found.getOrCreateSchemaResponse.error_code == pb.AuthorizationError
     assert admin(secured, "GET", f"schemas/{NAMESPACE}/t/schema")[0] == 404
+
+
+def test_forty_thousand_partitions(secured):
+    """Each partition was loaded and cost 20 KiB: a stop took more than a minute."""
+    with secured.watch() as watch:
+        for number in range(4):
+            assert admin(secured, "PUT", f"persistent/{NAMESPACE}/many{number}/partitions", 10_000)[0] == 204
+    secured.unharmed(watch, most_mib=96)

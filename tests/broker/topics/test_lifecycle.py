@@ -139,3 +139,20 @@ async def test_properties_that_are_set_during_a_growth_take_no_partition_away(br
     record = PartitionedTopic(3, {"a": "b"})
     assert broker.topics.catalog.partitioned(NAME) == record
     assert msgspec.json.decode((await metadata.get(partitioned_path(NAME)))[0], type=PartitionedTopic) == record
+
+
+async def test_created_partitions_are_known_and_not_loaded(broker):
+    """Ten thousand loaded partitions cost 200 MiB and held up a stop."""
+    await broker.lifecycle.create_partitioned(NAME, 100, {})
+    assert not broker.topics.loaded
+    assert all(broker.topics.known(NAME.partition_name(index)) for index in range(100))
+    assert not broker.topics.known(NAME.partition_name(100))
+    await broker.lifecycle.delete_partitioned(NAME)
+    assert not broker.topics.known(NAME.partition_name(0)) and not broker.topics.loaded
+
+
+async def test_a_missing_namespace_gets_no_partitions(broker):
+    name = TopicName.parse("persistent://public/missing/t")
+    with pytest.raises(TopicNotFoundError):
+        await broker.lifecycle.create_partitioned(name, 2, {})
+    assert not broker.topics.known(name.partition_name(0))
