@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from magnetar.broker.network.round_turns import RoundTurns
 from magnetar.broker.network.tls_gate import READ_BYTES, TlsGate
 from magnetar.broker.network.tls_greeting import HANDSHAKES_IN_ONE_ROUND, wait_greeting
-from magnetar.broker.network.tls_turns import TlsTurns
 
 if TYPE_CHECKING:
     import socket
@@ -63,8 +63,8 @@ class Acceptor:
         self._tasks = tasks
         self._context = context
         self._handshake_s = handshake_s
-        self._handshakes = TlsTurns(loop, HANDSHAKES_IN_ONE_ROUND)
-        self._records = TlsTurns(loop, _RECORDS_OF_CONNECTIONS)
+        self._handshakes = RoundTurns(HANDSHAKES_IN_ONE_ROUND)
+        self._records = RoundTurns(_RECORDS_OF_CONNECTIONS)
         self._room = memoryview(bytearray(READ_BYTES if context is not None else 0))
         self._reading = False
         self._closed = False

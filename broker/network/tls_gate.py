@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import ssl
 
-    from magnetar.broker.network.tls_turns import TlsTurns
+    from magnetar.broker.network.round_turns import RoundTurns
 
 RECORDS_IN_ONE_TURN: Final = 128
 READ_BYTES: Final = 256 * 1024
@@ -44,7 +44,7 @@ class TlsGate(asyncio.BufferedProtocol):
         inner: asyncio.BaseProtocol,
         context: ssl.SSLContext,
         handshake_s: float,
-        turns: TlsTurns,
+        turns: RoundTurns,
         room: memoryview,
     ) -> None:
         """room: takes the bytes of a read; connections may share it."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.network.round_turns import RoundTurns
     from magnetar.broker.websocket.link import Link
     from magnetar.broker.websocket.session import Session
 
@@ -53,7 +54,8 @@ _quiet.propagate = False
 class WebSocket(asyncio.Protocol):
     """See the module.
 
-    idle_s, ping_s: with 0 or less, no idle timeout and no pings. on_gone: called once, when the connection is lost.
+    idle_s, ping_s: with 0 or less, no idle timeout and no pings. turns: the turns of all sessions.
+    on_gone: called once, when the connection is lost.
     """
 
     def __init__(
@@ -62,12 +64,15 @@ class WebSocket(asyncio.Protocol):
         most_bytes: int,
         idle_s: float,
         ping_s: float,
+        turns: RoundTurns,
         on_gone: Callable[[], None],
     ) -> None:
         self._transport = transport
         self._frames = ServerProtocol(max_size=most_bytes, logger=_quiet)
         self._idle_s = idle_s
         self._ping_s = ping_s
+        self._turns = turns
+        self._awaits_turn = False
         self._when_gone = [on_gone]
         self._loop = asyncio.get_running_loop()
         self._session: Session | None = None
@@ -173,7 +178,9 @@ class WebSocket(asyncio.Protocol):
             self.wait_for_memory()
 
     def _take(self, data: bytes) -> None:
-        """Handle some frames now and the rest in later turns of the event loop; do not read the socket before that."""
+        """Handle some frames now and the rest in later turns, of which all sessions together have a few in a round of
+        the event loop; do not read the socket before that.
+        """
         at = frames = 0
         while at < len(data) and frames < _FRAMES_A_TURN and not self._holds and not self._gone:
             self._frames.receive_data(data[at : at + _PIECE])
@@ -185,7 +192,7 @@ class WebSocket(asyncio.Protocol):
         if not self._holds:
             if not self._transport.is_closing():
                 self._transport.pause_reading()
-            self._loop.call_soon(self._on_waiting)
+            self._await_turn()
 
     def eof_received(self) -> bool:
         self._frames.receive_eof()
@@ -295,19 +302,26 @@ class WebSocket(asyncio.Protocol):
         if self._holds or self._gone:
             return
         if self._waiting:
-            self._loop.call_soon(self._on_waiting)
+            self._await_turn()
         elif not self._transport.is_closing():
             self._transport.resume_reading()
 
-    def _on_waiting(self) -> None:
+    def _await_turn(self) -> None:
+        if not self._awaits_turn:
+            self._awaits_turn = True
+            self._turns.add(self._on_turn)
+
+    def _on_turn(self) -> bool:
+        self._awaits_turn = False
         if not self._waiting or self._holds or self._gone:
-            return
+            return False
         data = b"".join(self._waiting)
         self._waiting.clear()
         self._take(data)
         self._weigh()
         if not self._waiting and not self._holds and not self._transport.is_closing():
             self._transport.resume_reading()
+        return True
 
     def _flush(self) -> None:
         data = b"".join(self._frames.data_to_send())

@@ -10,6 +10,7 @@ import structlog
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity, Target
 from magnetar.broker.compat import rest_refusals, wire_refusals
+from magnetar.broker.network.round_turns import RoundTurns
 from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import SessionRefusedError
 from magnetar.broker.websocket.link import Link
@@ -38,6 +39,8 @@ _KINDS: Final[dict[str, tuple[Any, Any]]] = {
     "topics": (TopicsSession, ConsumerParameters),
 }
 _BEARER: Final = "Bearer "
+_SESSIONS_IN_ONE_ROUND: Final = 8
+"""How many sessions with many frames in a read have a turn in a round of the event loop."""
 
 
 class WebSocketService:
@@ -47,6 +50,7 @@ class WebSocketService:
         self._resources = resources
         self._services = services
         self._open: dict[WebSocket, None] = {}
+        self._turns = RoundTurns(_SESSIONS_IN_ONE_ROUND)
 
     def __len__(self) -> int:
         """The number of sessions, including sessions that are opening or closing."""
@@ -78,6 +82,7 @@ class WebSocketService:
             settings.web_socket_max_text_frame_size,
             settings.web_socket_session_idle_timeout_millis / 1000,
             settings.web_socket_ping_duration_seconds,
+            self._turns,
             gone,
         )
         self._open[socket] = None

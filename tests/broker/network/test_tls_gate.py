@@ -10,9 +10,9 @@ import uvloop
 
 from magnetar.broker.network import tls_gate
 from magnetar.broker.network.bind import bind
+from magnetar.broker.network.round_turns import RoundTurns
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.network.tls_gate import RECORDS_IN_ONE_TURN, TlsGate, cut_records
-from magnetar.broker.network.tls_turns import TlsTurns
 from tests.broker.admin.test_admin_server import Certificates
 from tests.broker.network.test_acceptor import Door
 from tests.twins.fake_connection import FakeTransport
@@ -73,7 +73,7 @@ async def test_the_records_of_one_read_have_several_turns(monkeypatch):
     monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Tls)
     loop, transport = asyncio.get_running_loop(), FakeTransport()
     room = memoryview(bytearray(1 << 17))
-    gate = TlsGate(loop, asyncio.Protocol(), None, 1, TlsTurns(loop, 1), room)
+    gate = TlsGate(loop, asyncio.Protocol(), None, 1, RoundTurns(1), room)
     gate.connection_made(transport)
     sent = record(22) * 1000 + record(22)[:-1]
 

@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+from magnetar.broker.network.round_turns import RoundTurns
 from magnetar.broker.websocket.web_socket import WebSocket
 from tests.twins.fake_connection import FakeTransport
 from tests.waiting import until
@@ -56,7 +57,7 @@ def run():
     def runner(test):
         async def body():
             transport, session = FakeTransport(), Session()
-            socket = WebSocket(transport, 1 << 20, 0, 0, lambda: None)
+            socket = WebSocket(transport, 1 << 20, 0, 0, RoundTurns(4), lambda: None)
             socket.link = Link()
 
             async def open_session(_socket):
@@ -74,7 +75,7 @@ def run():
 async def test_nothing_is_read_while_a_session_opens():
     """Hundreds of texts that arrived in part before their sessions opened were not in the account of memory."""
     transport, reading = FakeTransport(), []
-    socket = WebSocket(transport, 1 << 20, 0, 0, lambda: None)
+    socket = WebSocket(transport, 1 << 20, 0, 0, RoundTurns(4), lambda: None)
     socket.link = Link()
 
     async def open_session(_socket):
@@ -120,6 +121,27 @@ def test_frames_of_one_read_are_handled_in_several_turns(run):
         assert transport.is_reading()
 
     run(test)
+
+
+async def test_of_many_sessions_with_frames_a_few_have_a_turn_in_a_round():
+    """With 200 sessions full of PINGs a message of another client waited for 0.7 s of processor time."""
+    turns, opened = RoundTurns(2), []
+    for _ in range(10):
+        session = Session()
+        socket = WebSocket(FakeTransport(), 1 << 20, 0, 0, turns, lambda: None)
+        socket.link = Link()
+
+        async def open_session(_socket, session=session):
+            return session
+
+        await socket.open(HEAD, open_session)
+        socket.data_received(frame(1, b"x") * 5_000)
+        opened.append(session)
+    while any(len(session.texts) < 5_000 for session in opened):
+        before = [len(session.texts) for session in opened]
+        await asyncio.sleep(0)
+        had_turns = sum(len(session.texts) > count for session, count in zip(opened, before, strict=True))
+        assert 0 < had_turns <= 2
 
 
 def test_a_session_that_holds_reading_back_gets_no_more(run):

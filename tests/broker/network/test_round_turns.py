@@ -2,11 +2,11 @@
 
 import asyncio
 
-from magnetar.broker.network.tls_turns import TlsTurns
+from magnetar.broker.network.round_turns import RoundTurns
 
 
 async def test_a_round_of_the_loop_has_few_turns():
-    turns, begun = TlsTurns(asyncio.get_running_loop(), 4), []
+    turns, begun = RoundTurns(4), []
 
     async def handshake(number):
         await turns.wait()

@@ -1,33 +1,34 @@
-"""Turns of connections whose work for TLS is too much for one round of the event loop."""
+"""Turns of connections whose work together is too much for one round of the event loop."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
 
-class TlsTurns:
+class RoundTurns:
     """Gives `most` turns in a round of the event loop, in the order of the requests."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
-        self._loop = loop
+    def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: deque[Callable[[], bool]] = deque()
         self._scheduled = False
 
     def add(self, turn: Callable[[], bool]) -> None:
-        """Call `turn` in a later round; it returns False when its connection has ended, which counts as no turn."""
+        """Call `turn` in a later round; it returns False when its connection has nothing to do, or has
+        ended, which counts as no turn.
+        """
         self._waiting.append(turn)
         if not self._scheduled:
             self._schedule()
 
     async def wait(self) -> None:
         """Return when the caller has its turn."""
-        future = self._loop.create_future()
+        future = asyncio.get_running_loop().create_future()
 
         def turn() -> bool:
             if future.done():  # cancelled
@@ -40,7 +41,7 @@ class TlsTurns:
 
     def _schedule(self) -> None:
         self._scheduled = True
-        self._loop.call_soon(self._next)
+        asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
         self._scheduled = False
