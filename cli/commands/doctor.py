@@ -72,7 +72,7 @@ def broker_findings(session: Session) -> Iterator[Finding]:
         yield "service port", ERROR, str(error)
     try:
         version = session.web.get("/admin/v2/brokers/version")
-        yield "admin port", OK, f"{session.target.admin_url} serves the API of Pulsar {version}"
+        yield "admin port", OK, f"{session.target.admin_url} serves the admin API, version {version}"
     except CliError as error:
         yield "admin port", ERROR, str(error)
         return

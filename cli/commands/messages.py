@@ -106,7 +106,7 @@ def produce(session: Session, topic: str, messages: tuple[str, ...], files: tupl
 
     source = (outgoing(*each) for each in _payloads(messages, files, given["key"], given["key_separator"]))
     stored = session.run(_send(session, topic, source, value.schema, _CODECS[given["compression"]]))
-    session.out.done(f"{stored} messages stored", topic=str(topic_of(topic)), stored=stored)
+    session.out.done(f"{stored} message{'' if stored == 1 else 's'} stored", topic=str(topic_of(topic)), stored=stored)
 
 
 def _payloads(
