@@ -74,7 +74,8 @@ class Outstanding:
         if entry is None:
             return not is_batch  # other messages of a forgotten batch may be unacknowledged
         if is_batch:
-            entry.open_bits &= ~(1 << batch_index)
+            if batch_index < entry.open_bits.bit_length():  # the client chooses the number, which has 31 bits
+                entry.open_bits &= ~(1 << batch_index)
             if entry.open_bits:
                 return False
         del self._entries[place]

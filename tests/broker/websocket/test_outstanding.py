@@ -1,5 +1,6 @@
 """Messages that a session gave its client, and redeliveries."""
 
+import tracemalloc
 from types import SimpleNamespace
 
 from hypothesis import given
@@ -25,6 +26,18 @@ def test_a_batch_is_acknowledged_with_the_last_of_its_messages():
 def test_a_batch_that_is_not_known_is_not_acknowledged():
     assert not Outstanding().acknowledge(PLACE, 0, is_batch=True)
     assert Outstanding().acknowledge(PLACE, -1, is_batch=False)
+
+
+def test_a_batch_index_that_the_batch_does_not_have_costs_no_memory():
+    found = Outstanding()
+    found.arrived(batch(0, 1))
+    tracemalloc.start()
+    try:
+        assert not found.acknowledge(PLACE, 2**31 - 1, is_batch=True)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert [found.acknowledge(PLACE, index, is_batch=True) for index in (1, 0)] == [False, True]
 
 
 def test_a_batch_that_comes_again_is_whole_again():
