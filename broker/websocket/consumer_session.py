@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -57,6 +58,8 @@ _MOST_PERMITS: Final = (1 << 31) - 1
 _PREFETCH: Final = 100
 _A_TURN: Final = 64
 """Messages that a session writes in one turn of the event loop."""
+_DUE_IN_A_TURN: Final = 4096
+"""Entries that a session has redelivered in one turn."""
 _UNIT_BYTES: Final = 1 << 14
 """Uncompressed bytes of an entry that count in a turn like one message."""
 
@@ -332,7 +335,11 @@ class ConsumerSession(Session):
         try:
             found = session_json.decode_message_id(command.message_id)
         except ValueError as e:
-            kind = INVALID_DATA if isinstance(command.message_id, str) and _is_base64(command.message_id) else None
+            kind = (
+                INVALID_DATA
+                if isinstance(command.message_id, str) and session_json.is_base64(command.message_id)
+                else None
+            )
             raise BadMessageError(kind or INTERNAL_ERROR, str(e)) from e
         part = self.part_of(found)
         if part is None:
@@ -404,8 +411,8 @@ class ConsumerSession(Session):
     def _on_due(self) -> None:
         self._timer = None
         now_s = self.loop.time()
-        places = list(self._nacks.take(now_s))
-        late = list(self._timeouts.take(now_s))
+        places = list(islice(self._nacks.take(now_s), _DUE_IN_A_TURN))
+        late = list(islice(self._timeouts.take(now_s), _DUE_IN_A_TURN))
         for place in late:
             for _ in range(self.outstanding.given_of(place)):
                 self.done_with_one(self.parts[place[0]])
@@ -416,10 +423,13 @@ class ConsumerSession(Session):
         """Request the redelivery of entries; publish entries that came too often to the dead letter topic instead."""
         if self.dead_letters is not None:
             places = [place for place in places if not self.dead_letters.send(place)]
-        for index in {place[0] for place in places}:
+        by_part: dict[int, dict[tuple[int, int], None]] = {}
+        for index, ledger, entry in places:
+            by_part.setdefault(index, {})[ledger, entry] = None
+        for index, entries in by_part.items():
             part = self.parts[index]
             if self.is_shared:
-                self.link.send(requests.redeliver(index, dict.fromkeys(p[1:] for p in places if p[0] == index)))
+                self.link.send(requests.redeliver(index, entries))
             else:  # the broker redelivers all unacknowledged entries
                 self.forget(part, owed=True)
                 self.link.send(requests.redeliver(index, ()))
@@ -488,11 +498,3 @@ class ConsumerSession(Session):
 _MAX: Final = (1 << 64) - 1
 EARLIEST: Final = pb.MessageIdData(ledgerId=_MAX, entryId=_MAX)
 LATEST: Final = pb.MessageIdData(ledgerId=(1 << 63) - 1, entryId=(1 << 63) - 1)
-
-
-def _is_base64(text: str) -> bool:
-    """Whether the text decodes without its last bits: a single character is no byte."""
-    return not set(text) - _BASE64 and len(text.rstrip("=")) % 4 != 1
-
-
-_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")

@@ -11,13 +11,33 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from magnetar.broker.websocket.incoming import Incoming
 
 MOST_KEPT: Final = 50_000
 Place = tuple[int, int, int]
 """Partition, ledger and entry."""
+
+
+class _Parts:
+    """The places of each partition, so that those of a partition are found without a walk over all places."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, dict[Place, None]] = {}
+
+    def add(self, place: Place) -> None:
+        self._places.setdefault(place[0], {})[place] = None
+
+    def discard(self, place: Place) -> None:
+        if (places := self._places.get(place[0])) is not None:
+            places.pop(place, None)
+            if not places:
+                del self._places[place[0]]
+
+    def take(self, part: int) -> Iterable[Place]:
+        """Remove and return the places of a partition."""
+        return self._places.pop(part, ())
 
 
 class _Entry:
@@ -33,6 +53,7 @@ class Outstanding:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Place, _Entry] = OrderedDict()
+        self._parts = _Parts()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -46,8 +67,9 @@ class Outstanding:
         for message in messages:
             entry.open_bits |= 1 << message.batch_index
         self._entries[place] = entry
+        self._parts.add(place)
         if len(self._entries) > MOST_KEPT:
-            self._entries.popitem(last=False)
+            self._parts.discard(self._entries.popitem(last=False)[0])
 
     def given(self, message: Incoming) -> None:
         """Count a message written to the client."""
@@ -79,12 +101,12 @@ class Outstanding:
             if entry.open_bits:
                 return False
         del self._entries[place]
+        self._parts.discard(place)
         return True
 
     def forget(self, part: int) -> int:
         """Forget the entries of a partition; return how many of their messages the session has written."""
-        places = [place for place in self._entries if place[0] == part]
-        return sum(self._entries.pop(place).given for place in places)
+        return sum(self._entries.pop(place).given for place in self._parts.take(part))
 
 
 class Redeliveries:
@@ -93,6 +115,7 @@ class Redeliveries:
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
         self._due: OrderedDict[Place, float] = OrderedDict()
+        self._parts = _Parts()
 
     def __len__(self) -> int:
         return len(self._due)
@@ -102,8 +125,9 @@ class Redeliveries:
         dropped.
         """
         self._due.setdefault(place, now_s + self._delay_s)
+        self._parts.add(place)
         if len(self._due) > MOST_KEPT:
-            self._due.popitem(last=False)
+            self._parts.discard(self._due.popitem(last=False)[0])
 
     def restart(self, place: Place, now_s: float) -> None:
         """Start the delay of an entry again, also of an entry in the queue."""
@@ -112,10 +136,11 @@ class Redeliveries:
 
     def discard(self, place: Place) -> None:
         self._due.pop(place, None)
+        self._parts.discard(place)
 
     def forget(self, part: int) -> None:
         """Remove the places of a partition, which the broker redelivers by itself or never."""
-        for place in [place for place in self._due if place[0] == part]:
+        for place in self._parts.take(part):
             del self._due[place]
 
     @property
@@ -129,5 +154,5 @@ class Redeliveries:
             place, at_s = next(iter(self._due.items()))
             if at_s > now_s:
                 return
-            del self._due[place]
+            self.discard(place)
             yield place

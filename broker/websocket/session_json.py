@@ -28,6 +28,7 @@ __all__ = [
     "encode_message_id",
     "end_of_topic_text",
     "error_text",
+    "is_base64",
 ]
 
 NOT_JSON: Final = 3
@@ -35,6 +36,7 @@ BAD_PAYLOAD: Final = 7
 UNKNOWN: Final = 8
 """Numbers of Apache Pulsar's WebSocketError in `result` ("send-error:7")."""
 _MOST_I64: Final = 1 << 63
+_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 
 
 class MessageTextError(ValueError):
@@ -134,6 +136,11 @@ def decode_message_id(text: object) -> pb.MessageIdData:
     if not found.IsInitialized():
         raise ValueError("messageId lacks ledger or entry")
     return found
+
+
+def is_base64(text: str) -> bool:
+    """Whether the text decodes without its last bits: a single character is no byte."""
+    return not set(text) - _BASE64 and len(text.rstrip("=")) % 4 != 1
 
 
 def encode_message_id(message_id: pb.MessageIdData) -> str:

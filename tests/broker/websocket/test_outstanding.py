@@ -1,5 +1,6 @@
 """Messages that a session gave its client, and redeliveries."""
 
+import time
 import tracemalloc
 from types import SimpleNamespace
 
@@ -82,3 +83,31 @@ def test_redeliveries_are_due_in_order_and_once(steps):
         later.add(place, now)
         waiting.setdefault(place, now + 2)
         assert later.next_s == min(waiting.values())
+
+
+def test_the_places_of_many_partitions_are_forgotten_without_a_walk_over_all_of_them():
+    found, due = Outstanding(), Redeliveries(1.0)
+    for number in range(outstanding.MOST_KEPT):
+        place = (number % 2000, 1, number)
+        found.arrived(batch(0, place=place))
+        due.add(place, 0.0)
+    before = time.process_time()
+    for part in range(2000):
+        found.forget(part)
+        due.forget(part)
+    assert time.process_time() - before < 2, "100 million steps take ten times as long"
+    assert (len(found), len(due)) == (0, 0)
+
+
+def test_a_place_that_went_another_way_is_not_forgotten_twice():
+    found, due = Outstanding(), Redeliveries(1.0)
+    for entry in range(3):
+        found.arrived(batch(0, place=(0, 1, entry)))
+        due.add((0, 1, entry), 0.0)
+    assert found.acknowledge((0, 1, 0), -1, is_batch=False)
+    due.discard((0, 1, 0))
+    assert list(due.take(1.0)) == [(0, 1, 1), (0, 1, 2)]
+    due.restart((0, 1, 2), 5.0)
+    assert found.forget(0) == 0
+    due.forget(0)
+    assert (len(found), len(due), due.next_s) == (0, 0, None)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from magnetar.broker.tasks import TaskSet
-from magnetar.broker.websocket import topics_session
+from magnetar.broker.websocket import consumer_session, topics_session
 from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession
 from magnetar.broker.websocket.errors import BadMessageError, RequestFailedError, SessionRefusedError
 from magnetar.broker.websocket.parameters import ConsumerParameters, ReaderParameters
@@ -308,3 +308,20 @@ async def test_a_topic_without_partitions_and_a_named_partition_are_not_looked_a
         await world.opened()
         assert not len(world.session.tasks)
         assert world.session.has_one_part
+
+
+async def test_due_redeliveries_go_in_turns_one_command_for_each_topic(monkeypatch):
+    monkeypatch.setattr(consumer_session, "_DUE_IN_A_TURN", 4)
+    world = await World(topics=f"{BASE}a,{BASE}b", negativeAckRedeliveryDelay="0").opened()
+    ids = [world.message(number % 2, ledger=7 + number % 2, entry=number) for number in range(6)]
+    for each in ids:
+        world.say(type="negativeAcknowledge", messageId=each)
+    kind = _T.REDELIVER_UNACKNOWLEDGED_MESSAGES
+    await until(lambda: len(world.link.of(kind)) == 4)
+    found = [each.redeliverUnacknowledgedMessages for each in world.link.of(kind)]
+    assert [(one.consumer_id, [each.entryId for each in one.message_ids]) for one in found] == [
+        (0, [0, 2]),
+        (1, [1, 3]),
+        (0, [4]),
+        (1, [5]),
+    ]
