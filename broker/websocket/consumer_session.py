@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from magnetar.broker.websocket import session_json
+from magnetar.broker.websocket.consumer_part import Part
 from magnetar.broker.websocket.dead_letter_topic import DeadLetters
 from magnetar.broker.websocket.errors import (
     INTERNAL_ERROR,
@@ -41,7 +42,6 @@ from magnetar.broker.websocket.parameters import MOST_WINDOW
 from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
-from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from magnetar.broker.websocket import session
     from magnetar.broker.websocket.parameters import ConsumerParameters
     from magnetar.protocol.answers import Answer
+    from magnetar.protocol.topic_name import TopicName
 
 log = structlog.get_logger(__name__)
 _TYPE = pb.BaseCommand
@@ -62,24 +63,6 @@ _DUE_IN_A_TURN: Final = 4096
 """Entries that a session has redelivered in one turn."""
 _UNIT_BYTES: Final = 1 << 14
 """Uncompressed bytes of an entry that count in a turn like one message."""
-
-
-class Part:
-    """The consumer on one partition. `owed`: permits that the session sends to the broker with the next FLOW.
-    `is_added`: the partition was added while the session lasts, so that all of its messages are new.
-    """
-
-    def __init__(self, index: int, topic: str, *, is_added: bool = False) -> None:
-        self.is_added = is_added
-        self.index = index
-        self.topic = topic
-        name = TopicName.parse(topic)
-        self.partition, self.is_stored = name.partition, name.persistent
-        self.is_open = False
-        self.ended = False
-        self.gone = False  # the topic is deleted, and another part may have this index
-        self.closings = 0  # how often the broker closed the consumer
-        self.owed = 0
 
 
 class ConsumerSession(Session):
@@ -426,32 +409,37 @@ class ConsumerSession(Session):
         by_part: dict[int, dict[tuple[int, int], None]] = {}
         for index, ledger, entry in places:
             by_part.setdefault(index, {})[ledger, entry] = None
+        if not self.is_shared:  # the broker redelivers all unacknowledged entries
+            self.forget(*(self.parts[index] for index in by_part), owed=True)
         for index, entries in by_part.items():
-            part = self.parts[index]
-            if self.is_shared:
-                self.link.send(requests.redeliver(index, entries))
-            else:  # the broker redelivers all unacknowledged entries
-                self.forget(part, owed=True)
-                self.link.send(requests.redeliver(index, ()))
+            self.link.send(requests.redeliver(index, entries if self.is_shared else ()))
 
-    def forget(self, part: Part, *, owed: bool) -> None:
-        """Forget the messages of a partition, queued or with the client, because the broker will redeliver them.
+    def forget(self, *parts: Part, owed: bool) -> None:
+        """Forget the messages of partitions, queued or with the client, because the broker will redeliver them.
 
         owed: return their permits to the broker.
         """
-        arrived = [each for each in self._arrived if each.command.message.consumer_id == part.index]
-        self._arrived = deque(each for each in self._arrived if each.command.message.consumer_id != part.index)
-        self._weigh(-sum(len(each.entry) for each in arrived))
-        queued = sum(map(permits_of, arrived)) + sum(message.part == part.index for message in self._queue)
-        self._queue = deque(message for message in self._queue if message.part != part.index)
-        self._nacks.forget(part.index)
-        self._timeouts.forget(part.index)
-        given = self.outstanding.forget(part.index)
-        if not self.parameters.pull:
-            given = min(given, self._with_client)
-            self._with_client -= given
-        if owed:
-            self._owe(part, queued + given)
+        permits = dict.fromkeys((part.index for part in parts), 0)
+        arrived, self._arrived = self._arrived, deque()
+        for each in arrived:
+            if (index := each.command.message.consumer_id) in permits:
+                permits[index] += permits_of(each)
+                self._weigh(-len(each.entry))
+            else:
+                self._arrived.append(each)
+        for message in self._queue:
+            if message.part in permits:
+                permits[message.part] += 1
+        self._queue = deque(message for message in self._queue if message.part not in permits)
+        for part in parts:
+            self._nacks.forget(part.index)
+            self._timeouts.forget(part.index)
+            given = self.outstanding.forget(part.index)
+            if not self.parameters.pull:
+                given = min(given, self._with_client)
+                self._with_client -= given
+            if owed:
+                self._owe(part, permits[part.index] + given)
 
     # --- changes of the topic ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING
 
-from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession, Part
+from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession
 from magnetar.broker.websocket.errors import ParameterError
 from magnetar.broker.websocket.parameters import ConsumerParameters, ReaderParameters
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -18,6 +18,7 @@ from magnetar.protocol import requests
 
 if TYPE_CHECKING:
     from magnetar.broker.websocket import session_json
+    from magnetar.broker.websocket.consumer_part import Part
     from magnetar.broker.websocket.incoming import Incoming
     from magnetar.broker.websocket.session import Place
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from magnetar.broker.websocket.consumer_session import ConsumerSession, Part
+from magnetar.broker.websocket.consumer_part import Part
+from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import SessionRefusedError
 from magnetar.broker.websocket.matching_topics import MatchingTopics
 from magnetar.protocol.topic_name import TopicName

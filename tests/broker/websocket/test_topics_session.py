@@ -325,3 +325,22 @@ async def test_due_redeliveries_go_in_turns_one_command_for_each_topic(monkeypat
         (0, [4]),
         (1, [5]),
     ]
+
+
+async def test_a_redelivery_of_an_exclusive_consumer_returns_the_permits_of_each_topic():
+    query = {"subscriptionType": "Exclusive", "receiverQueueSize": "2", "negativeAckRedeliveryDelay": "0"}
+    world = await World(topics=f"{BASE}a,{BASE}b,{BASE}c", **query).opened()
+    await until(lambda: len(world.link.of(_T.FLOW)) == 3)
+    world.message(0, ledger=7)
+    world.message(1, ledger=8)
+    world.message(2, ledger=9)  # the window is full: this message and the next wait in the session
+    world.message(0, ledger=7, entry=1)
+    assert len(world.place.peer.texts) == 2
+    world.session._nacks.add((0, 7, 0), 0.0)
+    world.session._nacks.add((1, 8, 0), 0.0)
+    world.session._on_due()
+    redelivered = [each.redeliverUnacknowledgedMessages for each in world.link.of(_T.REDELIVER_UNACKNOWLEDGED_MESSAGES)]
+    assert [(one.consumer_id, list(one.message_ids)) for one in redelivered] == [(0, []), (1, [])]
+    await until(lambda: len(world.link.of(_T.FLOW)) == 5)
+    permits = {each.flow.consumer_id: each.flow.messagePermits for each in world.link.of(_T.FLOW)[3:]}
+    assert permits == {0: 2, 1: 1}
