@@ -1,7 +1,7 @@
-"""How many requests all connections begin in a round of the event loop.
+"""How many commands of all connections the broker handles in a round of the event loop.
 
 Each connection handles some hundred commands in its turn. If fifty connections send requests without waiting for the
-answers, the messages of all other clients wait for fifty such turns, several times.
+answers, or hundreds send PINGs, the messages of all other clients wait for as many turns, several times.
 """
 
 from __future__ import annotations
@@ -17,27 +17,30 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 REQUESTS_IN_ONE_ROUND = 64
+COMMANDS_OF_A_REQUEST = 16
+"""Commands that are done within their call, and together take about as long as a request that has to wait."""
 FEW_REQUESTS = 16
 """Requests that a connection begins in any round, however many other connections begin."""
 _TURNS_IN_ONE_ROUND = REQUESTS_IN_ONE_ROUND // FEW_REQUESTS
 
 
 class RequestTurns:
-    """Counts the requests of a round, and holds the connections that wait for a later round, in their order."""
+    """Counts the commands of a round, and holds the connections that wait for a later round, in their order."""
 
     def __init__(self) -> None:
         self.round = 0
-        """Changes between two rounds in which requests begin."""
-        self._begun = 0
+        """Changes between two rounds in which commands count."""
+        self._done = 0
+        """Commands of this round, a request counted as COMMANDS_OF_A_REQUEST."""
         self._waiting: deque[Callable[[], None]] = deque()
         self._scheduled = False
 
-    def count(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Count a request that begins; return whether the round has begun as many as it may."""
-        self._begun += 1
+    def count(self, loop: asyncio.AbstractEventLoop, commands: int = COMMANDS_OF_A_REQUEST) -> bool:
+        """Count a request that begins, or some commands; return whether the round has as many as it may."""
+        self._done += commands
         if not self._scheduled:
             self._schedule(loop)
-        return self._begun >= REQUESTS_IN_ONE_ROUND
+        return self._done >= REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` in a later round; only after a `count` in this round."""
@@ -50,7 +53,7 @@ class RequestTurns:
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         self._scheduled = False
         self.round += 1
-        self._begun = 0
+        self._done = 0
         due = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TURNS_IN_ONE_ROUND))]
         if self._waiting:
             self._schedule(loop)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from magnetar.broker.errors import ConnectionFatalError, TooManyRequestsError
+from magnetar.broker.handlers.request_turns import FEW_REQUESTS
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.network.foreign_peers import hint
 from magnetar.broker.network.keep_alive import KeepAlive
@@ -113,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_pages = 0
         self._rest: list[Any] = []  # items of the read bytes that are not handled yet
         self._rest_error: str | None = None
+        self._rest_waits = False
         self._output: Output
         self._share: MemoryShare
         self._requests: RequestTasks
@@ -199,12 +201,12 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._keep_alive.heard = True
         items, error = self._buffer.received(nbytes)
-        if len(items) > ITEMS_A_TURN or self._rest:
+        if self._rest or (len(items) > FEW_REQUESTS and self._have_to_wait(len(items))):
             self._rest += items
             self._rest_error = error
             self._buffer.keep_refused()
             self.hold_reading("turn")
-            self.loop.call_soon(self._on_rest)
+            self._wait_with_rest()
         elif not self._on_items(items, error):
             return
         elif nbytes < _SMALL_READ_BYTES and self._turns.is_held and self.gate.pending_entries:
@@ -252,17 +254,27 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer.keep_refused()
         self.hold_reading("turn")
 
+    def _have_to_wait(self, items: int) -> bool:
+        """Whether so many items are more than one turn, or other connections have handled many in this round."""
+        return items > ITEMS_A_TURN or self.services.request_turns.count(self.loop, items)
+
+    def _wait_with_rest(self) -> None:
+        """Go on with the kept items in a later round of the event loop, behind connections that wait already."""
+        if not self._rest_waits:
+            self._rest_waits = True
+            self.services.request_turns.count(self.loop, min(len(self._rest), ITEMS_A_TURN))
+            self.services.request_turns.wait(self._on_rest)
+
     def _on_rest(self) -> None:
-        """Handle up to ITEMS_A_TURN of the kept items per turn of the event loop, and none while reading is held for
-        another reason.
-        """
+        """Handle up to ITEMS_A_TURN of the kept items, and none while reading is held for another reason."""
+        self._rest_waits = False
         if not self._rest or self._read_holds != {"turn"}:
             return
         items, self._rest = self._rest[:ITEMS_A_TURN], self._rest[ITEMS_A_TURN:]
         if not self._on_items(items, None if self._rest else self._rest_error):
             self._rest.clear()
         elif self._rest:
-            self.loop.call_soon(self._on_rest)
+            self._wait_with_rest()
         else:
             self.release_reading("turn")
 
@@ -381,7 +393,7 @@ class Connection(asyncio.BufferedProtocol):
     def release_reading(self, reason: str) -> None:
         self._read_holds.discard(reason)
         if self._rest:
-            self.loop.call_soon(self._on_rest)
+            self._wait_with_rest()
         if not self._read_holds and self._transport is not None and not self._transport.is_closing():
             self._keep_alive.heard = True  # bytes that wait in the socket count as a sign of life
             self._transport.resume_reading()
@@ -402,6 +414,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._seat is not None:
             self._seat.busy()
         self._buffer.admit(self._resources.max_frame_bytes)
+        self._output.admit()
 
     def refresh(self) -> None:
         """Remove outdated state; called once per keep-alive interval."""

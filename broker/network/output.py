@@ -1,8 +1,9 @@
 """The output that waits for a peer: its size, whether the peer reads, and its share of memory.
 
 A peer with more than WRITE_HIGH_BYTES of waiting output counts as slow: its consumers get no more messages and its
-requests wait. While the memory account is over a share of this connection, TIGHT_BYTES is the limit. The broker reads
-the size of the transport's buffer before writes of WEIGHED_BYTES and more, thus once per burst of messages.
+requests wait. TIGHT_BYTES is the limit before the handshake, and while the memory account is over a share of this
+connection. The broker reads the size of the transport's buffer before writes of WEIGHED_BYTES and more, thus once per
+burst of messages.
 """
 
 from __future__ import annotations
@@ -23,7 +24,17 @@ WEIGHED_BYTES = 16 * 1024
 class Output:
     """The sending half of one connection."""
 
-    __slots__ = ("_is_tight", "_is_weighed", "_mark", "_on_writable", "_share", "_since_mark", "_transport", "writable")
+    __slots__ = (
+        "_high",
+        "_is_tight",
+        "_is_weighed",
+        "_mark",
+        "_on_writable",
+        "_share",
+        "_since_mark",
+        "_transport",
+        "writable",
+    )
 
     def __init__(self, transport: asyncio.Transport, share: MemoryShare) -> None:
         self.writable = True
@@ -33,7 +44,14 @@ class Output:
         self._mark: int | None = None
         self._since_mark = 0
         self._is_tight = self._is_weighed = False
-        self._limit(WRITE_HIGH_BYTES)
+        self._high = TIGHT_BYTES
+        self._limit(TIGHT_BYTES)
+
+    def admit(self) -> None:
+        """Set the limit of a peer that has ended its handshake."""
+        self._high = WRITE_HIGH_BYTES
+        if not self._is_tight:
+            self._limit(WRITE_HIGH_BYTES)
 
     def _limit(self, high: int) -> None:
         self._transport.set_write_buffer_limits(high=high, low=high // 4)
@@ -63,7 +81,7 @@ class Output:
         self._share.set("output", 0)
         if self._is_tight and not self._share.is_over:
             self._is_tight = False
-            self._limit(WRITE_HIGH_BYTES)
+            self._limit(self._high)
 
     @property
     def waiting_bytes(self) -> int:

@@ -1,6 +1,11 @@
 """Requests of all connections in a round of the event loop."""
 
-from magnetar.broker.handlers.request_turns import FEW_REQUESTS, REQUESTS_IN_ONE_ROUND, RequestTurns
+from magnetar.broker.handlers.request_turns import (
+    COMMANDS_OF_A_REQUEST,
+    FEW_REQUESTS,
+    REQUESTS_IN_ONE_ROUND,
+    RequestTurns,
+)
 
 TURNS = REQUESTS_IN_ONE_ROUND // FEW_REQUESTS
 
@@ -27,6 +32,16 @@ def test_a_round_has_a_bounded_number_of_requests_and_the_next_round_as_many():
         assert [turns.count(loop) for _ in range(REQUESTS_IN_ONE_ROUND + 1)][-3:] == [False, True, True]
         loop.run_round()
         assert turns.round != number
+
+
+def test_cheap_commands_count_less_than_requests():
+    loop, turns = Loop(), RequestTurns()
+    most = REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST
+    assert not turns.count(loop, most - COMMANDS_OF_A_REQUEST - 1)
+    assert not turns.count(loop)
+    assert turns.count(loop, 1)
+    loop.run_round()
+    assert not turns.count(loop, most - 1)
 
 
 def test_connections_that_wait_go_on_in_their_order_a_few_in_each_round():

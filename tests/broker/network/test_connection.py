@@ -218,3 +218,22 @@ def test_a_consumer_whose_unsubscription_fails_is_closed_behind_the_error(client
     found = client.send(unsubscribe=pb.CommandUnsubscribe(consumer_id=1, request_id=7))
     assert [each.type for each in found] == [Command.ERROR, Command.CLOSE_CONSUMER]
     assert client.consume(shared) == [0]
+
+
+def test_a_round_of_the_event_loop_has_a_bounded_number_of_commands_however_many_connections_send_them(client):
+    world, pongs = client.world, []
+
+    async def flood() -> None:
+        peers = [Peer(world.broker, world.network) for _ in range(10)]
+        world.network.take()
+        for peer in peers:
+            peer.send_bytes(encoded(ping=pb.CommandPing()) * ITEMS_A_TURN)
+        pongs.append(_pongs(world.network.take()))
+
+    world.run(flood())
+    assert 2 * ITEMS_A_TURN < pongs[0] <= 5 * ITEMS_A_TURN
+    assert pongs[0] + _pongs(world.network.take()) == 10 * ITEMS_A_TURN
+
+
+def _pongs(frames) -> int:
+    return sum(each.command.type == Command.PONG for each in frames)

@@ -11,7 +11,26 @@ def new(total=64 * MIB, account=None):
     transport.reads_at_once = False
     output = Output(transport, account.share("a"))
     transport.on_pause, transport.on_resume = output.paused, output.resumed
+    output.admit()
     return account, transport, output
+
+
+def test_before_the_handshake_little_may_wait_though_it_comes_in_small_writes():
+    account = MemoryAccount(MemoryLimits(64 * MIB, 32 * MIB, 8 * MIB))
+    transport = FakeTransport()
+    transport.reads_at_once = False
+    output = Output(transport, account.share("a"))
+    transport.on_pause, transport.on_resume = output.paused, output.resumed
+    while output.writable:
+        transport.write(bytes(20))
+    assert transport.unread_bytes <= TIGHT_BYTES + 20
+    assert account.used_bytes == transport.unread_bytes
+    output.admit()
+    assert not output.writable
+    transport.read(transport.unread_bytes)
+    assert output.writable
+    transport.write(bytes(2 * TIGHT_BYTES))
+    assert output.writable
 
 
 def test_a_peer_that_reads_costs_the_account_nothing():
