@@ -14,7 +14,7 @@ from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import done, json_response, list_response, not_found
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
-from magnetar.broker.admin.topic_calls import bounded, check_all_subscriptions, check_subscriptions
+from magnetar.broker.admin.topic_calls import COMPACTION, bounded, check_all_subscriptions, check_subscriptions
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain
 
 routes = RouteTable()
-COMPACTION: Final = "__compaction"  # the subscription of compaction, which compaction alone moves
 _MOST_BUNDLES: Final = 2**14
 _MOST_BUNDLES_OF_TENANT: Final = 2**16
 """Bundles of a tenant's namespaces together, beyond which no namespace with many bundles is created: a short request

@@ -14,6 +14,7 @@ from magnetar.broker.admin.policy_table import EMPTY_BODY
 from magnetar.broker.admin.responses import conflict, done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import (
+    COMPACTION,
     MessageIdBody,
     bounded,
     check_all_subscriptions,
@@ -268,9 +269,10 @@ async def expire_all_older(call: Call) -> Response:
         if part not in by_part:  # elsewhere when the rights were checked
             await called_elsewhere(call, part)
             return
-        refused = [name for name in by_part[part] if not await call.subscriptions.expire(part, name, seconds)]
+        names = [name for name in java_order(by_part[part], concurrent=True) if name != COMPACTION]
+        refused = [name for name in names if not await call.subscriptions.expire(part, name, seconds)]
         if refused:
-            raise _nothing_to_expire(part, ", ".join(refused))
+            raise _nothing_to_expire(part, refused[0])
 
     await together(call, parts, expire)
     refuse_missing_parts(call)

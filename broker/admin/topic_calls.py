@@ -19,6 +19,8 @@ from magnetar.protocol.topic_name import TopicName
 
 _ANY_OTHER: Final = "\0"
 """A name for any subscription without granted roles; it has no role as its prefix."""
+COMPACTION: Final = "__compaction"
+"""The subscription of compaction, which compaction alone moves."""
 _NOT_FOR_PARTITIONED = "not allowed on a partitioned topic: name one of its partitions"
 
 

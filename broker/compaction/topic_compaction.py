@@ -79,6 +79,7 @@ class CompactedLog(LedgersOfLog, Protocol):
     @property
     def cursors(self) -> Mapping[str, ManagedCursor]: ...
     async def open_cursor(self, name: str, initial: Literal["earliest"]) -> ManagedCursor: ...
+    async def delete_cursor(self, name: str) -> None: ...
     def new_read_cursor(self, start: Position) -> ManagedCursor: ...
     def next_valid(self, position: Position) -> Position | None: ...
 
@@ -117,7 +118,7 @@ class TopicCompaction:
         self._task: asyncio.Task[None] | None = None
         self._status = CompactionStatus()
         self._stats = CompactionStats()
-        self._closed = False
+        self._closed = self._ending = False
 
     async def open(self, *, keeps_all: bool = False) -> None:
         """Find the compacted topic and delete the remains of an interrupted compaction. Raises StorageError.
@@ -204,8 +205,10 @@ class TopicCompaction:
         return self._task is not None
 
     def start(self) -> bool:
-        """Start a compaction in the background. Return False, without effect, while another runs or after `close`."""
-        if self._task is not None or self._closed:
+        """Start a compaction in the background. Return False, without effect, while another runs, while its
+        cursor is deleted, or after `close`.
+        """
+        if self._task is not None or self._closed or self._ending:
             return False
         self._status = CompactionStatus("RUNNING")
         self._task = self._tasks.spawn(self._run(), f"compaction {self._name}")
@@ -241,6 +244,19 @@ class TopicCompaction:
         self._current = None
         for ledger_id in record.ledger_ids:
             await self._ledgers.delete(ledger_id)
+
+    async def delete_cursor(self) -> None:
+        """Delete the cursor, and with it the compacted topic, once no run is under way. Raises StorageError."""
+        self._ending = True  # no run begins meanwhile: it would open the cursor again
+        try:
+            await self.wait()
+            await self._log.delete_cursor(COMPACTION_CURSOR)
+        finally:
+            self._ending = False
+        record, self._record, self._current = self._record, CompactionRecord(), None
+        for ledger_id in record.ledger_ids:
+            with suppress(StorageError):  # if not, the sweep of orphaned ledgers deletes it after the next start
+                await self._ledgers.delete(ledger_id)
 
     async def _run(self) -> None:
         started_ms = self._settings.now_ms()

@@ -30,8 +30,9 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from magnetar.broker.compaction.topic_compaction import TopicCompaction
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.meters.rates import Rate
     from magnetar.broker.policies.effective import TopicConfig
@@ -94,8 +95,7 @@ class TopicSubscriptions:
         config: TopicConfig,
         converting: TopicConverter | None,
     ) -> None:
-        self.new_compacted_reader: Callable[[ManagedCursor], CompactedReader]
-        """Set by the topic, whose compaction in turn hands its cursor to `adopt`."""
+        self.compaction: TopicCompaction  # set by the topic; the compaction in turn hands its cursor to `adopt`
         self._ledger = ledger
         self._life = life
         self._context = context
@@ -241,7 +241,7 @@ class TopicSubscriptions:
         cursor = subscription.cursor
         reads_compacted = isinstance(subscription.context.reader, CompactedReader)
         if request.read_compacted and not reads_compacted:
-            subscription.context.reader = self.new_compacted_reader(cursor)
+            subscription.context.reader = self.compaction.new_reader(cursor)
         elif reads_compacted and not request.read_compacted:
             subscription.context.reader, cursor.earlier = cursor, None
 
@@ -352,7 +352,9 @@ class TopicSubscriptions:
             await subscription.close(disconnect=True)
             if self._delay_index is not None:
                 self._delay_index.remove_view(name)
-            if subscription.durable:
+            if name == COMPACTION_CURSOR:
+                await self.compaction.delete_cursor()
+            elif subscription.durable:
                 await self._ledger.delete_cursor(name)
             else:
                 subscription.cursor.close()

@@ -75,7 +75,7 @@ class Topic:
             _compaction_settings(context),
             self.subscriptions,
         )
-        self.subscriptions.new_compacted_reader = self.compaction.new_reader
+        self.subscriptions.compaction = self.compaction
         self.delay_index: DelayIndex | None = None
         self._tasks = tasks
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
@@ -106,3 +108,41 @@ async def test_the_setting_skips_damaged_entries(skip):
     assert topic.compaction.status().status == ("SUCCESS" if skip else "ERROR")
     if skip:
         assert topic.compaction.current().ledger.entries == 2
+
+
+async def test_its_deletion_deletes_the_compacted_topic():
+    bench, topic = await compacted()
+    ledger_id = topic.compaction.current().ledger.ledger_id
+    await topic.subscriptions.delete(COMPACTION_CURSOR)
+    assert topic.compaction.current() is None
+    assert ledger_id not in await bench.ground.ledgers.list_ledgers()
+    assert topic.compaction.start()
+    await topic.compaction.wait()
+    assert topic.compaction.current().ledger.entries == 1
+    topic = await bench.reopen()
+    assert topic.compaction.current().ledger.entries == 1
+
+
+async def test_its_deletion_waits_for_a_run_and_refuses_another():
+    _, topic = await compacted()
+    await append(topic.ledger, [single("b", b"3")])
+    assert topic.compaction.start()
+    deleting = asyncio.create_task(topic.subscriptions.delete(COMPACTION_CURSOR))
+    await asyncio.sleep(0)
+    assert not topic.compaction.start()
+    await deleting
+    assert topic.compaction.status().status == "SUCCESS"
+    assert topic.compaction.current() is None
+    assert COMPACTION_CURSOR not in topic.ledger.cursors
+
+
+async def test_a_policy_of_compaction_creates_it():
+    bench = TopicBench()
+    topic = await bench.open()
+    await append(topic.ledger, [single("a", b"1")])
+    await bench.set_namespace(compaction_threshold=1 << 20)
+    await topic.config_changed()
+    assert topic.subscriptions.by_name[COMPACTION_CURSOR].cursor.backlog_entries == 1
+    await topic.subscriptions.delete(COMPACTION_CURSOR)
+    topic = await bench.reopen()
+    assert list(topic.subscriptions.by_name) == [COMPACTION_CURSOR]

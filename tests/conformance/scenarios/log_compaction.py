@@ -2,7 +2,7 @@
 
 import time
 
-from harness.steps import ack, backlog, compact, drained, namespace, published, rest, stats, texts
+from harness.steps import EARLIEST, ack, backlog, compact, drained, namespace, published, rest, stats, texts
 from transcript import scenario
 
 
@@ -126,3 +126,35 @@ def threshold_of_compaction_and_its_subscription(s):
     s.call("POST", rest(base + "later", "/compactionThreshold"), 1 << 20)
     s.eventually("subscribed", lambda: "__compaction" in backlog(s, base + "later"))
     s.note("later", backlog(s, base + "later"))
+
+
+def compacted_read(s, topic):
+    c = s.connect()
+    c.subscribe(topic, "r", durable=False, start_message_id=EARLIEST, read_compacted=True, permits=10, quietly=True)
+    s.note("read", texts(drained(c)))
+    c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+
+
+@scenario
+def compacted_topic_is_gone_with_its_subscription(s):
+    topic = compacted_topic(s)
+    compacted_read(s, topic)
+    s.call("DELETE", rest(topic, "/subscription/__compaction"))
+    compacted_read(s, topic)
+    s.note("ledger", s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["compactedLedger"]["entries"])
+    compact(s, topic)
+    compacted_read(s, topic)
+
+
+@scenario
+def expiry_of_all_subscriptions_leaves_that_of_compaction(s):
+    topic = compacted_topic(s)
+    published(s, topic, [b"x"], 9, partition_key="a")
+    time.sleep(1.2)
+    s.call("POST", rest(topic, "/all_subscription/expireMessages/1"))
+    s.eventually("expired", lambda: backlog(s, topic)["s"] == 0)
+    s.note("backlog", backlog(s, topic))
+    for name in ("b", "with", "a"):
+        s.call("PUT", rest(topic, "/subscription/" + name), "latest")
+    _, answer = s.call("POST", rest(topic, "/all_subscription/expireMessages/1"))
+    s.note("refused", answer["reason"].partition("for subscription ")[2].split()[0])
