@@ -434,10 +434,7 @@ class BundleOwnership:
                 await self._delete_node(path)
         for path in list(self._owned):
             await self._check_node(path)
-        try:
-            await self.register.enter_again()
-        except StorageError as error:
-            log.warning("ownership.register_failed", reason=str(error))
+        await self.register.enter_again()
 
     async def _give_up(self, paths: list[str]) -> None:
         """Stop serving these bundles; their next owner recovers the ledgers."""

@@ -90,11 +90,12 @@ class BrokerRegister:
         await self._resign()
 
     async def enter_again(self) -> None:
-        """Register again after the end of a session, which deleted this broker's nodes."""
+        """Register again, once the metadata service answers: the end of a session deletes this broker's nodes. Raises
+        ValueError.
+        """
         self.is_leader = False
-        if self._entered:
-            await self._write()
-            await self._elect()
+        await self._until_done(self._write)
+        await self._until_done(self._elect)
 
     async def candidates(self, *, persistent: bool) -> dict[str, LoadReport]:
         """Brokers that lookups may be sent to, by id; a node that cannot be read is left out."""

@@ -10,6 +10,7 @@ from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.ownership.ownership import AskBroker, Here, ServedAt
 from magnetar.broker.policies.records import even_bundles
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageUnavailableError
 from tests.broker.ownership.test_bundle_ownership import NAMESPACE, TOPIC, World
 from tests.twins.memory_cluster import MemoryCluster
 from tests.waiting import until
@@ -171,4 +172,28 @@ async def test_a_write_under_way_does_not_register_a_broker_that_has_left(write)
     await writing
     assert cluster.nodes("/loadbalance") == []
     assert not register.is_leader
+    await broker.tasks.close()
+
+
+async def test_a_leader_whose_report_fails_after_a_lost_connection_leads_on():
+    cluster = MemoryCluster()
+    broker = World(cluster, 1)
+    register, write = broker.ownership.register, broker.session.put_ephemeral
+    await broker.ownership.start()
+    for _ in range(20):
+        await asyncio.sleep(0)  # the reports of the watches that the start has set
+    assert register.is_leader
+    failed = []
+
+    async def write_at_the_second_attempt(path, value):
+        if not failed:
+            failed.append(path)
+            raise StorageUnavailableError("no answer")
+        return await write(path, value)
+
+    broker.session.put_ephemeral = write_at_the_second_attempt
+    broker.session.suspend()
+    broker.session.reconnect()
+    await until(lambda: failed)
+    await until(lambda: register.is_leader, 5)
     await broker.tasks.close()
