@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -165,10 +166,13 @@ class LedgerSwitch:
         self.env.give_up_creation(self._appender.name)
 
     async def seal_rest(self) -> None:
-        """Seal the full ledgers that the store did not seal when their next ledger began, as far as it does now."""
+        """Seal the full ledgers that the store did not seal when their next ledger began, as far as it does now. A lost
+        ledger counts as sealed, so that trims go beyond it.
+        """
         for ledger_id, slot in list(self._unsealed.items()):
             try:
-                await self.env.ledgers.open_recover(ledger_id)
+                with contextlib.suppress(NoSuchLedgerError):
+                    await self.env.ledgers.open_recover(ledger_id)
             except StorageError as error:
                 log.warning(events.BACKGROUND_FAILED, task=f"{self._appender.name} seal ledger", error=str(error))
                 return

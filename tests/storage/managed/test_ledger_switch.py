@@ -250,7 +250,8 @@ async def test_a_log_that_closes_while_an_earlier_ledger_is_settled_creates_no_l
     assert not created
 
 
-async def test_a_full_ledger_that_the_store_did_not_seal_is_sealed_by_a_later_trim():
+@pytest.mark.parametrize("lost", [False, True])
+async def test_a_full_ledger_that_the_store_did_not_seal_is_sealed_by_a_later_trim(lost):
     ground, ledger = await opened(DROP)
     cursor = await ledger.open_cursor("c", "earliest")
     await append(ledger, [b"x"] * 8)
@@ -261,6 +262,8 @@ async def test_a_full_ledger_that_the_store_did_not_seal_is_sealed_by_a_later_tr
     await settle()
     assert await ledger.trim(ground.clock.now_ms()) == []
     ground.ledgers.fail_closes = None
+    if lost:
+        await ground.ledgers.delete(0)
     assert await ledger.trim(ground.clock.now_ms()) == [0]
     assert await ground.ledgers.list_ledgers() == [1]
 
