@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import os
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -107,10 +108,10 @@ async def _logged(step: Step) -> bool:
     return True
 
 
-def end_process_after(within_s: float, exit_code: Callable[[], int]) -> threading.Timer:
+def end_process_after(within_s: float, exit_code: Callable[[], int]) -> None:
     """Start a thread that ends this process after `within_s`, unless the process has ended before: a callback may block
     the event loop, or a thread that the interpreter joins may not end. The tracebacks of all threads go to standard
-    error.
+    error. Where the system has no memory for a thread, a signal ends the process.
     """
 
     def end() -> None:
@@ -120,5 +121,8 @@ def end_process_after(within_s: float, exit_code: Callable[[], int]) -> threadin
 
     timer = threading.Timer(within_s, end)
     timer.daemon = True
-    timer.start()
-    return timer
+    try:
+        timer.start()
+    except (RuntimeError, MemoryError):  # "can't start new thread"
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, within_s)

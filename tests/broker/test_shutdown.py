@@ -1,4 +1,5 @@
 import asyncio
+import signal
 import subprocess
 import sys
 
@@ -85,6 +86,17 @@ def test_a_process_whose_stop_hangs_is_ended_and_says_where():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == shutdown.EXIT_HANGS
     assert "the stop hangs" in done.stderr and "File" in done.stderr
+
+
+def test_a_stop_that_hangs_ends_the_process_also_where_no_thread_can_start():
+    program = (
+        "import threading, time\nfrom magnetar.broker.shutdown import end_process_after\n"
+        'def refused(thread): raise RuntimeError("can\'t start new thread")\n'
+        "threading.Thread.start = refused\n"
+        "end_process_after(0.2, lambda: 0)\ntime.sleep(600)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, check=False)
+    assert done.returncode == -signal.SIGALRM
 
 
 async def test_a_stop_that_is_requested_before_the_start_begins_with_it():
