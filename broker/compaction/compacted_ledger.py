@@ -12,6 +12,7 @@ Positions ascend, so a bisection finds a position: each step reads one entry, or
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from array import array
 from collections import OrderedDict
 from struct import Struct
@@ -23,7 +24,7 @@ from google.protobuf.message import DecodeError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import speed
 from magnetar.protocol.metadata import parse_metadata
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import CorruptEntryError, StorageError
 from magnetar.storage.position import Position
 from magnetar.storage.slab import Slab, Span
 
@@ -157,15 +158,29 @@ class CompactedLedger:
         self._places: OrderedDict[int, Position] = OrderedDict()
 
     async def find(self, position: Position) -> int:
-        """Entry id of the first entry whose original position is `position` or later; `entries` when no entry is."""
+        """Entry id of the first entry whose original position is `position` or later; `entries` when no entry is.
+
+        The positions of damaged entries are not known: the result is the first of them when the entry behind them is
+        later than `position`.
+        """
         low, high = 0, self.entries
         while low < high:
             middle = (low + high) // 2
-            if await self._position_of(middle) < position:
-                low = middle + 1
-            else:
+            readable = await self._readable(middle, high)
+            if readable is None or readable[1] > position:
                 high = middle
+            elif readable[1] < position:
+                low = readable[0] + 1
+            else:
+                return readable[0]
         return low
+
+    async def _readable(self, first: int, end: int) -> tuple[int, Position] | None:
+        """Id and original position of the first intact entry from `first` to `end` - 1; None without such an entry."""
+        for entry_id in range(first, end):
+            with contextlib.suppress(CorruptEntryError):
+                return entry_id, await self._position_of(entry_id)
+        return None
 
     async def read(self, first: int, max_entries: int, max_bytes: int) -> tuple[list[Span], int]:
         """Return entries from entry id `first` on with their original positions, and the id of the entry behind them.

@@ -5,8 +5,8 @@ acknowledgements: entries have their original positions, so acknowledgements, ma
 For entries that exist in the compacted ledger only, `EarlierPart` records the acknowledgements.
 
 A compaction may end at any time: the next read uses the new horizon and ledger. When the old ledger is deleted during a
-read, the reader repeats the read in the new ledger. While an entry of the compacted ledger is damaged, reads fail: its
-key is not known, and the next compaction of a damaged ledger fails too.
+read, the reader repeats the read in the new ledger. A read that meets a damaged entry of the compacted ledger fails:
+the key of the entry is not known, and the next compaction of a damaged ledger fails too. Readers behind it go on.
 """
 
 from __future__ import annotations

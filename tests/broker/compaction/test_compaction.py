@@ -336,6 +336,21 @@ async def test_a_damaged_compacted_entry_is_no_entry_of_the_log_to_skip():
     assert not isinstance(caught.value, CorruptEntryError)
 
 
+@pytest.mark.parametrize("damaged", [(4,), (4, 5, 6), (5, 6)])
+async def test_a_damaged_compacted_entry_holds_no_reader_behind_it(damaged):
+    """The search for the place of a reader met the damaged entry, wherever the reader was."""
+    bench = await Bench(Ground(MemoryLedgerStore(cached=False))).open()
+    ids = await bench.publish(*[single(f"k{i}") for i in range(10)])
+    await bench.compact()
+    ledger_id = bench.compaction.current().ledger.ledger_id
+    bench.ground.ledgers.corrupt |= {Position(ledger_id, entry_id) for entry_id in damaged}
+    assert [v[0] for v in await bench.values(ids[7])] == ids[7:]
+    reader = bench.reader(ids[1])
+    assert [p for p, _ in entries_of(await reader.read(100, 1 << 20))] == ids[1 : damaged[0]]
+    with pytest.raises(StorageError):
+        await reader.read(100, 1 << 20)
+
+
 async def test_closing_stops_a_compaction():
     bench = await Bench().open()
     await bench.publish(*[single(f"k{i}") for i in range(2000)])
