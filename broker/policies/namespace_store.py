@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import quote, unquote
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -77,7 +78,8 @@ class Records(Generic[T]):
         self._path_of = path_of
         self._values: dict[str, T] = {}
         self._versions: dict[str, int] = {}
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """The locks of the records that are being read or written."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -329,9 +331,9 @@ class NamespaceStore:
 
     async def delete_namespace(self, name: str) -> None:
         """Forget the namespace and the stored records of its topics."""
-        self._effective.pop(name, None)
         await self.topics.forget(name)
         await self.namespaces.delete(name)
+        self._effective.pop(name, None)
         self.in_use.discard(name)
         self._tell(_of_namespace(name))
 
@@ -344,10 +346,10 @@ class NamespaceStore:
     async def delete_topic(self, topic: "TopicName") -> None:
         """Forget policies and grants of a deleted topic, if any."""
         name = str(topic.base)
-        self._effective.pop(name, None)
         if name in self.topics:
             await self.topics.delete(name)
             self._tell(_of_topic(topic))
+        self._effective.pop(name, None)
         policies = self.namespaces.get(topic.namespace)
         if policies is not None and without_topic_grants(policies, name) != policies:
             await self.namespaces.update(topic.namespace, lambda old: without_topic_grants(old, name))

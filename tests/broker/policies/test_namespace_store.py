@@ -170,6 +170,21 @@ async def test_deleting_a_namespace_forgets_its_topics(store, metadata):
 # --- policies in force --------------------------------------------------------------------------------------------
 
 
+async def test_nothing_in_memory_stays_of_deleted_records(store, metadata):
+    names = [f"public/n{number}" for number in range(20)]
+    kept = {"effective": len(store._effective), "locks": len(store.namespaces._locks)}
+    for name in names:
+        topic = TopicName.parse(f"persistent://{name}/t")
+        await store.create_namespace(name, store.new_policies())
+        await store.update_topic(topic, set_ttl(5))
+        metadata.before_write = lambda _path, topic=topic: store.effective(topic)  # a topic that is still loaded
+        await store.delete_topic(topic)
+        await store.delete_namespace(name)
+        metadata.before_write = lambda _path: None
+    assert {"effective": len(store._effective), "locks": len(store.namespaces._locks)} == kept
+    assert not store.topics._locks
+
+
 async def test_topic_beats_namespace_beats_broker(store):
     assert store.effective(T).message_ttl_seconds == 0
     await store.update_namespace("public/default", set_ttl(5))
