@@ -46,9 +46,7 @@ async def expire_up_to(topic: Topic, subscription: Subscription, position: Posit
 
 
 async def _expire_before(topic: Topic, subscription: Subscription, position: Position) -> bool:
-    before = subscription.cursor.backlog_entries
-    await topic.subscriptions.move_to(subscription, position, expired=True)
-    expired = before - subscription.cursor.backlog_entries
+    expired = await topic.subscriptions.move_to(subscription, position, expired=True)
     if expired:
         log.info("messages.expired", topic=str(topic.name), subscription=subscription.name, entries=expired)
     return expired > 0

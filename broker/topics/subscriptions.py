@@ -381,19 +381,21 @@ class TopicSubscriptions:
         """The durable subscription with the smallest mark-delete position; None without durable subscriptions."""
         return min(self.durable(), key=lambda s: s.cursor.mark_delete, default=None)
 
-    async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> None:
+    async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> int:
         """Acknowledge every entry before `position` for the subscription, durable on return; the cursor never moves
-        back.
+        back. Return how many entries were not acknowledged before.
         """
         subscription.check_movable()
         last = self._ledger.previous(position)
         cursor = subscription.cursor
         if last <= cursor.mark_delete:
-            return
+            return 0
         before = cursor.backlog_entries
         cursor.ack_cumulative(last)
-        subscription.backlog_dropped(last, expired_messages=before - cursor.backlog_entries if expired else 0)
+        dropped = before - cursor.backlog_entries
+        subscription.backlog_dropped(last, expired_messages=dropped if expired else 0)
         await cursor.flush()
+        return dropped
 
     async def skip(self, subscription: Subscription, entries: int) -> None:
         """Acknowledge the next entries that are not yet acknowledged, durable on return."""

@@ -172,6 +172,25 @@ async def test_backlog_quota_by_age(level, policy, error):
         bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
 
 
+async def test_entries_that_come_during_an_expiry_hide_no_expired_entry():
+    bench = TopicBench()
+    await bench.open()
+    subscription = await bench.subscribe()
+    await bench.publish(b"x")
+    bench.pass_time(100)
+    flush = subscription.cursor.flush
+
+    async def busy_flush():
+        await bench.publish(b"y", b"z")
+        await flush()
+
+    subscription.cursor.flush = busy_flush
+    assert await expiry.expire_older_than(bench.topic, subscription, 50)
+    assert not await expiry.expire_older_than(bench.topic, subscription, 50)
+    assert subscription.cursor.backlog_entries == 2
+    await bench.close()
+
+
 async def test_a_producer_that_comes_while_the_age_of_a_backlog_is_read_is_refused_all_the_same(monkeypatch):
     bench = TopicBench(precise_time_based_backlog_quota_check=True)
     await bench.open()
