@@ -37,7 +37,7 @@ from magnetar.broker.websocket.incoming import (
     plain_bytes,
     take_apart,
 )
-from magnetar.broker.websocket.outstanding import Outstanding, Place, Redeliveries
+from magnetar.broker.websocket.outstanding import PLACE_BYTES, Outstanding, Place, Redeliveries
 from magnetar.broker.websocket.parameters import MOST_WINDOW
 from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -59,6 +59,7 @@ _MOST_PERMITS: Final = (1 << 31) - 1
 _PREFETCH: Final = 100
 _A_TURN: Final = 64
 """Messages that a session writes in one turn of the event loop."""
+_PLACE_UNIT: Final = 10
 _DUE_IN_A_TURN: Final = 4096
 """Entries that a session has redelivered in one turn."""
 _UNIT_BYTES: Final = 1 << 14
@@ -78,9 +79,8 @@ class ConsumerSession(Session):
         self.outstanding = Outstanding()
         self._arrived: deque[Answer] = deque()
         self._queue: deque[Incoming] = deque()  # messages of the latest parsed entry
-        self._waiting_bytes = 0
-        self._with_client = 0
-        self._permitted = 0
+        self._waiting_bytes = self._place_units = 0
+        self._with_client = self._permitted = 0
         self._nacks = Redeliveries(parameters.nack_delay_ms / 1000)
         self._timeouts = Redeliveries(parameters.ack_timeout_ms / 1000)
         self._timer: asyncio.TimerHandle | None = None
@@ -251,6 +251,7 @@ class ConsumerSession(Session):
         if not wanted:
             return
         self.outstanding.arrived(wanted)
+        self._weigh_places()
         if self.dead_letters is not None and self.dead_letters.takes(wanted):
             self._owe(part, len(wanted))  # the client does not get them
         else:
@@ -333,6 +334,7 @@ class ConsumerSession(Session):
         place = (part.index, found.ledgerId, found.entryId)
         if command.kind == "negativeAcknowledge":
             self._nacks.add(place, self.loop.time())
+            self._weigh_places()
             self._arm()
         else:
             is_batch = found.batch_index >= 0 and found.batch_size > 0
@@ -400,7 +402,17 @@ class ConsumerSession(Session):
             for _ in range(self.outstanding.given_of(place)):
                 self.done_with_one(self.parts[place[0]])
         self.redeliver([*places, *late])
+        self._weigh_places()
         self._arm()
+
+    def _weigh_places(self) -> None:
+        """Account for the remembered entries, a thousand at a time; stop reading while they exceed the share."""
+        units = (len(self.outstanding) + len(self._nacks) + len(self._timeouts)) >> _PLACE_UNIT
+        if units != self._place_units:
+            grows, self._place_units = units > self._place_units, units
+            self.share.set("places", units * PLACE_BYTES << _PLACE_UNIT)
+            if grows and self.share.is_over:
+                self.peer.wait_for_memory()
 
     def redeliver(self, places: list[Place]) -> None:
         """Request the redelivery of entries; publish entries that came too often to the dead letter topic instead."""

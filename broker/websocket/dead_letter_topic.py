@@ -22,6 +22,7 @@ from magnetar.protocol.batches import encode_entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from magnetar.broker.memory_account import MemoryShare
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.websocket.incoming import Incoming
     from magnetar.broker.websocket.link import Link
@@ -33,8 +34,10 @@ _TYPE = pb.BaseCommand
 _PRODUCER_ID: Final = 1 << 20
 MOST_KEPT_BYTES: Final = 16 << 20
 """Limit of the bytes of entries kept for the dead letter topic; beyond it the session drops the oldest of these
-entries, and the broker redelivers them instead.
+entries, and the broker redelivers them instead. The same holds beyond the session's share of memory.
 """
+_UNIT: Final = 16
+"""The account counts the bytes in steps of 2^16 (64 KiB)."""
 
 
 class Part(Protocol):
@@ -50,6 +53,7 @@ class Owner(Protocol):
     link: Link
     tasks: TaskSet
     outstanding: Outstanding
+    share: MemoryShare
 
     @property
     def subscription(self) -> str: ...
@@ -97,8 +101,9 @@ class DeadLetters:
         place = (found[0].part, *found[0].entry)
         self.forget(place)
         self._kept[place] = found
-        self._kept_bytes += _weight(found)
-        while self._kept_bytes > MOST_KEPT_BYTES and len(self._kept) > 1:
+        self._weigh(_weight(found))
+        share = self._session.share
+        while (self._kept_bytes > MOST_KEPT_BYTES or share.is_over) and len(self._kept) > 1:
             self.forget(next(iter(self._kept)))
         if count > self._most:
             self._session.redeliver([place])
@@ -107,7 +112,12 @@ class DeadLetters:
 
     def forget(self, place: Place) -> None:
         """Drop a kept entry, for example an acknowledged entry."""
-        self._kept_bytes -= _weight(self._kept.pop(place, []))
+        if found := self._kept.pop(place, None):
+            self._weigh(-_weight(found))
+
+    def _weigh(self, delta: int) -> None:
+        self._kept_bytes += delta
+        self._session.share.set("dead letters", self._kept_bytes >> _UNIT << _UNIT)
 
     def send(self, place: Place) -> bool:
         """Publish an entry instead of its redelivery. Return False, without effect, for an entry that is not kept."""
@@ -207,4 +217,4 @@ class DeadLetters:
 
 
 def _weight(found: list[Incoming]) -> int:
-    return sum(message.weight for message in found)
+    return found[0].metadata.ByteSize() + sum(message.weight for message in found)

@@ -60,8 +60,8 @@ class Incoming(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """The approximate bytes of memory that the message occupies."""
-        return len(self.payload) + 256
+        """The approximate bytes of memory that the message occupies besides the metadata of its entry."""
+        return len(self.payload) + 256 + (0 if self.single is None else self.single.ByteSize())
 
     @property
     def key(self) -> str | None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from magnetar.broker.websocket.incoming import Incoming
 
 MOST_KEPT: Final = 50_000
+PLACE_BYTES: Final = 384
+"""The assumed memory of a remembered entry."""
 Place = tuple[int, int, int]
 """Partition, ledger and entry."""
 

@@ -1,6 +1,7 @@
 """Dead letters of a consumer session: entries that came too often, published message by message."""
 
 import asyncio
+import dataclasses
 
 from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import RequestFailedError
@@ -149,3 +150,19 @@ async def test_an_unload_redelivers_each_entry_with_unstored_messages_once():
     await turns()
     world.unload()
     assert world.redelivered == [0]
+
+
+async def test_kept_entries_are_in_the_account_of_memory_and_bounded_by_the_share():
+    world = await Letters().opened()
+    world.session.parameters = dataclasses.replace(world.session.parameters, window=10_000)
+    for entry in range(20):
+        world.deliver(entry, count=1, messages=100)
+        await turns()
+    assert 400 << 10 < world.memory.used_bytes < 1 << 20
+    for entry in range(20, 60):
+        world.deliver(entry, count=1, messages=100)
+        await turns()
+    assert 900 << 10 < world.memory.used_bytes <= 1 << 20, "the oldest entries make room"
+    for entry in range(60):
+        world.session.dead_letters.forget((0, 7, entry))
+    assert world.memory.used_bytes == 0

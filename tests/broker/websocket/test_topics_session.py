@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.websocket import consumer_session, topics_session
 from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession
@@ -37,7 +38,8 @@ class World:
             path = parse_topics_path("/ws/v3/consumer/sub", query or {"topicsPattern": "public/default/x.*"})
         else:
             path = SessionPath("consumer", TopicName.parse(found[0]), "sub")
-        self.place = place(self.link, path, self.tasks)
+        self.memory = MemoryAccount(MemoryLimits(1 << 20, 1 << 20, 1 << 20))
+        self.place = place(self.link, path, self.tasks, self.memory.share("here"))
         self.session = kind(self.place, ConsumerParameters.of({"subscriptionType": "Shared"} | query))
 
     def answer(self, command):
@@ -344,3 +346,18 @@ async def test_a_redelivery_of_an_exclusive_consumer_returns_the_permits_of_each
     await until(lambda: len(world.link.of(_T.FLOW)) == 5)
     permits = {each.flow.consumer_id: each.flow.messagePermits for each in world.link.of(_T.FLOW)[3:]}
     assert permits == {0: 2, 1: 1}
+
+
+async def test_remembered_entries_are_in_the_account_of_memory():
+    """A client may name entries that it never got, and a delay of many days."""
+    world = await World([BASE + "t"], ConsumerSession, negativeAckRedeliveryDelay="2000000000").opened()
+    waits = []
+    world.place.peer.wait_for_memory = lambda: waits.append(world.memory.used_bytes)
+    for entry in range(4096):
+        ident = base64.b64encode(pb.MessageIdData(ledgerId=1, entryId=entry).SerializeToString()).decode()
+        world.say(type="negativeAcknowledge", messageId=ident)
+    assert world.memory.used_bytes == 4096 * 384
+    assert waits == [3072 * 384, 4096 * 384], "the share is used up"
+    world.session._nacks.forget(0)
+    world.session._on_due()
+    assert world.memory.used_bytes == 0
