@@ -1,4 +1,8 @@
-"""One connection to a broker: the handshake, requests and their answers, PING. Pushed commands go to subscribers."""
+"""One connection to a broker: the handshake, requests and their answers, PING. Pushed commands go to subscribers.
+
+A broker whose machine is gone, or that a cut network separates, sends nothing that ends the connection. So the
+connection sends a PING from time to time, as the clients of Apache Pulsar do, and ends when nothing comes back.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 _TYPE = pb.BaseCommand
 CLIENT_VERSION = f"Magnetar-tools-{__version__}"
 TIMEOUT_S = 30.0
+KEEP_ALIVE_S = 30.0
+"""Time between two PINGs; the broker has as long to send anything."""
 _LAST_WORD_S = 1.0
 _DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 
@@ -73,6 +79,10 @@ class BrokerConnection(asyncio.Protocol):
         self._connected: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._drained: asyncio.Future[None] | None = None
         self._ended = asyncio.Event()
+        self._heard = True
+        """Whether the broker has sent anything since the last PING, or nothing was read meanwhile."""
+        self._is_paused = False
+        self._next_ping: asyncio.TimerHandle | None = None
 
     async def handshake(self) -> None:
         """Send CONNECT and wait for the answer. Raises: RefusedError when the broker refuses the client, RetryError."""
@@ -84,6 +94,20 @@ class BrokerConnection(asyncio.Protocol):
             await asyncio.wait_for(self._connected, TIMEOUT_S)
         except TimeoutError:
             raise RetryError(f"no answer to CONNECT within {TIMEOUT_S:.0f} s") from None
+        self._next_ping = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._keep_alive)
+
+    def _keep_alive(self) -> None:
+        """Send a PING, and again in KEEP_ALIVE_S; end the connection when nothing came since the last PING."""
+        assert self._transport is not None, "open_connection has made it"
+        if self.lost is not None or self._transport.is_closing():
+            return
+        if not self._heard:
+            self._fail(RetryError(f"the broker has not answered a PING for {KEEP_ALIVE_S:.0f} s"))
+            self._transport.abort()
+            return
+        self._heard = self._is_paused
+        self.write(requests.ping())
+        self._next_ping = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._keep_alive)
 
     async def ask(self, build: Callable[[int], bytes]) -> pb.BaseCommand:
         """Send a request made by build(request_id), return its answer.
@@ -123,11 +147,13 @@ class BrokerConnection(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Stop reading from the socket: the broker stops pushing when the socket buffers are full."""
+        self._is_paused = self._heard = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read from the socket again after `pause_reading`."""
+        self._is_paused = False
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -156,6 +182,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's transport is no subclass
 
     def data_received(self, data: bytes) -> None:
+        self._heard = True
         try:
             answers = self._cutter.feed(data)
         except MalformedAnswerError as error:
@@ -176,6 +203,8 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(RetryError(f"the connection to the broker was lost{f': {exc}' if exc else ''}"))
         self.resume_writing()
+        if self._next_ping is not None:
+            self._next_ping.cancel()
         self._ended.set()
 
     # --- answers -------------------------------------------------------------------------------------------------

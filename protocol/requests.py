@@ -38,6 +38,10 @@ def auth_response(client_version: str, auth_method: str, auth_data: bytes) -> by
     return encode_command(pb.BaseCommand(type=_TYPE.AUTH_RESPONSE, authResponse=command))
 
 
+def ping() -> bytes:
+    return encode_command(pb.BaseCommand(type=_TYPE.PING, ping=pb.CommandPing()))
+
+
 def pong() -> bytes:
     return encode_command(pb.BaseCommand(type=_TYPE.PONG, pong=pb.CommandPong()))
 

@@ -85,6 +85,8 @@ class ScriptedBroker:
         match command.type:
             case KIND.CONNECT:
                 return connected()
+            case KIND.PING:
+                return self.pong()
             case KIND.PARTITIONED_METADATA:
                 return self.partitions(command, 0)
             case KIND.LOOKUP:
@@ -97,6 +99,9 @@ class ScriptedBroker:
                 success = pb.CommandSuccess(request_id=command.close_producer.request_id)
                 return answer(KIND.SUCCESS, success=success)
         return b""
+
+    def pong(self):
+        return answer(KIND.PONG, pong=pb.CommandPong())
 
     def partitions(self, command, count):
         response = pb.CommandPartitionedTopicMetadataResponse(
