@@ -6,8 +6,9 @@ connections need no buffers. A connection keeps only its incomplete last frame, 
 frame that is large for the shared buffer gets a separate buffer, which grows only as fast as the bytes arrive: a peer
 that announces 5 MiB and sends nothing costs no memory.
 
-Until `admit` raises the limit, no frame may be larger than HANDSHAKE_FRAME_BYTES: a peer that has not proved its role
-uses at most twice that memory.
+Until `admit` raises the limits, no frame may be larger than HANDSHAKE_FRAME_BYTES, so a peer that has not proved its
+role uses at most twice that memory, and no read may be larger than HANDSHAKE_READ_BYTES, because the commands of a read
+that wait for their turn take ten times the memory of their bytes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 SHARED_BYTES = 1 << 20
 HANDSHAKE_FRAME_BYTES = 64 * 1024
 """Largest frame before the handshake is done; a CONNECT with a token has a few KiB."""
+HANDSHAKE_READ_BYTES = 16 * 1024
 _PRIVATE_FROM = SHARED_BYTES // 4
 _STREAM_BYTES = 64 * 1024
 _TRICKLE_BYTES = 4096
@@ -48,11 +50,22 @@ class ReadBuffer:
     comes between `room` and its `received`.
     """
 
-    __slots__ = ("_in_private", "_left", "_max_frame", "_private", "_refused", "_shared", "gap", "large_frames")
+    __slots__ = (
+        "_in_private",
+        "_left",
+        "_max_frame",
+        "_most",
+        "_private",
+        "_refused",
+        "_shared",
+        "gap",
+        "large_frames",
+    )
 
     def __init__(self, shared: SharedReadBuffer, max_frame_bytes: int) -> None:
         self._shared = shared
         self._max_frame = min(max_frame_bytes, HANDSHAKE_FRAME_BYTES)
+        self._most: int | None = HANDSHAKE_READ_BYTES
         self._left = b""  # an incomplete frame, small
         self._private: bytearray | None = None  # an incomplete frame, large
         self._in_private = 0
@@ -73,8 +86,10 @@ class ReadBuffer:
         return self._in_private
 
     def admit(self, max_frame_bytes: int) -> None:
-        """Accept frames of up to `max_frame_bytes` from now on; call `again` for frames behind the present frame."""
-        self._max_frame = max_frame_bytes
+        """Accept frames of up to `max_frame_bytes`, and large reads, from now on; call `again` for frames behind the
+        present frame.
+        """
+        self._max_frame, self._most = max_frame_bytes, None
 
     @property
     def may_cut_again(self) -> bool:
@@ -99,7 +114,7 @@ class ReadBuffer:
             left = len(self._left)
             if left:
                 self._shared.bytes[:left] = self._left
-            return self._shared.view[left:]
+            return self._shared.view[left : None if self._most is None else left + self._most]
         if self._in_private == len(self._private):
             size = min(2 * self._in_private, _room_for(self._private))
             self._private = self._private + bytearray(size - self._in_private)

@@ -2,7 +2,12 @@ import random
 
 import pytest
 
-from magnetar.broker.network.read_buffer import HANDSHAKE_FRAME_BYTES, ReadBuffer, SharedReadBuffer
+from magnetar.broker.network.read_buffer import (
+    HANDSHAKE_FRAME_BYTES,
+    HANDSHAKE_READ_BYTES,
+    ReadBuffer,
+    SharedReadBuffer,
+)
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.runs import EntryRun
@@ -110,19 +115,32 @@ def test_before_the_handshake_a_frame_is_small():
     assert trickled.held_bytes <= 2 * HANDSHAKE_FRAME_BYTES
 
 
+def test_before_the_handshake_a_read_is_small():
+    buffer = ReadBuffer(SharedReadBuffer(), 5 << 20)
+    assert len(buffer.room()) == HANDSHAKE_READ_BYTES
+    buffer.room()[:5] = b"\0\0\0\x10x"
+    assert buffer.received(5) == ([], None)
+    assert len(buffer.room()) == HANDSHAKE_READ_BYTES
+    buffer.admit(5 << 20)
+    assert len(buffer.room()) > 32 * HANDSHAKE_READ_BYTES
+
+
 @pytest.mark.parametrize("behind", [b"", replies.ping()])
 def test_a_large_frame_behind_the_handshake_in_one_read(behind):
     buffer = ReadBuffer(SharedReadBuffer(), LIMIT)
     data = replies.ping() + send(bytes(300_000)) + behind
     room = buffer.room()
-    room[: len(data)] = data
-    items, error = buffer.received(len(data))
+    count = len(room)
+    room[:] = data[:count]
+    items, error = buffer.received(count)
     assert (len(items), error is not None) == (1, True)
     buffer.admit(LIMIT)
     assert buffer.may_cut_again
-    items, error = buffer.again()
-    assert (len(items), error) == (1 + bool(behind), None)
-    assert buffer.held_bytes == 0 and not buffer.may_cut_again
+    assert buffer.again() == ([], None)
+    assert not buffer.may_cut_again
+    rest = data[count:]
+    assert len(feed(buffer, rest, [len(rest)])) == 1 + bool(behind)
+    assert buffer.held_bytes == 0
 
 
 def test_a_wrong_record_stays_wrong_for_every_sender():
