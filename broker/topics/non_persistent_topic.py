@@ -324,6 +324,7 @@ class NonPersistentTopic:
         self.life.state = TopicState.CLOSED
         self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
         self.producers.disconnect_all()
+        self.publishing.policy.rate.end()
         await self.subscriptions.close()
         await self.publishing.close()
         if self.converting is not None:

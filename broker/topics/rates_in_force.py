@@ -80,6 +80,11 @@ class TopicPublishRate:
     def times_limited(self) -> int:
         return 0 if self._own is None else self._own.times_limited
 
+    def end(self) -> None:
+        """Read the connections that wait for the topic's rate again: the topic is closed."""
+        if self._own is not None:
+            self._own.end()
+
     def throttle(self, config: TopicConfig) -> AnyPublishThrottle | None:
         """Return the throttle for later publishes; None while neither the topic nor the broker has a publish rate."""
         self._own = self._rates.kept_publish(self._own, publish_limits(config.publish_rate))

@@ -239,6 +239,7 @@ class Topic:
 
     def _closed(self) -> None:
         self.life.state = TopicState.CLOSED
+        self.publishing.policy.rate.end()
         if self.converting is not None:
             self.converting.close()
 

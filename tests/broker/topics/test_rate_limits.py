@@ -8,6 +8,7 @@ from magnetar.broker.policies.effective import effective_config
 from magnetar.broker.policies.records import Policies, TopicPolicies
 from magnetar.broker.policies.values import DispatchRate, PublishRate, SubscribeRate
 from magnetar.broker.settings import Settings
+from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.rate_limits import (
     Limits,
     PublishThrottle,
@@ -17,6 +18,7 @@ from magnetar.broker.topics.rate_limits import (
     TokenBucket,
 )
 from magnetar.broker.topics.rates_in_force import BrokerRates, TopicPublishRate
+from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.twins.fake_connection import FakeConnection
 
 
@@ -287,3 +289,16 @@ def test_a_changed_publish_rate_releases_the_connections_that_paid_for_the_rate_
         assert not connection.held
     timers.run_until(2000.0)
     assert not connection.held
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+async def test_a_topic_that_closes_releases_the_connections_that_wait_for_its_rate(persistent):
+    bench = TopicBench()
+    bench.own = TopicPolicies(publish_rate=PublishRate(publish_throttling_rate_in_msg=1))
+    topic = await bench.open() if persistent else NonPersistentTopic(NAME, bench.context)
+    connection = FakeConnection()
+    topic.publishing.policy.throttle.published(connection, 1000, 1)
+    assert connection.held
+    await topic.close()
+    assert not connection.held
+    await bench.tasks.close()
