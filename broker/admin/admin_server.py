@@ -13,6 +13,7 @@ import uvicorn
 
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
+from magnetar.broker.admin.http_turns import HttpTurns
 from magnetar.broker.admin.upgrades import Upgrades
 from magnetar.broker.logs import adopt_library
 from magnetar.broker.network.acceptor import Acceptor
@@ -159,7 +160,7 @@ async def start_admin(api: "BrokerApi", doors: WebDoors | None = None, app: "ASG
     """
     settings = api.settings
     doors = doors or await open_web_doors(settings)
-    app = app or build_app(api)
+    app = HttpTurns(app or build_app(api))
     upgrades = Upgrades(api.web_sockets, settings, time.monotonic) if api.web_sockets is not None else None
     server = AdminServer(doors, Seats(api.descriptors.web_connections), upgrades)
     if doors.plain is not None:
