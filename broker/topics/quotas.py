@@ -2,7 +2,7 @@
 
 A periodic check finds a breach. By the quota's policy the broker then closes the producers and refuses them when they
 come back (hold, exception), or skips entries (eviction): those of the slowest subscription for the quota by size, those
-that are too old of all durable subscriptions for the quota by age.
+that are too old, or in a ledger that was closed too long ago, of all durable subscriptions for the quota by age.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.broker.topics.backlog import EXCEPTION, HOLD
+from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
@@ -40,11 +41,25 @@ async def _evict(topic: Topic) -> None:
         await _evict_by_size(topic, int(size.limit_size * _EVICT_TO))
         topic.backlog.evictions_size += 1
     elif age.limit_time > 0:
-        limit_ms = int(age.limit_time * 1000 * _EVICT_TO)
-        position = await topic.ledger.position_for_time(topic.context.now_ms() - limit_ms)
-        for subscription in topic.subscriptions.durable():
+        position = await _behind_old_entries(topic, age.limit_time * 1000)
+        for subscription in topic.subscriptions.durable() if position > EARLIEST else ():
             await topic.subscriptions.move_to(subscription, position)
         topic.backlog.evictions_age += 1
+
+
+async def _behind_old_entries(topic: Topic, limit_ms: int) -> Position:
+    """The position behind the entries that the quota by age evicts: entries older than nine tenths of the limit with
+    preciseTimeBasedBacklogQuotaCheck, else (the default) the ledgers that were closed longer ago than the limit.
+    """
+    now_ms = topic.context.now_ms()
+    if topic.context.settings.precise_time_based_backlog_quota_check:
+        return await topic.ledger.position_for_time(now_ms - int(limit_ms * _EVICT_TO))
+    behind = EARLIEST
+    for slot in topic.ledger.ledgers:
+        if not slot.closed_at_ms or now_ms - slot.closed_at_ms <= limit_ms:
+            break
+        behind = Position(slot.ledger_id, slot.entries)
+    return behind
 
 
 async def _evict_by_size(topic: Topic, target_bytes: int) -> None:

@@ -191,6 +191,27 @@ async def test_entries_that_come_during_an_expiry_hide_no_expired_entry():
     await bench.close()
 
 
+@pytest.mark.parametrize(("precise", "left"), [(False, 2), (True, 0)])
+async def test_eviction_by_age_spares_the_open_ledger_unless_it_is_precise(precise, left):
+    bench = TopicBench(
+        managed_ledger_max_entries_per_ledger=5,
+        managed_ledger_min_ledger_rollover_time_minutes=0,
+        precise_time_based_backlog_quota_check=precise,
+    )
+    await bench.open()
+    await bench.set_topic(backlog_quota_map=age_quota(100, "consumer_backlog_eviction"))
+    subscription = await bench.subscribe()
+    await bench.publish(*[b"x"] * 12)
+    await quotas.enforce(bench.topic)
+    assert subscription.cursor.backlog_entries == 12
+    bench.pass_time(110)
+    await quotas.enforce(bench.topic)
+    assert (subscription.cursor.backlog_entries, bench.topic.backlog.evictions_age) == (left, 1)
+    bench.pass_time(110)
+    await quotas.enforce(bench.topic)
+    assert subscription.cursor.backlog_entries == left
+
+
 async def test_a_producer_that_comes_while_the_age_of_a_backlog_is_read_is_refused_all_the_same(monkeypatch):
     bench = TopicBench(precise_time_based_backlog_quota_check=True)
     await bench.open()

@@ -1,5 +1,7 @@
 """The backlog of a subscription: expired, skipped, cleared, limited by age, and counted after each of these."""
 
+import time
+
 from harness.steps import LATEST, ack, backlog, drained, namespace, published, read, rest, stats, texts, told
 from transcript import scenario
 
@@ -214,3 +216,22 @@ def quota_without_room(level, quota):
 for level in ("topic", "namespace"):
     for quota in ({"limitTime": 70}, {"limitSize": 0}, {"limitSize": 1}, {"limitSize": -1}, {}):
         globals()[f"quota_{level}_{quota}"] = quota_without_room(level, quota)
+
+
+@scenario
+def eviction_by_age_takes_closed_ledgers_alone(s):
+    ns = namespace(s)
+    topic = s.topic(namespace=ns)
+    c = s.connect()
+    c.subscribe(topic, quietly=True)
+    quota = {"limitTime": 1, "policy": "consumer_backlog_eviction"}
+    s.call("POST", f"/admin/v2/namespaces/{ns}/backlogQuota?backlogQuotaType=message_age", quota)
+    published(s, topic, 3)
+    time.sleep(4.5)
+    s.note("in the open ledger", backlog(s, topic))
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.lookup(topic)
+    published(s, topic, 1, 3)
+    s.eventually("evicted", lambda: backlog(s, topic) == {"sub": 1}, 9)
+    time.sleep(2.5)
+    s.note("in the open ledger", backlog(s, topic))
