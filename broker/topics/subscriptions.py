@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import structlog
 
 from magnetar.broker.compaction.compacted_reader import CompactedReader
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.consumers.consumer import TYPE_NAMES
@@ -32,7 +32,6 @@ from magnetar.storage.position import EARLIEST, LATEST, Position
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from magnetar.broker.compaction.topic_compaction import TopicCompaction
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.meters.rates import Rate
     from magnetar.broker.policies.effective import TopicConfig
@@ -400,8 +399,7 @@ class TopicSubscriptions:
     async def skip(self, subscription: Subscription, entries: int) -> None:
         """Acknowledge the next entries that are not yet acknowledged, durable on return."""
         subscription.check_movable()
-        cursor = subscription.cursor
-        cursor.skip(entries)
+        (cursor := subscription.cursor).skip(entries)
         subscription.backlog_dropped(cursor.mark_delete)
         delay = subscription.context.delay
         if delay is not None and not cursor.backlog_entries and delay.pending_count:
