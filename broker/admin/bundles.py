@@ -21,7 +21,7 @@ from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
-from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
+from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, Here, LookupAnswer, ServedAt
 from magnetar.broker.policies.records import Policies, bundle_finder, bundle_ranges, hash_of
 from magnetar.broker.slices import sliced
 from magnetar.protocol.topic_name import TopicName
@@ -232,9 +232,9 @@ async def topics_of_bundle(call: Call) -> Response:
 @routes.get(NAMESPACE + "/{bundle}/topicHashPositions", NAMESPACE_ADMIN)
 async def hash_positions(call: Call) -> Response:
     """Show the hashes of the bundle's topics; ?topics= selects topics, and of a partitioned topic its partitions."""
-    low, high = await _owned_bundle(call)
-    if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
-        return elsewhere
+    low, high = bundle_of_path(call)
+    if isinstance(owner := await _present_owner(call, f"{low}_{high}"), ServedAt):
+        return redirect_to(call, owner.owner, authoritative=True)
     names = await in_bundle(call, _names(call), f"{low}_{high}")
     wanted = [text for each in call.request.query_params.getlist("topics") for text in each.split(",") if text]
     if wanted:
@@ -254,19 +254,27 @@ def _check_bundle(call: Call) -> tuple[str, str]:
     return bundle_of_path(call)
 
 
-async def _owned_bundle(call: Call) -> tuple[str, str]:
-    """Like `_check_bundle`; raises 412 also for a bundle that no broker serves: outside a cluster one without a loaded
-    topic, and each bundle of a missing namespace.
+async def _present_owner(call: Call, bundle: str) -> LookupAnswer:
+    """Return the owner of the bundle without assigning one; raises 412 for a bundle that no broker serves: outside a
+    cluster one without a loaded topic, and each bundle of a missing namespace.
     """
-    low, high = bundle_of_path(call)
+    ownership = call.api.ownership
     if call.namespaces.exists(call.namespace):
-        if call.api.ownership.owned() is not None:
-            return low, high
-        bundle_of = bundle_finder(call.bundles())
-        async for part in sliced(call.topics.loaded_names(call.namespace)):
-            if any(bundle_of(str(name)) == f"{low}_{high}" for name in part):
-                return low, high
-    raise rest_refusals.BUNDLE_UNOWNED.error(bundle=f"{call.namespace}/{low}_{high}")
+        if ownership.owned() is not None:
+            owner = await ownership.bundle_owner(f"{call.namespace}/{bundle}")
+            if owner is not None:
+                return owner
+        elif await _has_loaded_topic(call, bundle):
+            return Here()
+    raise rest_refusals.BUNDLE_UNOWNED.error(bundle=f"{call.namespace}/{bundle}")
+
+
+async def _has_loaded_topic(call: Call, bundle: str) -> bool:
+    bundle_of = bundle_finder(call.bundles())
+    async for part in sliced(call.topics.loaded_names(call.namespace)):
+        if any(bundle_of(str(name)) == bundle for name in part):
+            return True
+    return False
 
 
 @routes.post(NAMESPACE + "/{bundle}/unsubscribe/{subscription}", NAMESPACE_CONSUME)

@@ -162,6 +162,13 @@ async def test_calls_about_a_bundle_go_to_its_owner(client, cluster, method, pat
     assert answer.headers["location"].startswith("http://other:8080/admin/v2/")
 
 
+async def test_the_hashes_of_a_bundle_without_an_owner_are_refused(client, cluster):
+    cluster.owners.clear()
+    answer = await client("GET", f"{URL}/{HIGH}/topicHashPositions")
+    assert answer.status == 412
+    assert answer.json["reason"] == f"Failed to find ownership for ServiceUnit:{NAMESPACE}/{HIGH}"
+
+
 async def test_calls_about_all_bundles_become_calls_about_each(client, cluster):
     assert (await client("POST", f"{URL}/clearBacklog")).status == 204
     assert cluster.calls == [("POST", f"{URL}/{each}/clearBacklog") for each in (LOW, HIGH)]
