@@ -52,11 +52,12 @@ def cluster(_services, request):
     """ZooKeeper and three bookies, shared by all tests of the session: a test must leave all of them running."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="magnetar-cluster-"))
     made = RealCluster(directory)
+    request.session.stash[SHARED] = made
     try:
         made.up(3)
-        request.session.stash[SHARED] = made
         with made.supervised():  # a bookie may end behind the test that stopped ZooKeeper
             yield made
     finally:
+        del request.session.stash[SHARED]  # a failure from here on repairs nothing
         made.down()
         shutil.rmtree(directory, ignore_errors=True)
