@@ -15,10 +15,7 @@ from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.consumers.consumer import TYPE_NAMES
 from magnetar.broker.dispatchers.turns import LEAST_COST_BYTES, ROUND_BYTES
-from magnetar.broker.errors import (
-    BrokerError,
-    NotAllowedError,
-)
+from magnetar.broker.errors import BrokerError, NotAllowedError
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.moved_cursors import OpenedAt, is_consumed
 from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
