@@ -35,6 +35,7 @@ HELLO = client_hello()
         (b"\x16\x03\x01\xff\xff\x01\x00\x00\x10", 9),  # a record that OpenSSL refuses
         (b"\x16\x03\x01\x00\x20\x02\x00\x00\x1c", 9),  # not the message of a client
     ],
+    ids=lambda each: len(each) if isinstance(each, bytes) else each,
 )
 def test_the_handshake_waits_for_a_whole_client_hello_alone(head, needed):
     assert greeting_bytes(head) == needed
@@ -86,7 +87,7 @@ async def test_the_wait_ends_with_the_last_byte_of_the_client_hello(pair, monkey
     assert accepted.recv(1 << 16) == HELLO
 
 
-@pytest.mark.parametrize("sent", [b"", HELLO[:3], HELLO[:100], b"GET / HTTP/1.1\r\n\r\n"])
+@pytest.mark.parametrize("sent", [b"", HELLO[:3], HELLO[:100], b"GET / HTTP/1.1\r\n\r\n"], ids=len)
 async def test_the_wait_ends_with_the_connection_and_for_other_protocols(pair, sent):
     accepted, theirs = pair
     theirs.sendall(sent)
