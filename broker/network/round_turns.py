@@ -6,8 +6,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+import structlog
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+log = structlog.get_logger(__name__)
 
 
 class RoundTurns:
@@ -48,6 +52,9 @@ class RoundTurns:
         left, count = self._most, len(self._waiting)
         while left and count:
             count -= 1
-            left -= self._waiting.popleft()()
+            try:
+                left -= self._waiting.popleft()()
+            except Exception:  # a bug in one turn must not hold the other connections
+                log.exception("turn.failed")
         if self._waiting and not self._scheduled:
             self._schedule()
