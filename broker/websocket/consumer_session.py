@@ -319,12 +319,8 @@ class ConsumerSession(Session):
         try:
             found = session_json.decode_message_id(command.message_id)
         except ValueError as e:
-            kind = (
-                INVALID_DATA
-                if isinstance(command.message_id, str) and session_json.is_base64(command.message_id)
-                else None
-            )
-            raise BadMessageError(kind or INTERNAL_ERROR, str(e)) from e
+            is_base64 = isinstance(command.message_id, str) and session_json.is_base64(command.message_id)
+            raise BadMessageError(INVALID_DATA if is_base64 else INTERNAL_ERROR, str(e)) from e
         part = self.part_of(found)
         if part is None:
             if command.kind == "negativeAcknowledge":
@@ -334,7 +330,8 @@ class ConsumerSession(Session):
         place = (part.index, found.ledgerId, found.entryId)
         if command.kind == "negativeAcknowledge":
             self._nacks.add(place, self.loop.time())
-            self._weigh_places()
+            if self._weigh_places() and self.share.is_over:
+                self.peer.wait_for_memory()
             self._arm()
         else:
             is_batch = found.batch_index >= 0 and found.batch_size > 0
@@ -344,6 +341,7 @@ class ConsumerSession(Session):
                 self._nacks.discard(place)
                 if self.dead_letters is not None:
                     self.dead_letters.forget(place)
+                self._weigh_places()
         self.done_with_one(part)
 
     def done_with_one(self, part: Part | None) -> None:
@@ -405,14 +403,15 @@ class ConsumerSession(Session):
         self._weigh_places()
         self._arm()
 
-    def _weigh_places(self) -> None:
-        """Account for the remembered entries, a thousand at a time; stop reading while they exceed the share."""
+    def _weigh_places(self) -> bool:
+        """Account for the remembered entries, a thousand at a time; return whether the account counts more than before.
+        Deliveries never stop the reading: only acknowledgements that the session reads end their entries.
+        """
         units = (len(self.outstanding) + len(self._nacks) + len(self._timeouts)) >> _PLACE_UNIT
         if units != self._place_units:
-            grows, self._place_units = units > self._place_units, units
             self.share.set("places", units * PLACE_BYTES << _PLACE_UNIT)
-            if grows and self.share.is_over:
-                self.peer.wait_for_memory()
+        grows, self._place_units = units > self._place_units, units
+        return grows
 
     def redeliver(self, places: list[Place]) -> None:
         """Request the redelivery of entries; publish entries that came too often to the dead letter topic instead."""
@@ -452,6 +451,7 @@ class ConsumerSession(Session):
                 self._with_client -= given
             if owed:
                 self._owe(part, permits[part.index] + given)
+        self._weigh_places()
 
     # --- changes of the topic ------------------------------------------------------------------------------------
 

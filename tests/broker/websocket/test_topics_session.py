@@ -361,3 +361,17 @@ async def test_remembered_entries_are_in_the_account_of_memory():
     world.session._nacks.forget(0)
     world.session._on_due()
     assert world.memory.used_bytes == 0
+
+
+async def test_deliveries_over_the_share_leave_the_socket_read():
+    """The session reads the acknowledgements, which alone make its memory free."""
+    world = await World([BASE + "t"], ConsumerSession, pullMode="true").opened()
+    waits = []
+    world.place.peer.wait_for_memory = lambda: waits.append(world.memory.used_bytes)
+    world.say(type="permit", permitMessages=3072)
+    ids = [world.message(0, ledger=7, entry=entry) for entry in range(3072)]
+    assert world.session.share.is_over
+    assert waits == []
+    for each in ids:
+        world.say(messageId=each)
+    assert world.memory.used_bytes == 0
