@@ -7,7 +7,8 @@ from magnetar.protocol.topic_name import TopicName
 
 class Part:
     """The consumer on one partition. `owed`: permits that the session sends to the broker with the next FLOW.
-    `is_added`: the partition was added while the session lasts, so that all of its messages are new.
+    `is_added`: the partition was added while the session lasts, so that all of its messages are new, until its consumer
+    `has_begun`.
     """
 
     def __init__(self, index: int, topic: str, *, is_added: bool = False) -> None:
@@ -16,7 +17,7 @@ class Part:
         self.topic = topic
         name = TopicName.parse(topic)
         self.partition, self.is_stored = name.partition, name.persistent
-        self.is_open = False
+        self.is_open = self.has_begun = False
         self.ended = False
         self.gone = False  # the topic is deleted, and another part may have this index
         self.closings = 0  # how often the broker closed the consumer

@@ -159,7 +159,7 @@ class ConsumerSession(Session):
             initialPosition=pb.CommandSubscribe.Earliest if part.is_added else chosen.initial_position,  # type: ignore[arg-type]
         )
         if not chosen.durable:
-            first = command.initialPosition == pb.CommandSubscribe.Earliest
+            first = chosen.initial_position == pb.CommandSubscribe.Earliest or (part.is_added and not part.has_begun)
             command.start_message_id.CopyFrom(EARLIEST if first else LATEST)
         return command
 
@@ -483,7 +483,7 @@ class ConsumerSession(Session):
         if part.closings != closings:
             raise RequestFailedError(pb.ServiceNotReady, "the topic was unloaded or deleted meanwhile")
         self.forget(part, owed=False)
-        part.is_open, part.owed = True, 0
+        part.is_open, part.has_begun, part.owed = True, True, 0
         self._owe(part, self._permitted if self.parameters.pull and self.has_one_part else self._first_credit())
 
     def close(self) -> None:

@@ -304,6 +304,21 @@ async def test_a_reader_of_the_latest_messages_reads_added_partitions_from_their
     assert starts == [LATEST, EARLIEST]
 
 
+async def test_an_added_partition_begins_at_its_first_message_once(monkeypatch):
+    """Behind an unload, a session without durable subscription goes on as on its first partitions."""
+    monkeypatch.setattr("magnetar.broker.websocket.session.PARTITIONS_EVERY_S", 0.001)
+    monkeypatch.setattr("magnetar.broker.websocket.session._FIRST_PAUSE_S", 0.001)
+    world = World([BASE + "t"], ConsumerSession, subscriptionMode="NonDurable")
+    world.partitions[BASE + "t"] = 1
+    await world.opened()
+    world.partitions[BASE + "t"] = 2
+    await until(lambda: len(world.session.parts) == 2 and world.session.parts[1].is_open)
+    world.close_consumer(1)
+    await until(lambda: len(world.subscribed()) == 3 and world.session.parts[1].is_open)
+    starts = [each.subscribe.start_message_id for each in world.link.of(_T.SUBSCRIBE)]
+    assert starts == [LATEST, EARLIEST, LATEST]
+
+
 async def test_a_topic_without_partitions_and_a_named_partition_are_not_looked_at_again():
     for topic in ("t", "t-partition-0"):
         world = World([BASE + topic], ConsumerSession)
