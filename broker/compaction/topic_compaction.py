@@ -143,8 +143,11 @@ class TopicCompaction:
         await self._clear_away(cursor)
 
     async def keep_all(self) -> None:
-        """Create the cursor if need be, shown as a subscription: the log drops no entry before its compaction."""
-        await self._shown_cursor()
+        """Create the cursor if need be, shown as a subscription: the log drops no entry before its compaction. No
+        effect while `delete_cursor` runs.
+        """
+        if not self._ending:
+            await self._shown_cursor()
 
     # --- the compacted topic -------------------------------------------------------------------------------------
 

@@ -136,6 +136,18 @@ async def test_its_deletion_waits_for_a_run_and_refuses_another():
     assert COMPACTION_CURSOR not in topic.ledger.cursors
 
 
+async def test_a_policy_of_compaction_shows_no_cursor_that_is_being_deleted():
+    bench, topic = await compacted()
+    await append(topic.ledger, [single("b", b"3")])
+    assert topic.compaction.start()
+    deleting = asyncio.create_task(topic.subscriptions.delete(COMPACTION_CURSOR))
+    await asyncio.sleep(0)
+    await bench.set_namespace(compaction_threshold=1 << 20)
+    await topic.config_changed()
+    await deleting
+    assert list(topic.subscriptions.by_name) == list(topic.ledger.cursors) == []
+
+
 async def test_a_policy_of_compaction_creates_it():
     bench = TopicBench()
     topic = await bench.open()
