@@ -301,10 +301,14 @@ class NamespaceStore:
         """Read a tenant or a namespace ("tenant/name") that another broker changed, and call the listeners."""
         records: Records[TenantInfo] | Records[Policies] = self.namespaces if "/" in name else self.tenants
         if await records.load(name):
+            if name not in records:
+                self._forget(name)
             self._tell(_of_namespace(name) if "/" in name else PolicyChange(name))
 
     def topic_changed(self, topic: "TopicName") -> None:
         """Call the listeners: another broker changed the policies of the topic."""
+        if (name := str(topic.base)) not in self.topics:
+            self._effective.pop(name, None)
         self._tell(_of_topic(topic))
 
     async def create_tenant(self, name: str, info: TenantInfo) -> None:
@@ -333,9 +337,13 @@ class NamespaceStore:
         """Forget the namespace and the stored records of its topics."""
         await self.topics.forget(name)
         await self.namespaces.delete(name)
+        self._forget(name)
+        self._tell(_of_namespace(name))
+
+    def _forget(self, name: str) -> None:
+        """Drop the values in memory of a deleted namespace."""
         self._effective.pop(name, None)
         self.in_use.discard(name)
-        self._tell(_of_namespace(name))
 
     async def update_topic(self, topic: "TopicName", change: Callable[[TopicPolicies], TopicPolicies]) -> TopicPolicies:
         """Store `change(policies)` of the topic; a topic without policies has empty policies."""

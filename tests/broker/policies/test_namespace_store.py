@@ -185,6 +185,21 @@ async def test_nothing_in_memory_stays_of_deleted_records(store, metadata):
     assert not store.topics._locks
 
 
+async def test_nothing_in_memory_stays_of_records_that_another_broker_deletes(store, metadata):
+    name, kept = "public/n", len(store._effective)
+    topic = TopicName.parse(f"persistent://{name}/t")
+    await store.create_namespace(name, store.new_policies())
+    store.effective(topic)
+    await store.update_topic(topic, set_ttl(5))
+    store.effective(topic)
+    store.in_use.add(name)
+    await store.topics.delete(str(topic))
+    store.topic_changed(topic)
+    await metadata.delete(f"/admin/policies/{name}")
+    await store.reload(name)
+    assert (len(store._effective), store.in_use) == (kept, set())
+
+
 async def test_topic_beats_namespace_beats_broker(store):
     assert store.effective(T).message_ttl_seconds == 0
     await store.update_namespace("public/default", set_ttl(5))
