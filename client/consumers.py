@@ -156,8 +156,9 @@ class _Part:
         found = list(self._reader.messages(message.message_id, answer.entry, message.redelivery_count))
         acknowledged = _acknowledged(message.ack_set)
         kept = [each for each in found if each.batch_index not in acknowledged and self._is_wanted(each)]
+        indexes = frozenset(each.batch_index for each in kept)
         for each in kept:
-            self._queue.put_nowait(each._replace(batch_delivered=len(kept)))
+            self._queue.put_nowait(each._replace(batch_delivered=indexes))
         # An acknowledged message used no permit. Some messages of the entry may be no messages here: those that were
         # compacted away or are unwanted, those of an encrypted batch but one, a chunk before the last.
         declared = self._reader.declared
@@ -301,7 +302,7 @@ class TopicConsumer:
             key = message.topic, message.ledger_id, message.entry_id
             seen = self._acknowledged[key]
             seen.add(message.batch_index)
-            if len(seen) < message.batch_delivered:
+            if not seen >= message.batch_delivered:
                 return
             del self._acknowledged[key]
         for ledger_id, entry_id in message.entries:

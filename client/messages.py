@@ -30,7 +30,7 @@ class ReceivedMessage(NamedTuple):
 
     batch_index: -1 outside a batch. problem: the reason why the payload is given as stored, else None.
     entries: ledger and entry of each entry to acknowledge; a chunked message has several.
-    batch_delivered: number of messages of the batch that the broker delivered together with this message.
+    batch_delivered: batch indexes of the messages that the broker delivered together with this message.
     """
 
     topic: str
@@ -57,7 +57,7 @@ class ReceivedMessage(NamedTuple):
     uncompressed_bytes: int
     entries: tuple[tuple[int, int], ...]
     problem: str | None
-    batch_delivered: int = 1
+    batch_delivered: frozenset[int] = frozenset()
 
 
 class _Chunks(NamedTuple):

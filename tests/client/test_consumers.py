@@ -61,6 +61,20 @@ async def test_the_last_delivered_message_of_a_batch_acknowledges_the_entry():
         assert topic.acknowledged == [0, 1]
 
 
+async def test_a_batch_that_comes_again_waits_for_each_message_that_the_broker_delivers_again():
+    topic = PushingTopic(batch(4))
+    async with consuming(topic) as (consumer, broker):
+        for message in (await received(consumer, 4))[:2]:
+            await consumer.acknowledge(message)
+        topic.entries, topic.next = [(*batch(4), 0)], 0  # another consumer acknowledged message 0 meanwhile
+        broker.disconnect()
+        _, again, last = await received(consumer, 3)
+        await consumer.acknowledge(again)
+        assert topic.acknowledged == []
+        await consumer.acknowledge(last)
+        assert topic.acknowledged == [0]
+
+
 async def test_a_token_that_cannot_be_read_any_more_ends_the_consumer(tmp_path):
     token = tmp_path / "token"
     token.write_text("t")
