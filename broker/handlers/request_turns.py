@@ -21,7 +21,7 @@ COMMANDS_OF_A_REQUEST = 16
 """Commands that are done within their call, and together take about as long as a request that has to wait."""
 FEW_REQUESTS = 16
 """Requests that a connection begins in any round, however many other connections begin."""
-_TURNS_IN_ONE_ROUND = REQUESTS_IN_ONE_ROUND // FEW_REQUESTS
+_COMMANDS_IN_ONE_ROUND = REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST
 
 
 class RequestTurns:
@@ -32,7 +32,7 @@ class RequestTurns:
         """Changes between two rounds in which commands count."""
         self._done = 0
         """Commands of this round, a request counted as COMMANDS_OF_A_REQUEST."""
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[tuple[Callable[[], None], int]] = deque()
         self._scheduled = False
 
     def count(self, loop: asyncio.AbstractEventLoop, commands: int = COMMANDS_OF_A_REQUEST) -> bool:
@@ -40,11 +40,11 @@ class RequestTurns:
         self._done += commands
         if not self._scheduled:
             self._schedule(loop)
-        return self._done >= REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST
+        return self._done >= _COMMANDS_IN_ONE_ROUND
 
-    def wait(self, go_on: Callable[[], None]) -> None:
-        """Call `go_on` in a later round; only after a `count` in this round."""
-        self._waiting.append(go_on)
+    def wait(self, go_on: Callable[[], None], commands: int = FEW_REQUESTS * COMMANDS_OF_A_REQUEST) -> None:
+        """Call `go_on`, which handles about so many commands, in a later round; only after a `count` in this round."""
+        self._waiting.append((go_on, commands))
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._scheduled = True
@@ -54,11 +54,14 @@ class RequestTurns:
         self._scheduled = False
         self.round += 1
         self._done = 0
-        due = [self._waiting.popleft() for _ in range(min(len(self._waiting), _TURNS_IN_ONE_ROUND))]
-        if self._waiting:
-            self._schedule(loop)
-        for go_on in due:
+        left, connections = _COMMANDS_IN_ONE_ROUND, len(self._waiting)
+        while connections and left > 0 and self._done < _COMMANDS_IN_ONE_ROUND:
+            connections -= 1
+            go_on, commands = self._waiting.popleft()
+            left -= commands
             try:
                 go_on()
             except Exception:  # a bug in one request must not hold the other connections for ever
                 log.exception("request.failed")
+        if self._waiting and not self._scheduled:
+            self._schedule(loop)

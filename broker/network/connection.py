@@ -262,8 +262,9 @@ class Connection(asyncio.BufferedProtocol):
         """Go on with the kept items in a later round of the event loop, behind connections that wait already."""
         if not self._rest_waits:
             self._rest_waits = True
-            self.services.request_turns.count(self.loop, min(len(self._rest), ITEMS_A_TURN))
-            self.services.request_turns.wait(self._on_rest)
+            items = min(len(self._rest), ITEMS_A_TURN)
+            self.services.request_turns.count(self.loop, items)
+            self.services.request_turns.wait(self._on_rest, items)
 
     def _on_rest(self) -> None:
         """Handle up to ITEMS_A_TURN of the kept items, and none while reading is held for another reason."""

@@ -57,6 +57,32 @@ def test_connections_that_wait_go_on_in_their_order_a_few_in_each_round():
     assert not loop.due
 
 
+def test_connections_with_few_commands_go_on_together():
+    loop, turns, went = Loop(), RequestTurns(), []
+    turns.count(loop)
+    for number in range(100):
+        turns.wait(lambda number=number: went.append(number), 20)
+    loop.run_round()
+    assert went == [*range(52)], "the commands of 52 connections fill a round"
+    loop.run_round()
+    assert went == [*range(100)]
+
+
+def test_requests_that_begin_in_a_turn_count_in_its_round():
+    loop, turns, went = Loop(), RequestTurns(), []
+
+    def go_on():
+        went.append([turns.count(loop) for _ in range(20)])
+
+    turns.count(loop)
+    for _ in range(10):
+        turns.wait(go_on, 20)
+    loop.run_round()
+    assert len(went) == 4, "four times twenty requests fill a round"
+    loop.run_round()
+    assert len(went) == 8
+
+
 def test_a_connection_that_waits_again_goes_behind_the_others():
     loop, turns, went = Loop(), RequestTurns(), []
 
