@@ -124,6 +124,7 @@ class PolicyLog:
         self._peers, self._topics, self._on_change = peers, topics, on_change
         self._known: dict[str, Scopes] = {}
         self._parts: list[_Part] = []
+        self._queue: _Queue = asyncio.Queue()
         self._schemas: OrderedDict[bytes, AvroValues] = OrderedDict()
         self._complete = asyncio.Event()
         self._reader_came = asyncio.Event()
@@ -152,12 +153,15 @@ class PolicyLog:
             raise self._not_read() from error
 
     async def _has_caught_up(self) -> bool:
-        """Wait for the events that are stored now; return False when a reader's connection ended meanwhile."""
+        """Wait for the events that are stored now; return False when a reader's connection ended meanwhile, or a broker
+        refused to name its last event: the log then opens its readers again.
+        """
         await self._complete.wait()
         if self.has_ended:
             return True
         if not self._reader_came.is_set():
             return False
+        queue = self._queue
         try:
             for part in self._parts:
                 if part.readers is None:
@@ -165,7 +169,9 @@ class PolicyLog:
                 await part.wait_applied(await part.readers.last_message(part.reader_id))
         except ClientError as error:
             self._problem = str(error)
-            self._reader_came.clear()
+            if queue is self._queue:
+                self._reader_came.clear()
+                queue.put_nowait((part, error))
             return False
         return True
 
@@ -203,10 +209,10 @@ class PolicyLog:
         pause = _FIRST_PAUSE_S
         while not self.has_ended:
             try:
-                queue = await self._attach()
+                self._queue = await self._attach()
                 self._reader_came.set()
                 pause = _FIRST_PAUSE_S
-                await self._read(queue)
+                await self._read(self._queue)
             except ClientError as error:
                 self._problem = str(error)
                 log.info("policies.not_followed", namespace=self.namespace, reason=self._problem)

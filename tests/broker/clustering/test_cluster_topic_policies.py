@@ -17,6 +17,8 @@ from magnetar.broker.policies.records import TopicPolicies
 from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.catalog import PartitionedTopic
+from magnetar.client.errors import RefusedError
+from magnetar.client.readers import Readers
 from magnetar.protocol.topic_name import TopicName
 from tests.storage.metadata_contract import until
 
@@ -159,6 +161,24 @@ async def test_a_log_that_lost_one_partition_leaves_no_reader_of_the_others_behi
         await broker.topics.unload(parts[0])
         await one.policies.update(NAME, with_producers(number), NO_TOPIC_POLICIES)
     await until(lambda: readers() == 1)
+
+
+async def test_a_refusal_to_name_the_last_event_opens_the_readers_again(members, monkeypatch):
+    one, _ = members
+    await one.policies.update(NAME, with_producers(1), NO_TOPIC_POLICIES)
+    ask, refused = Readers.last_message, []
+
+    async def refuse_once(readers, reader_id):
+        if not refused:
+            refused.append(reader_id)
+            raise RefusedError("the last entry cannot be read")
+        return await ask(readers, reader_id)
+
+    monkeypatch.setattr(Readers, "last_message", refuse_once)
+    async with asyncio.timeout(5):
+        await one.policies.update(NAME, with_producers(2))
+    assert one.policies.get(NAME).max_producers == 2
+    assert refused
 
 
 async def test_compaction_keeps_the_newest_policies_of_every_topic(members, broker):
