@@ -312,13 +312,19 @@ class TopicConsumer:
 
     async def _keep(self, part: _Part) -> None:
         """Reattach a durable subscription whenever the connection is lost; put the error into the queue at the end."""
+
+        async def attach() -> None:
+            await part.attach(self._service, self._credentials)
+            if part.ended.is_set():
+                raise RetryError(f"the broker closed the consumer of {part.topic} with its answer")
+
         while True:
             await part.ended.wait()
             if not self._wanted.durable:
                 self._queue.put_nowait(RetryError(f"the connection to the broker of {part.topic} was lost"))
                 return
             try:
-                await retrying(partial(part.attach, self._service, self._credentials), self._patience_s)
+                await retrying(attach, self._patience_s)
             except ClientError as error:
                 self._queue.put_nowait(error)
                 return

@@ -7,7 +7,7 @@ import pytest
 
 from magnetar.client.address import Credentials
 from magnetar.client.consumers import PERMITS, TopicConsumer, Wanted
-from magnetar.client.errors import InputError
+from magnetar.client.errors import InputError, RetryError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.client.pushing_topic import PushingTopic, batch
 from tests.importing.scripted_broker import KIND, answer, error
@@ -16,11 +16,11 @@ TOPIC = "persistent://public/default/t"
 
 
 @contextlib.asynccontextmanager
-async def consuming(topic, credentials=None, name=TOPIC, **script):
+async def consuming(topic, credentials=None, name=TOPIC, patience_s=60.0, **script):
     wanted = Wanted(name, "s", kind=pb.CommandSubscribe.Shared, is_pattern=name != TOPIC)
     async with (
         topic.broker(**script) as broker,
-        TopicConsumer(broker.address, credentials or Credentials(), wanted) as consumer,
+        TopicConsumer(broker.address, credentials or Credentials(), wanted, patience_s) as consumer,
     ):
         yield consumer, broker
 
@@ -96,6 +96,19 @@ async def test_a_consumer_that_is_closed_with_its_answer_subscribes_again():
     async with consuming(topic, SUBSCRIBE=on_subscribe) as (consumer, broker):
         await received(consumer, 1)
         assert (topic.subscribed, broker.connections) == (2, 1)
+
+
+async def test_a_consumer_that_is_closed_with_every_answer_pauses_and_ends():
+    topic = PushingTopic()
+
+    def on_subscribe(broker, command):
+        closing = pb.CommandCloseConsumer(consumer_id=1, request_id=0)
+        return topic.on_subscribe(broker, command) + answer(KIND.CLOSE_CONSUMER, close_consumer=closing)
+
+    async with consuming(topic, patience_s=0.25, SUBSCRIBE=on_subscribe) as (consumer, _):
+        with pytest.raises(RetryError, match="closed the consumer"):
+            await received(consumer, 1)
+    assert topic.subscribed <= 4
 
 
 async def test_a_new_topic_of_a_pattern_whose_broker_is_busy_is_tried_again(monkeypatch):
