@@ -13,6 +13,7 @@ import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.proxy_header import V2_SIGNATURE
+from tests.attack.conftest import SECURED, connect
 from tests.blackbox.clients import quiet_client
 from tests.blackbox.raw import RawPeer, command, frame
 from tests.broker.admin.test_admin_server import Certificates
@@ -73,6 +74,22 @@ def test_a_wrong_header_closes_its_connection_alone(proxied, data):
     peer.write(data + CONNECT)
     assert peer.is_closed()
     assert good.ask("LOOKUP", "lookupTopic", topic="any", authoritative=False).type == pb.BaseCommand.LOOKUP_RESPONSE
+
+
+def test_reads_behind_a_header_are_as_small_as_those_of_other_peers_without_a_role(new_broker):
+    broker = new_broker(haProxyProtocolEnabled=True, **SECURED)
+    pings = V1 + frame(command("PING", "ping")) * 20_000
+    before = broker.rss_bytes
+    peers = [RawPeer(broker.url, handshake=False) for _ in range(100)]
+    for peer in peers:
+        peer.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            peer.socket.send(pings)
+    connect(broker.url, "admin").producer("behind-the-others")
+    assert broker.rss_bytes - before < 64 << 20
+    for peer in peers:
+        peer.reset()
+    assert broker.stop() == 0
 
 
 def test_without_the_setting_a_header_is_no_command(magnetar_broker):
