@@ -91,18 +91,18 @@ class Broker:
         max_frame_bytes = settings.max_message_size + FRAME_PADDING_BYTES
         self.tasks = TaskSet()
         self.process = ProcessMeters.of(settings, max_frame_bytes)
-        seats = self.process.descriptors.connections
+        shares = self.process.descriptors
         self.resources = ConnectionResources(
             settings,
             max_frame_bytes,
-            Connections(seats, settings.broker_max_connections_per_ip),
+            Connections(shares.connections, settings.broker_max_connections_per_ip),
             self.process.memory,
             PublishBudget(settings.max_message_publish_buffer_size_in_mb << 20),
             SharedReadBuffer(),
             self.tasks,
             self.environment.turns,
         )
-        self.listeners = Listeners(self.resources, Seats(seats))
+        self.listeners = Listeners(self.resources, Seats(shares.connections, shares.extra))
         self.member: ClusterMember | None = None
         self.ownership = OwnershipDoor()
         self.converting: Converting | None = None

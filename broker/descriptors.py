@@ -1,8 +1,10 @@
 """Divides the file descriptors of the process: storage first, then the web port, then clients.
 
     kind             share of the limit L (RLIMIT_NOFILE)
-    reserve          640, at most half of L: ledger files, journal, metadata, threads' pipes, refused sockets
-    of it ledgers    four fifths: ledger files kept open at a time, each with two descriptors
+    reserve          640, at most half of L: ledger files, journal, metadata, threads' pipes, extra connections
+    of it extra      32 connections beyond the share of each port, at most L/16
+    of it ledgers    four fifths: ledger files kept open at a time, each with two descriptors; 40 and the extra
+                     connections are left
     web port         a quarter of the rest, at most maxHttpServerConnections
     binary port      the remaining descriptors, at most brokerMaxConnections
 
@@ -17,28 +19,40 @@ from typing import Final, NamedTuple
 _RESERVE: Final = 640
 _MOST_USEFUL: Final = 1 << 20
 _MOST_LEDGER_FILES: Final = 256
+_LEAST_LEDGER_FILES: Final = 4
+_MOST_EXTRA: Final = 32
+_OTHER_FILES: Final = 40
+"""Journal, metadata, listeners, event loop, threads and short uses: an idle broker has about 20 of them open."""
 
 
 class DescriptorShares(NamedTuple):
-    """Numbers of descriptors by use; `limit` is the limit of the process."""
+    """Numbers of descriptors by use; `limit` is the limit of the process.
+
+    extra: connections beyond the share of each port; the binary port refuses them with a reason, the web port serves
+    probes.
+    """
 
     limit: int
     ledger_files: int
     web_connections: int
     connections: int
+    extra: int = _MOST_EXTRA
 
     @classmethod
     def of_limit(cls, limit: int, most_web: int, most_connections: int) -> "DescriptorShares":
         """Divide `limit` descriptors. most_connections: with 0 only the limit bounds the connections."""
-        reserve = min(_RESERVE, limit // 2)
+        extra = max(1, min(_MOST_EXTRA, limit // 16))
+        others = _OTHER_FILES + 2 * extra
+        reserve = min(_RESERVE, max(limit // 2, others + 2 * _LEAST_LEDGER_FILES))
         rest = limit - reserve
         web = max(1, min(most_web, rest // 4))
         connections = max(1, rest - web)
         return cls(
             limit,
-            max(4, min(_MOST_LEDGER_FILES, reserve * 2 // 5)),
+            max(_LEAST_LEDGER_FILES, min(_MOST_LEDGER_FILES, reserve * 2 // 5, (reserve - others) // 2)),
             web,
             min(most_connections, connections) if most_connections else connections,
+            extra,
         )
 
 

@@ -3,6 +3,7 @@
 Control characters of terminals and ends of lines become escapes, so that no value can look like another line.
 """
 
+import codecs
 import re
 from collections.abc import MutableMapping
 from typing import Any, Final
@@ -63,4 +64,5 @@ def middle_out(text: str, most: int) -> str:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape", errors="backslashreplace").decode()
+    escaped, _ = codecs.unicode_escape_encode(found[0], "backslashreplace")  # str.encode opens the codec's file
+    return escaped.decode()

@@ -4,6 +4,7 @@ String.hashCode, by which clients choose the partition of a key by default.
 
 from __future__ import annotations
 
+from codecs import utf_16_be_encode
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def sticky_hash(key: bytes | memoryview) -> int:
 
 def java_hash(text: str) -> int:
     """String.hashCode as an unsigned number of 32 bits, computed over UTF-16 code units."""
-    units = text.encode("utf-16-be", "surrogatepass")
+    units, _ = utf_16_be_encode(text, "surrogatepass")  # text.encode opens the codec's file at its first use
     value = 0
     for at in range(0, len(units), 2):
         value = (31 * value + (units[at] << 8 | units[at + 1])) & _M

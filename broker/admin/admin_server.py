@@ -162,7 +162,7 @@ async def start_admin(api: "BrokerApi", doors: WebDoors | None = None, app: "ASG
     doors = doors or await open_web_doors(settings)
     app = HttpTurns(app or build_app(api))
     upgrades = Upgrades(api.web_sockets, settings, time.monotonic) if api.web_sockets is not None else None
-    server = AdminServer(doors, Seats(api.descriptors.web_connections), upgrades)
+    server = AdminServer(doors, Seats(api.descriptors.web_connections, api.descriptors.extra), upgrades)
     if doors.plain is not None:
         server.port = server.serve(app, settings, doors.plain)
     if doors.tls is not None:

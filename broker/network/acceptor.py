@@ -33,8 +33,6 @@ _A_TURN: Final = 64
 _PAUSE_S: Final = 0.1
 _RECORDS_OF_CONNECTIONS: Final = 2
 """How many connections with many TLS records have a turn in a round of the event loop."""
-EXTRA_SEATS: Final = 32
-"""The most connections beyond the seats: the binary port refuses them with a reason, the web port serves probes."""
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -94,7 +92,7 @@ class Acceptor:
 
     def _on_readable(self) -> None:
         for _ in range(_A_TURN):
-            if self._seats.taken >= self._seats.most + EXTRA_SEATS:
+            if self._seats.taken >= self._seats.most + self._seats.extra:
                 self._pause()
                 self._seats.when_room(self.start)
                 self._seats.evict()

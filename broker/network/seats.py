@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 
 class Seats:
-    """The seats of one listener, or of several that share them."""
+    """The seats of one listener, or of several that share them.
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    extra: sockets that may be open beyond the seats.
+    """
+
+    def __init__(self, most: int, extra: int = 32) -> None:
+        self.most, self.extra = most, extra
         self.evicted = 0
         """Idle connections that were closed for a new connection, since the start."""
         self._taken = 0

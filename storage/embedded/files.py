@@ -181,11 +181,20 @@ class RealFile:
                         self._direct = None
         return -1 if self._direct_fd is None else self._direct_fd
 
+    def _spare_direct_fileno(self) -> int:
+        """Like ``direct_fileno``; -1 also while the process has no free descriptor."""
+        try:
+            return self.direct_fileno()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            return -1
+
     def write_past_cache(self, buffers: Sequence[Buffer], offset: int) -> bool:
         total = sum(map(len, buffers))
         head = -offset % BLOCK_BYTES
         middle = (total - head) // BLOCK_BYTES * BLOCK_BYTES
-        direct_fd = self.direct_fileno() if middle > 0 else -1
+        direct_fd = self._spare_direct_fileno() if middle > 0 else -1
         if self._direct is None or direct_fd < 0:
             self.write(buffers, offset)
             return False
@@ -199,12 +208,7 @@ class RealFile:
         return written > 0
 
     def read_past_cache(self, target: memoryview, offset: int) -> int:
-        try:
-            direct_fd = self.direct_fileno()
-        except OSError as error:
-            if error.errno not in NO_DESCRIPTOR:
-                raise
-            direct_fd = -1
+        direct_fd = self._spare_direct_fileno()
         if direct_fd >= 0 and resident(self._fd, offset, len(target)) >= _CACHED_PART:
             direct_fd = -1  # the device would write dirty pages first, and read bytes that are in memory
         got = 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.bulk_read import read_ranges
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES, LEDGER_MAGIC, FileHeader, parse_file_header
+from magnetar.storage.embedded.files import NO_DESCRIPTOR
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer
 from magnetar.storage.embedded.ledger_head import HEAD_ALIGNMENT, encode_ledger_head, find_data_offset
 from magnetar.storage.errors import DamagedFileError
@@ -235,15 +236,33 @@ class LedgerFiles:
     def _open_file(self, ledger_id: int, *, create: bool) -> _Handle:
         path = self._layout.ledger(ledger_id)
         try:
-            file = self._files.open(path)
-            return _Handle(file, head_shift(file, ledger_id))
+            file = self._open_path(path)
         except FileNotFoundError:
             if not create:
                 raise
-        file = self._files.open(path, create=True)
+        else:
+            try:
+                return _Handle(file, head_shift(file, ledger_id))
+            except BaseException:
+                file.close()
+                raise
+        file = self._open_path(path, create=True)
         # The count grows after the creation: a sync_names in another thread must not count a name that does not exist.
         self._names_changed += 1
         return _Handle(file, None)
+
+    def _open_path(self, path: str, *, create: bool = False) -> File:
+        """Open the file; without a free descriptor the files that no thread uses are closed for it, oldest first."""
+        while True:
+            try:
+                return self._files.open(path, create=create)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:
+                    raise
+                idle = next((number for number, handle in self._handles.items() if not handle.users), None)
+                if idle is None:
+                    raise
+                self._retire(self._handles.pop(idle))
 
     def _shrink(self) -> None:
         while len(self._handles) > self._max_open:

@@ -23,15 +23,15 @@ def _many_sockets_of_our_own():
 
 
 @pytest.fixture
-def few(new_broker, monkeypatch):
-    """A secured broker that may open 1,024 descriptors."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+def few(new_broker, monkeypatch, request):
+    """A secured broker that may open 1,024 descriptors, or as many as the test's parameter says."""
+    limit = getattr(request, "param", LIMIT)
     import tests.blackbox.conftest as blackbox
 
     popen = blackbox.subprocess.Popen
 
     def limited(arguments, **more):
-        return popen(arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT, LIMIT)), **more)
+        return popen(arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)), **more)
 
     monkeypatch.setattr(blackbox.subprocess, "Popen", limited)
     target = Target(new_broker(**SECURED))
@@ -71,6 +71,22 @@ def test_eleven_hundred_idle_connections_and_a_large_publish(few, topic):
     assert few.broker.process.poll() is None
     assert few.broker.open_files < LIMIT
     for each in held:
+        each.close()
+
+
+@pytest.mark.parametrize("few", [128], indirect=True)
+def test_more_topics_and_idle_connections_than_128_descriptors(few, topic):
+    """Each publish gets its receipt: clients, web port, ledger files and the rest of the process share the limit."""
+    held = idle_sockets(few.broker.url, 200) + idle_sockets(few.broker.http, 50)
+    with few.watch() as watch:
+        peer = connect(few.broker.url, "admin")
+        for number in range(60):
+            peer.producer(f"{topic}-{number}", number)
+            peer.write(send(number, 0, bytes(100_000)))
+            assert peer.receive().type == pb.BaseCommand.SEND_RECEIPT
+    few.unharmed(watch, most_mib=96)
+    assert "append.failed" not in few.broker.log_text()
+    for each in (*held, peer):
         each.close()
 
 

@@ -1,5 +1,8 @@
 """Murmur3 is compared with recorded values in test_vectors.py."""
 
+import subprocess
+import sys
+
 import pytest
 
 from magnetar.protocol.key_hash import java_hash, java_string_hash
@@ -22,3 +25,12 @@ def test_hash_codes_are_those_of_java():
 )
 def test_the_hash_of_a_key_has_no_sign(text, found):
     assert java_string_hash(text) == found
+
+
+def test_hashing_opens_no_file_when_the_process_has_no_descriptor():
+    """str.encode imports the module of a rare codec at its first use."""
+    script = (
+        "import resource; from magnetar.protocol.key_hash import java_hash;"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0)); assert java_hash('sub') == 114240"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)

@@ -7,11 +7,13 @@ import ssl
 
 import pytest
 
-from magnetar.broker.network.acceptor import EXTRA_SEATS, Acceptor
+from magnetar.broker.network.acceptor import Acceptor
 from magnetar.broker.network.bind import bind
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.tasks import TaskSet
 from tests.waiting import until
+
+EXTRA_SEATS = Seats(0).extra
 
 
 class Protocol(asyncio.Protocol):

@@ -68,6 +68,11 @@ def test_a_seat_that_was_left_is_never_idle():
     assert not seats.evict()
 
 
+def used(shares):
+    """The descriptors of a process whose shares are all in use, without the files that an idle broker has open."""
+    return 2 * shares.ledger_files + shares.web_connections + shares.connections + 2 * shares.extra
+
+
 @pytest.mark.parametrize("limit", [64, 256, 1024, 4096, 20_000, 1 << 20])
 @pytest.mark.parametrize(("web", "most"), [(2048, 0), (10, 100)])
 def test_descriptors_are_shared_out_and_never_twice(limit, web, most):
@@ -78,8 +83,13 @@ def test_descriptors_are_shared_out_and_never_twice(limit, web, most):
     assert not most or shares.connections <= most
 
 
+@pytest.mark.parametrize("limit", [64, 100, 128, 256, 512, 1024, 1 << 16])
+def test_the_shares_leave_descriptors_for_the_files_of_an_idle_broker(limit):
+    assert used(DescriptorShares.of_limit(limit, 2048, 0)) <= limit - 40
+
+
 def test_the_usual_limit():
-    assert DescriptorShares.of_limit(1024, 2048, 0) == (1024, 204, 128, 384)
+    assert DescriptorShares.of_limit(1024, 2048, 0) == (1024, 204, 128, 384, 32)
 
 
 def test_the_process_asks_for_all_it_may_have():

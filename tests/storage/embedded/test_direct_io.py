@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magnetar.storage.embedded import direct_io
+from magnetar.storage.embedded import direct_io, files
 from magnetar.storage.embedded.files import RealFiles
 
 
@@ -223,3 +223,17 @@ def test_aligned_memory_is_private_for_shared_memory_gets_no_huge_pages():
                 assert line.split()[1] == "rw-p"
                 return
     raise AssertionError("the memory is mapped nowhere")
+
+
+def test_without_a_free_descriptor_writes_go_through_the_cache(path, monkeypatch):
+    def refuse(_):
+        raise OSError(errno.EMFILE, "Too many open files (simulated)")
+
+    file, data = RealFiles().open(path, create=True), os.urandom(50_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "open_direct", refuse)
+        assert not file.write_past_cache([data], 0)
+    assert file.read(1 << 20, 0) == data
+    file.write_past_cache([data], len(data))
+    assert file.read(1 << 20, len(data)) == data
+    file.close()
