@@ -65,12 +65,18 @@ class RunningBroker:
             self._changed.set()  # without a broker the process ends
 
     async def take(self, name: str) -> None:
-        """Stop the broker in order, copy its directory, and start it again."""
+        """Stop the broker in order, copy its directory, and start it again, also when the copy fails.
+
+        Raises SnapshotError for an invalid name, before the broker stops.
+        """
+        self.snapshots.check(name)
         async with self._changing:
             self._changed.clear()
-            await self._broker.stop()
-            await asyncio.to_thread(self.snapshots.take, name)
-            await self._start_again()
+            try:
+                await self._broker.stop()
+                await asyncio.to_thread(self.snapshots.take, name)
+            finally:
+                await self._start_again()
 
     async def restore(self, name: str) -> float:
         """Replace the broker by a broker on a copy of the snapshot; returns the milliseconds taken. The former broker

@@ -48,11 +48,20 @@ class Snapshots:
         prefix = self._link.name + ".snapshot-"
         return sorted(p.name.removeprefix(prefix) for p in self._link.parent.glob(prefix + "*"))
 
+    def check(self, name: str) -> None:
+        """Raises SnapshotError for an invalid name."""
+        self._path(name)
+
     def take(self, name: str) -> None:
-        """Copy the data directory; the broker must be closed. A snapshot of the same name is replaced."""
-        path = self._path(name)
-        shutil.rmtree(path, ignore_errors=True)
-        _copy(self.live, path)
+        """Copy the data directory; the broker must be closed. The copy, once complete, replaces the old snapshot."""
+        path, new = self._path(name), self._beside("new-snapshot")
+        shutil.rmtree(new, ignore_errors=True)
+        try:
+            _copy(self.live, new)
+            shutil.rmtree(path, ignore_errors=True)
+            new.rename(path)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
 
     def restore(self, name: str) -> pathlib.Path:
         """Make a copy of the snapshot the live directory; return the former directory, which may be removed once
