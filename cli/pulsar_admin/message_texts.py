@@ -82,10 +82,19 @@ def message_text(body: bytes, headers: Mapping[str, str]) -> Iterator[str]:
 
 
 def millis(text: str | None) -> int:
-    """Return the milliseconds since 1970 of a time in a header; 0 without a time."""
+    """Return the milliseconds since 1970 of a time in a header; 0 without a time.
+
+    A producer chooses its times: this broker gives those behind the year 9999 as a number, Apache Pulsar with a year of
+    more digits, which counts as no time.
+    """
     if not text:
         return 0
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        return 0
 
 
 def hex_dump(data: bytes) -> str:

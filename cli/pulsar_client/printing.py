@@ -49,7 +49,10 @@ def message_id(message: ReceivedMessage) -> str:
 
 
 def _instant(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError):  # a producer chooses the time; Python's calendar ends with the year 9999
+        return str(time_ms)
     return moment.isoformat(timespec="milliseconds" if time_ms % 1000 else "seconds").replace("+00:00", "Z")
 
 

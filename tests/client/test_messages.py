@@ -61,3 +61,9 @@ def test_an_unreadable_entry_comes_unchanged_with_the_reason():
     secret.encryption_keys.add(key="k", value=b"v")
     (found,) = EntryReader("t").messages(PLACE, encode_entry(secret, b"?"))
     assert (found.encrypted, found.payload) == (True, b"?")
+
+
+def test_times_are_signed_as_in_java():
+    made = pb.MessageMetadata(producer_name="p", sequence_id=7, publish_time=(1 << 64) - 2, event_time=(1 << 64) - 1)
+    (found,) = EntryReader("t").messages(PLACE, encode_entry(made, b"x"))
+    assert (found.publish_time_ms, found.event_time_ms) == (-2, -1)

@@ -1,0 +1,17 @@
+"""Messages of the REST API as texts."""
+
+import pytest
+
+from magnetar.broker.compat.java_times import instant
+from magnetar.cli.pulsar_admin.message_texts import messages_of, millis
+
+
+@pytest.mark.parametrize("time_ms", [1, 1_700_000_000_123, 253_402_300_799_000, 253_402_300_800_000, 1 << 63])
+def test_a_time_of_a_header_is_read_as_the_broker_writes_it(time_ms):
+    assert millis(instant(time_ms)) == time_ms
+
+
+def test_a_message_with_a_year_of_many_digits_is_shown_without_its_time():
+    headers = {"X-Pulsar-event-time": "+57742-03-07T08:53:20Z", "X-Pulsar-publish-time": "1970-01-01T00:00:00.005Z"}
+    (found,) = messages_of(b"x", headers)
+    assert (found.event_time, found.publish_time, found.payload) == (0, 5, b"x")
