@@ -15,6 +15,7 @@ from magnetar.protocol.compression import decompress
 from magnetar.protocol.errors import ProtocolError
 from magnetar.protocol.message_id import signed
 from magnetar.protocol.metadata import parse_entry_metadata, split_entry
+from magnetar.protocol.texts import TextRepair
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_PENDING_CHUNKED = 10
 MAX_CHUNKED_BYTES = 128 * 1024 * 1024
+_MOST_TEXTS = 1 << 24  # as many as an entry can hold: a tool may take its time
 
 
 class ReceivedMessage(NamedTuple):
@@ -87,6 +89,8 @@ class EntryReader:
             metadata = pb.MessageMetadata(producer_name="", sequence_id=0, publish_time=0)
             yield self._message(metadata, bytes(payload), position, redelivery_count, "the metadata cannot be read")
             return
+        texts = TextRepair(_MOST_TEXTS)
+        texts.apply(metadata)
         if metadata.encryption_keys and self._decrypting is not None:
             try:
                 payload = memoryview(self._decrypting.decrypt(metadata, bytes(payload)))
@@ -102,6 +106,8 @@ class EntryReader:
         if metadata.HasField("num_messages_in_batch") and not metadata.encryption_keys:
             try:
                 singles = list(walk_batch(metadata, payload))
+                for each in singles:
+                    texts.apply(each.metadata)
             except ProtocolError as error:
                 yield self._message(metadata, bytes(payload), position, redelivery_count, str(error))
                 return

@@ -13,6 +13,7 @@ from magnetar.console.avro_bounds import empty_values
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.errors import ProtocolError
+from magnetar.protocol.texts import repair_texts
 
 __all__ = ["MOST_MESSAGES", "MOST_SHOWN", "payload_text", "split_batch"]
 
@@ -128,5 +129,6 @@ def split_batch(payload: bytes, count: int) -> list[tuple[list[tuple[str, str]],
 
 
 def _own(metadata: pb.SingleMessageMetadata) -> list[tuple[str, str]]:
+    repair_texts(metadata)
     out = [("key", metadata.partition_key)] if metadata.HasField("partition_key") else []
     return out + [(f"property {pair.key}", pair.value) for pair in metadata.properties]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.errors import ProtocolError
+from magnetar.protocol.texts import repair_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,6 +44,7 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
         try:
             for each in walk_batch(batch, body):
                 single = each.metadata
+                repair_texts(single)
                 yield ShownMessage(
                     f"{place}:{each.batch_index}",
                     True,

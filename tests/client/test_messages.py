@@ -67,3 +67,20 @@ def test_times_are_signed_as_in_java():
     made = pb.MessageMetadata(producer_name="p", sequence_id=7, publish_time=(1 << 64) - 2, event_time=(1 << 64) - 1)
     (found,) = EntryReader("t").messages(PLACE, encode_entry(made, b"x"))
     assert (found.publish_time_ms, found.event_time_ms) == (-2, -1)
+
+
+def with_raw_texts(field_number):
+    """The fields of a property and of a partition key that are not UTF-8; the property has this field number."""
+    pair = b"\x0a\x02k\xff\x12\x02v\xfe"
+    key_field = 6 if field_number == 4 else 2
+    return bytes([field_number << 3 | 2, len(pair)]) + pair + bytes([key_field << 3 | 2, 2]) + b"k\xff"
+
+
+def test_texts_that_are_not_utf8_are_read_as_in_java():
+    plain = pb.MessageMetadata.FromString(metadata().SerializeToString() + with_raw_texts(4))
+    (found,) = EntryReader("t").messages(PLACE, encode_entry(plain, b"x"))
+    assert (found.properties, found.key_text, found.key) == ({"k�": "v�"}, "k�", "k�".encode())
+    single = pb.SingleMessageMetadata.FromString(b"\x18\x01" + with_raw_texts(1))
+    batch = encode_entry(metadata(num_messages_in_batch=1), encode_batch([(single, b"x")]))
+    (found,) = EntryReader("t").messages(PLACE, batch)
+    assert (found.properties, found.key_text, found.payload) == ({"k�": "v�"}, "k�", b"x")

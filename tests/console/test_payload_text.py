@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.console.payload_text import MOST_DECODED, MOST_SHOWN, payload_text
+from magnetar.console.payload_text import MOST_DECODED, MOST_SHOWN, payload_text, split_batch
 
 ORDER = {
     "type": "record",
@@ -106,3 +106,9 @@ def test_deep_json_costs_no_more_than_its_shown_part():
         tracemalloc.stop()
     assert len(text) < MOST_SHOWN + 10
     assert most < 20 << 20
+
+
+def test_texts_of_a_batch_that_are_not_utf8_are_read_as_in_java():
+    single = b"\x18\x01\x0a\x08\x0a\x02k\xff\x12\x02v\xfe\x12\x02k\xff"
+    found = split_batch(len(single).to_bytes(4, "big") + single + b"x", 1)
+    assert found == [([("key", "k�"), ("property k�", "v�")], b"x")]

@@ -15,3 +15,9 @@ def test_a_message_with_a_year_of_many_digits_is_shown_without_its_time():
     headers = {"X-Pulsar-event-time": "+57742-03-07T08:53:20Z", "X-Pulsar-publish-time": "1970-01-01T00:00:00.005Z"}
     (found,) = messages_of(b"x", headers)
     assert (found.event_time, found.publish_time, found.payload) == (0, 5, b"x")
+
+
+def test_texts_of_a_batch_that_are_not_utf8_are_read_as_in_java():
+    single = b"\x18\x01\x0a\x08\x0a\x02k\xff\x12\x02v\xfe\x12\x02k\xff"
+    (found,) = messages_of(len(single).to_bytes(4, "big") + single + b"x", {"X-Pulsar-num-batch-message": "1"})
+    assert (found.properties, found.key, found.payload) == ({"k�": "v�"}, "k�", b"x")
