@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.protocol._pure import after_prefix
+from magnetar.protocol._pure import after_prefix, entry_fact
 from magnetar.protocol._pure_looks import MAGIC_CHECKSUM, metadata_of
 
 
@@ -27,6 +27,13 @@ def split_entry(body: memoryview | bytes) -> tuple[pb.MessageMetadata | None, me
     return metadata, view[at + 4 + size :]
 
 
+def counted_messages(body: memoryview | bytes) -> int:
+    """Return how many messages an entry counts as, and so how many permits it uses: the number that it declares, or 1
+    when its bytes cannot hold so many messages.
+    """
+    return entry_fact(body, 0)[0]
+
+
 def parse_entry_metadata(body: memoryview | bytes) -> pb.BrokerEntryMetadata | None:
     """Return the broker entry metadata of an entry; None when absent, or unreadable (a client may send such bytes)."""
     end = after_prefix(body)
@@ -36,4 +43,4 @@ def parse_entry_metadata(body: memoryview | bytes) -> pb.BrokerEntryMetadata | N
         return None
 
 
-__all__ = ["parse_entry_metadata", "parse_metadata", "split_entry"]
+__all__ = ["counted_messages", "parse_entry_metadata", "parse_metadata", "split_entry"]

@@ -11,7 +11,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.compression import decompress
 from magnetar.protocol.errors import CompressionError, MalformedEntryError, TooManyPartsError
-from magnetar.protocol.metadata import split_entry
+from magnetar.protocol.metadata import counted_messages, split_entry
 from magnetar.protocol.texts import TextRepair
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ def permits_of(answer: Answer) -> int:
     words = answer.command.message.ack_set
     if words:
         return sum((word & _WORD).bit_count() for word in words)
-    metadata, _ = split_entry(answer.entry)
-    return min(max(1, metadata.num_messages_in_batch), len(answer.entry)) if metadata is not None else 1
+    return counted_messages(answer.entry)
 
 
 def plain_bytes(answer: Answer, most_bytes: int) -> int:

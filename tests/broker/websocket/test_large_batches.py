@@ -6,11 +6,13 @@ from magnetar.broker.websocket.incoming import (
     MOST_IN_BATCH,
     LargeEntryError,
     UnreadableEntryError,
+    permits_of,
     plain_bytes,
     take_apart,
 )
 from magnetar.broker.websocket.outstanding import Outstanding
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol._pure import entry_fact
 from magnetar.protocol.answers import Answer
 from magnetar.protocol.batches import encode_batch, encode_entry
 
@@ -63,3 +65,15 @@ def test_a_compressed_entry_counts_with_its_bytes_without_compression():
         metadata.uncompressed_size = claimed
         expanding = Answer(plain.command, encode_entry(metadata, b"x"))
         assert plain_bytes(expanding, 5 << 20) == (counted or len(expanding.entry))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"compression": pb.ZSTD}, {"encryption_keys": [pb.EncryptionKeys(key="k", value=b"v")]}]
+)
+@pytest.mark.parametrize("claimed", [1, 50, 5000, 2**31 - 1])
+def test_an_entry_gives_back_the_permits_that_the_broker_counted(fields, claimed):
+    """A batch of 5000 compressed messages in 100 bytes gave back 100: after some entries the session stood still."""
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, **fields)
+    metadata.num_messages_in_batch = claimed
+    entry = encode_entry(metadata, bytes(100))
+    assert permits_of(Answer(answer(1).command, entry)) == entry_fact(entry, 0)[0]
