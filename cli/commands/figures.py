@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magnetar.cli.commands.resources import TOPIC_COLUMNS, stats_of, topic_names, topic_row
+from magnetar.cli.commands.resources import TOPIC_COLUMNS, stats_of, topic_names, topic_rows
 from magnetar.cli.errors import CommandLineError, NotFoundError
 from magnetar.cli.output import as_table
 from magnetar.cli.pulsar_admin.kinds import seconds
@@ -32,10 +32,13 @@ _FOR_EVER: Final = "never"
 
 
 def names_below(session: Session, what: str) -> list[str]:
-    """The topic, or the topics of a namespace (TENANT/NAMESPACE)."""
-    if "://" not in what and what.count("/") == 1:
-        return topic_names(session, what)
-    return [str(topic_of(what))]
+    """The topic, or the topics of a namespace."""
+    return topic_names(session, what) if _is_namespace(what) else [str(topic_of(what))]
+
+
+def _is_namespace(what: str) -> bool:
+    """Whether the text is TENANT/NAMESPACE, else it names a topic."""
+    return "://" not in what and what.count("/") == 1
 
 
 @click.command(context_settings=HELP)
@@ -43,10 +46,10 @@ def names_below(session: Session, what: str) -> list[str]:
 @with_broker
 def stats(session: Session, what: str) -> None:
     """Figures of WHAT: a topic, or all topics of a namespace (public/default)."""
-    if "://" in what or what.count("/") != 1:
+    if not _is_namespace(what):
         _shown_topic(session, what)
         return
-    rows = [topic_row(name, *stats_of(session, name)) for name in topic_names(session, what)]
+    rows = topic_rows(session, topic_names(session, what))
     session.out.table(TOPIC_COLUMNS, rows, empty=f"no topics in {what}")
 
 
@@ -81,9 +84,9 @@ def lag_rows(session: Session, what: str) -> Iterator[tuple[Any, ...]]:
         try:
             _, found = stats_of(session, topic)
         except NotFoundError:
-            if topic == what:
+            if not _is_namespace(what):
                 raise
-            continue
+            continue  # deleted since the list was made
         incoming = float(found.get("msgRateIn", 0))
         for name, each in sorted(found.get("subscriptions", {}).items()):
             backlog, outgoing = int(each.get("msgBacklog", 0)), float(each.get("msgRateOut", 0))

@@ -67,17 +67,23 @@ def stats_of(session: Session, topic: str) -> tuple[int, dict[str, Any]]:
 @with_broker
 def list_topics(session: Session, namespace: str, system: bool) -> None:
     """Topics of NAMESPACE (public/default), with their figures."""
-    rows = []
-    for name in topic_names(session, namespace, system=system):
-        try:
-            count, found = stats_of(session, name)
-        except NotFoundError:
-            continue  # deleted since the list was made
-        rows.append(topic_row(name, count, found))
+    rows = topic_rows(session, topic_names(session, namespace, system=system))
     session.out.table(TOPIC_COLUMNS, rows, empty=f"no topics in {namespace}")
 
 
 TOPIC_COLUMNS = ("TOPIC", "PARTITIONS", "MSG/S IN", "MSG/S OUT", "PRODUCERS", "SUBSCRIPTIONS", "BACKLOG", "BYTES")
+
+
+def topic_rows(session: Session, names: Iterable[str]) -> list[tuple[Any, ...]]:
+    """Return a row of TOPIC_COLUMNS for each topic, except topics that were deleted since the names were listed."""
+    rows = []
+    for name in names:
+        try:
+            count, found = stats_of(session, name)
+        except NotFoundError:
+            continue
+        rows.append(topic_row(name, count, found))
+    return rows
 
 
 def topic_row(name: str, count: int, found: dict[str, Any]) -> tuple[Any, ...]:

@@ -4,9 +4,11 @@ import email.utils
 
 import pytest
 
+from magnetar.cli.commands import figures, resources
 from magnetar.cli.commands.disk_checks import DiskFigures, file_system_of, measure, verdict
 from magnetar.cli.commands.doctor import clock_finding
 from magnetar.cli.commands.figures import caught_up
+from magnetar.cli.errors import NotFoundError
 
 MOUNTS = "/dev/sda1 / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /mnt/my\\040disk xfs rw 0 0\nbroken\n"
 
@@ -63,3 +65,32 @@ def test_clocks_that_differ():
 )
 def test_when_a_subscription_has_caught_up(backlog, incoming, outgoing, wanted):
     assert caught_up(backlog, incoming, outgoing) == wanted
+
+
+class Topics:
+    """The admin interface of a broker with these topics; `missing` was deleted since the list."""
+
+    def __init__(self, monkeypatch, *names, missing=()):
+        def of(_, topic):
+            if topic in missing or topic not in names:
+                raise NotFoundError(topic)
+            return 0, {"subscriptions": {"s": {"msgBacklog": 5}}}
+
+        for module in (figures, resources):
+            monkeypatch.setattr(module, "stats_of", of)
+        monkeypatch.setattr(figures, "topic_names", lambda *_: list(names))
+
+
+@pytest.mark.parametrize("name", ["t", "public/default/t", "persistent://public/default/t"])
+def test_the_lag_of_a_topic_that_does_not_exist(monkeypatch, name):
+    """A check with --above passed for a misspelled topic."""
+    Topics(monkeypatch)
+    with pytest.raises(NotFoundError):
+        list(figures.lag_rows(None, name))
+
+
+def test_a_namespace_one_of_whose_topics_is_deleted_meanwhile(monkeypatch):
+    a, b = "persistent://public/default/a", "persistent://public/default/b"
+    Topics(monkeypatch, a, b, missing=(a,))
+    assert [row[0] for row in figures.lag_rows(None, "public/default")] == [b]
+    assert [row[0] for row in resources.topic_rows(None, [a, b])] == [b]
