@@ -445,6 +445,8 @@ class ConsumerSession(Session):
         for part in parts:
             self._nacks.forget(part.index)
             self._timeouts.forget(part.index)
+            if self.dead_letters is not None:
+                self.dead_letters.forget_part(part.index)
             given = self.outstanding.forget(part.index)
             if not self.parameters.pull:
                 given = min(given, self._with_client)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from magnetar.broker.websocket.errors import RequestFailedError
+from magnetar.broker.websocket.outstanding import PlacesOfParts
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.batches import encode_entry
@@ -84,6 +85,7 @@ class DeadLetters:
         self.topic = topic
         self._most = most
         self._kept: OrderedDict[Place, list[Incoming]] = OrderedDict()
+        self._parts = PlacesOfParts()
         self._waiting: dict[int, _Publication] = {}  # by sequence id
         self._kept_bytes = 0
         self._sequence_id = 0
@@ -101,6 +103,7 @@ class DeadLetters:
         place = (found[0].part, *found[0].entry)
         self.forget(place)
         self._kept[place] = found
+        self._parts.add(place)
         self._weigh(_weight(found))
         share = self._session.share
         while (self._kept_bytes > MOST_KEPT_BYTES or share.is_over) and len(self._kept) > 1:
@@ -113,7 +116,13 @@ class DeadLetters:
     def forget(self, place: Place) -> None:
         """Drop a kept entry, for example an acknowledged entry."""
         if found := self._kept.pop(place, None):
+            self._parts.discard(place)
             self._weigh(-_weight(found))
+
+    def forget_part(self, index: int) -> None:
+        """Drop the kept entries of a part, whose redelivery counts begin again at 0."""
+        for place in list(self._parts.take(index)):
+            self.forget(place)
 
     def _weigh(self, delta: int) -> None:
         self._kept_bytes += delta

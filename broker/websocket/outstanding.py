@@ -22,7 +22,7 @@ Place = tuple[int, int, int]
 """Partition, ledger and entry."""
 
 
-class _Parts:
+class PlacesOfParts:
     """The places of each partition, so that those of a partition are found without a walk over all places."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Outstanding:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Place, _Entry] = OrderedDict()
-        self._parts = _Parts()
+        self._parts = PlacesOfParts()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -117,7 +117,7 @@ class Redeliveries:
     def __init__(self, delay_s: float) -> None:
         self._delay_s = delay_s
         self._due: OrderedDict[Place, float] = OrderedDict()
-        self._parts = _Parts()
+        self._parts = PlacesOfParts()
 
     def __len__(self) -> int:
         return len(self._due)

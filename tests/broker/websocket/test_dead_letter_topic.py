@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import json
 
 from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import RequestFailedError
@@ -9,6 +10,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.answers import Answer
 from magnetar.protocol.batches import encode_batch, encode_entry
 from tests.broker.websocket.test_topics_session import BASE, World
+from tests.waiting import until
 
 _T = pb.BaseCommand
 
@@ -165,4 +167,26 @@ async def test_kept_entries_are_in_the_account_of_memory_and_bounded_by_the_shar
     assert 900 << 10 < world.memory.used_bytes <= 1 << 20, "the oldest entries make room"
     for entry in range(60):
         world.session.dead_letters.forget((0, 7, entry))
+    assert world.memory.used_bytes == 0
+
+
+async def test_an_entry_of_a_topic_that_was_unloaded_is_redelivered_and_no_dead_letter():
+    """The redelivery counts begin again at 0, so the client gets the entry again; it went to the dead letter topic."""
+    world = await Letters(negativeAckRedeliveryDelay="1").opened()
+    world.deliver(0, count=1)
+    await turns()
+    world.close_consumer(0)
+    await until(lambda: len(world.link.of(_T.SUBSCRIBE)) == 2)
+    await turns()
+    world.deliver(0, count=0)
+    world.say(type="negativeAcknowledge", messageId=json.loads(world.place.peer.texts[-1])["messageId"])
+    await until(lambda: world.redelivered or world.sent)
+    assert (world.redelivered, world.sent) == ([0], [])
+
+
+async def test_a_topic_that_was_unloaded_leaves_no_memory_behind():
+    world = await Letters().opened()
+    world.deliver(0, count=1, messages=1000)
+    await turns()
+    world.session.forget(world.session.parts[0], owed=False)
     assert world.memory.used_bytes == 0
