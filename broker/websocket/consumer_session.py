@@ -372,6 +372,7 @@ class ConsumerSession(Session):
     async def _unsubscribe(self) -> None:
         """Delete the subscription of each part. No part gets its consumer again, unless a deletion fails."""
         self.unsubscribed = True
+        failed = []
         for part in list(self.parts):
             if part.gone:
                 continue
@@ -379,9 +380,13 @@ class ConsumerSession(Session):
                 await self.link.ask(lambda request_id, part=part: requests.unsubscribe(request_id, part.index))  # type: ignore[misc]
             except RequestFailedError as e:
                 log.info("websocket.not_unsubscribed", topic=part.topic, reason=e.message)
-                self.unsubscribed = False
+                failed.append(part)
             else:
                 part.is_open = False
+        self.unsubscribed = not failed
+        for part in failed:
+            if not part.is_open:  # attempts to open it may have ended meanwhile
+                self.reopen_part(part)
 
     # --- delivering again ----------------------------------------------------------------------------------------
 
@@ -478,12 +483,14 @@ class ConsumerSession(Session):
         self.given_up(reason)
 
     async def _again(self, part: Part) -> None:
-        if part.gone or self.unsubscribed:
+        if part.gone or part.is_open or self.unsubscribed:
             return
         closings = part.closings
         await self.link.ask(lambda request_id: self._subscribe_command(request_id, part))
         if part.closings != closings:
             raise RequestFailedError(pb.ServiceNotReady, "the topic was unloaded or deleted meanwhile")
+        if part.is_open:  # by another attempt
+            return
         self.forget(part, owed=False)
         part.is_open, part.has_begun, part.owed = True, True, 0
         self._owe(part, self._permitted if self.parameters.pull and self.has_one_part else self._first_credit())

@@ -233,6 +233,29 @@ async def test_a_session_whose_unsubscription_fails_joins_created_topics():
     await until(lambda: (1, "x2") in world.subscribed())
 
 
+async def test_a_topic_that_is_unloaded_during_a_failing_unsubscription_is_opened_again(monkeypatch):
+    """The attempts to open it ended as if it had been unsubscribed; then the session got no message for ever."""
+    monkeypatch.setattr("magnetar.broker.websocket.session._FIRST_PAUSE_S", 0.001)
+    world, answered = await World([BASE + "x1"]).opened(), asyncio.Event()
+    at_once = world.link.ask
+
+    async def refuse(build):
+        if pb.BaseCommand.FromString(build(1)[8:]).type != _T.UNSUBSCRIBE:
+            return await at_once(build)
+        await answered.wait()
+        raise RequestFailedError(pb.MetadataError, "the consumer is closed")
+
+    world.link.ask = refuse
+    world.say(type="unsubscribe")
+    await asyncio.sleep(0)
+    world.close_consumer(0)
+    await asyncio.sleep(0.05)
+    answered.set()
+    await until(lambda: world.session.parts[0].is_open)
+    await asyncio.sleep(0.02)
+    assert world.subscribed() == [(0, "x1")] * 2
+
+
 async def test_no_queue_is_no_session():
     with pytest.raises(SessionRefusedError) as refused:
         await World(topics=BASE + "a", receiverQueueSize="0").session.open()
