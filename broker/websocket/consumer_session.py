@@ -329,6 +329,7 @@ class ConsumerSession(Session):
             return
         place = (part.index, found.ledgerId, found.entryId)
         if command.kind == "negativeAcknowledge":
+            self._timeouts.discard(place)
             self._nacks.add(place, self.loop.time())
             if self._weigh_places() and self.share.is_over:
                 self.peer.wait_for_memory()
@@ -393,8 +394,13 @@ class ConsumerSession(Session):
     def _arm(self) -> None:
         """Set the timer to the time when the next entry is due."""
         times = [at for at in (self._nacks.next_s, self._timeouts.next_s) if at is not None]
-        if times and self._timer is None and not self.closed:
-            self._timer = self.loop.call_at(min(times), self._on_due)
+        if not times or self.closed:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= min(times):
+                return
+            self._timer.cancel()
+        self._timer = self.loop.call_at(min(times), self._on_due)
 
     def _on_due(self) -> None:
         self._timer = None

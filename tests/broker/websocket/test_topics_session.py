@@ -295,7 +295,7 @@ async def test_a_deleted_topic_leaves_no_redelivery_to_the_topic_with_its_index(
     world.message(0, ledger=7, entry=1)
     world.message(1, ledger=8)
     session = world.session
-    assert (len(session._nacks), len(session._timeouts)) == (1, 3)
+    assert (len(session._nacks), len(session._timeouts)) == (1, 2)
     world.change(deleted=[BASE + "x1"])
     assert (len(session._nacks), len(session._timeouts)) == (0, 1)
 
@@ -413,3 +413,19 @@ async def test_deliveries_over_the_share_leave_the_socket_read():
     for each in ids:
         world.say(messageId=each)
     assert world.memory.used_bytes == 0
+
+
+async def test_a_negative_acknowledgement_and_timeouts_redeliver_each_entry_at_its_own_time():
+    """The delay of the negative acknowledgement (a minute) held up the timeouts of later messages."""
+    world = await World([BASE + "a"], ConsumerSession, ackTimeoutMillis="1000").opened()
+
+    def redelivered():
+        asked = [each.redeliverUnacknowledgedMessages for each in world.link.of(_T.REDELIVER_UNACKNOWLEDGED_MESSAGES)]
+        return [place.ledgerId for command in asked for place in command.message_ids]
+
+    world.say(type="negativeAcknowledge", messageId=world.message(0, ledger=7))
+    world.message(0, ledger=8)
+    await until(redelivered)
+    assert redelivered() == [8]
+    world.message(0, ledger=9)
+    await until(lambda: redelivered() == [8, 9], seconds=10)
