@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -62,6 +62,8 @@ _A_TURN: Final = 64
 _PLACE_UNIT: Final = 10
 _DUE_IN_A_TURN: Final = 4096
 """Entries that a session has redelivered in one turn."""
+FAILURE_PAUSE_S: Final = 1.0
+"""The pause before the redelivery of an entry that the session could not publish to the dead letter topic."""
 _UNIT_BYTES: Final = 1 << 14
 """Uncompressed bytes of an entry that count in a turn like one message."""
 
@@ -83,6 +85,8 @@ class ConsumerSession(Session):
         self._with_client = self._permitted = 0
         self._nacks = Redeliveries(parameters.nack_delay_ms / 1000)
         self._timeouts = Redeliveries(parameters.ack_timeout_ms / 1000)
+        self._failures = Redeliveries(FAILURE_PAUSE_S)
+        self._queues = self._failures, self._nacks, self._timeouts
         self._timer: asyncio.TimerHandle | None = None
         self._turn: asyncio.Handle | None = None
         self.dead_letters: DeadLetters | None = None
@@ -340,6 +344,7 @@ class ConsumerSession(Session):
                 self.link.send(requests.ack(part.index, place[1:]))
                 self._timeouts.discard(place)
                 self._nacks.discard(place)
+                self._failures.discard(place)
                 if self.dead_letters is not None:
                     self.dead_letters.forget(place)
                 self._weigh_places()
@@ -393,7 +398,7 @@ class ConsumerSession(Session):
 
     def _arm(self) -> None:
         """Set the timer to the time when the next entry is due."""
-        times = [at for at in (self._nacks.next_s, self._timeouts.next_s) if at is not None]
+        times = [at_s for queue in self._queues if (at_s := queue.next_s) is not None]
         if not times or self.closed:
             return
         if self._timer is not None:
@@ -405,7 +410,7 @@ class ConsumerSession(Session):
     def _on_due(self) -> None:
         self._timer = None
         now_s = self.loop.time()
-        places = list(islice(self._nacks.take(now_s), _DUE_IN_A_TURN))
+        places = list(islice(chain(self._failures.take(now_s), self._nacks.take(now_s)), _DUE_IN_A_TURN))
         late = list(islice(self._timeouts.take(now_s), _DUE_IN_A_TURN))
         for place in late:
             for _ in range(self.outstanding.given_of(place)):
@@ -418,11 +423,17 @@ class ConsumerSession(Session):
         """Account for the remembered entries, a thousand at a time; return whether the account counts more than before.
         Deliveries never stop the reading: only acknowledgements that the session reads end their entries.
         """
-        units = (len(self.outstanding) + len(self._nacks) + len(self._timeouts)) >> _PLACE_UNIT
+        units = (len(self.outstanding) + sum(map(len, self._queues))) >> _PLACE_UNIT
         if units != self._place_units:
             self.share.set("places", units * PLACE_BYTES << _PLACE_UNIT)
         grows, self._place_units = units > self._place_units, units
         return grows
+
+    def redeliver_later(self, place: Place) -> None:
+        """Request the redelivery of an entry that could not be published to the dead letter topic, after a pause."""
+        self._failures.add(place, self.loop.time())
+        self._weigh_places()
+        self._arm()
 
     def redeliver(self, places: list[Place]) -> None:
         """Request the redelivery of entries; publish entries that came too often to the dead letter topic instead."""
@@ -454,8 +465,8 @@ class ConsumerSession(Session):
                 permits[message.part] += 1
         self._queue = deque(message for message in self._queue if message.part not in permits)
         for part in parts:
-            self._nacks.forget(part.index)
-            self._timeouts.forget(part.index)
+            for queue in self._queues:
+                queue.forget(part.index)
             if self.dead_letters is not None:
                 self.dead_letters.forget_part(part.index)
             given = self.outstanding.forget(part.index)

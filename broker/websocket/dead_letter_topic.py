@@ -67,6 +67,9 @@ class Owner(Protocol):
     def redeliver(self, places: list[Place]) -> None:
         """Request the redelivery of entries from the broker."""
 
+    def redeliver_later(self, place: Place) -> None:
+        """The same for an entry that could not be published, after a pause."""
+
 
 @dataclass(slots=True)
 class _Publication:
@@ -143,7 +146,7 @@ class DeadLetters:
             await self._open()
         except RequestFailedError as e:
             log.warning("websocket.no_dead_letters", topic=self.topic, reason=e.message)
-            session.link.send(requests.redeliver(place[0], [place[1:]]))
+            session.redeliver_later(place)
             return
         publication = _Publication(place, len(found))
         for message in found:
@@ -221,8 +224,7 @@ class DeadLetters:
         """Request the redelivery of an entry with an unstored message, once."""
         if not publication.failed:
             publication.failed = True
-            place = publication.place
-            self._session.link.send(requests.redeliver(place[0], [place[1:]]))
+            self._session.redeliver_later(publication.place)
 
 
 def _weight(found: list[Incoming]) -> int:

@@ -4,6 +4,9 @@ import asyncio
 import dataclasses
 import json
 
+import pytest
+
+from magnetar.broker.websocket import consumer_session
 from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import RequestFailedError
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -13,6 +16,11 @@ from tests.broker.websocket.test_topics_session import BASE, World
 from tests.waiting import until
 
 _T = pb.BaseCommand
+
+
+@pytest.fixture(autouse=True)
+def _without_pause(monkeypatch):
+    monkeypatch.setattr(consumer_session, "FAILURE_PAUSE_S", 0)
 
 
 class Letters(World):
@@ -99,6 +107,7 @@ async def test_an_entry_with_a_refused_message_is_redelivered_once_and_not_ackno
     world.refuse(1)
     world.receipt(2)
     world.refuse(3)
+    await turns()
     assert (world.redelivered, world.acknowledged()) == ([0], [])
 
 
@@ -151,7 +160,24 @@ async def test_an_unload_redelivers_each_entry_with_unstored_messages_once():
     world.deliver(0, count=2, messages=3)
     await turns()
     world.unload()
+    await turns()
     assert world.redelivered == [0]
+
+
+async def test_an_entry_that_cannot_be_published_is_redelivered_after_a_pause(monkeypatch):
+    """A refused producer, or a terminated topic, had such an entry go round between broker and session without end."""
+    monkeypatch.setattr(consumer_session, "FAILURE_PAUSE_S", 0.2)
+    world = await Letters().opened()
+    world.refusal = RequestFailedError(pb.AuthorizationError, "no right")
+    began_s = asyncio.get_running_loop().time()
+    world.deliver(0, count=2)
+    await turns()
+    world.refusal = None
+    world.deliver(1, count=2)
+    await turns()
+    world.refuse(1)
+    await until(lambda: world.redelivered == [0, 1])
+    assert asyncio.get_running_loop().time() - began_s > 0.19
 
 
 async def test_kept_entries_are_in_the_account_of_memory_and_bounded_by_the_share():
