@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -22,6 +21,7 @@ import structlog
 from magnetar.broker.websocket import session_json
 from magnetar.broker.websocket.consumer_part import Part
 from magnetar.broker.websocket.dead_letter_topic import DeadLetters
+from magnetar.broker.websocket.due_entries import DueEntries
 from magnetar.broker.websocket.errors import (
     INTERNAL_ERROR,
     INVALID_DATA,
@@ -37,7 +37,7 @@ from magnetar.broker.websocket.incoming import (
     plain_bytes,
     take_apart,
 )
-from magnetar.broker.websocket.outstanding import PLACE_BYTES, Outstanding, Place, Redeliveries
+from magnetar.broker.websocket.outstanding import PLACE_BYTES, Outstanding, Place
 from magnetar.broker.websocket.parameters import MOST_WINDOW
 from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -60,10 +60,6 @@ _PREFETCH: Final = 100
 _A_TURN: Final = 64
 """Messages that a session writes in one turn of the event loop."""
 _PLACE_UNIT: Final = 10
-_DUE_IN_A_TURN: Final = 4096
-"""Entries that a session has redelivered in one turn."""
-FAILURE_PAUSE_S: Final = 1.0
-"""The pause before the redelivery of an entry that the session could not publish to the dead letter topic."""
 _UNIT_BYTES: Final = 1 << 14
 """Uncompressed bytes of an entry that count in a turn like one message."""
 
@@ -83,11 +79,7 @@ class ConsumerSession(Session):
         self._queue: deque[Incoming] = deque()  # messages of the latest parsed entry
         self._waiting_bytes = self._place_units = 0
         self._with_client = self._permitted = 0
-        self._nacks = Redeliveries(parameters.nack_delay_ms / 1000)
-        self._timeouts = Redeliveries(parameters.ack_timeout_ms / 1000)
-        self._failures = Redeliveries(FAILURE_PAUSE_S)
-        self._queues = self._failures, self._nacks, self._timeouts
-        self._timer: asyncio.TimerHandle | None = None
+        self._due = DueEntries(parameters.nack_delay_ms / 1000, parameters.ack_timeout_ms / 1000, self._on_due)
         self._turn: asyncio.Handle | None = None
         self.dead_letters: DeadLetters | None = None
         self.started = False
@@ -291,9 +283,7 @@ class ConsumerSession(Session):
     def given(self, message: Incoming) -> None:
         """Account for a message written to the client; start its acknowledgement timeout, if any."""
         self.outstanding.given(message)
-        if self.parameters.ack_timeout_ms:
-            self._timeouts.restart((message.part, *message.entry), self.loop.time())
-            self._arm()
+        self._due.given((message.part, *message.entry))
 
     def on_writable(self) -> None:
         self.pump()
@@ -333,18 +323,14 @@ class ConsumerSession(Session):
             return
         place = (part.index, found.ledgerId, found.entryId)
         if command.kind == "negativeAcknowledge":
-            self._timeouts.discard(place)
-            self._nacks.add(place, self.loop.time())
+            self._due.negative(place)
             if self._weigh_places() and self.share.is_over:
                 self.peer.wait_for_memory()
-            self._arm()
         else:
             is_batch = found.batch_index >= 0 and found.batch_size > 0
             if self.outstanding.acknowledge(place, found.batch_index, is_batch=is_batch):
                 self.link.send(requests.ack(part.index, place[1:]))
-                self._timeouts.discard(place)
-                self._nacks.discard(place)
-                self._failures.discard(place)
+                self._due.discard(place)
                 if self.dead_letters is not None:
                     self.dead_letters.forget(place)
                 self._weigh_places()
@@ -396,34 +382,18 @@ class ConsumerSession(Session):
 
     # --- delivering again ----------------------------------------------------------------------------------------
 
-    def _arm(self) -> None:
-        """Set the timer to the time when the next entry is due."""
-        times = [at_s for queue in self._queues if (at_s := queue.next_s) is not None]
-        if not times or self.closed:
-            return
-        if self._timer is not None:
-            if self._timer.when() <= min(times):
-                return
-            self._timer.cancel()
-        self._timer = self.loop.call_at(min(times), self._on_due)
-
-    def _on_due(self) -> None:
-        self._timer = None
-        now_s = self.loop.time()
-        places = list(islice(chain(self._failures.take(now_s), self._nacks.take(now_s)), _DUE_IN_A_TURN))
-        late = list(islice(self._timeouts.take(now_s), _DUE_IN_A_TURN))
+    def _on_due(self, places: list[Place], late: list[Place]) -> None:
         for place in late:
             for _ in range(self.outstanding.given_of(place)):
                 self.done_with_one(self.parts[place[0]])
         self.redeliver([*places, *late])
         self._weigh_places()
-        self._arm()
 
     def _weigh_places(self) -> bool:
         """Account for the remembered entries, a thousand at a time; return whether the account counts more than before.
         Deliveries never stop the reading: only acknowledgements that the session reads end their entries.
         """
-        units = (len(self.outstanding) + sum(map(len, self._queues))) >> _PLACE_UNIT
+        units = (len(self.outstanding) + len(self._due)) >> _PLACE_UNIT
         if units != self._place_units:
             self.share.set("places", units * PLACE_BYTES << _PLACE_UNIT)
         grows, self._place_units = units > self._place_units, units
@@ -431,9 +401,8 @@ class ConsumerSession(Session):
 
     def redeliver_later(self, place: Place) -> None:
         """Request the redelivery of an entry that could not be published to the dead letter topic, after a pause."""
-        self._failures.add(place, self.loop.time())
+        self._due.failed(place)
         self._weigh_places()
-        self._arm()
 
     def redeliver(self, places: list[Place]) -> None:
         """Request the redelivery of entries; publish entries that came too often to the dead letter topic instead."""
@@ -465,8 +434,7 @@ class ConsumerSession(Session):
                 permits[message.part] += 1
         self._queue = deque(message for message in self._queue if message.part not in permits)
         for part in parts:
-            for queue in self._queues:
-                queue.forget(part.index)
+            self._due.forget(part.index)
             if self.dead_letters is not None:
                 self.dead_letters.forget_part(part.index)
             given = self.outstanding.forget(part.index)
@@ -499,23 +467,26 @@ class ConsumerSession(Session):
         """The broker does not open the consumer of a part again."""
         self.given_up(reason)
 
+    def _needs_consumer(self, part: Part) -> bool:
+        return not (part.gone or part.is_open or self.unsubscribed)
+
     async def _again(self, part: Part) -> None:
-        if part.gone or part.is_open or self.unsubscribed:
+        if not self._needs_consumer(part):
             return
         closings = part.closings
         await self.link.ask(lambda request_id: self._subscribe_command(request_id, part))
         if part.closings != closings:
             raise RequestFailedError(pb.ServiceNotReady, "the topic was unloaded or deleted meanwhile")
-        if part.is_open:  # by another attempt
+        if not self._needs_consumer(part):
             return
         self.forget(part, owed=False)
         part.is_open, part.has_begun, part.owed = True, True, 0
         self._owe(part, self._permitted if self.parameters.pull and self.has_one_part else self._first_credit())
 
     def close(self) -> None:
-        for handle in (self._timer, self._turn):
-            if handle is not None:
-                handle.cancel()
+        self._due.close()
+        if self._turn is not None:
+            self._turn.cancel()
         self._arrived.clear()
         self._queue.clear()
         super().close()

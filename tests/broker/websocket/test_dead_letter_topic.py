@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from magnetar.broker.websocket import consumer_session
+from magnetar.broker.websocket import due_entries
 from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import RequestFailedError
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -20,7 +20,7 @@ _T = pb.BaseCommand
 
 @pytest.fixture(autouse=True)
 def _without_pause(monkeypatch):
-    monkeypatch.setattr(consumer_session, "FAILURE_PAUSE_S", 0)
+    monkeypatch.setattr(due_entries, "FAILURE_PAUSE_S", 0)
 
 
 class Letters(World):
@@ -166,7 +166,7 @@ async def test_an_unload_redelivers_each_entry_with_unstored_messages_once():
 
 async def test_an_entry_that_cannot_be_published_is_redelivered_after_a_pause(monkeypatch):
     """A refused producer, or a terminated topic, had such an entry go round between broker and session without end."""
-    monkeypatch.setattr(consumer_session, "FAILURE_PAUSE_S", 0.2)
+    monkeypatch.setattr(due_entries, "FAILURE_PAUSE_S", 0.2)
     world = await Letters().opened()
     world.refusal = RequestFailedError(pb.AuthorizationError, "no right")
     began_s = asyncio.get_running_loop().time()

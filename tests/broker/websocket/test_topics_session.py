@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.tasks import TaskSet
-from magnetar.broker.websocket import consumer_session, topics_session
+from magnetar.broker.websocket import due_entries, topics_session
 from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession
 from magnetar.broker.websocket.errors import BadMessageError, RequestFailedError, SessionRefusedError
 from magnetar.broker.websocket.parameters import ConsumerParameters, ReaderParameters
@@ -295,9 +295,9 @@ async def test_a_deleted_topic_leaves_no_redelivery_to_the_topic_with_its_index(
     world.message(0, ledger=7, entry=1)
     world.message(1, ledger=8)
     session = world.session
-    assert (len(session._nacks), len(session._timeouts)) == (1, 2)
+    assert (len(session._due.nacks), len(session._due.timeouts)) == (1, 2)
     world.change(deleted=[BASE + "x1"])
-    assert (len(session._nacks), len(session._timeouts)) == (0, 1)
+    assert (len(session._due.nacks), len(session._due.timeouts)) == (0, 1)
 
 
 @pytest.mark.parametrize("kind", [TopicsSession, ConsumerSession])
@@ -351,7 +351,7 @@ async def test_a_topic_without_partitions_and_a_named_partition_are_not_looked_a
 
 
 async def test_due_redeliveries_go_in_turns_one_command_for_each_topic(monkeypatch):
-    monkeypatch.setattr(consumer_session, "_DUE_IN_A_TURN", 4)
+    monkeypatch.setattr(due_entries, "_DUE_IN_A_TURN", 4)
     world = await World(topics=f"{BASE}a,{BASE}b", negativeAckRedeliveryDelay="0").opened()
     ids = [world.message(number % 2, ledger=7 + number % 2, entry=number) for number in range(6)]
     for each in ids:
@@ -376,9 +376,9 @@ async def test_a_redelivery_of_an_exclusive_consumer_returns_the_permits_of_each
     world.message(2, ledger=9)  # the window is full: this message and the next wait in the session
     world.message(0, ledger=7, entry=1)
     assert len(world.place.peer.texts) == 2
-    world.session._nacks.add((0, 7, 0), 0.0)
-    world.session._nacks.add((1, 8, 0), 0.0)
-    world.session._on_due()
+    world.session._due.nacks.add((0, 7, 0), 0.0)
+    world.session._due.nacks.add((1, 8, 0), 0.0)
+    world.session._due._ring()
     redelivered = [each.redeliverUnacknowledgedMessages for each in world.link.of(_T.REDELIVER_UNACKNOWLEDGED_MESSAGES)]
     assert [(one.consumer_id, list(one.message_ids)) for one in redelivered] == [(0, []), (1, [])]
     await until(lambda: len(world.link.of(_T.FLOW)) == 5)
@@ -396,8 +396,8 @@ async def test_remembered_entries_are_in_the_account_of_memory():
         world.say(type="negativeAcknowledge", messageId=ident)
     assert world.memory.used_bytes == 4096 * 384
     assert waits == [3072 * 384, 4096 * 384], "the share is used up"
-    world.session._nacks.forget(0)
-    world.session._on_due()
+    world.session._due.nacks.forget(0)
+    world.session._due._ring()
     assert world.memory.used_bytes == 0
 
 
@@ -413,19 +413,3 @@ async def test_deliveries_over_the_share_leave_the_socket_read():
     for each in ids:
         world.say(messageId=each)
     assert world.memory.used_bytes == 0
-
-
-async def test_a_negative_acknowledgement_and_timeouts_redeliver_each_entry_at_its_own_time():
-    """The delay of the negative acknowledgement (a minute) held up the timeouts of later messages."""
-    world = await World([BASE + "a"], ConsumerSession, ackTimeoutMillis="1000").opened()
-
-    def redelivered():
-        asked = [each.redeliverUnacknowledgedMessages for each in world.link.of(_T.REDELIVER_UNACKNOWLEDGED_MESSAGES)]
-        return [place.ledgerId for command in asked for place in command.message_ids]
-
-    world.say(type="negativeAcknowledge", messageId=world.message(0, ledger=7))
-    world.message(0, ledger=8)
-    await until(redelivered)
-    assert redelivered() == [8]
-    world.message(0, ledger=9)
-    await until(lambda: redelivered() == [8, 9], seconds=10)
