@@ -15,6 +15,7 @@ import structlog
 from magnetar.broker.dynamic_settings import CONFIGURATION
 from magnetar.broker.policies.failure_domains import DOMAINS_NODE
 from magnetar.broker.policies.isolation_store import ISOLATION_NODE
+from magnetar.broker.policies.namespace_store import QUOTAS, RESOURCE_GROUPS
 from magnetar.broker.topics.catalog import ROOT as PARTITIONED
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import StorageError
@@ -74,6 +75,8 @@ class Following:
         for prefix, changed in (
             (_POLICIES, self._policies_changed),
             (_CLUSTERS, self._cluster_changed),
+            (RESOURCE_GROUPS, self._resource_group_changed),
+            (QUOTAS, self._quota_changed),
             (PARTITIONED, self._partitioned_changed),
             (CONFIGURATION, self._configuration_changed),
         ):
@@ -130,6 +133,14 @@ class Following:
             self._spawn(self._namespaces.failure_domains.load(unquote(cluster)), path)
         elif part == ISOLATION_NODE:
             self._spawn(self._namespaces.isolation.load(unquote(cluster)), path)
+
+    def _resource_group_changed(self, path: str) -> None:
+        if name := path.removeprefix(RESOURCE_GROUPS).removeprefix("/"):
+            self._spawn(self._namespaces.resource_groups.load(unquote(name)), path)
+
+    def _quota_changed(self, path: str) -> None:
+        if name := path.removeprefix(QUOTAS).removeprefix("/"):
+            self._spawn(self._namespaces.quotas.load(unquote(name)), path)
 
     def _configuration_changed(self, path: str) -> None:
         if self._settings is not None and path == CONFIGURATION:

@@ -46,8 +46,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 _CLUSTERS: Final = "/admin/clusters"
 _POLICIES: Final = "/admin/policies"
 _TOPIC_POLICIES: Final = "/admin/topic-policies"
-_RESOURCE_GROUPS: Final = "/admin/resourcegroups"
-_QUOTAS: Final = "/admin/resource-quotas"
+RESOURCE_GROUPS: Final = "/admin/resourcegroups"
+QUOTAS: Final = "/admin/resource-quotas"
 _SYSTEM_TENANT: Final = "pulsar"
 FIRST_NAMESPACES: Final = ("public/default", f"{_SYSTEM_TENANT}/system")
 
@@ -194,9 +194,9 @@ class NamespaceStore:
         self.tenants = Records(metadata, TenantInfo, lambda name: f"{_POLICIES}/{name}")
         self.namespaces = Records(metadata, Policies, lambda name: f"{_POLICIES}/{name}")
         self.resource_groups = Records(
-            metadata, ResourceGroup, lambda name: f"{_RESOURCE_GROUPS}/{quote(name, safe='')}"
+            metadata, ResourceGroup, lambda name: f"{RESOURCE_GROUPS}/{quote(name, safe='')}"
         )
-        self.quotas = Records(metadata, ResourceQuota, lambda name: f"{_QUOTAS}/{quote(name, safe='')}")
+        self.quotas = Records(metadata, ResourceQuota, lambda name: f"{QUOTAS}/{quote(name, safe='')}")
         self._own_topics = StoredTopicRecords(metadata)
         self.topics: TopicRecords = topic_records or self._own_topics
         self.in_use: set[str] = set()
@@ -223,9 +223,9 @@ class NamespaceStore:
             await self.clusters.load(unquote(cluster))
             await self.isolation.load(unquote(cluster))
             await self.failure_domains.load(unquote(cluster))
-        for group in await self._metadata.children(_RESOURCE_GROUPS):
+        for group in await self._metadata.children(RESOURCE_GROUPS):
             await self.resource_groups.load(unquote(group))
-        for quota in await self._metadata.children(_QUOTAS):
+        for quota in await self._metadata.children(QUOTAS):
             await self.quotas.load(unquote(quota))
         for tenant in await self._metadata.children(_POLICIES):
             await self.tenants.load(tenant)

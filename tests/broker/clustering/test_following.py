@@ -9,7 +9,7 @@ import pytest
 from magnetar.broker.clustering.following import Following
 from magnetar.broker.dynamic_settings import DynamicSettings
 from magnetar.broker.policies.namespace_store import ExistsError, NamespaceStore
-from magnetar.broker.policies.values import TenantInfo
+from magnetar.broker.policies.values import ResourceGroup, ResourceQuota, TenantInfo
 from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.catalog import PartitionedTopic, TopicCatalog
@@ -102,6 +102,22 @@ async def test_policies_and_namespaces(brokers):
     assert told
     await one.namespaces.delete_namespace("t/n")
     await until(lambda: not two.namespaces.exists("t/n"))
+
+
+async def test_resource_groups_and_quotas(brokers):
+    one, two = (each.namespaces for each in brokers)
+    await one.resource_groups.create("g", ResourceGroup(publish_rate_in_msgs=5))
+    await until(lambda: "g" in two.resource_groups)
+    await two.resource_groups.update("g", lambda old: replace(old, dispatch_rate_in_bytes=7))
+    await until(lambda: one.resource_groups.get("g") == two.resource_groups.get("g"))
+    assert one.resource_groups.get("g").publish_rate_in_msgs == 5
+    await two.resource_groups.delete("g")
+    await until(lambda: "g" not in one.resource_groups)
+    quota, bundle = ResourceQuota(memory=9), "public/default/0x00000000_0xffffffff"
+    await one.quotas.create(bundle, quota)
+    await until(lambda: two.quotas.get(bundle) == quota)
+    await two.quotas.delete(bundle)
+    await until(lambda: bundle not in one.quotas)
 
 
 async def test_changes_at_the_same_time_are_all_kept(brokers):
