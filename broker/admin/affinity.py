@@ -12,7 +12,6 @@ from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.compat import rest_refusals
-from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import Policies
 from magnetar.broker.policies.values import LocalPolicies
 
@@ -63,7 +62,7 @@ async def namespaces_of_group(call: Call) -> Response:
     """Namespaces of ?tenant= in the group."""
     tenant = call.query("tenant")
     if not tenant:
-        raise RestError(400, "tenant is required")
+        raise rest_refusals.TENANT_OF_GROUP_MISSING.error()
     if call.param("cluster") not in call.namespaces.clusters:
         raise rest_refusals.CLUSTER_OF_REQUEST_UNKNOWN.error(cluster=call.param("cluster"))
     found = []

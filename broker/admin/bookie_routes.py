@@ -26,11 +26,15 @@ AFFINITY = NAMESPACE + "/persistence/bookieAffinity"
 Groups = dict[str, dict[str, dict[str, str]]]
 
 
-class BookieInfo(msgspec.Struct, omit_defaults=True):
-    """Rack, group and host name of a bookie."""
+class BookieInfo(msgspec.Struct):
+    """Rack and host name of a bookie."""
 
-    rack: str = ""
-    hostname: str = ""
+    rack: str | None = None
+    hostname: str | None = None
+
+    def given(self) -> dict[str, str]:
+        """The fields that the request gave."""
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
 @routes.get(ADMIN + "/bookies/all", SUPER)
@@ -81,17 +85,18 @@ async def rack(call: Call) -> Response:
 
 @routes.post(RACKS + "/{bookie}", SUPER)
 async def set_rack(call: Call) -> Response:
-    """Set the rack of a bookie in the group ?group=; a bookie is in a single group."""
+    """Set the rack of a bookie in the group ?group=; a bookie is in a single group, whose name may be empty."""
     group, bookie = call.query("group"), call.param("bookie")
-    if not group:
+    if "group" not in call.request.query_params:
         raise rest_refusals.BOOKIE_GROUP_MISSING.error()
     info = await call.body(BookieInfo)
     if info is None:
         raise RestError(500, "the place of the bookie is required")
+    _check_rack(call, info.rack or "")
 
     def change(groups: Groups) -> Groups:
         others = _without(groups, bookie)
-        return others | {group: others.get(group, {}) | {bookie: {"rack": info.rack, "hostname": info.hostname}}}
+        return others | {group: others.get(group, {}) | {bookie: info.given()}}
 
     return await _change_racks(call, change)
 
@@ -102,9 +107,18 @@ async def remove_rack(call: Call) -> Response:
     return await _change_racks(call, lambda groups: _without(groups, call.param("bookie")))
 
 
+def _check_rack(call: Call, rack: str) -> None:
+    """Raise 412 for a rack below a number of regions that the placement of bookies does not expect."""
+    settings = call.api.settings
+    regions = 1 if settings.bookkeeper_client_regionaware_policy_enabled else 0
+    if settings.bookkeeper_client_rackaware_policy_enabled and rack.strip("/").count("/") != regions:
+        raise rest_refusals.BOOKIE_RACK_INVALID.error()
+
+
 def _without(groups: Groups, bookie: str) -> Groups:
-    """Return all groups without that bookie."""
-    return {name: {k: v for k, v in members.items() if k != bookie} for name, members in groups.items()}
+    """Return all groups without that bookie; a group that had no other bookie is gone."""
+    others = {name: {k: v for k, v in members.items() if k != bookie} for name, members in groups.items()}
+    return {name: members for name, members in others.items() if members or bookie not in groups[name]}
 
 
 # --- groups of a namespace --------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ async def mbeans(_call: Call) -> Response:
 async def allocator(call: Call) -> Response:
     """Show the figures of an allocator of Apache Pulsar, without arenas; 406 for an unknown name."""
     if call.param("allocator") not in ALLOCATORS:
-        raise RestError(406, "there is no such allocator")
+        raise rest_refusals.ALLOCATOR_UNKNOWN.error(allocator=call.param("allocator"))
     return json_response(ALLOCATOR_STATS)
 
 

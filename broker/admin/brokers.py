@@ -31,7 +31,7 @@ async def health(call: Call) -> Response:
     """`ok` when the broker serves requests and its storage takes writes."""
     asked = call.query("brokerId")
     if asked and asked != call.api.urls.broker_id:
-        raise rest_refusals.BROKER_UNKNOWN.error(broker=asked)
+        return await _at_broker(call, asked)
     if not call.api.is_ready():
         raise RestError(503, "the broker is starting or stopping")
     try:
@@ -157,6 +157,13 @@ async def brokers_of_cluster(call: Call) -> Response:
     return json_response(await call.api.ownership.brokers() or [call.api.urls.broker_id])
 
 
+async def _at_broker(call: Call, broker: str) -> Response:
+    """The redirect to the broker with that id. Raises 404 when no such broker is registered."""
+    if broker not in (await call.api.ownership.brokers() or ()):
+        raise rest_refusals.BROKER_UNKNOWN.error(broker=broker)
+    return redirect_to(call, _at_web_port(call, broker))
+
+
 def _at_web_port(call: Call, broker: str) -> BrokerAddresses:
     """The web address of the broker with that id. Assumes TLS on its port as on this broker's: the brokers of a cluster
     have the same settings.
@@ -170,9 +177,7 @@ def _at_web_port(call: Call, broker: str) -> BrokerAddresses:
 async def owned_namespaces(call: Call) -> Response:
     """Show the broker's bundles in a cluster; outside a cluster every bundle that has a loaded topic."""
     if call.param("broker") != call.api.urls.broker_id:
-        if call.param("broker") in (await call.api.ownership.brokers() or ()):
-            return redirect_to(call, _at_web_port(call, call.param("broker")), authoritative=False)
-        raise rest_refusals.BROKER_UNKNOWN.error(broker=call.param("broker"))
+        return await _at_broker(call, call.param("broker"))
     state = {"broker_assignment": "shared", "is_controlled": False, "is_active": True}
     if (owned := call.api.ownership.owned()) is not None:
         return json_response(dict.fromkeys(owned, state))

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.bundle_path import bundle_of_path
 from magnetar.broker.admin.call import Call
-from magnetar.broker.admin.elsewhere import redirect_to
+from magnetar.broker.admin.elsewhere import redirect_to, redirect_to_owner
 from magnetar.broker.admin.namespace_routes import (
     clear_subscriptions,
     in_bundle,
@@ -59,7 +59,7 @@ async def unload_bundle(call: Call) -> Response:
         await call.peers.call("PUT", f"{ADMIN}/namespaces/{full}/unload")
         return done()
     if isinstance(owner, ServedAt):
-        return redirect_to(call, owner.owner, authoritative=True)
+        return redirect_to_owner(call, owner.owner)
     if not await ownership.release(full) and owner is not None:
         await unload_topics(call, call.namespace, bundle)
     return done()
@@ -81,7 +81,7 @@ async def _at_owner(call: Call, bundle: str) -> Response | None:
         f"{call.namespace}/{bundle}", authoritative=call.flag("authoritative")
     )
     if isinstance(found, ServedAt):
-        return redirect_to(call, found.owner, authoritative=True)
+        return redirect_to_owner(call, found.owner)
     if isinstance(found, AskBroker):
         return redirect_to(call, found.broker, authoritative=found.authoritative)
     return None
@@ -100,15 +100,15 @@ async def split_bundle(call: Call) -> Response:
         raise precondition(
             f"Unsupported namespace bundle split algorithm, supported algorithms are [{', '.join(_ALGORITHMS)}]"
         )
-    if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
-        return elsewhere
-    if algorithm == _EQUAL_FLOWS:  # in Apache Pulsar, only its load manager has the figures of flows
-        raise RestError(500, "only the load manager splits by flows")
     given: list[int] = []
     if algorithm == _GIVEN_POSITIONS:
         given = await call.body(list[int]) or []
         if not given:
             raise rest_refusals.SPLIT_BOUNDARIES_MISSING.error(algorithm=algorithm)
+    if (elsewhere := await _at_owner(call, f"{low}_{high}")) is not None:
+        return elsewhere
+    if algorithm == _EQUAL_FLOWS:  # in Apache Pulsar, only its load manager has the figures of flows
+        raise RestError(500, "only the load manager splits by flows")
     hashes = await _hashes_in(call, f"{low}_{high}")
     cuts = _inside(_cuts(algorithm, int(low, 16), int(high, 16), hashes, given), low, high)
     if not cuts:
@@ -234,7 +234,7 @@ async def hash_positions(call: Call) -> Response:
     """Show the hashes of the bundle's topics; ?topics= selects topics, and of a partitioned topic its partitions."""
     low, high = bundle_of_path(call)
     if isinstance(owner := await _present_owner(call, f"{low}_{high}"), ServedAt):
-        return redirect_to(call, owner.owner, authoritative=True)
+        return redirect_to_owner(call, owner.owner)
     names = await in_bundle(call, _names(call), f"{low}_{high}")
     wanted = [text for each in call.request.query_params.getlist("topics") for text in each.split(",") if text]
     if wanted:

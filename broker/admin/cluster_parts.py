@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.isolation_policies import checked
-from magnetar.broker.admin.responses import done, json_response, not_found
+from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
 from magnetar.broker.compat import rest_refusals
@@ -208,7 +208,7 @@ async def delete_isolation_policy(call: Call) -> Response:
 async def migration(call: Call) -> Response:
     found = call.namespaces.clusters.get(call.param("cluster"))
     if found is None or found.migrated is None:
-        raise not_found("Cluster has no migration")
+        raise rest_refusals.CLUSTER_MISSING.error()
     answer: dict[str, Any] = {"migrated": bool(found.migrated)}
     if found.migrated_cluster_url is not None:
         answer["migratedClusterUrl"] = found.migrated_cluster_url | {"empty": False}

@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from magnetar.broker.ownership.ownership import BrokerAddresses
     from magnetar.protocol.topic_name import TopicName
 
-__all__ = ["called_elsewhere", "is_elsewhere", "of_each", "redirect_to", "sent_elsewhere", "together"]
+__all__ = [
+    "called_elsewhere",
+    "is_elsewhere",
+    "of_each",
+    "redirect_to",
+    "redirect_to_owner",
+    "sent_elsewhere",
+    "together",
+]
 
 _AT_ONCE: Final = 8
 """Partitions of one request that this broker works on at the same time."""
@@ -32,6 +40,10 @@ _SEGMENTS_BEFORE_OPERATION: Final = 7
 """Parts of a path ``/admin/v2/domain/tenant/namespace/topic/...`` before the operation."""
 
 T = TypeVar("T")
+_PERMISSIONS: Final = "/permissions"
+"""Part of the routes about permissions of a topic, which are policies of its namespace: every broker answers for
+persistent topics, whose names all brokers know.
+"""
 _OF_ALL_PARTITIONS: Final = (
     "/partitions",
     "/createMissedPartitions",
@@ -45,31 +57,47 @@ async def sent_elsewhere(call: "Call", path: str) -> "Response | None":
 
     path: the declared path of the route. Raises ServiceNotReadyError.
     """
-    about_topic = path.startswith((f"{ADMIN}/{{domain", f"{ADMIN}/schemas/"))
-    if not about_topic or "{topic}" not in path or path.endswith(_OF_ALL_PARTITIONS):
-        return None
-    name = topic_of(call.request.path_params)
+    name = topic_of(call.request.path_params) if _is_about_one_topic(path) else None
     if name is None or not call.namespaces.exists(name.namespace) or call.topics.partition_count(name) is not None:
+        return None
+    if name.persistent and _PERMISSIONS in path:
         return None
     answer = await call.api.ownership.lookup(name, authoritative=call.flag("authoritative"))
     if isinstance(answer, Here):
         return None
     if isinstance(answer, ServedAt):
-        return redirect_to(call, answer.owner, authoritative=True)
+        return redirect_to_owner(call, answer.owner)
     return redirect_to(call, answer.broker, authoritative=answer.authoritative)
 
 
-def redirect_to(call: "Call", broker: "BrokerAddresses", *, authoritative: bool, **more: str) -> "Response":
+def _is_about_one_topic(path: str) -> bool:
+    """Whether requests of this route are about one topic, or one partition."""
+    about_topic = path.startswith((f"{ADMIN}/{{domain", f"{ADMIN}/schemas/")) and "{topic}" in path
+    return about_topic and not path.endswith(_OF_ALL_PARTITIONS)
+
+
+def redirect_to_owner(call: "Call", owner: "BrokerAddresses") -> "Response":
+    """The redirect of the request to the owner of the bundle: authoritative from the leader alone, as in Apache
+    Pulsar. Without the mark a broker that has just given the bundle away does not take the bundle again.
+    """
+    return redirect_to(call, owner, authoritative=call.api.ownership.leads())
+
+
+def redirect_to(
+    call: "Call", broker: "BrokerAddresses", *, authoritative: bool | None = None, **more: str
+) -> "Response":
     """The redirect of the request to the broker. more: query parameters to add; empty values are left out."""
     url = call.request.url
     secure = url.scheme == "https" and broker.web_url_tls
     web = (broker.web_url_tls if secure else broker.web_url or broker.web_url_tls) or ""
-    added = {"authoritative": str(authoritative).lower()} | {key: value for key, value in more.items() if value}
+    added = {key: value for key, value in more.items() if value}
+    if authoritative is not None:
+        added = {"authoritative": str(authoritative).lower()} | added
     query = [(key, value) for key, value in call.request.query_params.multi_items() if key not in added]
     query += added.items()
     raw = call.request.scope.get("raw_path") or url.path.encode()
     path = raw.decode("latin-1").partition("?")[0]
-    return RedirectResponse(f"{web}{path}?{urlencode(query)}", 307)
+    return RedirectResponse(f"{web}{path}?{urlencode(query)}" if query else f"{web}{path}", 307)
 
 
 def is_elsewhere(call: "Call", part: "TopicName") -> bool:

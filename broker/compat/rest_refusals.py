@@ -54,6 +54,7 @@ MIGRATION_NOT_CONFIGURED: Final = RestRefusal(400, "Metadata store is not config
 MIGRATION_TARGET_MISSING: Final = RestRefusal(400, "Target URL is required")
 NAMESPACES_DIFFER: Final = RestRefusal(400, "The namespace should be the same")
 ROLES_NULL: Final = RestRefusal(400, "Roles should not be null")
+TENANT_OF_GROUP_MISSING: Final = RestRefusal(400, "Tenant should not be null")
 SUBSCRIPTION_NEEDS_CLIENT: Final = RestRefusal(
     400,
     "Create subscription on non-persistent topic can only be done through client",
@@ -189,6 +190,10 @@ NO_PARTITIONS: Final = RestRefusal(406, "Number of partitions should be more tha
 NOT_PERSISTENT: Final = RestRefusal(406, "Need to provide a persistent topic name")
 TOO_MANY_PARTITIONS_TO_CREATE: Final = RestRefusal(406, "Number of partitions should be less than or equal to {most}")
 
+# --- 406 Not Acceptable ---------------------------------------------------------------------------------------------
+
+ALLOCATOR_UNKNOWN: Final = RestRefusal(406, "Invalid allocator name : {allocator}")
+
 # --- 409 Conflict ---------------------------------------------------------------------------------------------------
 
 BUNDLE_IN_USE: Final = RestRefusal(409, "Cannot delete non empty bundle")
@@ -247,6 +252,13 @@ BACKLOG_QUOTA_BEYOND_RETENTION: Final = RestRefusal(
     "Backlog Quota exceeds configured retention quota for {subject}. Please increase retention quota and retry",
 )
 BOOKIE_GROUP_MISSING: Final = RestRefusal(412, "Bookie 'group' parameters is missing")
+BOOKIE_RACK_INVALID: Final = RestRefusal(
+    412,
+    "Bookie 'rack' parameter is invalid, When `RackawareEnsemblePlacementPolicy` is enabled, the rack name is not"
+    " allowed to contain slash (`/`) except for the beginning and end of the rack name string. When"
+    " `RegionawareEnsemblePlacementPolicy` is enabled, the rack name can only contain one slash (`/`) except for the"
+    " beginning and end of the rack name string.",
+)
 BUNDLE_RANGE_BACKWARDS: Final = RestRefusal(412, "Invalid range: [{low}..{high})")
 BUNDLE_RANGE_INVALID: Final = RestRefusal(412, "Invalid bundle range: {bundle}")
 BUNDLE_START_UNKNOWN: Final = RestRefusal(412, "Cannot find bundle {bundle} in the bundles list")

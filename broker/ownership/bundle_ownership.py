@@ -209,6 +209,9 @@ class BundleOwnership:
     async def leader(self) -> tuple[str, str] | None:
         return await self.register.leader_address()
 
+    def leads(self) -> bool:
+        return self.register.is_leader
+
     async def release(self, bundle: str) -> bool:
         """Release a bundle (``tenant/namespace/0x..._0x...``) in order; return False for a bundle of another broker.
 

@@ -146,6 +146,10 @@ class Ownership(Protocol):
         """Id and web address of the broker that decides where new bundles go; None outside a cluster."""
         ...
 
+    def leads(self) -> bool:
+        """Whether this broker is the leader."""
+        ...
+
     async def close(self) -> None:
         """Release all bundles, in order: take no new topics, close the topics, delete the nodes. Idempotent."""
         ...
@@ -195,6 +199,9 @@ class EverythingHere:
 
     async def leader(self) -> tuple[str, str] | None:
         return None
+
+    def leads(self) -> bool:
+        return False
 
     async def close(self) -> None:
         return
@@ -249,6 +256,9 @@ class OwnershipDoor:
 
     async def leader(self) -> tuple[str, str] | None:
         return await self.current.leader()
+
+    def leads(self) -> bool:
+        return self.current.leads()
 
     async def close(self) -> None:
         await self.current.close()

@@ -1,5 +1,9 @@
 """Routes of bookies on a broker of a cluster; a broker alone: the conformance scenarios."""
 
+import dataclasses
+
+import pytest
+
 from magnetar.broker.policies.values import BookieAffinity
 from tests.broker.admin_fakes import open_client
 
@@ -48,11 +52,27 @@ async def test_a_bookie_is_in_one_group():
         await call("POST", f"{RACKS}/b2:3181?group=one", {"rack": "/r2"})
         await call("POST", f"{RACKS}/b1:3181?group=two", INFO)
         shown = (await call("GET", RACKS)).json
-        assert shown == {"one": {"b2:3181": {"rack": "/r2", "hostname": ""}}, "two": {"b1:3181": INFO}}
+        assert shown == {"one": {"b2:3181": {"rack": "/r2"}}, "two": {"b1:3181": INFO}}
         assert (await call("GET", f"{RACKS}/b1:3181")).json == INFO
         assert (await call("DELETE", f"{RACKS}/b1:3181")).status == 204
         assert (await call("GET", f"{RACKS}/b1:3181")).status == 404
         assert (await call("DELETE", f"{RACKS}/b1:3181")).status == 404
+        assert (await call("GET", RACKS)).json == {"one": {"b2:3181": {"rack": "/r2"}}}
+        assert (await call("POST", f"{RACKS}/b3:3181?group=", {})).status == 204
+        assert (await call("GET", f"{RACKS}/b3:3181")).json == {}
+
+
+@pytest.mark.parametrize(("regions", "refused"), [(False, ["/a/b", "a/b/c"]), (True, ["/a", "/a/b/c", ""])])
+async def test_a_rack_is_in_as_many_regions_as_the_placement_expects(regions, refused):
+    call = await in_cluster()
+    settings = dataclasses.replace(call.broker.settings, bookkeeper_client_regionaware_policy_enabled=regions)
+    call.broker.settings = settings
+    for rack in refused:
+        assert (await call("POST", f"{RACKS}/b1:3181?group=g", {"rack": rack})).status == 412
+    taken = "/a/b" if regions else "a/"
+    assert (await call("POST", f"{RACKS}/b1:3181?group=g", {"rack": taken})).status == 204
+    call.broker.settings = dataclasses.replace(settings, bookkeeper_client_rackaware_policy_enabled=False)
+    assert (await call("POST", f"{RACKS}/b1:3181?group=g", {"rack": refused[0]})).status == 204
 
 
 async def test_groups_of_a_namespace():

@@ -63,6 +63,9 @@ class Cluster:
     async def brokers(self):
         return ["localhost:8080", "other:8080"]
 
+    def leads(self):
+        return self.is_leader
+
     async def leader(self):
         return ("localhost:8080", "http://localhost:8080") if self.is_leader else ("other:8080", OTHER.web_url)
 
@@ -99,6 +102,43 @@ async def test_a_bundle_is_unloaded_at_its_owner(client, cluster):
     assert answer.status == 307
     assert answer.headers["location"] == f"http://other:8080{URL}/{HIGH}/unload?authoritative=true"
     assert cluster.calls == [("release", LOW)]
+
+
+async def test_redirects_to_an_owner_are_authoritative_at_the_leader_alone(client, cluster):
+    cluster.answer = ServedAt(OTHER)
+    for cluster.is_leader in (True, False):
+        query = f"authoritative={str(cluster.is_leader).lower()}"
+        for method, path in (
+            ("PUT", f"{URL}/{HIGH}/unload"),
+            ("PUT", f"{URL}/{HIGH}/split"),
+            ("GET", f"{URL}/{HIGH}/topicHashPositions"),
+            ("GET", f"/admin/v2/persistent/{NAMESPACE}/t/stats"),
+        ):
+            answer = await client(method, path)
+            assert (answer.status, answer.headers["location"]) == (307, f"http://other:8080{path}?{query}")
+
+
+async def test_every_broker_answers_about_permissions_of_a_topic(client, cluster):
+    topic = f"/admin/v2/persistent/{NAMESPACE}/t"
+    assert (await client("PUT", topic)).status == 204
+    cluster.answer = ServedAt(OTHER)
+    assert (await client("GET", f"{topic}/stats")).status == 307
+    assert (await client("POST", f"{topic}/permissions/role", ["consume"])).status == 204
+    assert (await client("GET", f"{topic}/permissions")).json == {"role": ["consume"]}
+    assert (await client("DELETE", f"{topic}/permissions/role")).status == 204
+
+
+async def test_a_request_about_another_broker_goes_there(client, cluster):
+    for path in ("health?brokerId=other%3A8080", "c1/other:8080/ownedNamespaces"):
+        answer = await client("GET", f"/admin/v2/brokers/{path}")
+        assert (answer.status, answer.headers["location"]) == (307, f"http://other:8080/admin/v2/brokers/{path}")
+    assert (await client("GET", "/admin/v2/brokers/health?brokerId=none%3A8080")).status == 404
+
+
+async def test_a_split_without_its_positions_is_refused_before_its_owner_is_found(client, cluster):
+    path = f"{URL}/{HIGH}/split?splitAlgorithmName=specified_positions_divide"
+    assert (await client("PUT", path)).status == 412
+    assert (await client("PUT", path, [5])).status == 307
 
 
 async def test_a_bundle_is_transferred_by_the_leader(client, cluster):
