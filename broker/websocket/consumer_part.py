@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
+
+_MAX: Final = (1 << 64) - 1
+EARLIEST: Final = pb.MessageIdData(ledgerId=_MAX, entryId=_MAX)
+LATEST: Final = pb.MessageIdData(ledgerId=(1 << 63) - 1, entryId=(1 << 63) - 1)
 
 
 class Part:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from magnetar.broker.websocket import session_json
-from magnetar.broker.websocket.consumer_part import Part
+from magnetar.broker.websocket.consumer_part import EARLIEST, LATEST, Part
 from magnetar.broker.websocket.dead_letter_topic import DeadLetters
 from magnetar.broker.websocket.due_entries import DueEntries
 from magnetar.broker.websocket.errors import (
@@ -45,7 +45,7 @@ from magnetar.protocol import requests
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from magnetar.broker.websocket import session
     from magnetar.broker.websocket.parameters import ConsumerParameters
@@ -164,7 +164,11 @@ class ConsumerSession(Session):
         for part in self.parts:
             self._owe(part, self._first_credit())
         if topics := self.growing_topics:
-            self.follow_partitions(topics, lambda: [part.topic for part in self.parts], self.join)
+            self.follow_partitions(topics, self.part_topics, self.join)
+
+    def part_topics(self) -> Collection[str]:
+        """The names of the topics and partitions that the session consumes."""
+        return {part.topic for part in self.parts}
 
     def _first_credit(self) -> int:
         """Permits of a partition at its start; in pull mode with several partitions, the messages fetched ahead."""
@@ -490,8 +494,3 @@ class ConsumerSession(Session):
         self._arrived.clear()
         self._queue.clear()
         super().close()
-
-
-_MAX: Final = (1 << 64) - 1
-EARLIEST: Final = pb.MessageIdData(ledgerId=_MAX, entryId=_MAX)
-LATEST: Final = pb.MessageIdData(ledgerId=(1 << 63) - 1, entryId=(1 << 63) - 1)

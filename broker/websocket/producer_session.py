@@ -77,6 +77,7 @@ class _Part:
         self.name = ""
         self.next_sequence_id = 0
         self.is_open = False
+        self.is_given_up = False
         self.closings = 0  # how often the broker closed the producer
         self.refusal: str | None = None
         self.pending: deque[Outgoing] = deque()
@@ -114,12 +115,18 @@ class ProducerSession(Session):
 
     def start(self) -> None:
         if self.topic.partition < 0 <= self._parts[0].partition:
-            self.follow_partitions([self.topic], lambda: [part.topic for part in self._parts], self._join)
+            self.follow_partitions([self.topic], self._joined, self._join)
+
+    def _joined(self) -> set[str]:
+        return {part.topic for part in self._parts if not part.is_given_up}
 
     def _join(self, topic: str) -> None:
         """Publish to another partition too, once its producer is open."""
-        part = _Part(len(self._parts), topic)
-        self._parts.append(part)
+        part = next((each for each in self._parts if each.topic == topic), None)  # given up before
+        if part is None:
+            part = _Part(len(self._parts), topic)
+            self._parts.append(part)
+        part.is_given_up = False
 
         async def open_part() -> None:
             await self._again(part)
@@ -127,8 +134,7 @@ class ProducerSession(Session):
 
         def given_up(reason: str) -> None:
             log.info("websocket.partition_given_up", topic=topic, reason=reason)
-            if self._parts[-1] is part:  # to be tried again
-                self._parts.pop()
+            part.is_given_up = True  # the next look tries again; later partitions may have joined meanwhile
 
         self.reopen(open_part, given_up, at_once=True)
 

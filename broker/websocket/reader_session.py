@@ -10,7 +10,8 @@ import secrets
 from collections import deque
 from typing import TYPE_CHECKING
 
-from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession
+from magnetar.broker.websocket.consumer_part import EARLIEST, LATEST
+from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import ParameterError
 from magnetar.broker.websocket.parameters import ConsumerParameters, ReaderParameters
 from magnetar.protocol import pulsar_api_pb2 as pb

@@ -182,7 +182,7 @@ class Session:
         self, topics: Sequence[TopicName], known: Callable[[], Collection[str]], join: Callable[[str], object]
     ) -> None:
         """Look once in PARTITIONS_EVERY_S for partitions that were added to these topics; call `join` with the name of
-        each partition that is not among the `known` names.
+        each partition that is not in `known()`, a set or dictionary of names, made for each topic anew.
         """
         self.tasks.spawn(self._follow_partitions(topics, known, join), "websocket.partitions")
 
@@ -201,7 +201,7 @@ class Session:
                 except RequestFailedError as e:
                     log.info("websocket.partitions_not_found", topic=str(topic), reason=e.message)
                     continue
-                names = set(known())
+                names = known()
                 for number in range(found.partitions):
                     if (name := str(topic.partition_name(number))) not in names:
                         join(name)

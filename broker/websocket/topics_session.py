@@ -24,7 +24,7 @@ from magnetar.broker.websocket.matching_topics import MatchingTopics
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from magnetar.broker.websocket.incoming import Incoming
     from magnetar.broker.websocket.parameters import ConsumerParameters
@@ -64,6 +64,9 @@ class TopicsSession(ConsumerSession):
     def growing_topics(self) -> Sequence[TopicName]:
         """The named topics; a pattern matches added partitions by their own names."""
         return () if self._pattern else [topic for topic in self.path.topics if topic.partition < 0]
+
+    def part_topics(self) -> Collection[str]:
+        return self._by_topic
 
     # --- topics --------------------------------------------------------------------------------------------------
 

@@ -142,6 +142,26 @@ async def test_an_added_partition_that_cannot_be_opened_is_tried_again_and_gets_
     await until(lambda: len(world.session._parts) == 2 and world.session._parts[1].is_open)
 
 
+async def test_each_of_several_added_partitions_that_cannot_be_opened_is_tried_again(monkeypatch):
+    monkeypatch.setattr("magnetar.broker.websocket.session.PARTITIONS_EVERY_S", 0.001)
+    world = await World(1, messageRoutingMode="RoundRobinPartition").opened()
+    at_once = world.link.on
+
+    def refuse(command):
+        if command.type == pb.BaseCommand.PRODUCER:
+            raise RequestFailedError(pb.AuthorizationError, "no right")
+        return at_once(command)
+
+    world.link.on, world.partitions = refuse, 3
+    await until(lambda: len(world.link.of(pb.BaseCommand.PRODUCER)) >= 5)
+    world.link.on = at_once
+    await until(lambda: [part.is_open for part in world.session._parts] == [True] * 3)
+    assert [part.partition for part in world.session._parts] == [0, 1, 2]
+    for _ in range(3):
+        world.session.on_text('{"payload": ""}')
+    assert {each.send.producer_id for each in world.link.of(pb.BaseCommand.SEND)} == {0, 1, 2}
+
+
 def test_a_router_keeps_its_single_partition_when_partitions_are_added():
     router = Router(5, "SinglePartition", "JavaStringHash", random.Random(1))
     before = router.partition(None)

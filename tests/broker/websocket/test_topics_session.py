@@ -9,7 +9,8 @@ import pytest
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.websocket import due_entries, topics_session
-from magnetar.broker.websocket.consumer_session import EARLIEST, LATEST, ConsumerSession
+from magnetar.broker.websocket.consumer_part import EARLIEST, LATEST
+from magnetar.broker.websocket.consumer_session import ConsumerSession
 from magnetar.broker.websocket.errors import BadMessageError, RequestFailedError, SessionRefusedError
 from magnetar.broker.websocket.parameters import ConsumerParameters, ReaderParameters
 from magnetar.broker.websocket.reader_session import ReaderSession
