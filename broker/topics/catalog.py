@@ -137,8 +137,13 @@ class TopicCatalog:
         self._partitioned[str(name)] = topic
         try:
             await self._metadata.put(partitioned_path(name), msgspec.json.encode(topic), -1)
+        except BadVersionError:  # another broker, or a request that was cancelled, has recorded the topic
+            path, _, encoded = partitioned_path(name).rpartition("/")
+            await self._read_partitioned(path, f"{name.domain}://{name.namespace}", encoded)
+            return False
         except BaseException:
-            self._partitioned.pop(str(name), None)
+            if self._partitioned.get(str(name)) is topic:
+                del self._partitioned[str(name)]
             raise
         return True
 

@@ -145,6 +145,26 @@ async def test_topics_come_and_go(brokers):
     await until(lambda: two.catalog.partitioned(parts) is None)
 
 
+@pytest.mark.parametrize("is_followed", [False, True])
+async def test_of_two_brokers_that_record_a_partitioned_topic_both_know_the_first_record(
+    brokers, monkeypatch, is_followed
+):
+    one, two = brokers
+    name, put = TopicName.parse("persistent://public/default/parts"), two.metadata.put
+
+    async def put_behind(*args):
+        if is_followed:
+            await until(lambda: two.catalog.partitioned(name).partitions == 3)
+        return await put(*args)
+
+    monkeypatch.setattr(two.metadata, "put", put_behind)
+    assert await asyncio.gather(
+        one.catalog.create_partitioned(name, PartitionedTopic(partitions=3)),
+        two.catalog.create_partitioned(name, PartitionedTopic(partitions=5)),
+    ) == [True, False]
+    assert [each.catalog.partitioned(name).partitions for each in brokers] == [3, 3]
+
+
 async def test_of_many_topics_those_that_differ_are_looked_at(brokers, monkeypatch):
     one, two = brokers
     names = [TopicName.parse(f"persistent://public/default/{number}") for number in range(1200)]
