@@ -72,8 +72,10 @@ class TopicDeduplication:
         self._tasks = tasks
         self._monotonic = monotonic
         self._cursor: ManagedCursor | None = None
-        self.is_wanted = False
-        """Whether the last call of ``switch`` that did not fail turned deduplication on, or is about to."""
+        self.is_wanted: bool | None = False
+        """Whether the last call of ``switch`` turned deduplication on, or is about to; None after a failure, which may
+        leave deduplication off and its cursor in the log.
+        """
         self._since_snapshot = 0
         self._snapshot_running = False
         self._last_position: Position | None = None
@@ -92,19 +94,20 @@ class TopicDeduplication:
         try:
             if on and not self.enabled:
                 await self._turn_on()
-            if not self.is_wanted:  # also where a later call turned deduplication off during the recovery
+            if self.is_wanted is False:  # also where a later call turned deduplication off during the recovery
                 await self._turn_off()
         except BaseException:
-            self.is_wanted = not on
+            self.is_wanted = None
             raise
 
     async def _turn_on(self) -> None:
         known = CURSOR_NAME in self._ledger.cursors
-        self._cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
+        self._cursor = cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
         if known:
-            await self._recover(self._cursor)
-        self.last_snapshot_s = self._monotonic()
-        self.enabled = True
+            await self._recover(cursor)
+        if self._cursor is cursor:  # else a later call turned deduplication off during the recovery
+            self.last_snapshot_s = self._monotonic()
+            self.enabled = True
 
     async def _turn_off(self) -> None:
         self.enabled = False
@@ -115,12 +118,12 @@ class TopicDeduplication:
                 await self._ledger.delete_cursor(CURSOR_NAME)
 
     async def _recover(self, cursor: ManagedCursor) -> None:
-        now_s = self._monotonic()
+        now_s, table = self._monotonic(), self.table
         if cursor.state_lost:  # the damage lost the map: the topic's remaining entries still name its producers
             await cursor.reset(EARLIEST)
         for name, high in cursor.position_properties.items():
-            self.table.replayed(name, high)
-            self.table.inactive_since_s[name] = now_s
+            table.replayed(name, high)
+            table.inactive_since_s[name] = now_s
         cursor.rewind()
         replayed = 0
         while cursor.has_more:
@@ -128,10 +131,8 @@ class TopicDeduplication:
                 for i in range(span.start, span.end):
                     metadata = parse_metadata(span.slab.body(i))
                     if metadata is not None and _is_judged(metadata):
-                        self.table.replayed(
-                            metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id)
-                        )
-                        self.table.inactive_since_s[metadata.producer_name] = now_s
+                        table.replayed(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
+                        table.inactive_since_s[metadata.producer_name] = now_s
                 replayed += span.entries
                 self._last_position = span.last_position
             await give_way()  # entries of the cache are there at once

@@ -285,3 +285,18 @@ async def test_a_switch_of_deduplication_that_the_store_refuses_is_tried_again(o
     bench.ground.metadata.fail_writes = None
     await bench.set_namespace(max_unacked_messages_per_consumer=8)
     assert (topic.deduplication.enabled, CURSOR_NAME in topic.ledger.cursors) == (on, on)
+
+
+async def test_deduplication_whose_end_is_not_stored_can_be_turned_on_again():
+    bench = TopicBench(broker_deduplication_enabled=True)
+    topic = await bench.open()
+    publish(topic, 5)
+    await settle()
+    bench.ground.metadata.fail_writes = StorageFullError("full")
+    with pytest.raises(StorageFullError):
+        await bench.set_namespace(deduplication_enabled=False)
+    bench.ground.metadata.fail_writes = None
+    await bench.set_namespace(deduplication_enabled=True)
+    assert topic.deduplication.enabled
+    assert topic.deduplication.table.last_sequence_id("p") == 5
+    await bench.close()
