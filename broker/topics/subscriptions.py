@@ -379,9 +379,11 @@ class TopicSubscriptions:
 
     async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> int:
         """Acknowledge every entry before `position` for the subscription, durable on return; the cursor never moves
-        back. Return how many entries were not acknowledged before.
+        back. Return how many entries were not acknowledged before; 0 for a subscription that is deleted meanwhile.
         """
         subscription.check_movable()
+        if self.by_name.get(subscription.name) is not subscription:
+            return 0
         last = self._ledger.previous(position)
         cursor = subscription.cursor
         if last <= cursor.mark_delete:

@@ -13,6 +13,7 @@ from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.policies.values import DispatchRate
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.subscriptions.subscription import Subscription
+from magnetar.broker.topics.expiry import expire_by_ttl
 from magnetar.broker.topics.life import TopicState
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.storage.errors import StorageError, StorageFullError
@@ -381,4 +382,24 @@ async def test_a_bug_in_one_subscription_leaves_no_other_connected_to_a_topic_th
     assert topic.life.state is TopicState.CLOSED
     again = await bench.open()
     assert again.ledger is not topic.ledger
+    await bench.close()
+
+
+async def test_an_expiry_goes_on_behind_a_subscription_that_is_deleted_meanwhile(monkeypatch):
+    bench = TopicBench()
+    topic = await bench.open()
+    gone, stays = await bench.subscribe("a"), await bench.subscribe("b")
+    await bench.publish(b"old", b"old")
+    bench.pass_time(100)
+    position_for_time = topic.ledger.position_for_time
+
+    async def delete_and_find(time_ms):
+        if "a" in topic.subscriptions.by_name:
+            await topic.subscriptions.delete("a")
+        return await position_for_time(time_ms)
+
+    monkeypatch.setattr(topic.ledger, "position_for_time", delete_and_find)
+    await bench.set_namespace(message_ttl_in_seconds=10)
+    await expire_by_ttl(topic)
+    assert (gone.cursor.backlog_entries, stays.cursor.backlog_entries) == (2, 0)
     await bench.close()
