@@ -26,6 +26,7 @@ __all__ = [
     "LEDGER_CREATION_FAILED",
     "LEDGER_NOT_DELETED",
     "MANAGED_LEDGER_NOT_SAVED",
+    "NODE_NOT_WATCHED",
     "ORPHAN_DELETED",
     "ORPHAN_KEPT",
     "RECORD_UNREADABLE",
@@ -63,3 +64,6 @@ MANAGED_LEDGER_NOT_SAVED = "managed_ledger.not_saved"
 ORPHAN_DELETED = "orphaned_ledger.deleted"
 ORPHAN_KEPT = "orphaned_ledger.kept"
 RECORD_UNREADABLE = "record.unreadable"
+
+# metadata of a cluster
+NODE_NOT_WATCHED = "node.not_watched"

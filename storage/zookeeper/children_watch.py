@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from magnetar.bookkeeper.errors import MetadataUnavailableError, NoSuchNodeError
+import structlog
+
+from magnetar.bookkeeper.errors import MetadataError, MetadataUnavailableError, NoSuchNodeError
 from magnetar.bookkeeper.zookeeper.values import SessionState
+from magnetar.storage import events
+from magnetar.storage.zookeeper.tree_watch import REFUSED_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChildrenWatch"]
 
+log = structlog.get_logger(__name__)
 _RETRY_S = 0.2
 _NAMES_PER_S = 50_000
 """The most names a second for one node, on average: after each change ZooKeeper sends all names to every broker."""
@@ -26,7 +31,7 @@ class ChildrenWatch:
     """``callback(names)``, in no order, at first and after each change, until ``cancel``. There is one watch at a time.
 
     Changes in quick succession are reported with one call: after each call the watch pauses, in proportion to the
-    number of names.
+    number of names. A node that this client may not read is read again from time to time.
     """
 
     def __init__(
@@ -39,7 +44,7 @@ class ChildrenWatch:
         self._fired = asyncio.Event()
         self._cancelled = False
         self.ready = asyncio.Event()
-        """Set once the callback was called for the first time."""
+        """Set once the callback was called for the first time, or the service refused the names."""
         background.start(self._run(), f"children of {path}")
 
     def cancel(self) -> None:
@@ -54,6 +59,11 @@ class ChildrenWatch:
                 names = await self._names()
             except MetadataUnavailableError:
                 await asyncio.sleep(_RETRY_S)
+                continue
+            except MetadataError as error:
+                log.warning(events.NODE_NOT_WATCHED, path=self._path, reason=str(error))
+                self.ready.set()
+                await asyncio.sleep(REFUSED_S)
                 continue
             if names is None:
                 continue

@@ -6,6 +6,8 @@ later change, and a change after its read is reported again. Several changes in 
 one call.
 
 A lost connection deletes the watches: ``TreeWatch`` then reads every node again and reports the changes.
+
+A node that this client may not read counts as missing, and is read again from time to time.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ import asyncio
 import enum
 from typing import TYPE_CHECKING, TypeVar
 
-from magnetar.bookkeeper.errors import MetadataUnavailableError, NoSuchNodeError
+import structlog
+
+from magnetar.bookkeeper.errors import MetadataError, MetadataUnavailableError, NoSuchNodeError
 from magnetar.bookkeeper.zookeeper.values import SessionState
+from magnetar.storage import events
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,7 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["TreeWatch"]
 
 T = TypeVar("T")
+log = structlog.get_logger(__name__)
 _RETRY_S = 0.2
+REFUSED_S = 30.0
+"""The pause before another read of a node whose read the service refused."""
 _TOGETHER = 64
 """The number of nodes that are read at the same time."""
 
@@ -76,7 +84,7 @@ class TreeWatch:
     async def _look_at_value(self, path: str, *, report: bool) -> None:
         if not self._take(path, _Kind.VALUE):
             return
-        stat = await self._until_answered(lambda: self._stat(path))
+        stat = await self._until_answered(path, _Kind.VALUE, lambda: self._stat(path))
         if stat is None and path != self._prefix:
             self._set.discard((path, _Kind.VALUE))  # a watch on the parent reports its return
         found = None if stat is None else (stat.creation_zxid, stat.modified_zxid)
@@ -91,7 +99,7 @@ class TreeWatch:
     async def _look_at_children(self, path: str, *, report: bool) -> None:
         if not self._take(path, _Kind.CHILDREN):
             return
-        names = await self._until_answered(lambda: self._children(path))
+        names = await self._until_answered(path, _Kind.CHILDREN, lambda: self._children(path))
         if names is None:
             self._set.discard((path, _Kind.CHILDREN))
             return
@@ -120,14 +128,26 @@ class TreeWatch:
         except NoSuchNodeError:
             return None
 
-    async def _until_answered(self, ask: Callable[[], Coroutine[object, object, T]]) -> T | None:
+    async def _until_answered(
+        self, path: str, kind: _Kind, ask: Callable[[], Coroutine[object, object, T]]
+    ) -> T | None:
         while not self._cancelled and self._session.state is not SessionState.CLOSED:
             try:
                 async with self._slots:
                     return await ask()
             except MetadataUnavailableError:
                 await asyncio.sleep(_RETRY_S)
+            except MetadataError as error:
+                log.warning(events.NODE_NOT_WATCHED, path=path, reason=str(error))
+                self._start(self._look_later(path, kind), path)
+                return None
         return None
+
+    async def _look_later(self, path: str, kind: _Kind) -> None:
+        await asyncio.sleep(REFUSED_S)
+        self._set.discard((path, kind))
+        look = self._look_at_value if kind is _Kind.VALUE else self._look_at_children
+        await look(path, report=True)
 
     def _value_fired(self, event: WatchEvent) -> None:
         self._set.discard((event.path, _Kind.VALUE))

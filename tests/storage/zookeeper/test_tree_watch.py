@@ -1,0 +1,87 @@
+"""Watches of a subtree with a node that the client may not read; tests/cluster has the others, on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from magnetar.bookkeeper.background import Background
+from magnetar.bookkeeper.errors import MetadataAccessError, NoSuchNodeError
+from magnetar.bookkeeper.zookeeper.values import Node, NodeStat, SessionState
+from magnetar.storage.zookeeper.children_watch import ChildrenWatch
+from magnetar.storage.zookeeper.tree_watch import TreeWatch
+from tests.waiting import until
+
+
+class GuardedTree:
+    """A session of ZooKeeper: path -> time of the last change. `refused`: the paths that the client may not read."""
+
+    state = SessionState.CONNECTED
+
+    def __init__(self, *paths):
+        self.nodes = dict.fromkeys(paths, 1)
+        self.refused = set()
+        self.watchers = []
+
+    async def exists(self, path, watcher):
+        self.watchers.append(watcher)
+        return self._stat(path) if path in self.nodes else None
+
+    async def get(self, path, watcher):
+        self._require(path)
+        self.watchers.append(watcher)
+        return Node(b"", self._stat(path))
+
+    async def children(self, path, watcher):
+        self._require(path)
+        self.watchers.append(watcher)
+        return [each.rpartition("/")[2] for each in self.nodes if each.rpartition("/")[0] == path]
+
+    def _require(self, path):
+        if path not in self.nodes:
+            raise NoSuchNodeError(path)
+        if path in self.refused:
+            raise MetadataAccessError(path)
+
+    def _stat(self, path):
+        return NodeStat(0, 0, 0, 0, 0, 1, self.nodes[path], 0)
+
+
+@pytest.fixture
+async def background():
+    made = Background("test")
+    yield made
+    await made.close()
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    for module in ("tree_watch", "children_watch"):
+        monkeypatch.setattr(f"magnetar.storage.zookeeper.{module}.REFUSED_S", 0.001)
+
+
+async def test_a_node_that_may_not_be_read_keeps_no_other_node_from_its_watch(background):
+    session = GuardedTree("/a", *(f"/a/{number}" for number in range(200)), "/a/0/b")
+    session.refused.add("/a/0")
+    reported = []
+    watch = TreeWatch(session, "/a", reported.append, background)
+    async with asyncio.timeout(5):
+        await watch.ready.wait()
+    assert len(session.watchers) == 2 * 200
+    assert reported == []
+    session.refused.clear()
+    await until(lambda: reported == ["/a/0", "/a/0/b"])
+    watch.cancel()
+
+
+async def test_children_that_may_not_be_read_are_reported_once_they_may(background):
+    session, reported = GuardedTree("/a", "/a/b"), []
+    session.refused.add("/a")
+    watch = ChildrenWatch(session, "/a", reported.append, background)
+    async with asyncio.timeout(5):
+        await watch.ready.wait()
+    assert reported == []
+    session.refused.clear()
+    await until(lambda: reported == [["b"]])
+    watch.cancel()
