@@ -183,6 +183,8 @@ class Following:
                 gone = [name for name in self._unreported.pop(namespace, ()) if str(name) not in listed]
             else:
                 gone = list((await self._parsed(namespace, before - names)).values())
+            if self._children.get(namespace) is not names:
+                return  # the namespace was deleted meanwhile
             for name in listed.values():
                 self._catalog.created(name)
                 if name.is_of_policies:

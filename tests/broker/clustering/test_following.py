@@ -287,3 +287,15 @@ async def test_isolation_policies(brokers):
     await until(lambda: two.namespaces.isolation.get("standalone") == {"p": {"namespaces": ["a"]}})
     await two.namespaces.isolation.update("standalone", lambda old: old | {"q": {"namespaces": ["b"]}}, {})
     await until(lambda: set(one.namespaces.isolation.get("standalone") or ()) == {"p", "q"})
+
+
+async def test_a_report_that_is_read_while_its_namespace_goes_leaves_no_topic(brokers):
+    one, two = brokers
+    await one.namespaces.create_namespace("public/new", one.namespaces.new_policies())
+    await until(lambda: "public/new" in two.following._topic_watches)
+    await idle(two)
+    reading = asyncio.ensure_future(two.following._topics_changed("public/new", [str(n) for n in range(1000)]))
+    await asyncio.sleep(0)
+    two.following._forget_topics("public/new")
+    await reading
+    assert two.catalog.names("public/new") == []
