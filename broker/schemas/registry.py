@@ -244,13 +244,19 @@ class SchemaRegistry:
         tombstone would have.
 
         Without `force`, a topic without a schema gets a tombstone too, so that its first schema is version 1. With
-        `force`, the result for such a topic is None.
+        `force`, the result for such a topic is None, as for a topic with a version that cannot be read.
         """
         with self.measured(name).delete.timed():
             return await self._delete(name, force=force)
 
     async def _delete(self, name: TopicName, *, force: bool) -> int | None:
-        schemas, expected = await self._record(name)
+        try:
+            schemas, expected = await self._record(name)
+        except StorageError:
+            if not force:
+                raise
+            await self._store.delete(_path(name))
+            return None
         if force and not schemas:
             return None
         version = schemas[-1].version + 1 if schemas else 0

@@ -125,7 +125,8 @@ async def test_deletions():
     assert await world.ledgers.list_ledgers() == []
 
 
-async def test_the_schemas_of_a_deleted_topic_go_although_a_ledger_is_lost():
+@pytest.mark.parametrize("by_request", [False, True])
+async def test_the_schemas_of_a_topic_are_deleted_although_a_ledger_is_lost(by_request):
     world = World()
     for text in TEXTS:
         await world.add(text)
@@ -133,8 +134,11 @@ async def test_the_schemas_of_a_deleted_topic_go_although_a_ledger_is_lost():
     late = world.another()
     with pytest.raises(StorageError):
         await late.registry.history(TOPIC)
-    await late.registry.forget(TOPIC)
-    await late.registry.forget(TOPIC)
+    if by_request:
+        with pytest.raises(StorageError):
+            await late.registry.delete(TOPIC, force=False)
+    for _ in range(2):
+        await (late.registry.delete(TOPIC, force=True) if by_request else late.registry.forget(TOPIC))
     assert await world.metadata.get(PATH) is None
     assert await world.ledgers.list_ledgers() == []
 
