@@ -11,7 +11,7 @@ cumulatively.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.storage.position import Position
 
@@ -24,6 +24,10 @@ __all__ = ["EarlierPart"]
 
 _LEDGER, _ENTRY, _END = "CompactedDoneLedger", "CompactedDoneEntry", "CompactedEarlierEnd"
 _NAMES = frozenset({_LEDGER, _ENTRY, _END})
+MOST_UNDELIVERED: Final = 100_000
+"""Beyond so many acknowledged entries an acknowledgement of an entry that was not delivered since the last rewind has
+no effect: its peer may invent entries.
+"""
 
 
 class EarlierPart:
@@ -65,6 +69,7 @@ class EarlierPart:
     def rewind(self) -> None:
         """Forget the delivered entries: the reader starts again behind `done`."""
         self._outstanding.clear()
+        self._acknowledged = {known for known in self._acknowledged if known > self.done}
         self._all_read = False
 
     def delivered(self, positions: Iterable[Position]) -> None:
@@ -83,10 +88,12 @@ class EarlierPart:
         if not self.covers(position):
             return False
         if position > self.done:
-            self._acknowledged.add(position)
             if position in self._outstanding:
+                self._acknowledged.add(position)
                 self._outstanding[position] = True
                 self._advance()
+            elif len(self._acknowledged) < MOST_UNDELIVERED:
+                self._acknowledged.add(position)
         return True
 
     def ack_up_to(self, position: Position) -> bool:
