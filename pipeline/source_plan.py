@@ -12,7 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.pipeline.catalog import Catalog
-from magnetar.pipeline.errors import CatalogError, DataLossError, NoSuchTopicError
+from magnetar.pipeline.errors import (
+    CatalogError,
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    DataLossError,
+    NoSuchTopicError,
+)
 from magnetar.pipeline.log_range import MADE_ANEW
 from magnetar.pipeline.offsets import EARLIEST, LATEST, MessagePlace, Offsets, Position, TimePlace, is_before
 from magnetar.pipeline.option_table import OptionError
@@ -110,6 +116,8 @@ class SourcePlan:
             return stored.readable_end
         try:
             bounds = self.catalog.index_of(stored.topic, position)
+        except (CatalogUnavailableError, CatalogRefusedError):  # whether the entry is stored is not known
+            raise
         except CatalogError:
             if self.options.fail_on_data_loss:
                 raise DataLossError(stored.topic, position, stored.first, "that entry is not stored") from None

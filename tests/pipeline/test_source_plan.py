@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.pipeline.errors import CatalogError, DataLossError, NoSuchTopicError
+from magnetar.pipeline.errors import (
+    CatalogError,
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    DataLossError,
+    NoSuchTopicError,
+)
 from magnetar.pipeline.log_range import LedgerSpan, LogRange
 from magnetar.pipeline.offsets import MessagePlace, Offsets, Position
 from magnetar.pipeline.option_table import OptionError
@@ -254,6 +260,19 @@ def test_places_that_are_not_there():
         plan.starting(plan.logs())
     plan = plan_over(positioned(T, 3), startingOffsets='{"t": 1}')
     with pytest.raises(OptionError, match="no broker index"):
+        plan.starting(plan.logs())
+
+
+@pytest.mark.parametrize("error", [CatalogUnavailableError, CatalogRefusedError])
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_an_entry_is_not_lost_because_the_admin_api_does_not_answer(error, fail):
+    plan = plan_over(indexed(T, 5, 90), startingOffsets='{"t": "3:1"}', failOnDataLoss=fail)
+
+    def index_of(_topic, _position):
+        raise error("no answer")
+
+    plan.catalog.index_of = index_of
+    with pytest.raises(error):
         plan.starting(plan.logs())
 
 
