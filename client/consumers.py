@@ -17,7 +17,7 @@ from magnetar.client.lookup import open_at_owner, partitions, topics_like
 from magnetar.client.messages import EntryReader, ReceivedMessage
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
-from magnetar.protocol.message_id import unsigned
+from magnetar.protocol.message_id import signed, unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,6 +98,8 @@ class _Part:
         self.topic, self.wanted, self._decrypting = topic, wanted, decrypting
         self.connection: BrokerConnection | None = None
         self.ended = asyncio.Event()
+        self.arrived = (-1, -1)
+        """Ledger and entry of the entry that came last, whether it made a message or not."""
         self._queue = queue
         self._reader = EntryReader(topic, decrypting)
         self._permits, self._taken = permits, 0
@@ -153,6 +155,7 @@ class _Part:
 
     def _on_message(self, answer: Answer) -> None:
         message = answer.command.message
+        self.arrived = signed(message.message_id.ledgerId), signed(message.message_id.entryId)
         found = list(self._reader.messages(message.message_id, answer.entry, message.redelivery_count))
         acknowledged = _acknowledged(message.ack_set)
         kept = [each for each in found if each.batch_index not in acknowledged and self._is_wanted(each)]
@@ -286,6 +289,12 @@ class TopicConsumer:
             raise found
         self._parts[found.topic].took(1)
         return found
+
+    def arrived(self, topic: str) -> tuple[int, int]:
+        """Ledger and entry of the entry of the topic that came last; of an incomplete chunked message, of messages that
+        were compacted away, no message may follow.
+        """
+        return self._parts[topic].arrived
 
     async def acknowledge(self, message: ReceivedMessage) -> None:
         """Return when the broker has kept the acknowledgement.

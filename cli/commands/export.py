@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _SILENCE_S: Final = 30.0
 """Longest wait for the next message; after it, the export fails."""
+_LOOK_S: Final = 1.0
+"""The wait after which the export looks for partitions whose last entry came without a message."""
 _PARQUET_ROWS: Final = 4096
 _PARQUET_BYTES: Final = 32 * 1024 * 1024
 
@@ -174,7 +176,7 @@ async def _copy(session: Session, topic: str, ends: dict[str, tuple[int, int]], 
     Raises: UnreachableError when no message comes for _SILENCE_S.
     """
     wanted = Wanted(str(topic_of(topic)), f"magnetar-export-{os.urandom(5).hex()}", durable=False, earliest=True)
-    open_ends, total = dict(ends), 0
+    open_ends, total, silent_s = dict(ends), 0, 0.0
     if not open_ends:
         return 0
     target = session.target
@@ -182,10 +184,14 @@ async def _copy(session: Session, topic: str, ends: dict[str, tuple[int, int]], 
         with Progress(f"exporting {topic}", None, "messages") as progress:
             while open_ends:
                 try:
-                    message = await asyncio.wait_for(consumer.receive(), _SILENCE_S)
+                    message = await asyncio.wait_for(consumer.receive(), _LOOK_S)
                 except TimeoutError:
-                    left = ", ".join(f"{part} up to {place[0]}:{place[1]}" for part, place in open_ends.items())
-                    raise UnreachableError(f"nothing came for {_SILENCE_S:.0f} s; missing: {left}") from None
+                    # The last entry may begin a chunked message, or hold messages that were compacted away.
+                    open_ends = {part: end for part, end in open_ends.items() if consumer.arrived(part) < end}
+                    silent_s += _LOOK_S
+                    _require_some(open_ends, silent_s)
+                    continue
+                silent_s = 0.0
                 end = ends.get(message.topic)
                 here = (message.ledger_id, message.entry_id)
                 if end is None or here > end:
@@ -197,3 +203,10 @@ async def _copy(session: Session, topic: str, ends: dict[str, tuple[int, int]], 
                 if here == end and message.batch_index in (-1, message.batch_size - 1):
                     open_ends.pop(message.topic, None)
     return total
+
+
+def _require_some(open_ends: dict[str, tuple[int, int]], silent_s: float) -> None:
+    """Raise UnreachableError when parts are missing after a silence of _SILENCE_S."""
+    if open_ends and silent_s >= _SILENCE_S:
+        left = ", ".join(f"{part} up to {place[0]}:{place[1]}" for part, place in open_ends.items())
+        raise UnreachableError(f"nothing came for {_SILENCE_S:.0f} s; missing: {left}")
