@@ -282,8 +282,7 @@ def restore_image(image: Path, target: Path, progress: Callable[[int], None]) ->
 
     Raises: ConflictError when `target` is not empty; FileError, OSError.
     """
-    if target.exists() and any(target.iterdir()):
-        raise ConflictError(f"{target} is not empty: move it away first, and stop the broker that uses it")
+    require_replaceable(target)
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -302,6 +301,14 @@ def restore_image(image: Path, target: Path, progress: Callable[[int], None]) ->
         publish_directory(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_replaceable(target: Path) -> None:
+    """Raise ConflictError unless `target` is absent, or an empty directory that a rename can replace."""
+    if target.exists() and any(target.iterdir()):
+        raise ConflictError(f"{target} is not empty: move it away first, and stop the broker that uses it")
+    if target.is_mount():
+        raise ConflictError(f"{target} is a mount point, which cannot be replaced: name a directory in it")
 
 
 def publish_directory(made: Path, target: Path) -> None:

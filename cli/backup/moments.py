@@ -15,7 +15,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from magnetar.cli.backup.images import images, publish_directory, restore_image, sync_folders, verify_directory
+from magnetar.cli.backup.images import (
+    images,
+    publish_directory,
+    require_replaceable,
+    restore_image,
+    sync_folders,
+    verify_directory,
+)
 from magnetar.cli.errors import ConflictError, FileError, NotFoundError
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.reading.errors import StorageError, StoreMismatchError
@@ -87,8 +94,7 @@ def restore_moment(span: tuple[Image, Image], target: Path, until_ms: int, progr
     if before == behind:
         restore_image(before, target, progress)
         return
-    if target.exists() and any(target.iterdir()):
-        raise ConflictError(f"{target} is not empty: move it away first, and stop the broker that uses it")
+    require_replaceable(target)
     work = target.with_name(f".{target.name}.until")
     shutil.rmtree(work, ignore_errors=True)
     try:

@@ -1,9 +1,14 @@
-"""The memory of an image: a journal of any size goes through a few MiB."""
+"""Images: a journal of any size goes through a few MiB, and a place that cannot be replaced is refused."""
 
 import tracemalloc
 from contextlib import ExitStack
+from pathlib import Path
 
-from magnetar.cli.backup.images import take
+import pytest
+
+from magnetar.cli.backup.images import restore_image, take
+from magnetar.cli.backup.moments import restore_moment
+from magnetar.cli.errors import ConflictError
 
 JOURNAL_BYTES = 64 << 20
 MOST_BYTES = 16 << 20
@@ -39,3 +44,17 @@ def test_a_large_journal_is_copied_in_pieces(tmp_path):
     with copied.open("rb") as file:
         file.seek(-5, 2)
         assert file.read() == b"end.."
+
+
+def test_a_mount_point_is_refused_before_anything_is_copied(tmp_path, monkeypatch):
+    target = tmp_path / "target"
+    target.mkdir()
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == target)
+    data = data_directory(tmp_path / "image" / "data")
+    for restore in (
+        lambda: restore_image(data.parent, target, lambda _bytes: None),
+        lambda: restore_moment(((data.parent, {}), (tmp_path / "behind", {})), target, 1, lambda _bytes: None),
+    ):
+        with pytest.raises(ConflictError, match="a mount point"):
+            restore()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["image", "target"]
