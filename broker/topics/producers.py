@@ -9,13 +9,13 @@ only grows and is durable before the client gets it.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, TopicTerminatedError
 from magnetar.broker.tasks import uninterrupted
+from magnetar.broker.topics.exclusive_queue import ExclusiveQueue, epoch_after
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class TopicProducers:
         self.by_name: dict[str, Producer] = {}
         self.epoch = load_epoch
         self.exclusive: Producer | None = None
-        self._waiting: deque[tuple[Producer, asyncio.Future[None]]] = deque()
+        self._waiting = ExclusiveQueue()
         self._save_epoch = save_epoch
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class TopicProducers:
             on_queued()
             await self._wait_turn(producer)  # after the wait the producer keeps its requested epoch
         self.exclusive = producer
-        epoch = self._next_epoch(producer)
+        epoch = epoch_after(self.epoch, wanted)
         if epoch != self.epoch:
             try:
                 await uninterrupted(self._save_epoch(epoch))
@@ -135,17 +135,13 @@ class TopicProducers:
         if self.exclusive is not producer:
             raise ProducerFencedError("Fenced while exclusive access was granted")
 
-    def _next_epoch(self, producer: Producer) -> int:
-        """The epoch of the producer's request, else the next epoch."""
-        wanted = producer.requested_topic_epoch
-        return wanted if wanted is not None else 0 if self.epoch is None else self.epoch + 1
-
     async def _wait_turn(self, producer: Producer) -> None:
         turn: asyncio.Future[None] = producer.connection.loop.create_future()
-        self._waiting.append((producer, turn))
+        place = self._waiting.append(producer, turn)
         try:
             await turn
         except BaseException:
+            self._waiting.give_up(place)
             if self.exclusive is producer:
                 self._release_exclusive(producer)
             raise  # a producer that gives up keeps its place in the queue; its turn uses up an epoch, as in Pulsar
@@ -186,21 +182,18 @@ class TopicProducers:
             self._promote()
 
     def _promote(self) -> None:
-        while self._waiting:
-            producer, turn = self._waiting.popleft()
-            if turn.done():
-                self.epoch = self._next_epoch(producer)
+        while (place := self._waiting.pop()) is not None:
+            if place.turn.done():
+                self.epoch = place.epoch_behind(self.epoch)
                 continue
-            self.exclusive = producer
-            turn.set_result(None)
+            self.exclusive = place.producer
+            place.turn.set_result(None)
             return
 
     def fail_waiting(self, error: Exception) -> None:
         """Fail every producer that waits for exclusive access."""
-        waiting, self._waiting = self._waiting, deque()
-        for _, turn in waiting:
-            if not turn.done():
-                turn.set_exception(error)
+        for turn in self._waiting.clear():
+            turn.set_exception(error)
 
     def terminated(self) -> None:
         """Close the connected producers, because the topic ended. The first waiting producer gets its turn and then
