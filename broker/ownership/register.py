@@ -147,12 +147,11 @@ class BrokerRegister:
         """Write the report again when its content has changed enough."""
         while self._entered:
             await asyncio.sleep(self._report_rules().look_s)
-            report = await self._report()
-            if self._written is not None and not is_due(self._written, report, self._report_rules()):
-                continue
             try:
-                await self._write(report)
-            except (StorageError, ValueError) as error:
+                report = await self._report()
+                if self._written is None or is_due(self._written, report, self._report_rules()):
+                    await self._write(report)
+            except (StorageError, ValueError, OSError) as error:  # OSError: no descriptor to measure the process
                 log.warning("ownership.report_failed", reason=str(error))
 
     async def _elect(self) -> None:
@@ -191,7 +190,7 @@ class BrokerRegister:
         while self._entered:
             try:
                 await work()
-            except StorageError:
+            except (StorageError, OSError):  # OSError: no descriptor to measure the process for the report
                 await asyncio.sleep(_RETRY_S)
             else:
                 return

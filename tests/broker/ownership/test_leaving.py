@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 
 import pytest
 
 from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.ownership.ownership import AskBroker, Here, ServedAt
+from magnetar.broker.ownership.register import BrokerRegister
+from magnetar.broker.ownership.report_changes import ReportRules
 from magnetar.broker.policies.records import even_bundles
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageUnavailableError
@@ -196,4 +199,27 @@ async def test_a_leader_whose_report_fails_after_a_lost_connection_leads_on():
     broker.session.reconnect()
     await until(lambda: failed)
     await until(lambda: register.is_leader, 5)
+    await broker.tasks.close()
+
+
+async def test_a_broker_without_a_descriptor_for_its_report_registers_again_and_reports_on():
+    broker = World(MemoryCluster(), 1)
+    failures, reported = [], []
+
+    async def report():
+        if failures:
+            raise failures.pop()
+        reported.append(await broker.report())
+        return reported[-1]
+
+    rules = ReportRules(look_s=0.001, longest_s=0.0)
+    register = BrokerRegister(broker.session, broker.name, report, broker.tasks, report_rules=lambda: rules)
+    await register.enter()
+    failures += [OSError(errno.EMFILE, "too many open files")] * 3
+    await until(lambda: not failures)
+    seen = len(reported)
+    await until(lambda: len(reported) > seen + 2)
+    failures += [OSError(errno.EMFILE, "too many open files")] * 3
+    await register.enter_again()
+    assert register.is_leader
     await broker.tasks.close()
