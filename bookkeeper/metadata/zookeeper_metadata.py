@@ -85,9 +85,7 @@ class ZooKeeperLedgerMetadata:
     async def read(self, ledger_id: int, *, latest: bool = False) -> Versioned:
         path = self.path(ledger_id)
         try:
-            if latest:
-                await self._session.sync(path)
-            node = await self._session.get(path)
+            node = await (self._session.get_latest(path) if latest else self._session.get(path))
         except NoSuchNodeError:
             raise NoSuchLedgerError(ledger_id) from None
         return Versioned(decode_metadata(ledger_id, node.value), node.version)

@@ -196,6 +196,24 @@ class ZooKeeperSession:
         value, stat = await self._read(path, lambda: self._client.get_async(path, watch=self._watcher(path, watch)))
         return Node(value, node_stat(stat))
 
+    async def get_latest(self, path: str) -> Node:
+        """Return the node with every write completed before the call, in one round trip: the connected server answers
+        the read behind the ``sync`` that the session sends in front of the read.
+
+        Raises as ``get``.
+        """
+        synced: list[Any] = []
+
+        def start() -> Any:
+            synced.append(self._client.sync_async(path))
+            return self._client.get_async(path)
+
+        value, stat = await self._read(path, start)
+        if not synced[-1].successful():  # a connection was lost between the two requests
+            await self.sync(path)
+            return await self.get(path)
+        return Node(value, node_stat(stat))
+
     async def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> NodeStat | None:
         """Return the node's stat, or None. The session calls `watch` once, when the node is created, changed or
         deleted.

@@ -10,6 +10,7 @@ import threading
 import pytest
 import structlog
 from kazoo import exceptions as kazoo_errors
+from kazoo.protocol.states import ZnodeStat
 
 from magnetar.bookkeeper import events
 from magnetar.bookkeeper.errors import MetadataUnavailableError, TooManyRequestsError
@@ -264,3 +265,48 @@ async def test_a_thread_that_fails_later_is_reported(failing):
     assert [(each["event"], each["error"]) for each in logged] == [
         (events.ZOOKEEPER_ENDED, "SessionClosedRequireSaslError()")
     ]
+
+
+async def test_the_newest_value_of_a_node_takes_one_round_trip(service, session):
+    read = asyncio.create_task(session.get_latest("/n"))
+    await until(lambda: service.wanted() == ["/n"])
+    kinds = [int.from_bytes(packet[4:8], "big") for packet in service.requests if b"/n" in packet]
+    assert kinds == [9, 4]  # sync, and the read behind it before any answer
+    read.cancel()
+
+
+class Answer:
+    """The result of a request in kazoo."""
+
+    def __init__(self, value=None, exception=None):
+        self.value, self.exception = value, exception
+
+    def rawlink(self, callback):
+        callback(self)
+
+    def successful(self):
+        return self.exception is None
+
+    def get(self, block=True):
+        if self.exception is not None:
+            raise self.exception
+        return self.value
+
+
+async def test_a_read_whose_sync_was_lost_is_repeated(monkeypatch):
+    session, asked = ZooKeeperSession(Kazoo(), ZooKeeperOptions("127.0.0.1:1")), []
+    syncs = [Answer(exception=kazoo_errors.ConnectionLoss()), Answer("/n")]
+    reads = [Answer((b"old", ZnodeStat(*[0] * 11))), Answer((b"new", ZnodeStat(*[0] * 11)))]
+
+    def answered(name, answers):
+        def request(path, **_):
+            asked.append(name)
+            return answers.pop(0)
+
+        monkeypatch.setattr(session._client, f"{name}_async", request, raising=False)
+
+    answered("sync", syncs)
+    answered("get", reads)
+    session._usable.set()
+    assert (await session.get_latest("/n")).value == b"new"
+    assert asked == ["sync", "get", "sync", "get"]
