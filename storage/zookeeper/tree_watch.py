@@ -61,6 +61,8 @@ class TreeWatch:
         """Nodes seen: (creation, last change) as transaction ids."""
         self._set: set[tuple[str, _Kind]] = set()
         """Watches that are set or being set: a node never has two watches of the same kind."""
+        self._refused: set[tuple[str, _Kind]] = set()
+        """Reads that the service refused, and that are made again after a pause."""
         self._slots = asyncio.Semaphore(_TOGETHER)
         self._cancelled = False
         self.ready = asyncio.Event()
@@ -138,14 +140,18 @@ class TreeWatch:
             except MetadataUnavailableError:
                 await asyncio.sleep(_RETRY_S)
             except MetadataError as error:
-                log.warning(events.NODE_NOT_WATCHED, path=path, reason=str(error))
-                self._start(self._look_later(path, kind), path)
+                if (path, kind) not in self._refused:
+                    log.warning(events.NODE_NOT_WATCHED, path=path, reason=str(error))
+                    self._refused.add((path, kind))
+                    self._start(self._look_later(path, kind), path)
                 return None
         return None
 
     async def _look_later(self, path: str, kind: _Kind) -> None:
         await asyncio.sleep(REFUSED_S)
-        self._set.discard((path, kind))
+        self._refused.discard((path, kind))
+        if path == self._prefix and kind is _Kind.VALUE:
+            self._set.discard((path, kind))  # no watch on a parent reports its return
         look = self._look_at_value if kind is _Kind.VALUE else self._look_at_children
         await look(path, report=True)
 

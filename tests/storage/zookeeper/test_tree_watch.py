@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,6 +73,24 @@ async def test_a_node_that_may_not_be_read_keeps_no_other_node_from_its_watch(ba
     assert reported == []
     session.refused.clear()
     await until(lambda: reported == ["/a/0", "/a/0/b"])
+    watch.cancel()
+
+
+async def test_changes_beside_a_node_that_may_not_be_read_leave_one_read_of_it_to_come(background, monkeypatch):
+    monkeypatch.setattr("magnetar.storage.zookeeper.tree_watch.REFUSED_S", 60)
+    session = GuardedTree("/a", "/a/secret")
+    session.refused.add("/a/secret")
+    reported = []
+    watch = TreeWatch(session, "/a", reported.append, background)
+    await watch.ready.wait()
+    for number in range(20):
+        session.nodes[f"/a/{number}"] = 1
+        for watcher in session.watchers[:]:
+            if watcher == watch._children_fired:
+                session.watchers.remove(watcher)
+                watcher(SimpleNamespace(path="/a"))
+        await until(lambda: f"/a/{number}" in reported)  # noqa: B023 - awaited in this round
+    await until(lambda: len(background._tasks) == 1)
     watch.cancel()
 
 
