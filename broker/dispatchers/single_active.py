@@ -74,7 +74,7 @@ class SingleActiveDispatcher:
         self._waiting_until_ms = 0
         self._waiting_timer: Timer | None = None
         self._passed: list[Position] = []
-        """Entries that were passed over and are due to be tried again."""
+        """Entries that were passed over and are due to be tried again; they stay here until a read has returned."""
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -216,11 +216,13 @@ class SingleActiveDispatcher:
         self._waiting, self._passed = [], []
 
     def park(self, result: Transformed, _read: Read) -> None:
-        if not result.rest:
-            for parked in result.parked:
+        first_of_rest = result.parked[-1] if result.rest else None
+        for parked in result.parked:
+            if parked is not first_of_rest:
                 self.loop.again_later(parked)
+        if first_of_rest is None:
             return
-        delay_ms = result.parked[-1].delay_ms
+        delay_ms = first_of_rest.delay_ms
         self._waiting = result.rest + self._waiting
         self._waiting_until_ms = self.context.now_ms() + delay_ms
         self._stop_waiting_timer()
@@ -282,13 +284,14 @@ class SingleActiveDispatcher:
         if self._waiting:
             return self._held_read(limit)
         if self._passed:
-            positions, self._passed = sorted(self._passed)[:limit], sorted(self._passed)[limit:]
-            return Read(limit, positions)
+            return Read(limit, sorted(self._passed)[:limit])
         return Read(limit)
 
-    def dispatch(self, spans: list[Span], _read: Read) -> int:
+    def dispatch(self, spans: list[Span], read: Read) -> int:
         consumer, cursor = self.active, self.context.cursor
         assert consumer is not None, "a read of a consumer that left is dropped"
+        if read.positions:
+            self._passed = sorted(set(self._passed).difference(read.positions))
         if self._ranges is not None:
             spans = self._within_ranges(spans)
         queued = 0

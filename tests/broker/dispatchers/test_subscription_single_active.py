@@ -14,7 +14,9 @@ from magnetar.broker.errors import (
     ServiceNotReadyError,
     SubscriptionBusyError,
 )
+from magnetar.storage.errors import StorageFailedError
 from magnetar.storage.position import EARLIEST
+from magnetar.storage.slab import Span
 from tests.broker.dispatch_fakes import (
     EXCLUSIVE,
     FAILOVER,
@@ -391,3 +393,56 @@ async def test_a_timer_before_its_time_by_the_wall_clock_loses_no_attempt():
     assert got(consumer) == []
     bench.clock.advance(0.05)
     assert (got(consumer), converter.attempts) == ([0, 1], 2)
+
+
+class PassingConverter:
+    """Passes over some entries at the first attempt, each for a second, and holds back the rest behind another."""
+
+    flags = 0
+
+    def __init__(self, passed, stop_at=None):
+        self.passed, self.stop_at = passed, stop_at
+
+    def __call__(self, spans, _order):
+        singles = [Span(each.slab, k, k + 1) for each in spans for k in range(each.start, each.end)]
+        passed, stop_at = self.passed, self.stop_at
+        self.passed, self.stop_at = (), None
+        rest = [] if stop_at is None else singles[stop_at:]
+        sent = singles[: len(singles) - len(rest)]
+        return Transformed(
+            spans=[each for k, each in enumerate(sent) if k not in passed],
+            parked=[Parked(singles[k], 1000) for k in passed] + [Parked(each, 1000) for each in rest[:1]],
+            rest=rest,
+        )
+
+
+async def test_an_entry_that_was_passed_over_comes_after_a_failed_read():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.subscription.context.transform = PassingConverter((0,))
+    bench.publish(entry(), entry())
+    assert got(consumer) == [1]
+    read, errors = bench.cursor.read_positions, [StorageFailedError("no disk")]
+
+    def read_positions(positions):
+        if errors:
+            raise errors.pop()
+        return read(positions)
+
+    bench.cursor.read_positions = read_positions
+    bench.clock.advance(1.0)
+    assert (got(consumer), errors) == ([], [])
+    bench.clock.advance(60)
+    assert got(consumer) == [0]
+    bench.clock.advance(60)
+    assert got(consumer) == []
+
+
+async def test_an_entry_that_was_passed_over_before_the_held_entries_comes_too():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.subscription.context.transform = PassingConverter((0,), stop_at=1)
+    bench.publish(entry(), entry())
+    assert got(consumer) == []
+    bench.clock.advance(1.0)
+    assert sorted(got(consumer)) == [0, 1]
