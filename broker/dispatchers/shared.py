@@ -104,6 +104,7 @@ class SharedDispatcher:
         self.held.redeliver(consumer, positions)
 
     def dropped_up_to(self, position: Position) -> None:
+        self._chunks_wait = False
         self.held.dropped_up_to(position)
 
     def forget_read(self) -> None:

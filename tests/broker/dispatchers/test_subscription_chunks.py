@@ -108,3 +108,18 @@ def test_of_too_many_unfinished_messages_the_oldest_is_forgotten(monkeypatch):
     assert owners.plan(seats, [Chunk(uuid, 0, 2) for uuid in "ABC"], None) == [first] * 3
     first.permits = Permits()
     assert owners.plan(seats, [Chunk(uuid, 1, 2) for uuid in "ABC"], None) == [second, None, None]
+
+
+async def test_messages_behind_chunks_that_expired_need_no_further_permits():
+    bench = Bench(max_read_entries=2)
+    a = await bench.join(SHARED, "a", permits=1)
+    b = await bench.join(SHARED, "b", permits=9)
+    chunks_of_a = bench.publish(*[chunk("A", chunk_id) for chunk_id in range(3)])
+    returned = bench.publish(entry())
+    assert (got(a), got(b)) == ([0], [3])
+    bench.redeliver(b, *returned)
+    assert got(b) == []
+    bench.cursor.ack_cumulative(chunks_of_a[-1])
+    bench.subscription.backlog_dropped(chunks_of_a[-1])
+    bench.clock.run()
+    assert got(b) == [3]
