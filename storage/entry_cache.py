@@ -127,8 +127,8 @@ class EntryCache:
     (``protected_bytes``): such an eviction would free no memory.
 
     The cost of a call does not grow with the number of slabs: a page has at most 64 slabs, the cache finds the oldest
-    slab among the oldest slabs of the ledgers, and later calls of ``put`` and ``drop_ledger`` free the slabs of a
-    deleted ledger a few at a time.
+    slab among the oldest slabs of the ledgers, and later calls of ``put``, ``put_piece`` and ``drop_ledger`` free the
+    slabs of a deleted ledger a few at a time.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -178,6 +178,8 @@ class EntryCache:
         self._held_slabs += 1
         self._held_bytes += len(slab.data) + _OVERHEAD_BYTES
         self._piece_bytes += len(slab.data) + _OVERHEAD_BYTES
+        if self._graves:
+            self._free_some()
         while self._held_bytes + self._buried_bytes > self.max_bytes and self._held_slabs:
             self._evict()
 

@@ -231,3 +231,13 @@ def test_the_work_of_an_operation_does_not_grow_with_the_number_of_slabs():
     assert len(cache._graves[0].queue) == 20_000 - _FREED_AT_ONCE
     cache.put(slab_of(2, 0, [b""]))
     assert len(cache._graves[0].queue) == 20_000 - 2 * _FREED_AT_ONCE
+
+
+def test_pieces_of_files_free_the_slabs_of_deleted_ledgers():
+    cache = EntryCache(1 << 20)
+    for number in range(3 * _FREED_AT_ONCE):
+        cache.put(slab_of(1, number, [b"x"]))
+    cache.drop_ledger(1)
+    for number in range(3):
+        cache.put_piece(slab_of(2, number, [b"x"]))
+    assert not cache._buried_bytes
