@@ -229,9 +229,13 @@ class Checkpointer:
             self._appends.release()
 
     def _write_back_failed(self, batch: list[Job], error: BaseException | None) -> None:
-        """Mark the store as failed, answer pending removals with an error, drop a plan that waits for write-behind."""
+        """Mark the store as failed, answer pending removals and the appends that wait for write-behind with an error,
+        drop a plan that waits for write-behind.
+        """
         known = isinstance(error, StorageFailedError)
         self._health.fail(error if known else StorageFailedError(f"write-behind: {error!r}"))  # type: ignore[arg-type]
+        if self._appends is not None:
+            self._appends.release(self._health.failed)
         for job in batch:
             if isinstance(job, Remove):
                 job.done(OSError(errno.EIO, str(error)))

@@ -26,7 +26,9 @@ class Bench:
         due = CheckpointDue(ManualScheduler(clock), 1.0)
         writer, touched = SimpleNamespace(work=None), TouchedLedgers(Checkpoint(0, 0, 0, {}), lambda: 0)
         self.checkpoints = Checkpointer(touched, writer, self.behind, due, limits_for_tests(), self, clock, self.health)
-        self.checkpoints.wire(SimpleNamespace(last_sequence=7, held=None), self.journal)
+        self.released = []
+        appends = SimpleNamespace(last_sequence=7, held=None, release=self.released.append)
+        self.checkpoints.wire(appends, self.journal)
 
     def lane(self, _name, _work, done):
         self.ended = lambda error: done(self.plans, None, error)
@@ -77,3 +79,10 @@ async def test_a_plan_that_waits_for_write_behind_is_dropped_when_write_behind_f
     assert waiting.done()
     bench.jobs.pop().done()
     assert not bench.plans
+
+
+async def test_appends_that_wait_for_write_behind_fail_with_it():
+    """Such appends waited until the store closed, and the topics that close before the store waited for them."""
+    bench = Bench()
+    bench.write_behind_fails()
+    assert bench.released == [bench.health.failed]
