@@ -104,10 +104,15 @@ class _ThreadLane(Generic[T, R]):
         self._closed = False
 
     def submit(self, item: T, size: int = 0) -> None:
-        if self._thread is None:  # a lane without items has no thread
-            self._thread = threading.Thread(target=self._run, name=f"magnetar-{self._name}", daemon=True)
-            self._thread.start()
         self._idle.submitted += 1
+        if self._thread is None:  # a lane without items has no thread
+            thread = threading.Thread(target=self._run, name=f"magnetar-{self._name}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system gives the process no further thread
+                self._loop.call_soon(self._finish, [item], None, error)
+                return
+            self._thread = thread
         self._queue.put((item, size))
 
     async def wait_idle(self) -> None:
@@ -163,9 +168,16 @@ class _ThreadPool:
     def run(self, job: Callable[[], R], done: Callable[[R | None, BaseException | None], None]) -> None:
         # Threads start when the work comes: a broker without cold reads never has them.
         if len(self._threads) < self._workers and self._idle.submitted - self._idle.finished >= len(self._threads):
-            name = f"magnetar-{self._name}-{len(self._threads)}"
-            self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
-            self._threads[-1].start()
+            thread = threading.Thread(target=self._run, name=f"magnetar-{self._name}-{len(self._threads)}", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # the system gives the process no further thread
+                if not self._threads:
+                    self._idle.submitted += 1
+                    self._loop.call_soon(self._finish, done, None, error)
+                    return
+            else:
+                self._threads.append(thread)
         self._idle.submitted += 1
         self._queue.put((job, done))
 

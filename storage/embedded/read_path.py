@@ -229,12 +229,17 @@ def _pass_on(done: asyncio.Future[Piece], future: asyncio.Future[Piece]) -> None
         future.exception()
 
 
-def _as_storage_error(error: BaseException | None) -> BaseException:
-    if isinstance(error, OSError):
-        wrapped = DamagedFileError(str(error.filename or "ledger file"), 0, str(error))
-        wrapped.__cause__ = error
-        return wrapped
-    return error or StorageError("no result")
+def _as_storage_error(error: BaseException | None) -> StorageError:
+    """The error of a failed job; readers try again after any StorageError, also after a lack of memory or threads."""
+    if isinstance(error, StorageError):
+        return error
+    wrapped = (
+        DamagedFileError(str(error.filename or "ledger file"), 0, str(error))
+        if isinstance(error, OSError)
+        else StorageError(f"read of a ledger file: {error!r}")
+    )
+    wrapped.__cause__ = error
+    return wrapped
 
 
 def check_range(ledger: LedgerState, entry_id: int) -> None:

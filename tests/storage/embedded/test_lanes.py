@@ -94,3 +94,52 @@ async def test_a_loop_that_is_gone_does_not_keep_the_thread():
     await asyncio.to_thread(asyncio.run, main())
     gate.set()
     assert running[0].daemon
+
+
+def _refuse_threads(patch: pytest.MonkeyPatch) -> None:
+    def start(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    patch.setattr(threading.Thread, "start", start)
+
+
+async def test_a_lane_without_its_thread_reports_an_error_and_starts_the_thread_later(monkeypatch):
+    seen: list[tuple[list[int], object, type]] = []
+    lane = RealThreads().lane("t", lambda batch: "done", lambda batch, result, e: seen.append((batch, result, type(e))))
+    with monkeypatch.context() as patch:
+        _refuse_threads(patch)
+        lane.submit(1)
+        assert seen == []
+        await lane.wait_idle()
+    lane.submit(2)
+    await lane.close()
+    assert seen == [([1], None, RuntimeError), ([2], "done", type(None))]
+
+
+async def test_a_pool_without_threads_reports_an_error_and_starts_a_thread_later(monkeypatch):
+    seen: list[tuple[object, type]] = []
+    pool = RealThreads().pool("t", 2)
+
+    def done(result: object, error: BaseException | None) -> None:
+        seen.append((result, type(error)))
+
+    with monkeypatch.context() as patch:
+        _refuse_threads(patch)
+        pool.run(lambda: 1, done)
+        assert seen == []
+        await pool.close()
+    pool.run(lambda: 2, done)
+    await pool.close()
+    assert seen == [(None, RuntimeError), (2, type(None))]
+
+
+async def test_a_pool_with_one_thread_works_where_a_second_cannot_start(monkeypatch):
+    seen: list[object] = []
+    pool, gate = RealThreads().pool("t", 2), threading.Event()
+    pool.run(lambda: gate.wait(5), lambda result, _e: seen.append(result))
+    with monkeypatch.context() as patch:
+        _refuse_threads(patch)
+        pool.run(lambda: 2, lambda result, _e: seen.append(result))
+    gate.set()
+    await pool.close()
+    assert seen == [True, 2]

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-from magnetar.storage.errors import NoSuchLedgerError
+import pytest
+
+from magnetar.storage.errors import NoSuchLedgerError, StorageError
 from tests.storage.engine_for_tests import World, append, read_all, settle
-
-if TYPE_CHECKING:
-    import pytest
 
 
 async def test_a_cancelled_reader_cancels_no_other_reader_of_a_ledger_that_is_being_loaded(
@@ -57,3 +55,22 @@ async def test_readers_that_share_a_failed_load_fail_together(monkeypatch: pytes
     assert {type(each) for each in found} == {NoSuchLedgerError}
     assert attempts == [7]
     await storage.close()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
+async def test_a_read_without_memory_or_threads_fails_like_other_reads(error, monkeypatch):
+    """Dispatch reads again after a StorageError only."""
+    world = World()
+    storage = await world.open()
+    writer = await storage.ledgers.create()
+    await append(writer, [b"entry"])
+    await storage.close()
+    again = await world.open()
+    run, loop = again._parts.read_pool.run, asyncio.get_running_loop()
+    with monkeypatch.context() as patch:
+        patch.setattr(again._parts.read_pool, "run", lambda _job, done: loop.call_soon(done, None, error))
+        with pytest.raises(StorageError):
+            await read_all(again.ledgers, writer.ledger_id, 0)
+    assert again._parts.read_pool.run == run
+    assert await read_all(again.ledgers, writer.ledger_id, 0) == [b"entry"]
+    await again.close()
