@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from magnetar.storage.errors import NoNodeError, NoSuchLedgerError
+from magnetar.storage.errors import BadVersionError, NoNodeError, NoSuchLedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,16 +85,24 @@ class LedgerCatalog:
         return await self._metadata.put(ledger_path(ledger_id), encode_open_node(properties), -1)
 
     async def close(self, ledger: LedgerState) -> int:
-        """Record that the ledger's end is final; returns its version."""
+        """Record that the ledger's end is final; returns its version.
+
+        A caller that was cancelled may call again: its write may have been made, and counts then.
+        """
         fields = {
             "state": "closed",
             "last": ledger.last_confirmed,
             "bytes": ledger.length_bytes,
             "properties": ledger.properties,
         }
-        return await self._metadata.put(
-            ledger_path(ledger.ledger_id), json.dumps(fields).encode(), ledger.metadata_version
-        )
+        path, value = ledger_path(ledger.ledger_id), json.dumps(fields).encode()
+        try:
+            return await self._metadata.put(path, value, ledger.metadata_version)
+        except BadVersionError:
+            found = await self._metadata.get(path)
+            if found is None or found[0] != value:
+                raise
+            return found[1]
 
     async def get(self, ledger_id: int) -> LedgerNode:
         """Raises NoSuchLedgerError."""

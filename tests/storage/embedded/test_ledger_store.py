@@ -57,6 +57,20 @@ async def test_readers_that_share_a_failed_load_fail_together(monkeypatch: pytes
     await storage.close()
 
 
+async def test_a_ledger_closes_after_the_caller_of_an_earlier_close_was_cancelled():
+    """The metadata had the end, with a version that this process did not know: the topic could not be loaded."""
+    storage = await World().open()
+    writer = await storage.ledgers.create()
+    await append(writer, [b"entry"])
+    closing = asyncio.ensure_future(writer.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await settle()
+    assert closing.cancelled()
+    assert (await storage.ledgers.open_recover(writer.ledger_id)).entries == 1
+    await storage.close()
+
+
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")])
 async def test_a_read_without_memory_or_threads_fails_like_other_reads(error, monkeypatch):
     """Dispatch reads again after a StorageError only."""
