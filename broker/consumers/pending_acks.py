@@ -182,11 +182,20 @@ class PendingAcks:
             found.update([ledger.packed[entry_id] & _HASH_MASK for entry_id in sorted(ledger.packed)])
         return found
 
-    def drop_up_to(self, position: Position) -> list[PendingAck]:
-        """Remove all entries at or before ``position`` (the backlog was skipped or expired); return these entries."""
-        dropped = [held for held in self if (held.ledger_id, held.entry_id) <= position]
-        for held in dropped:
-            self.remove(held.ledger_id, held.entry_id)
+    def drop_up_to(self, position: Position) -> list[HeldOfLedger]:
+        """Remove all entries at or before ``position`` (the backlog was skipped or expired); return them in the order
+        of ledgers. The method makes no call for each entry.
+        """
+        dropped: list[HeldOfLedger] = []
+        for ledger_id in sorted([each for each in self._ledgers if each <= position.ledger_id]):
+            ledger = self._ledgers.pop(ledger_id)
+            if ledger_id == position.ledger_id:
+                ledger, rest = _split(ledger, position.entry_id + 1)
+                if rest.plain or rest.packed:
+                    self._ledgers[ledger_id] = rest
+            held = _all_of(ledger_id, ledger)
+            self.entries -= len(held.entry_ids)
+            dropped.append(held)
         return dropped
 
     def take_all(self) -> list[HeldOfLedger]:
@@ -194,14 +203,7 @@ class PendingAcks:
 
         A consumer may hold 50,000 entries; the method makes no call for each entry.
         """
-        held: list[HeldOfLedger] = []
-        for ledger_id in sorted(self._ledgers):
-            ledger = self._ledgers[ledger_id]
-            entry_ids, packed = ledger.plain, ledger.packed
-            messages = len(entry_ids) + sum([value >> _HASH_BITS for value in packed.values()])
-            hashes = {each: packed[each] & _HASH_MASK for each in sorted(packed) if packed[each] & _HASH_MASK}
-            entry_ids.update(packed)
-            held.append(HeldOfLedger(ledger_id, entry_ids, hashes, messages))
+        held = [_all_of(ledger_id, self._ledgers[ledger_id]) for ledger_id in sorted(self._ledgers)]
         self.clear()
         return held
 
@@ -222,3 +224,23 @@ class PendingAcks:
             for entry_id in sorted([*ledger.plain, *packed]):
                 value = packed.get(entry_id, 1 << _HASH_BITS)
                 yield PendingAck(ledger_id, entry_id, value >> _HASH_BITS, value & _HASH_MASK)
+
+
+def _split(ledger: _Ledger, end: int) -> tuple[_Ledger, _Ledger]:
+    """The entries before entry ``end``, and the others."""
+    before, rest = _Ledger(), _Ledger()
+    before.plain.add_range(0, end)
+    before.plain &= ledger.plain
+    rest.plain = ledger.plain - before.plain
+    for entry_id, value in ledger.packed.items():
+        (before if entry_id < end else rest).packed[entry_id] = value
+    return before, rest
+
+
+def _all_of(ledger_id: int, ledger: _Ledger) -> HeldOfLedger:
+    """All entries of the ledger, whose bitmap the result takes over."""
+    entry_ids, packed = ledger.plain, ledger.packed
+    messages = len(entry_ids) + sum([value >> _HASH_BITS for value in packed.values()])
+    hashes = {each: packed[each] & _HASH_MASK for each in sorted(packed) if packed[each] & _HASH_MASK}
+    entry_ids.update(packed)
+    return HeldOfLedger(ledger_id, entry_ids, hashes, messages)

@@ -253,10 +253,9 @@ class HeldEntries:
         self.replay.drop_up_to(position)
         self.tracker.drop_up_to(position)
         for consumer in self.members.consumers:
-            for held in consumer.pending_acks.drop_up_to(position) if consumer.pending_acks else ():
-                self._released(consumer, held.unacked)
-                if self._on_released is not None:
-                    self._on_released(consumer, held)
+            held = consumer.pending_acks.drop_up_to(position) if consumer.pending_acks else []
+            self._released(consumer, sum(of_ledger.messages for of_ledger in held))
+            self._tell_released(consumer, held)
 
     # --- dispatch ------------------------------------------------------------------------------------------------
 

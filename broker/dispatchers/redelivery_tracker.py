@@ -66,12 +66,11 @@ class RedeliveryTracker:
 
     def drop_up_to(self, position: Position) -> None:
         for ledger_id in [x for x in self._ledgers if x <= position.ledger_id]:
-            if ledger_id < position.ledger_id:
-                del self._ledgers[ledger_id]
-                continue
-            counts = self._ledgers[ledger_id]
-            for entry_id in [e for e in counts if e <= position.entry_id]:
-                self.remove(ledger_id, entry_id)
+            counts = self._ledgers.pop(ledger_id)
+            if ledger_id == position.ledger_id:
+                left = {entry_id: count for entry_id, count in counts.items() if entry_id > position.entry_id}
+                if left:
+                    self._ledgers[ledger_id] = left
 
     def clear(self) -> None:
         self._ledgers.clear()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Owner = TypeVar("Owner")
 _SPARE_PLACES = 64
 _OWNERS_KNOWN = 8192
+_ENTRY_IDS = 1 << 32
+"""Entry ids that a bitmap can hold."""
 
 
 class ReplayQueue:
@@ -133,7 +135,7 @@ class ReplayQueue:
             del self._ledgers[ledger_id]
         hashes = self._hashes
         with_hash = len(hashes)
-        for entry_id in found:
+        for entry_id in found if hashes else ():
             hashes.pop((ledger_id, entry_id), None)
         self._gone += with_hash - len(hashes)
         if self._gone > 2 * len(hashes) + _SPARE_PLACES:
@@ -176,10 +178,12 @@ class ReplayQueue:
         return True
 
     def drop_up_to(self, position: Position) -> None:
-        for waiting in list(self):
-            if waiting > position:
-                return
-            self.discard(*waiting)
+        """Remove all positions up to this position."""
+        for ledger_id in [each for each in self._ledgers if each <= position.ledger_id]:
+            gone = self._ledgers[ledger_id].copy()
+            if ledger_id == position.ledger_id:
+                gone.remove_range(position.entry_id + 1, _ENTRY_IDS)
+            self.discard_all(ledger_id, gone)
 
     def hash_of(self, ledger_id: int, entry_id: int) -> int:
         """The sticky key hash noted for a position, 0 when none."""

@@ -52,9 +52,10 @@ def test_pending_acks_like_a_dict(steps):
                 model[place] = (rest[0], held[1])
         else:
             gone = sorted(p for p in model if p <= place)
-            assert [(a.ledger_id, a.entry_id) for a in acks.drop_up_to(Position(*place))] == gone
-            for p in gone:
-                del model[p]
+            dropped = acks.drop_up_to(Position(*place))
+            assert [(each.ledger_id, e) for each in dropped for e in each.entry_ids] == gone
+            assert [h for each in dropped for h in each.key_hashes.values()] == [h for p in gone if (h := model[p][1])]
+            assert sum(each.messages for each in dropped) == sum(model.pop(p)[0] for p in gone)
         assert [(a[:2], a[2:]) for a in acks] == sorted(model.items())
         assert len(acks) == len(model)
         assert (place in acks) == (place in model) if what != "many" else True
