@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 NOT_LAST_CHUNK = int(EntryFlag.NOT_LAST_CHUNK)
 MAX_UNFINISHED = 1000
 """The most messages whose consumer is remembered; the consumer of the oldest message is forgotten first."""
+_FEW_UNFINISHED = 4
+_SMALL_ENTRY_BYTES = 4096
+"""In entries up to this size on average a search for the uuids of few messages is faster than a look at each entry: a
+producer that ended within a message leaves the message unfinished for as long as its consumer stays.
+"""
 
 
 class Chunk(NamedTuple):
@@ -55,7 +60,17 @@ class ChunkOwners:
 
     def concern(self, spans: Sequence[Span]) -> bool:
         """Whether `plan` must plan the read: it holds chunks, or may hold the last chunk of an unfinished message."""
-        return bool(self._owners) or any(span.slab.facts().any_flags & NOT_LAST_CHUNK for span in spans)
+        if any(span.slab.facts().any_flags & NOT_LAST_CHUNK for span in spans):
+            return True
+        return bool(self._owners) and any(self._may_be_named(span) for span in spans)
+
+    def _may_be_named(self, span: Span) -> bool:
+        """Whether the entries may name an unfinished message."""
+        if len(self._owners) > _FEW_UNFINISHED or span.size_bytes > _SMALL_ENTRY_BYTES * span.entries:
+            return True
+        data, offsets = span.slab.data, span.slab.offset_view
+        start, end = offsets[span.start], offsets[span.end]
+        return any(data.find(uuid.encode(), start, end) >= 0 for uuid in self._owners)
 
     def forget(self, consumer: Consumer) -> None:
         """Forget the messages of a consumer that left; the chunks that it held are sent again, in order."""

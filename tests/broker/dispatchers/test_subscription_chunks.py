@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker.consumers.permits import Permits
-from magnetar.broker.dispatchers import chunks
+from magnetar.broker.dispatchers import chunks, shared
 from magnetar.broker.dispatchers.chunks import Chunk, ChunkOwners
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from tests.broker.dispatch_fakes import SHARED, Bench, entry, got
@@ -67,10 +67,13 @@ async def test_all_chunks_go_to_another_when_their_consumer_leaves():
 async def test_a_seek_forgets_the_consumers_of_chunks():
     bench = Bench()
     a = await bench.join(SHARED, "a", permits=1)
-    bench.publish(*[chunk("A", chunk_id) for chunk_id in range(3)])
+    bench.publish(*[chunk("A", chunk_id) for chunk_id in range(2)])
+    bench.publish(chunk("A", 2))
     assert got(a) == [0]
+    last, owners = [bench.log.span(2)], bench.subscription.dispatcher._chunks
+    assert owners.concern(last)
     bench.subscription.dispatcher.reset()
-    assert not bench.subscription.dispatcher._chunks.concern([])
+    assert not owners.concern(last)
 
 
 class Seat:
@@ -123,3 +126,33 @@ async def test_messages_behind_chunks_that_expired_need_no_further_permits():
     bench.subscription.backlog_dropped(chunks_of_a[-1])
     bench.clock.run()
     assert got(b) == [3]
+
+
+async def test_an_unfinished_message_costs_later_messages_no_look_at_their_metadata(monkeypatch):
+    """Each later entry cost six microseconds more."""
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=9)
+    b = await bench.join(SHARED, "b", permits=9)
+    bench.publish(chunk("producer-a-0", 0))
+    bench.publish(chunk("producer-b-0", 0, of=2))
+    looks = []
+    monkeypatch.setattr(shared, "chunk_in", lambda body: looks.append(body) or chunks.chunk_in(body))
+    bench.publish(entry(b"x" * 100), entry(), entry())
+    assert not looks
+    bench.publish(chunk("producer-b-0", 1, of=2), entry(b"producer"))
+    assert len(looks) == 2
+    bench.publish(entry(b"x" * (1 << 14)))
+    assert len(looks) == 3
+    assert sorted(got(a) + got(b)) == list(range(8))
+
+
+async def test_of_many_unfinished_messages_every_last_chunk_finds_its_consumer():
+    bench = Bench()
+    consumers = [await bench.join(SHARED, name, permits=99) for name in "ab"]
+    names = [f"message-{number}" for number in range(chunks._FEW_UNFINISHED + 2)]
+    for name in names:
+        bench.publish(chunk(name, 0, of=2))
+    firsts = [got(consumer) for consumer in consumers]
+    for name in names:
+        bench.publish(chunk(name, 1, of=2))
+    assert [got(consumer) for consumer in consumers] == [[k + len(names) for k in mine] for mine in firsts]
