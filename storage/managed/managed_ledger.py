@@ -15,6 +15,7 @@ reported before it; broker indexes are continuous over ledgers, restarts and fai
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +26,7 @@ from magnetar.storage.errors import (
     ManagedLedgerClosedError,
     ManagedLedgerFencedError,
     NoSuchEntryError,
+    StorageClosedError,
     StorageError,
 )
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
@@ -373,12 +375,15 @@ class ManagedLedger:
 
     async def truncate(self) -> None:
         """Acknowledge everything for every cursor and drop all closed ledgers, regardless of retention. As in Apache
-        Pulsar the entries of the current ledger stay, for readers from an earlier position.
+        Pulsar the entries of the current ledger stay, for readers from an earlier position. Raises StorageError.
         """
         last = self.last_confirmed
-        for cursor in (*self.cursors.values(), *self._cursors.readers):
+        cursors = (*self.cursors.values(), *self._cursors.readers)
+        for cursor in cursors:
             cursor.ack_cumulative(last)
-            await cursor.flush()
+        for cursor in cursors:
+            with contextlib.suppress(StorageClosedError):  # the cursor was deleted meanwhile
+                await cursor.flush()
         await self._switch.seal_rest()
         await self._trimmer.drop_up_to(last)
 

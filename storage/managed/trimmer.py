@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import ManagedLedgerClosedError, StorageError
 from magnetar.storage.managed.retention import ledgers_to_drop
 from magnetar.storage.position import Position
 
@@ -72,9 +72,11 @@ class Trimmer:
 
     async def drop_up_to(self, position: Position) -> None:
         """Drop every closed ledger that ends at or before the position, needed or not; a terminated log keeps its last
-        ledger.
+        ledger. Raises ManagedLedgerClosedError when the log has closed meanwhile.
         """
         async with self._lock:
+            if self._stopped:
+                raise ManagedLedgerClosedError(self._list.name)
             slots = self._ledgers.slots[:-1] if self._list.terminated is not None else self._ledgers.slots
             await self._drop(
                 [

@@ -8,6 +8,7 @@ import dataclasses
 import pytest
 
 from magnetar.storage.errors import (
+    ManagedLedgerClosedError,
     NoSuchEntryError,
     StorageFullError,
 )
@@ -184,3 +185,48 @@ async def test_a_trim_that_waits_while_the_log_closes_drops_nothing(monkeypatch)
     assert await trimming == []
     assert not await again.is_taken_over()
     assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in again.ledgers]
+
+
+async def test_a_truncate_that_waits_while_the_log_closes_drops_nothing(monkeypatch):
+    ground, ledger = await opened(KEEP)
+    ground.ledgers.fail_closes = FULL
+    await append(ledger, [b"x"] * 15)
+    await settle()
+    ground.ledgers.fail_closes = None
+    open_recover, begun = ground.ledgers.open_recover, asyncio.Event()
+
+    async def slow_open_recover(ledger_id):
+        await begun.wait()
+        return await open_recover(ledger_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ground.ledgers, "open_recover", slow_open_recover)
+        truncating = asyncio.ensure_future(ledger.truncate())
+        await settle()
+    await ledger.close()
+    again = await ground.open(KEEP)
+    begun.set()
+    with pytest.raises(ManagedLedgerClosedError):
+        await truncating
+    assert not await again.is_taken_over()
+    assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in again.ledgers]
+
+
+async def test_truncate_goes_on_when_a_cursor_is_deleted_meanwhile(monkeypatch):
+    _, ledger = await opened(KEEP)
+    first, second = [await ledger.open_cursor(name, "earliest") for name in ("first", "second")]
+    await append(ledger, [b"x"] * 25)
+    flush, begun = first.flush, asyncio.Event()
+
+    async def slow_flush():
+        await begun.wait()
+        await flush()
+
+    monkeypatch.setattr(first, "flush", slow_flush)
+    truncating = asyncio.ensure_future(ledger.truncate())
+    await settle()
+    await ledger.delete_cursor("second")
+    begun.set()
+    await truncating
+    assert (first.backlog_entries, [slot.ledger_id for slot in ledger.ledgers]) == (0, [2])
+    assert second.is_closed
