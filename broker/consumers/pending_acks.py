@@ -162,6 +162,16 @@ class PendingAcks:
                 del self._ledgers[ledger_id]
         return found
 
+    def among(self, ledger_id: int, entry_ids: BitMap) -> list[int]:
+        """Return those of ``entry_ids`` that are held."""
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return []
+        plain, packed = ledger.plain & entry_ids, ledger.packed
+        if len(packed) < len(entry_ids):
+            return [*plain, *(entry_id for entry_id in packed if entry_id in entry_ids)]
+        return [*plain, *(entry_id for entry_id in entry_ids if entry_id in packed)]
+
     def reduce(self, ledger_id: int, entry_id: int, unacked: int) -> int:
         """Note that ``unacked`` messages of a batch remain after a partial ack; return the number newly acked."""
         found = self.get(ledger_id, entry_id)

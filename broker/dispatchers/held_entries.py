@@ -20,7 +20,7 @@ from magnetar.broker.dispatchers.redelivery_tracker import RedeliveryTracker
 from magnetar.broker.dispatchers.replay_queue import ReplayQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.consumers.pending_acks import HeldOfLedger
@@ -208,39 +208,62 @@ class HeldEntries:
                 keyed, rest = consumer.pending_acks.remove_keyed(ledger_id, rest)
                 self._released(consumer, keyed)
                 messages += keyed
+        of_others = []
         for entry_id in rest:
-            messages += self._acked_one(consumer, ledger_id, entry_id)
+            if self.tracker:
+                self.tracker.remove(ledger_id, entry_id)
+            held = self._acked_one(consumer, ledger_id, entry_id)
+            if held is None:
+                of_others.append(entry_id)
+            else:
+                messages += held
+        for owner, entry_id in self._holders(ledger_id, of_others) if of_others else ():
+            messages += self._acked_one(owner, ledger_id, entry_id) or 0
         return messages
 
-    def _acked_one(self, consumer: Consumer, ledger_id: int, entry_id: int) -> int:
-        owner, pending = consumer, consumer.pending_acks
-        held = pending.remove(ledger_id, entry_id) if pending is not None else None
+    def _acked_one(self, owner: Consumer, ledger_id: int, entry_id: int) -> int | None:
+        """Release an entry; return the number of its held messages, None when the consumer does not hold the entry."""
+        held = None if owner.pending_acks is None else owner.pending_acks.remove(ledger_id, entry_id)
         if held is None:
-            for other in self.members.consumers:
-                if other.pending_acks and (held := other.pending_acks.remove(ledger_id, entry_id)) is not None:
-                    owner = other
-                    break
-        if self.tracker:
-            self.tracker.remove(ledger_id, entry_id)
-        if held is None:
-            return 0
+            return None
         self._released(owner, held.unacked)
         if self._on_released is not None:
             self._on_released(owner, held)
         return held.unacked
 
-    def acked_part(self, consumer: Consumer, ledger_id: int, entry_id: int, left: int) -> int:
-        """Note that `left` messages of a held entry remain to be acknowledged; return the number of newly acknowledged
+    def _holders(self, ledger_id: int, entry_ids: Collection[int]) -> list[tuple[Consumer, int]]:
+        """The consumers that hold some of these entries, each with an entry. The method looks at each consumer
+        once, since a command may name thousands of entries that no consumer holds.
+        """
+        wanted = BitMap(entry_ids)
+        return [
+            (owner, entry_id)
+            for owner in self.members.consumers
+            if owner.pending_acks
+            for entry_id in owner.pending_acks.among(ledger_id, wanted)
+        ]
+
+    def acked_parts(self, consumer: Consumer, ledger_id: int, left: Mapping[int, int]) -> int:
+        """Note how many messages of some entries remain to be acknowledged; return the number of newly acknowledged
         messages.
 
         A partial ack, too, resets the redelivery count (Apache Pulsar 4.2.4).
         """
-        self.tracker.remove(ledger_id, entry_id)
-        for owner in (consumer, *self.members.consumers):
-            if owner.pending_acks and (messages := owner.pending_acks.reduce(ledger_id, entry_id, left)):
-                self._released(owner, messages)
-                return messages
-        return 0
+        messages, of_others = 0, []
+        for entry_id, remaining in left.items():
+            self.tracker.remove(ledger_id, entry_id)
+            if consumer.pending_acks is not None and (ledger_id, entry_id) in consumer.pending_acks:
+                messages += self._acked_part(consumer, ledger_id, entry_id, remaining)
+            else:
+                of_others.append(entry_id)
+        for owner, entry_id in self._holders(ledger_id, of_others) if of_others else ():
+            messages += self._acked_part(owner, ledger_id, entry_id, left[entry_id])
+        return messages
+
+    def _acked_part(self, owner: Consumer, ledger_id: int, entry_id: int, left: int) -> int:
+        messages = 0 if owner.pending_acks is None else owner.pending_acks.reduce(ledger_id, entry_id, left)
+        self._released(owner, messages)
+        return messages
 
     def _released(self, owner: Consumer, messages: int) -> None:
         if messages:

@@ -93,6 +93,7 @@ class Acknowledger:
         whole = whole_entries(command) if len(ids) >= _MANY else None
         if whole is None:
             whole = {}
+            parts: dict[int, dict[int, int]] = {}
             for ident in ids:
                 ledger_id, entry_id = ident.ledgerId, ident.entryId
                 if entry_id > MAX_ENTRY_ID or ledger_id > MAX_LEDGER_ID:
@@ -102,14 +103,24 @@ class Acknowledger:
                     longest = max(longest, words)
                     continue
                 if ack_set and not message_id.is_empty(ack_set):
-                    if self._context.settings.batch_index_acks:
-                        messages += self._part(consumer, Position(ledger_id, entry_id), list(ack_set))
-                    continue
+                    if not self._context.settings.batch_index_acks:
+                        continue
+                    left = self._part(Position(ledger_id, entry_id), list(ack_set))
+                    if self.books is None:
+                        messages += 1
+                        continue
+                    if left:
+                        parts.setdefault(ledger_id, {})[entry_id] = left
+                    if left != 0:
+                        continue
                 entries = whole.get(ledger_id)
                 if entries is None:
                     whole[ledger_id] = [entry_id]
                 else:
                     entries.append(entry_id)
+            for ledger_id, of_ledger in parts.items():
+                assert self.books is not None
+                messages += self.books.acked_parts(consumer, ledger_id, of_ledger)
         for ledger_id, entry_ids in whole.items():
             self._cursor.ack_entries(ledger_id, entry_ids)
             if self.books is None:
@@ -120,18 +131,16 @@ class Acknowledger:
         if longest:
             check_ack_set(longest)
 
-    def _part(self, consumer: Consumer, position: Position, ack_set: list[int]) -> int:
-        """Acknowledge some messages of a batch; return the number of newly acknowledged messages."""
+    def _part(self, position: Position, ack_set: list[int]) -> int | None:
+        """Acknowledge some messages of a batch. Return the number of its messages that remain to be acknowledged; None
+        when there is no such entry.
+        """
         cursor = self._cursor
         cursor.ack(position, ack_set)
-        if self.books is None:
-            return 1
         left = cursor.ack_set(position)
-        if left is None and cursor.is_deleted(position):
-            return self.books.acked(consumer, position.ledger_id, [position.entry_id])
-        if left is None:
-            return 0  # no such entry
-        return self.books.acked_part(consumer, position.ledger_id, position.entry_id, message_id.remaining(left))
+        if left is not None:
+            return message_id.remaining(left)
+        return 0 if cursor.is_deleted(position) else None
 
     def mark_delete_moved(self) -> None:
         """Note the time when the mark-delete position has advanced."""

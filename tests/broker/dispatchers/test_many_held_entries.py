@@ -105,3 +105,33 @@ async def test_the_redelivery_of_an_entry_that_cannot_exist_loses_no_other_entry
     assert got(consumer) == [0, 1]
     bench.redeliver(consumer, positions[0], (positions[0].ledger_id, 1 << 32), positions[1])
     assert got(consumer) == [0, 1]
+
+
+@pytest.mark.parametrize("ack_set", [(), (0b110,)])
+async def test_acknowledgements_of_entries_that_no_consumer_holds_look_at_each_consumer_once(ack_set):
+    """With a thousand consumers 5,000 such ids took a turn of 0.8 s."""
+    counts = []
+    for consumers in (2, 102):
+        bench = Bench(batch_index_acks=True)
+        first, *others = [await bench.join(SHARED) for _ in range(consumers)]
+        positions = bench.publish(*[entry(batch=3) for _ in range(400)])
+        for consumer in others:
+            consumer.pending_acks.add(LEDGER - 1, 0, 3)
+            consumer.pending_acks.add(LEDGER, 1000, 3)
+        counts.append(python_calls(lambda: bench.ack(first, *positions, ack_set=ack_set)))  # noqa: B023
+        assert bench.cursor.backlog_entries == (400 if ack_set else 0)
+    assert counts[1] < counts[0] + 2000, counts
+
+
+@pytest.mark.parametrize("ack_set", [(), (0b110,)])
+async def test_acknowledgements_by_another_consumer_release_the_holder(ack_set):
+    bench = Bench(batch_index_acks=True)
+    holder, other = await bench.join(SHARED, permits=60), await bench.join(SHARED)
+    positions = bench.publish(*[entry(batch=3) for _ in range(20)])
+    assert (len(got(holder)), holder.permits.unacked) == (20, 60)
+    bench.ack(other, *positions, ack_set=ack_set)
+    left = 40 if ack_set else 0
+    assert (holder.permits.unacked, bench.subscription.dispatcher.held.unacked.total) == (left, left)
+    assert (len(holder.pending_acks), other.acks.total_messages) == (20 if ack_set else 0, 60 - left)
+    bench.ack(other, *positions)
+    assert (holder.permits.unacked, len(holder.pending_acks)) == (0, 0)
