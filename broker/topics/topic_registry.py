@@ -290,7 +290,8 @@ class Topics:
                 raise wire_refusals.TOO_MANY_PARTITIONS.error(most=most)
             self.check_limit(name, count)
             await self.catalog.create_partitioned(name, PartitionedTopic(partitions=count))
-            return count
+            made = self.catalog.partitioned(name)  # perhaps by another request or broker, with another count
+            return count if made is None else made.partitions
         return 0
 
     def _partition_of(self, name: TopicName, *, may_create: bool) -> int:

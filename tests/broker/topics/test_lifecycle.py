@@ -156,3 +156,21 @@ async def test_a_missing_namespace_gets_no_partitions(broker):
     with pytest.raises(TopicNotFoundError):
         await broker.lifecycle.create_partitioned(name, 2, {})
     assert not broker.topics.known(name.partition_name(0))
+
+
+async def test_a_topic_that_another_broker_records_first_has_its_count_of_partitions(tmp_path):
+    """The watch of the record has not reported it yet."""
+    settings = Settings(
+        data_dir=str(tmp_path / "data"),
+        broker_service_port=None,
+        web_service_port=None,
+        allow_auto_topic_creation_type="partitioned",
+        default_num_partitions=2,
+    )
+    broker = Broker(settings)
+    await broker.start()
+    stored = msgspec.json.encode(PartitionedTopic(partitions=5))
+    await broker.stored.catalog._metadata.put(partitioned_path(NAME), stored)
+    assert await broker.topics.partitions(NAME, auto_create=True) == 5
+    assert await broker.topics.partitions(NAME, auto_create=True) == 5
+    await broker.stop()
