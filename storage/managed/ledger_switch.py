@@ -50,6 +50,10 @@ class LedgerSwitch:
         self._background = background
         self._on_closed = on_closed
         self._ahead: LedgerWriter | None = None
+        self._reserve: LedgerWriter | None = None
+        """The next ledger, which no list names yet, if the layout allows only one open ledger: created before the
+        previous ledger is sealed, so that appends wait for the seal and for one save of the list alone.
+        """
         self._unlisted = UnlistedLedgers(env.ledgers, ledger_list.save)
         self._preparing = False
         self._given_up = False
@@ -92,10 +96,14 @@ class LedgerSwitch:
 
     def prepare_ahead(self) -> None:
         """Create the next ledger: the current ledger is nearly full."""
-        if self._one_open:
+        if self._preparing or self.env.clock.now_s() < self._retry_ahead_s:
             return
-        if self._ahead is None and not self._preparing and self.env.clock.now_s() >= self._retry_ahead_s:
-            self._start_creating()
+        if not self._one_open:
+            if self._ahead is None:
+                self._start_creating()
+        elif self._reserve is None and self.env.may_roll():
+            self._preparing = True
+            self._background.start(self._create_reserve(), "create ledger")
 
     def drained(self, old: OpenLedger) -> None:
         """Seal the full ledger and provide the next ledger: all entries of the full ledger are confirmed."""
@@ -159,6 +167,7 @@ class LedgerSwitch:
             await self._delete(dropped)
         if not self.ledger_list.fenced:
             await self._unlisted.try_delete()
+        self._background.start(self._delete_reserve(), "delete ledger")
 
     def give_up_creation(self) -> None:
         """The managed ledger is about to close: create no ledger for which the store is not ready."""
@@ -242,7 +251,12 @@ class LedgerSwitch:
         """
         appender = self._appender
         try:
+            if self._one_open and self._ahead is None and self._reserve is None:
+                self._reserve = await self._create_unlisted()
             await self._wait_sealed()
+            if self._one_open and appender.current is not None:  # the seal has listed the reserve
+                self._preparing = False
+                return
             self._check_creation()
             self._dropped += await self._settle_failed()
             dropped = list(self._dropped)
@@ -259,8 +273,21 @@ class LedgerSwitch:
             self.prepare()
         await self._delete(dropped)
 
-    async def _create_listed(self) -> LedgerWriter:
-        """Create a ledger that the stored list names on return. Raises StorageError."""
+    async def _create_reserve(self) -> None:
+        """Create the next ledger while the current ledger takes entries. After a failure the ledger is created when
+        appends need it.
+        """
+        try:
+            self._reserve = await self._create_unlisted()
+        except StorageError as error:
+            log.warning(events.LEDGER_CREATION_FAILED, managed_ledger=self._appender.name, error=str(error))
+            self._retry_ahead_s = self.env.clock.now_s() + _AHEAD_RETRY_S
+        self._preparing = False
+        if self._appender.current is None and self._appender.waiting:
+            self.prepare()
+
+    async def _create_unlisted(self) -> LedgerWriter:
+        """Create a ledger that no list names. Raises StorageError."""
         properties = {
             "application": "pulsar",
             "component": "managed-ledger",
@@ -268,7 +295,23 @@ class LedgerSwitch:
         }
         await self._unlisted.delete()
         self._check_creation()  # the managed ledger may have begun to close meanwhile
-        writer = await self._unlisted.create(properties)
+        return await self.env.ledgers.create(properties)
+
+    async def _create_listed(self) -> LedgerWriter:
+        """Return a new ledger, the reserve if there is one; the stored list names the ledger on return. Raises
+        StorageError.
+        """
+        writer, self._reserve = self._reserve, None
+        if writer is None:
+            writer = await self._create_unlisted()
+        await self._list_next(writer)
+        return writer
+
+    async def _list_next(self, writer: LedgerWriter) -> None:
+        """Store the list with this ledger at its end. After a failure the ledger is deleted before the next is created.
+        Raises StorageError.
+        """
+        self._unlisted.add(writer.ledger_id)
         self.ledger_list.ahead = writer.ledger_id
         try:
             await self._save_list()
@@ -276,7 +319,12 @@ class LedgerSwitch:
             self.ledger_list.ahead = None
             raise
         self._unlisted.listed(writer.ledger_id)
-        return writer
+
+    async def _delete_reserve(self) -> None:
+        """Delete the reserve, also that of a former owner: no list has ever named the ledger."""
+        reserve, self._reserve = self._reserve, None
+        if reserve is not None:
+            await self.env.ledgers.delete(reserve.ledger_id)
 
     def _check_creation(self) -> None:
         """Raise StorageUnavailableError if the managed ledger closes and the store cannot create a ledger now."""
@@ -344,18 +392,20 @@ class LedgerSwitch:
                 self._failed = old.slot  # recovered, and so closed, before the next ledger is created
             else:
                 self._unsealed[old.slot.ledger_id] = old.slot
+            self._wake_sealed()
             raise
-        finally:
-            if self._sealed is not None:
-                self._sealed.set()
-                self._sealed = None
+        except BaseException:
+            self._wake_sealed()
+            raise
         self._dropped += self._drop_empty(old.slot)
         dropped = list(self._dropped)
         try:
-            await self.ledger_list.save()
+            await self._save_sealed()
         except ManagedLedgerFencedError:
             self._appender.fence()
             raise
+        finally:
+            self._wake_sealed()
         log.info(
             events.LEDGER_CLOSED,
             managed_ledger=self._appender.name,
@@ -364,6 +414,26 @@ class LedgerSwitch:
         )
         await self._delete(dropped)
         self._on_closed()
+
+    async def _save_sealed(self) -> None:
+        """Store the list with the end of the full ledger. If appends wait for the reserve, the same save lists the
+        reserve. Raises StorageError.
+        """
+        reserve, appender = self._reserve, self._appender
+        if reserve is None or not appender.waiting or appender.state is not AppendState.OPEN:
+            self._wake_sealed()
+            await self.ledger_list.save()
+            return
+        self._reserve = None
+        await self._list_next(reserve)
+        self._ahead = reserve
+        if appender.current is None and appender.waiting:
+            self.prepare()
+
+    def _wake_sealed(self) -> None:
+        if self._sealed is not None:
+            self._sealed.set()
+            self._sealed = None
 
     async def _delete(self, dropped: Sequence[int]) -> None:
         """Delete these of the dropped ledgers; the stored list no longer names them. Raises StorageError: a later call

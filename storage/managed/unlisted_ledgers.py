@@ -43,8 +43,12 @@ class UnlistedLedgers:
         """
         await self.delete()
         writer = await self._ledgers.create(properties)
-        self._ids.add(writer.ledger_id)
+        self.add(writer.ledger_id)
         return writer
+
+    def add(self, ledger_id: int) -> None:
+        """A record is to name this ledger, which its owner has created."""
+        self._ids.add(ledger_id)
 
     def listed(self, ledger_id: int) -> None:
         """The stored record names the ledger."""

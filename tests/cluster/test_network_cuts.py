@@ -163,7 +163,7 @@ def test_zookeeper_that_answers_late(field, load):
         field.network.slow(each.process.pid, field.zookeeper_port, 1.0)
     time.sleep(40)
     field.network.heal()
-    end("ZooKeeper that answers after 2 s, for 40 s", load, 30)  # a new ledger takes five answers and more
+    end("ZooKeeper that answers after 2 s, for 40 s", load, 30)  # a new ledger takes three answers and more
 
 
 def test_a_bookie_that_is_a_little_late(field, load):
