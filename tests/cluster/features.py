@@ -435,7 +435,7 @@ def chunked_messages(scene, topic):
     producer.send(texts[2])
     stored = chunks(scene, topic)
     under_way = [chunk for text, chunk in stored if text == b"B"]
-    assert list(dict.fromkeys(stored)) == [(text, chunk) for text in (b"A", b"B", b"C") for chunk in (0, 1)]
+    assert list(dict.fromkeys(stored)) == [(text, chunk) for text in (b"A", b"B", b"C") for chunk in (0, 1)], stored
     readable = texts if under_way.count(0) == 1 else [texts[0], texts[2]]
     consumer = scene.client.subscribe(topic, "s", **EARLIEST)
     found = [consumer.receive(TIMEOUT_MS).data() for _ in readable]

@@ -94,5 +94,5 @@ def end(event, load, limit_s):
     load.more()
     silence_s = load.longest_silence()
     figure(event, silence_s=silence_s, messages=load.check())
-    assert silence_s < limit_s
+    assert silence_s < limit_s, f"silence of {silence_s:.1f} s"
     return silence_s
