@@ -433,7 +433,9 @@ class ManagedCursor:
         # Trimming starts only when mark-delete leaves a ledger. So a ledger whose last entry is acknowledged stays
         # until the next ledger begins, the topic is loaded, or retention is checked: a new subscription, for example
         # at the end of a terminated topic, still finds the ledger (as in Apache Pulsar 4.2.4).
-        if self._acks.mark_delete.ledger_id != mark_delete_before.ledger_id:
+        # Into the first ledger mark-delete comes from a place without entries.
+        ledger_id = self._acks.mark_delete.ledger_id
+        if ledger_id != mark_delete_before.ledger_id and ledger_id != self._ledgers.slots[0].ledger_id:
             self._advanced()
 
     def _count(self, spans: list[Span]) -> None:

@@ -151,3 +151,19 @@ def cursors_at_the_end_of_a_ledger_move_at_a_load(s):
     marks(s, topic, "published")
     s.http("POST", rest(topic, "/subscription/behind/skip_all"), quietly=True)
     marks(s, topic, "skipped")
+
+
+@scenario
+def consumed_ledger_stays_when_all_is_acknowledged_at_once(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, quietly=True, subType="Shared")
+    published(s, topic, 3)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    c.recv()
+    s.lookup(topic)
+    c.subscribe(topic, permits=10, quietly=True, subType="Shared")
+    ack(c, *(f.message_id for f in read(c, 3)))
+    time.sleep(0.5)
+    c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+    s.note("entries", s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["numberOfEntries"])

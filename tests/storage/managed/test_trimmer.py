@@ -47,6 +47,18 @@ async def test_consumed_ledgers_go_when_the_next_one_is_begun():
     assert [slot.ledger_id for slot in ledger.ledgers] == [2]
 
 
+async def test_a_full_ledger_stays_when_all_its_entries_are_acknowledged_at_once():
+    _, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("s", "earliest")
+    every = await append(ledger, [b"x"] * 12)
+    cursor.ack_many(every[:10])
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [0, 1], "a cursor without acknowledgements left no ledger"
+    cursor.ack_many(every[10:])
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [1]
+
+
 async def test_retention_keeps_and_time_drops():
     ground, ledger = await opened(dataclasses.replace(KEEP, retention_time_ms=60_000))
     await append(ledger, [b"x"] * 25)
