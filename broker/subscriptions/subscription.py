@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import CallLater
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
+_REPLICATED = "pulsar.replicated.subscription"
+
 log = structlog.get_logger(__name__)
 CAUGHT_UP_ENTRIES = 1000
 """A backlog of fewer entries counts as none: the default of Apache Pulsar's managedLedgerCursorBackloggedThreshold."""
@@ -83,7 +85,6 @@ class Subscription:
         self.pinned = pinned
         self.read_by_broker = False
         """Whether compaction has read with this subscription's cursor since the load."""
-        self.replicated = False
         self.terminated = False
         self.fenced = False
         self._settled = asyncio.Event()
@@ -120,6 +121,18 @@ class Subscription:
             ended=self._ended,
         )
         self.acknowledger = Acknowledger(self.context, cursor, pinned=pinned)
+
+    @property
+    def replicated(self) -> bool:
+        """Whether a client or administrator marked the subscription as replicated; its cursor keeps the mark."""
+        return self.cursor.position_properties.get(_REPLICATED) == 1
+
+    @replicated.setter
+    def replicated(self, replicated: bool) -> None:
+        if replicated == self.replicated:
+            return
+        others = {key: value for key, value in self.cursor.position_properties.items() if key != _REPLICATED}
+        self.cursor.note_properties(others | ({_REPLICATED: 1} if replicated else {}))
 
     # --- consumers -----------------------------------------------------------------------------------------------
 

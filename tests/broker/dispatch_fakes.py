@@ -133,6 +133,7 @@ class Cursor:
         self.sets: dict[Position, int] = {}
         self.at = 0
         self.cursor_properties: dict = {}
+        self.position_properties: dict = {}
         self.flushes = 0
         self.reads = 0
         self.start = 0

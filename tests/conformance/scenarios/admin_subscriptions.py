@@ -1,5 +1,6 @@
 """Subscriptions over REST: created at each place, moved, expired, described, deleted; on plain and partitioned topics."""
 
+from harness.steps import published, rest
 from transcript import scenario
 
 EARLIEST = {"ledgerId": -1, "entryId": -1}
@@ -274,3 +275,33 @@ def indexes_that_cannot_be(s):
     for index in (-1, -(2**63), 5, 2**63 - 1):
         _, answer = s.call("GET", path + f"/getMessageIdByIndex?index={index}")
         s.note("reason", answer["reason"])
+
+
+def marks(s, topic, what):
+    """The mark of replication of each subscription."""
+    cursors = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["cursors"]
+    figures = s.http("GET", rest(topic, "/stats"), quietly=True)[1]["subscriptions"]
+    shown = {
+        name: [row["isReplicated"], row["replicated"], cursors[name]["properties"]] for name, row in figures.items()
+    }
+    s.note(what, shown)
+
+
+@scenario
+def mark_of_replication_survives_a_load(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, "client", 1, quietly=True, replicate_subscription_state=True)
+    c.subscribe(topic, "rest", 2, quietly=True)
+    c.subscribe(topic, "off", 3, quietly=True, replicate_subscription_state=True)
+    c.subscribe(topic, "reader", 4, quietly=True, durable=False, replicate_subscription_state=True)
+    for name, on in (("rest", True), ("off", False)):
+        s.call("POST", rest(topic, f"/subscription/{name}/replicatedSubscriptionStatus"), on)
+    marks(s, topic, "marked")
+    published(s, topic, 1)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.lookup(topic)
+    for name in "client", "rest", "off":
+        status, found = s.http("GET", rest(topic, f"/subscription/{name}/replicatedSubscriptionStatus"), quietly=True)
+        s.note(name, [status, list(found.values())])
+    marks(s, topic, "loaded")
