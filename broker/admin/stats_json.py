@@ -46,7 +46,8 @@ async def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str)
     if stats.topic_epoch is not None:
         out["topicEpoch"] = stats.topic_epoch
     if not stats.name.persistent:
-        out |= {"msgDropRate": stats.msg_drop_rate, "oldestBacklogMessageAgeSeconds": 0, "topicCreationTimeStamp": 0}
+        out |= {"msgDropRate": stats.msg_drop_rate, "oldestBacklogMessageAgeSeconds": 0}
+        out |= dict.fromkeys(("topicCreationTimeStamp", "lastPublishTimeStamp"), 0)
         out |= {"backlogQuotaLimitSize": 0, "backlogQuotaLimitTime": 0}
         del out["deduplicationStatus"]
     return out
@@ -59,8 +60,6 @@ async def _in_slices(write: "Callable[[T, TopicStats], Json]", rows: "Sequence[T
 
 def _topic_figures(stats: "TopicStats") -> Json:
     subscriptions = stats.subscriptions.values()
-    durable = {name for name, each in stats.subscriptions.items() if each.is_durable}
-    earliest = [ms for name, ms in stats.earliest_publish_ms.items() if ms > 0 and name in durable]
     return {
         "msgRateIn": stats.msg_rate_in,
         "msgThroughputIn": stats.msg_throughput_in,
@@ -76,7 +75,7 @@ def _topic_figures(stats: "TopicStats") -> Json:
         "backlogSize": stats.backlog_bytes,
         "oldestBacklogMessageAgeSeconds": stats.oldest_backlog_age_seconds,
         "publishRateLimitedTimes": stats.publish_rate_limited_times,
-        "earliestMsgPublishTimeInBacklogs": min(earliest, default=0),
+        "earliestMsgPublishTimeInBacklogs": stats.earliest_in_backlog_ms,
         **absent_features.TOPIC_FIELDS,
         "bytesOutInternalCounter": sum(s.bytes_out_counter for s in subscriptions if s.pinned),
         "waitingPublishers": stats.waiting_publishers,

@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 
-# A subscription with a consumer and a backlog of fewer entries counts as nearly caught up.
-_LITTLE_BACKLOG = 1000
-
-
 class AdminSubscriptions:
     """The broker's side of `SubscriptionsApi`; its docstrings state the guarantees of each call."""
 
@@ -112,11 +108,10 @@ class AdminSubscriptions:
             await expiry.expire_up_to(topic, found, position)
             return True
         backlog = found.cursor.backlog_entries
-        if older_than_s == 0 and found.consumers and backlog < _LITTLE_BACKLOG:
+        if older_than_s == 0 and found.consumers and expiry.is_nearly_caught_up(found, backlog):
             return False  # as in Apache Pulsar no message is older than an age of zero
         expired = await expiry.expire_older_than(topic, found, older_than_s)
-        nearly_caught_up = backlog == 0 or (bool(found.consumers) and backlog < _LITTLE_BACKLOG)
-        return expired or not nearly_caught_up
+        return expired or not expiry.is_nearly_caught_up(found, backlog)
 
     async def peek(self, name: TopicName, subscription: str, number: int) -> StoredMessage | None:
         topic = await self._lifecycle.persistent(name)

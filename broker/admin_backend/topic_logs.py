@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from magnetar.broker.admin.api import MessagePosition, StoredMessage
@@ -99,14 +100,18 @@ class AdminTopicLogs:
         if isinstance(topic, Topic):
             await topic.recall_last_publish()
         earliest: dict[str, int] = {}
+        of_slowest = 0
         if earliest_in_backlog and isinstance(topic, Topic):
+            slowest = min((each.mark_delete for each in topic.ledger.cursors.values()), default=None)
+            first = None if slowest is None else topic.ledger.next_valid(slowest)
+            of_slowest = 0 if first is None else await entry_time_ms(topic.ledger, first)
             async for subscription in in_turns(tuple(topic.subscriptions.by_name.values())):
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
                 earliest[subscription.name] = -1 if position is None else await entry_time_ms(topic.ledger, position)
         gathered = await stats_in_slices(list(topic.subscriptions.by_name.values()))
         if isinstance(topic, Topic) and topic.life.has_ended:  # an unload ended this topic meanwhile
             topic, gathered = await self._topics.get(name, create=False), {}
-        return topic_stats(topic, earliest, gathered)
+        return replace(topic_stats(topic, earliest, gathered), earliest_in_backlog_ms=of_slowest)
 
     async def loaded_stats(self) -> list[TopicStats]:
         found: list[TopicStats] = []

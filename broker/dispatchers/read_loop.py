@@ -108,6 +108,8 @@ class ReadLoop:
         self._throttle_timer: Timer | None = None
         self.waits_for_entries = False
         """The last read found nothing; the next publish wakes it."""
+        self.has_met_end = False
+        """Whether a read found the end of a terminated topic, before any read waited for entries."""
         self._read_entries = context.settings.max_read_entries
 
     # --- the loop ------------------------------------------------------------------------------------------------
@@ -318,8 +320,9 @@ class ReadLoop:
         """Note that no entry is left to read. At the end of a terminated topic notify the consumers, then pause the
         notices.
         """
-        self.waits_for_entries = True
+        waited, self.waits_for_entries = self.waits_for_entries, True
         if self._end_timer is None and self.context.ended():
+            self.has_met_end |= not waited
             self._wait_at_end()
 
     def topic_ended(self) -> None:

@@ -53,7 +53,6 @@ class Acknowledger:
         self._pinned = pinned
         self.books: HeldEntries | None = None
         self.last_mark_delete_advanced_ms = 0
-        self._mark_delete = cursor.mark_delete
 
     def on_ack(self, consumer: Consumer, command: pb.CommandAck) -> None:
         """Apply one CommandAck in memory; it becomes durable later, at the latest when the cursor is flushed.
@@ -66,12 +65,14 @@ class Acknowledger:
             self._log_validation_error(consumer, command)
         if self._pinned:
             return
+        before = self._cursor.mark_delete
         if command.ack_type == pb.CommandAck.Cumulative:
             if len(ids) == 1 and consumer.sub_type in (EXCLUSIVE, FAILOVER):
                 self._cumulative(consumer, ids[0])
         else:
             self._individual(consumer, command)
-        self.mark_delete_moved()
+        if self._cursor.mark_delete != before:
+            self.mark_delete_advanced()
 
     def _cumulative(self, consumer: Consumer, ident: pb.MessageIdData) -> None:
         # Signed (protocol/message_id.py): clients use entry -1 for "before the first entry of this ledger".
@@ -142,12 +143,9 @@ class Acknowledger:
             return message_id.remaining(left)
         return 0 if cursor.is_deleted(position) else None
 
-    def mark_delete_moved(self) -> None:
-        """Note the time when the mark-delete position has advanced."""
-        mark_delete = self._cursor.mark_delete
-        if mark_delete != self._mark_delete:
-            self._mark_delete = mark_delete
-            self.last_mark_delete_advanced_ms = self._context.now_ms()
+    def mark_delete_advanced(self) -> None:
+        """Note the time when an acknowledgement or an expiry moves the mark-delete position; skips do not count."""
+        self.last_mark_delete_advanced_ms = self._context.now_ms()
 
     def _log_validation_error(self, consumer: Consumer, command: pb.CommandAck) -> None:
         """Log a message that the client could not read; the message counts as acknowledged."""

@@ -397,11 +397,14 @@ class Subscription:
         """Forget held and waiting entries up to `position`, after a skip or expiry moved the cursor there."""
         if expired_messages:
             self.expired.add(expired_messages, 0)
-        self.last_expire_ms = self.context.now_ms()
+            self.acknowledger.mark_delete_advanced()
         if self.dispatcher is not None:
             self.dispatcher.dropped_up_to(position)
-        self.acknowledger.mark_delete_moved()
         self.wake()
+
+    def note_expiry(self) -> None:
+        """Note the time of a search for expired messages."""
+        self.last_expire_ms = self.context.now_ms()
 
     def set_settings(self, settings: SubscriptionSettings) -> None:
         """Policies changed."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 _MINUTE_S = 60
+_LITTLE_BACKLOG = 1000
+"""A subscription with a consumer and a backlog of fewer entries counts as nearly caught up."""
 WITHOUT_SUBSCRIPTIONS = "delete_when_no_subscriptions"
 
 
@@ -35,11 +37,16 @@ async def expire_by_ttl(topic: Topic) -> None:
 async def expire_older_than(topic: Topic, subscription: Subscription, seconds: int) -> bool:
     """Skip messages published more than `seconds` ago; False when there were none."""
     position = await topic.ledger.position_for_time(topic.context.now_ms() - seconds * 1000)
-    return await _expire_before(topic, subscription, position)
+    backlog = subscription.cursor.backlog_entries
+    expired = await _expire_before(topic, subscription, position)
+    if expired or not is_nearly_caught_up(subscription, backlog):
+        subscription.note_expiry()
+    return expired
 
 
 async def expire_up_to(topic: Topic, subscription: Subscription, position: Position) -> bool:
     """Skip messages up to and including the position; False when there were none."""
+    subscription.note_expiry()
     return await _expire_before(
         topic, subscription, topic.ledger.next_valid(position) or topic.ledger.last_confirmed.next()
     )
@@ -50,6 +57,11 @@ async def _expire_before(topic: Topic, subscription: Subscription, position: Pos
     if expired:
         log.info("messages.expired", topic=str(topic.name), subscription=subscription.name, entries=expired)
     return expired > 0
+
+
+def is_nearly_caught_up(subscription: Subscription, backlog: int) -> bool:
+    """Whether Apache Pulsar searches no expired messages behind the oldest message."""
+    return backlog == 0 or (bool(subscription.consumers) and backlog < _LITTLE_BACKLOG)
 
 
 async def delete_unused_subscriptions(topic: Topic) -> None:

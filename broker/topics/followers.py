@@ -11,11 +11,15 @@ share a round: a change during a round marks the subject for one more round.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.broker.errors import BrokerError
 from magnetar.broker.slices import give_way, sliced
+from magnetar.broker.topics.expiry import expire_by_ttl
+from magnetar.broker.topics.topic import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,11 +100,21 @@ class TopicFollowers:
                 await asyncio.wait(tasks, timeout=_SLICE_S)
 
     def _follow(self, topic: ServedTopic) -> asyncio.Task[None]:
-        return self._tasks.spawn(topic.config_changed(), "topic.config_changed")
+        return self._tasks.spawn(_follow(topic), "topic.config_changed")
 
     def _is_loaded(self, topic: ServedTopic) -> bool:
         """Whether the topic is still loaded: a topic that was closed meanwhile follows no change."""
         return self._topics.loaded.get(str(topic.name)) is topic
+
+
+async def _follow(topic: ServedTopic) -> None:
+    """Apply the policies to the topic; messages that are older than the message TTL expire at once, as in Apache
+    Pulsar.
+    """
+    await topic.config_changed()
+    if isinstance(topic, Topic) and topic.is_open:
+        with contextlib.suppress(BrokerError):  # subscriptions that end
+            await expire_by_ttl(topic)
 
 
 class _Rounds:

@@ -75,10 +75,13 @@ class TopicPublishRate:
     def __init__(self, rates: BrokerRates) -> None:
         self._rates = rates
         self._own: PublishThrottle | None = None
+        self._limited_before = 0
+        """How often the rates of earlier policies held a connection."""
 
     @property
     def times_limited(self) -> int:
-        return 0 if self._own is None else self._own.times_limited
+        """How often a publish rate of the topic held a connection."""
+        return self._limited_before + (0 if self._own is None else self._own.times_limited)
 
     def end(self) -> None:
         """Read the connections that wait for the topic's rate again: the topic is closed."""
@@ -87,7 +90,9 @@ class TopicPublishRate:
 
     def throttle(self, config: TopicConfig) -> AnyPublishThrottle | None:
         """Return the throttle for later publishes; None while neither the topic nor the broker has a publish rate."""
-        self._own = self._rates.kept_publish(self._own, publish_limits(config.publish_rate))
+        own = self._rates.kept_publish(self._own, publish_limits(config.publish_rate))
+        if own is not self._own:
+            self._limited_before, self._own = self.times_limited, own
         shared = self._rates.publish(config)
         if self._own is None or shared is None:
             return self._own or shared

@@ -145,7 +145,8 @@ class TopicSubscriptions:
         subscription.context.throttle = self._rates.throttle(subscription)
         subscription.context.unacked_total = self._context.unacked_total
         place = cursor.mark_delete
-        was_consumed = with_topic and is_consumed(self._ledger.ledgers, place)
+        followed = self._ledger.ledgers[:-1] if self._ledger.terminated else self._ledger.ledgers
+        was_consumed = with_topic and is_consumed(followed, place)
         subscription.opened_at = OpenedAt(place, cursor.individually_deleted_entries, with_topic, was_consumed)
         self.by_name[name] = subscription
         if self._ledger.terminated:
@@ -155,7 +156,7 @@ class TopicSubscriptions:
     def adopt(self, cursor: ManagedCursor) -> None:
         """Show the cursor of compaction, which the broker made for itself, as a subscription."""
         found = self.by_name.get(cursor.name) or self._attach(cursor.name, cursor)
-        found.read_by_broker = True
+        found.read_by_broker, found.last_flow_ms = True, self._context.now_ms()
 
     def compaction_read(self, messages: int, size_bytes: int) -> None:
         """Count the messages that a compaction read: as in Apache Pulsar, its subscription has sent them."""

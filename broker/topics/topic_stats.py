@@ -56,6 +56,10 @@ class TopicStats:
     backlog_bytes: int = 0
     subscription_backlog_bytes: dict[str, int] = field(default_factory=dict)
     earliest_publish_ms: dict[str, int] = field(default_factory=dict)
+    earliest_in_backlog_ms: int = 0
+    """Publish time of the first entry behind the slowest cursor, of deduplication and compaction as well; 0 when no
+    entry is behind it. On request.
+    """
     oldest_backlog_age_seconds: int = -1
     publish_rate_limited_times: int = 0
     publishers: Sequence[ProducerStats] = ()

@@ -76,7 +76,7 @@ class ManagedLedgerFactory:
         return.
         """
         with contextlib.suppress(BadVersionError):
-            record = self._env.layout.encode_list(ListRecord())
+            record = self._env.layout.encode_list(ListRecord(created_ms=self._env.clock.now_ms()))
             await self._env.metadata.put(ledger_list_path(name), record, MUST_NOT_EXIST)
 
     async def names(self, prefix: str) -> list[str]:

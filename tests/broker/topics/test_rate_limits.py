@@ -191,6 +191,7 @@ def test_a_rate_that_did_not_change_keeps_its_debt():
     assert topic.times_limited == 1
     changed = dataclasses.replace(config, publish_rate=PublishRate(publish_throttling_rate_in_msg=5))
     assert topic.throttle(changed) is not throttle
+    assert topic.times_limited == 1, "the count belongs to the topic"
 
 
 def test_dispatch_rates_spare_subscriptions_that_are_caught_up():

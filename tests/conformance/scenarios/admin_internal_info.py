@@ -102,3 +102,14 @@ def record_of_a_compaction(s):
         record = s.http("GET", rest(topic, "/internal-info"), quietly=True)[1]["cursors"]["__compaction"]
         s.note(turn, [record["markDelete"]["entryId"], list(record.get("properties", {}))])
         s.http("PUT", rest(topic, "/unload"), quietly=True)
+
+
+@scenario
+def epoch_of_exclusive_producers_in_the_properties(s):
+    topic = s.topic()
+    c = s.connect()
+    for turn, mode in enumerate(("Exclusive", "ExclusiveWithFencing"), 1):
+        c.producer(topic, turn, quietly=True, producer_access_mode=mode)
+        for path in "/properties", "/internalStats", "/internal-info":
+            found = s.http("GET", rest(topic, path), quietly=True)[1]
+            s.note(mode + path, found.get("properties", found).get("pulsar.topic.epoch"))

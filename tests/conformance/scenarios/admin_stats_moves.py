@@ -1,6 +1,8 @@
 """Statistics of subscriptions that were deleted, read by compaction or added up over partitions, and waiting reads."""
 
-from harness.steps import EARLIEST, compact, drained, published, rest, stats
+import time
+
+from harness.steps import EARLIEST, ack, compact, drained, namespace, published, read, rest, stats
 from transcript import scenario
 
 NAMED = (
@@ -188,3 +190,162 @@ def insides_of_a_terminated_topic(s):
                 s.note("cursor", [int(mark_delete[0]) >= 0, mark_delete[1]])
             s.http("PUT", rest(topic, "/unload"), quietly=True)
             s.lookup(topic)
+
+
+def instants(figures, *keys):
+    """Whether each time is set."""
+    return {key: figures[key] > 0 for key in keys}
+
+
+@scenario
+def time_of_creation_of_partitions_that_nothing_has_used(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/partitions"), 2, quietly=True)
+    for number in range(2):
+        s.note("partition", instants(stats(s, f"{topic}-partition-{number}"), "topicCreationTimeStamp"))
+    s.note("all", instants(s.http("GET", rest(topic, "/partitioned-stats"), quietly=True)[1], "topicCreationTimeStamp"))
+
+
+@scenario
+def times_of_a_non_persistent_topic_are_unknown(s):
+    topic = s.topic(domain="non-persistent")
+    c = s.connect()
+    c.producer(topic, quietly=True)
+    c.publish(1, 0)
+    c.recv_quietly()
+    s.note("times", instants(stats(s, topic), "topicCreationTimeStamp", "lastPublishTimeStamp"))
+
+
+def earliest(s, topic, what):
+    """Whether the topic, and each subscription, has a time of its oldest entry."""
+    path = rest(topic, "/stats?getPreciseBacklog=true&getEarliestTimeInBacklog=true")
+    figures = s.http("GET", path, quietly=True)[1]
+    each = {name: row["earliestMsgPublishTimeInBacklog"] > 0 for name, row in figures["subscriptions"].items()}
+    s.note(what, [figures["earliestMsgPublishTimeInBacklogs"] > 0, each])
+
+
+@scenario
+def oldest_entry_that_deduplication_has_not_passed(s):
+    ns = namespace(s, deduplication=True)
+    topic = f"persistent://{ns}/t"
+    s.lookup(topic)
+    published(s, topic, 3)
+    earliest(s, topic, "published")
+    c = s.connect()
+    c.subscribe(topic, "late", quietly=True)
+    earliest(s, topic, "late subscription")
+    c.subscribe(topic, "reader", 2, quietly=True, durable=False, start_message_id=EARLIEST)
+    earliest(s, topic, "reader")
+
+
+def ends(s, topic, what):
+    """Reads that wait for entries, and the sizes of the backlogs."""
+    cursors = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["cursors"]
+    figures = s.http("GET", rest(topic, "/stats?subscriptionBacklogSize=true&getPreciseBacklog=true"), quietly=True)[1]
+    shown = {
+        name: [row["subscriptionHavePendingRead"], row["waitingReadOp"], row["state"]] for name, row in cursors.items()
+    }
+    sizes = {name: [row["backlogSize"], row["msgBacklog"]] for name, row in figures["subscriptions"].items()}
+    s.note(what, [shown, sizes, figures["backlogSize"], figures["storageSize"]])
+
+
+@scenario
+def consumers_and_sizes_at_the_end_of_a_terminated_topic(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, "all", 1, 10, quietly=True)
+    c.subscribe(topic, "one", 2, quietly=True, subType="Shared")
+    ids = published(s, topic, 2)
+    read(c, 2)
+    ack(c, ids[1], kind="Cumulative")
+    ack(c, ids[0], consumer_id=2)
+    s.eventually("waits", lambda: _waits(s, topic, "all"))
+    s.http("POST", rest(topic, "/terminate"), quietly=True)
+    ends(s, topic, "terminated")
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.lookup(topic)
+    ends(s, topic, "loaded")
+    c = s.connect()
+    c.subscribe(topic, "all", 1, 10, quietly=True)
+    s.eventually("waits", lambda: _waits(s, topic, "all"))
+    ends(s, topic, "consumer")
+
+
+def _waits(s, topic, name):
+    return s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["cursors"][name]["waitingReadOp"]
+
+
+def moved(s, topic, what):
+    """Whether a subscription has a time of expiry, and a time of the last advance of its cursor; its backlog."""
+    rows = stats(s, topic)["subscriptions"]
+    times = ("lastExpireTimestamp", "lastMarkDeleteAdvancedTimestamp")
+    s.note(what, {name: [*(row[key] > 0 for key in times), row["msgBacklog"]] for name, row in rows.items()})
+
+
+def moved_by(name, *steps, wait=0.0):
+    """A scenario of one namespace and topic with eight messages, of which two come after the wait."""
+
+    def run(s):
+        ns = namespace(s)
+        topic = f"persistent://{ns}/t"
+        s.lookup(topic)
+        s.http("PUT", rest(topic, "/subscription/s"), quietly=True)
+        published(s, topic, 6)
+        time.sleep(wait)
+        published(s, topic, 2, first=6)
+        moved(s, topic, "before")
+        for method, place, path, *body in steps:
+            base = rest(topic) if place == "topic" else f"/admin/v2/namespaces/{ns}"
+            s.call(method, base + path, body[0] if body else None)
+            time.sleep(0.4)
+            moved(s, topic, "after")
+
+    run.__name__ = f"cursor_times_after_{name}"
+    scenario(run)
+
+
+moved_by("skips", ("POST", "topic", "/subscription/s/skip/2"), ("POST", "topic", "/subscription/s/skip/100"))
+moved_by(
+    "a_clear_and_a_reset",
+    ("POST", "topic", "/subscription/s/skip_all"),
+    ("POST", "topic", "/subscription/s/resetcursor/0"),
+)
+moved_by("a_clear_of_the_namespace", ("POST", "namespace", "/clearBacklog"))
+moved_by("a_truncation", ("DELETE", "topic", "/truncate"))
+moved_by("an_expiry", ("POST", "topic", "/subscription/s/expireMessages/1"), wait=1.2)
+moved_by("an_expiry_of_nothing", ("POST", "topic", "/subscription/s/expireMessages/1000"))
+moved_by("a_ttl_of_the_namespace", ("POST", "namespace", "/messageTTL", 1), wait=1.2)
+moved_by("a_ttl_of_the_topic", ("POST", "topic", "/messageTTL?messageTTL=1"), wait=1.2)
+
+
+@scenario
+def time_of_a_flow_of_compaction(s):
+    topic = s.topic()
+    published(s, topic, 2, partition_key="k")
+    compact(s, topic)
+    [row] = stats(s, topic)["subscriptions"].values()
+    s.note("times", instants(row, "lastConsumedFlowTimestamp", "lastConsumedTimestamp", "lastAckedTimestamp"))
+
+
+@scenario
+def hole_behind_a_skip_advances_no_cursor(s):
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, "s", quietly=True, subType="Shared")
+    ids = published(s, topic, 6)
+    s.http("POST", rest(topic, "/subscription/s/skip/2"), quietly=True)
+    ack(c, ids[4])
+    moved(s, topic, "hole")
+    ack(c, ids[2])
+    moved(s, topic, "next")
+
+
+@scenario
+def publishes_that_a_rate_held(s):
+    ns = namespace(s, publishRate={"publishThrottlingRateInMsg": 2, "publishThrottlingRateInByte": -1})
+    topic = f"persistent://{ns}/t"
+    s.lookup(topic)
+    published(s, topic, 1)
+    s.note("held", stats(s, topic)["publishRateLimitedTimes"] > 0)
+    published(s, topic, 5, first=1)
+    s.note("held", stats(s, topic)["publishRateLimitedTimes"] > 0)
