@@ -208,7 +208,6 @@ class ManagedLedger:
         self.config = config
         self._appender.set_config(config)
         self._switch.arm_timer()
-        self._trimmer.schedule()
 
     async def set_property(self, key: str, value: str | None) -> None:
         """Set the property, durable on return; None removes the key."""

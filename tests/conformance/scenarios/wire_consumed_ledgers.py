@@ -3,7 +3,7 @@
 import time
 
 from harness.joining import join
-from harness.steps import ack, drained, published, read, rest, texts
+from harness.steps import ack, drained, namespace, published, read, rest, texts
 from transcript import scenario
 
 
@@ -167,3 +167,20 @@ def consumed_ledger_stays_when_all_is_acknowledged_at_once(s):
     time.sleep(0.5)
     c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
     s.note("entries", s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["numberOfEntries"])
+
+
+@scenario
+def lower_retention_drops_ledgers_at_the_next_trim(s):
+    ns = namespace(s, retention={"retentionTimeInMinutes": -1, "retentionSizeInMB": -1})
+    topic = f"persistent://{ns}/t"
+    s.lookup(topic)
+    published(s, topic, 3)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.lookup(topic)
+    published(s, topic, 1, first=3)
+    lower = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    s.http("POST", f"/admin/v2/namespaces/{ns}/retention", lower, quietly=True)
+    time.sleep(1)
+    s.note("lower", s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["numberOfEntries"])
+    s.call("POST", rest(topic, "/trim"))
+    s.note("trimmed", s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]["numberOfEntries"])

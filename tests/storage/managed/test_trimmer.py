@@ -59,6 +59,16 @@ async def test_a_full_ledger_stays_when_all_its_entries_are_acknowledged_at_once
     assert [slot.ledger_id for slot in ledger.ledgers] == [1]
 
 
+async def test_a_lower_retention_drops_nothing_before_the_next_trim():
+    ground, ledger = await opened(dataclasses.replace(KEEP, retention_time_ms=-1))
+    await append(ledger, [b"x"] * 25)
+    ledger.set_config(DROP)
+    await settle()
+    assert len(ledger.ledgers) == 3
+    ground.scheduler.advance(1)
+    assert await ledger.trim(ground.clock.now_ms()) == [0, 1]
+
+
 async def test_retention_keeps_and_time_drops():
     ground, ledger = await opened(dataclasses.replace(KEEP, retention_time_ms=60_000))
     await append(ledger, [b"x"] * 25)
