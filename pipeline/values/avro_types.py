@@ -60,7 +60,7 @@ class AvroTypes:
 
     def __init__(self, *, logical: bool = True) -> None:
         self._logical = logical
-        self._named: dict[str, Any] = {}
+        self._named: dict[str, tuple[Any, str]] = {}
         self._open: list[str] = []
         self.has_mixed_unions = False
 
@@ -117,13 +117,13 @@ class AvroTypes:
         found = self._named.get(full, self._named.get(name))
         if found is None:
             raise SchemaError(f"the schema names a type {name} that it does not define")
-        return self.arrow(found, namespace, depth + 1)
+        return self.arrow(*found, depth + 1)
 
     def _define(self, schema: dict[str, Any], namespace: str) -> str:
         name = str(schema.get("name", ""))
         own = schema.get("namespace", namespace)
         full = name if "." in name or not own else f"{own}.{name}"
-        self._named[full] = schema
+        self._named[full] = schema, full.rpartition(".")[0]
         return full
 
     def _union(self, branches: list[Any], namespace: str, depth: int) -> pa.DataType:

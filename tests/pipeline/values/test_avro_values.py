@@ -321,3 +321,12 @@ def test_a_union_of_null_and_a_record_has_the_records_columns():
     definition = b'["null", {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}]'
     decoder = value_decoder(TopicSchema("AVRO", definition), {1: TopicSchema("AVRO", definition)}.get)
     assert rows(decoder, batch([b"\x02\x04", b"\x00"], versions=[1, None])) == ([{"a": 2}, {"a": None}], {})
+
+
+def test_a_named_type_keeps_the_namespace_of_its_definition():
+    enum = {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A"]}}
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "f", "type": "E"}]}
+    other = {"type": "record", "name": "Other", "namespace": "b", "fields": [{"name": "z", "type": "shop.Inner"}]}
+    schema = avro_schema(enum, {"name": "x", "type": inner}, {"name": "y", "type": other})
+    value = {"e": "A", "x": {"f": "A"}, "y": {"z": {"f": "A"}}}
+    assert rows(value_decoder(schema), batch(encode_avro(schema, value))) == ([value], {})
