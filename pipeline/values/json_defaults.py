@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, Final
 
 Fill = Callable[[Any], Any]
-"""Returns a decoded value with the defaults; the value itself may change."""
+"""Returns a decoded value with the defaults; the value itself may change. Raises ValueError or TypeError when a default
+does not fit its type.
+"""
+
+
+_UNFIT: Final = object()
 
 
 def fill_of(definition: Any) -> Fill | None:
@@ -41,7 +46,7 @@ class _Defaults:
         fills = {field["name"]: self.fill(field["type"], namespace) for field in schema["fields"]}
         inner = [(name, fill) for name, fill in fills.items() if fill is not None]
         defaults = {
-            field["name"]: self._value(field["type"], field["default"], namespace)
+            field["name"]: self._default(field["type"], field["default"], namespace)
             for field in schema["fields"]
             if field.get("default") is not None
         }
@@ -51,12 +56,21 @@ class _Defaults:
         def fill(record: dict[str, Any]) -> dict[str, Any]:
             for name, value in defaults.items():
                 if name not in record:
+                    if value is _UNFIT:
+                        raise ValueError(f"the default of {name} does not fit its type")
                     record[name] = deepcopy(value)
             for name, fill_field in inner:
                 record[name] = _filled(fill_field, record.get(name))
             return record
 
         return fill
+
+    def _default(self, schema: Any, default: Any, namespace: str) -> Any:
+        """See `_value`; _UNFIT for a default that does not fit its type: rows that need it fail."""
+        try:
+            return self._value(schema, default, namespace)
+        except (AttributeError, TypeError, ValueError):
+            return _UNFIT
 
     def _value(self, schema: Any, default: Any, namespace: str) -> Any:
         """A default in the form that the decoder of documents returns; `fill` adds the fields that a record omits."""

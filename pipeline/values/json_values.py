@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from magnetar.pipeline.values.avro_types import AvroTypes, with_text
 from magnetar.pipeline.values.interface import DecodedValues
-from magnetar.pipeline.values.json_defaults import fill_of
+from magnetar.pipeline.values.json_defaults import Fill, fill_of
 from magnetar.pipeline.values.row_by_row import ENCRYPTED, arrow_array, decode_each, field_arrays
 from magnetar.pipeline.values.types import column, record_columns
 
@@ -47,20 +47,23 @@ class JsonValues:
         self._mixed = types.has_mixed_unions
         self._is_record = pa.types.is_struct(self._arrow)
         self.columns = record_columns(self._arrow) if self._is_record else (column("value", self._arrow),)
-        self._decoder: Any = msgspec.json.Decoder(_python_type(self._arrow, mixed=self._mixed))
-        self._fill = fill_of(definition)
+        decoder: Any = msgspec.json.Decoder(_python_type(self._arrow, mixed=self._mixed))
+        fill = fill_of(definition)
+        self._decode = decoder.decode if fill is None else lambda payload: _filled(fill, decoder.decode(payload))
 
     def decode(self, batch: ValueBatch) -> DecodedValues:
         """See ValueDecoder."""
         failures = {int(row): ENCRYPTED for row in np.flatnonzero(batch.encrypted)}
-        rows = decode_each(batch.payload.to_pylist(), self._decoder.decode, failures)
-        if self._fill is not None:
-            rows = [None if row is None else self._fill(row) for row in rows]
+        rows = decode_each(batch.payload.to_pylist(), self._decode, failures)
         if self._mixed:
             rows = [with_text(row, self._arrow) for row in rows]
         if not self._is_record:
             return DecodedValues([arrow_array(rows, self._arrow, failures)], failures)
         return DecodedValues(field_arrays(rows, self._arrow, failures), failures)
+
+
+def _filled(fill: Fill, value: Any) -> Any:
+    return None if value is None else fill(value)
 
 
 def _python_type(arrow: pa.DataType, *, mixed: bool) -> Any:

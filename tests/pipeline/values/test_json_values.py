@@ -123,3 +123,21 @@ def test_values_of_the_official_client():
 def test_another_kind_of_definition_is_named():
     with pytest.raises(SchemaError, match="does not define"):
         value_decoder(TopicSchema("JSON", b'{"type": "object", "properties": {}}'))
+
+
+@pytest.mark.parametrize(
+    ("kind", "default"),
+    [
+        ({"type": "map", "values": "int"}, []),
+        ({"type": "array", "items": "int"}, 5),
+        ("bytes", "\u1234"),
+        ({"type": "record", "name": "In", "fields": [{"name": "x", "type": "int", "default": 1}]}, "text"),
+    ],
+    ids=str,
+)
+def test_a_default_that_does_not_fit_its_type_fails_the_rows_that_need_it(kind, default):
+    definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind, "default": default}]}
+    decoder = value_decoder(TopicSchema("JSON", json.dumps(definition).encode()))
+    found, failures = rows(decoder, batch([b"{}", b'{"a":null}']))
+    assert found == [{"a": None}] * 2
+    assert list(failures) == [0]
