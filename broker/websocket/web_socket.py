@@ -124,6 +124,9 @@ class WebSocket(asyncio.Protocol):
         except TimeoutError:
             self._refuse(self._frames.reject(504, "the session did not open in time\n"))
             return
+        except BaseException:
+            self._transport.abort()
+            raise
         if self._gone or self.link is None or self.link.closed:
             session.close()
             self._transport.abort()

@@ -50,6 +50,19 @@ class Session:
         pass
 
 
+async def test_a_session_whose_opening_fails_unexpectedly_keeps_no_connection():
+    """The connection stayed open and unread, without any deadline."""
+    transport = FakeTransport()
+    socket = WebSocket(transport, 1 << 20, 0, 0, RoundTurns(4), lambda: None)
+
+    async def fails(_):
+        raise KeyError("no such topic")
+
+    with pytest.raises(KeyError):
+        await socket.open(HEAD, fails)
+    assert transport.closing
+
+
 @pytest.fixture
 def run():
     """Run a test in an event loop: it gets an open socket, its transport and its session."""
