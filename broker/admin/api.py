@@ -143,8 +143,10 @@ class TopicLogsApi(Protocol):
         """
         ...
 
-    async def set_properties(self, name: "TopicName", properties: dict[str, str]) -> None:
-        """Replace all properties that users have set."""
+    async def change_properties(self, name: "TopicName", change: "Callable[[dict[str, str]], dict[str, str]]") -> None:
+        """Replace the properties that users have set by ``change(properties)``, called again when another request
+        changes them meanwhile.
+        """
         ...
 
     async def stats(self, name: "TopicName", *, earliest_in_backlog: bool) -> "TopicStats":

@@ -109,7 +109,7 @@ async def add_properties(call: Call) -> Response:
     if (name := _topic_to_change(call)) is None:
         return done(404)
     if more:
-        await call.logs.set_properties(name, bounded((await call.logs.properties(name) or {}) | more))
+        await call.logs.change_properties(name, lambda now: bounded(now | more))
     return done()
 
 
@@ -123,7 +123,7 @@ async def remove_property(call: Call) -> Response:
     if "key" not in call.request.query_params and call.topics.partition_count(name) is None:
         raise RestError(500, "key is required")
     if key in properties or call.topics.partition_count(name) is None:  # writes the broker's own properties too
-        await call.logs.set_properties(name, {k: v for k, v in properties.items() if k != key})
+        await call.logs.change_properties(name, lambda now: {k: v for k, v in now.items() if k != key})
     return done()
 
 

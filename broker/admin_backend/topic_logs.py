@@ -30,6 +30,8 @@ from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.broker.admin.api import Start
     from magnetar.broker.compaction.compaction_stats import CompactionStatus
     from magnetar.broker.foreign_entries.converting_service import Converting
@@ -86,14 +88,17 @@ class AdminTopicLogs:
         topic = await self._lifecycle.persistent(name)
         return topic.properties.of_users() | broker_properties(topic)
 
-    async def set_properties(self, name: TopicName, properties: dict[str, str]) -> None:
+    async def change_properties(self, name: TopicName, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
         known = self._catalog.partitioned(name)
         if known is not None:
-            await self._catalog.update_partitioned(name, lambda now: PartitionedTopic(now.partitions, properties))
+            await self._catalog.update_partitioned(
+                name, lambda now: PartitionedTopic(now.partitions, change(now.properties or {}))
+            )
         else:
             topic = await self._lifecycle.persistent(name)
             own = broker_properties(topic)
-            await topic.properties.replace({key: text for key, text in properties.items() if key not in own})
+            changed = change(topic.properties.of_users() | own)
+            await topic.properties.replace({key: text for key, text in changed.items() if key not in own})
 
     async def stats(self, name: TopicName, *, earliest_in_backlog: bool) -> TopicStats:
         topic = await self._topics.get(name, create=False)

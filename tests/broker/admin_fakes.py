@@ -111,8 +111,8 @@ class FakeTopics:
             return None
         return self.plain[str(name)]["properties"]
 
-    async def set_properties(self, name, properties):
-        self.plain[str(name)]["properties"] = properties
+    async def change_properties(self, name, change):
+        self.plain[str(name)]["properties"] = change(self.plain[str(name)]["properties"])
 
     async def stats(self, name, *, earliest_in_backlog):
         return self._stats(str(name))

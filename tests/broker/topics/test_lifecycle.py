@@ -131,7 +131,7 @@ async def test_properties_that_are_set_during_a_growth_take_no_partition_away(br
 
     monkeypatch.setattr(metadata, "put", waits)
     logs = AdminTopicLogs(broker.topics, broker.lifecycle, None)
-    setting = asyncio.create_task(logs.set_properties(NAME, {"a": "b"}))
+    setting = asyncio.create_task(logs.change_properties(NAME, lambda now: now | {"a": "b"}))
     await asyncio.wait_for(reached.wait(), 60)
     await broker.lifecycle.grow(NAME, 3)
     go_on.set()
@@ -139,6 +139,13 @@ async def test_properties_that_are_set_during_a_growth_take_no_partition_away(br
     record = PartitionedTopic(3, {"a": "b"})
     assert broker.topics.catalog.partitioned(NAME) == record
     assert msgspec.json.decode((await metadata.get(partitioned_path(NAME)))[0], type=PartitionedTopic) == record
+
+
+async def test_properties_that_are_set_at_the_same_time_are_all_kept(broker):
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    logs = AdminTopicLogs(broker.topics, broker.lifecycle, None)
+    await asyncio.gather(*(logs.change_properties(NAME, lambda now, key=key: now | {key: "v"}) for key in "abc"))
+    assert await logs.properties(NAME) == {"a": "v", "b": "v", "c": "v"}
 
 
 async def test_created_partitions_are_known_and_not_loaded(broker):
