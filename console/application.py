@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 import jinja2
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
@@ -77,7 +78,7 @@ class Console:
         request = Request(scope, receive)
         path = scope["path"].removeprefix("/ui").strip("/")
         if path.startswith("static/") and request.method in ("GET", "HEAD"):
-            response = await self._static.get_response(path.removeprefix("static/"), scope)
+            response = await self._file(path.removeprefix("static/"), scope)
         elif not is_open(scope, authentication_enabled=self._authentication_enabled):
             response = self._page("refused.html", 403, text=CLOSED, visitor=None)
         else:
@@ -85,6 +86,12 @@ class Console:
         for name, value in _HEADERS.items():
             response.headers[name] = value
         await response(scope, receive, send)
+
+    async def _file(self, name: str, scope: Scope) -> Response:
+        try:
+            return await self._static.get_response(name, scope)
+        except HTTPException as e:
+            return Response(status_code=e.status_code)
 
     async def _answer(self, request: Request, path: str) -> Response:
         try:  # before the request counts as waiting: a form that arrives slowly blocks no other page

@@ -55,3 +55,8 @@ def test_forms_that_never_end_hold_no_other_visitor_up():
             await asyncio.gather(*slow, return_exceptions=True)
 
     asyncio.run(run())
+
+
+def test_files_that_do_not_exist_are_not_found():
+    for path in ("/ui/static/none.css", "/ui/static/../application.py", "/ui/static/%00", "/ui/static/" + "a" * 5000):
+        assert asyncio.run(status_of(Console(no_rest, authentication_enabled=False), "GET", nothing_more, path)) == 404
