@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,5 +57,8 @@ class AdminApi:
         if authorization is not None:
             request.add_header("Authorization", authorization)
         context = self.credentials.tls_context() if url.startswith("https:") else None
-        with urllib.request.urlopen(request, timeout=self.timeout_s, context=context) as answer:  # noqa: S310 - the same
-            return answer.read(), answer.headers
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout_s, context=context) as answer:  # noqa: S310 - the same
+                return answer.read(), answer.headers
+        except HTTPException as e:
+            raise OSError(f"no answer in HTTP from {url}: {type(e).__name__}") from e

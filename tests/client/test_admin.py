@@ -1,5 +1,6 @@
 import http.server
 import json
+import socket
 import threading
 import urllib.error
 
@@ -49,3 +50,20 @@ def test_a_refusal_is_raised(server):
     with pytest.raises(urllib.error.HTTPError, match="404") as refused:
         AdminApi(server[0], Credentials()).call("GET", "/gone")
     refused.value.close()
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"])
+def test_a_service_that_does_not_speak_http_or_ends_early_does_not_answer(answer):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with pytest.raises(OSError, match="no answer in HTTP"):
+            AdminApi(f"http://127.0.0.1:{listening.getsockname()[1]}", Credentials()).call("GET", "/x")
+        thread.join()
