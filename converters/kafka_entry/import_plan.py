@@ -180,6 +180,7 @@ class _Packer:
     def __init__(self, plan: ImportPlan) -> None:
         self._plan = plan
         self._last = plan.resume_after
+        self._first = -1
         self._pending: list[LogBatch] = []
         self._pending_bytes = 0
 
@@ -207,6 +208,7 @@ class _Packer:
             messages = self._checked(item)
             if messages and self._is_aborted(item):
                 messages, aborted = 0, messages
+            lowest = self._lowest(item) if messages else -1  # the offset of a wrapper may not fit its messages
         except ConverterError as error:
             yield from self.flush()
             if self._plan.on_damage is None:
@@ -217,6 +219,8 @@ class _Packer:
             yield from self.flush()
             yield ImportStep(None, item.position, item.next_position, aborted_messages=aborted)
             return
+        if not self._pending:
+            self._first = lowest
         self._pending.append(item)
         self._pending_bytes += item.batch.size_in_bytes
         if not plain:
@@ -227,7 +231,7 @@ class _Packer:
         if not self._pending:
             return
         items, self._pending, self._pending_bytes = self._pending, [], 0
-        first, last = self._lowest(items[0]), self._highest(items[-1])
+        first, last = self._first, self._highest(items[-1])
         if not self._last < first <= last:
             raise InvalidRecordError(
                 f"position {items[0].position}: sequence ids {first}..{last} do not follow {self._last}: "

@@ -199,6 +199,16 @@ def test_damage_is_left_out_and_gathered_records_go_first():
     assert [s.entry and (s.entry.sequence_id, s.entry.highest_sequence_id) for s in steps] == [(0, 1), None, (3, 4)]
 
 
+def test_a_wrapper_whose_offset_is_below_those_of_its_messages_is_damage():
+    """No checksum covers the offset of a wrapper; the import ended there although it leaves out damage."""
+    parts = [build_message_set(records(first, 3), 1, codec=Codec.GZIP) for first in (0, 3, 6)]
+    parts[1] = (1).to_bytes(8, "big") + parts[1][8:]
+    damage = []
+    plan = ImportPlan("n", SequenceMode.OFFSET, 1, on_damage=damage.append)
+    assert [s.entry.highest_sequence_id for s in plan.steps(opened(b"".join(parts))) if s.entry] == [2, 8]
+    assert [d.position for d in damage] == [len(parts[0])]
+
+
 def test_unknown_codecs_and_records_that_do_not_decode_are_damage():
     unknown = bytearray(build_record_batch(records(0, 2)))
     unknown[22] |= 7
