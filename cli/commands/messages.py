@@ -16,6 +16,7 @@ import click
 from magnetar.cli.commands.resources import admin_path
 from magnetar.cli.errors import CommandLineError, FileError, NotFoundError
 from magnetar.cli.output import safe_text
+from magnetar.cli.patient_reads import next_of
 from magnetar.cli.pulsar_admin.kinds import seconds
 from magnetar.cli.pulsar_admin.message_texts import messages_of
 from magnetar.cli.pulsar_admin.verb import topic_of
@@ -122,20 +123,21 @@ def _payloads(
             raise FileError(f"cannot read {name}: {error.strerror}") from error
     if messages or files:
         return
-    for line in sys.stdin.buffer:
-        payload = line.rstrip(b"\n")
-        if separator is not None:
-            first, found, rest = payload.partition(separator.encode())
-            yield (rest, first.decode(errors="replace")) if found else (payload, key)
-        else:
-            yield payload, key
+    with open(sys.stdin.fileno(), "rb", closefd=False) as lines:  # the process ends while a read of these lines blocks
+        for line in lines:
+            payload = line.rstrip(b"\n")
+            if separator is not None:
+                first, found, rest = payload.partition(separator.encode())
+                yield (rest, first.decode(errors="replace")) if found else (payload, key)
+            else:
+                yield payload, key
 
 
 async def _send(session: Session, topic: str, source: Iterator[Outgoing], schema: pb.Schema | None, codec: int) -> int:
     target, stored = session.target, 0
     async with TopicSender(target.address(), target.credentials, topic, schema=schema, codec=codec) as sender:
         pending: set[asyncio.Future[Any]] = set()
-        while (outgoing := await asyncio.to_thread(next, source, None)) is not None:
+        while (outgoing := await next_of(source)) is not None:
             pending.add(await sender.send(outgoing))
             stored += 1
             done = {each for each in pending if each.done()}
