@@ -10,7 +10,8 @@ Exit codes:
     69  no broker to import into, or not for long enough; the same command goes on. ZooKeeper or the bookies of a
         cluster do not answer (EX_UNAVAILABLE)
     70  a stop did not end within brokerShutdownTimeoutMs and a minute more: the process ended itself (EX_SOFTWARE)
-    71  a port cannot be bound, a certificate cannot be read, a key cannot be written (EX_OSERR)
+    71  a port cannot be bound, a certificate cannot be read, a key cannot be written, the system refuses memory
+        (EX_OSERR)
     74  storage failed or cannot be opened: nothing was acknowledged that is not on disk (EX_IOERR)
     75  the data directory is in use by another broker; the rest of an import waits for the end of a Kafka transaction
         (EX_TEMPFAIL)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from magnetar.broker.broker import Broker
 from magnetar.broker.descriptors import raise_limit
 from magnetar.broker.heap import Heap, use_one_arena
-from magnetar.broker.shutdown import LONGEST_S, end_process_after
+from magnetar.broker.shutdown import LONGEST_S, end_process_after, log_or_end
 from magnetar.broker.start_up import spare_the_collector
-from magnetar.broker.tasks import log_unhandled
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -46,7 +45,7 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
     use_one_arena()
-    asyncio.get_running_loop().set_exception_handler(log_unhandled)
+    asyncio.get_running_loop().set_exception_handler(log_or_end)
     broker = Broker(settings, in_cluster=in_cluster)
 
     def ready() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from magnetar.broker.tasks import TaskSet
+from magnetar.broker.tasks import TaskSet, log_unhandled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -29,6 +29,8 @@ LONGEST_S: Final = 60.0
 """The time behind brokerShutdownTimeoutMs after which the process ends in any case."""
 EXIT_OK: Final = 0
 EXIT_HANGS: Final = 70
+EXIT_NO_MEMORY: Final = 71
+_NO_MEMORY: Final = b"magnetar: error: the system refuses memory (RLIMIT_AS); the process ends\n"
 
 
 class Stop:
@@ -126,3 +128,19 @@ def end_process_after(within_s: float, exit_code: Callable[[], int]) -> None:
     except (RuntimeError, MemoryError):  # "can't start new thread"
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, within_s)
+
+
+def log_or_end(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An exception handler of the event loop: logs the error, or ends the process where the system refuses memory.
+
+    A callback without memory leaves its work half done, for example the receipts of appends on the disk, and a broker
+    that keeps its ports open without them hangs its clients. Acknowledged messages are on the disk.
+    """
+    try:
+        if not isinstance(context.get("exception"), MemoryError):
+            log_unhandled(loop, context)
+            return
+    except MemoryError:
+        pass
+    os.write(2, _NO_MEMORY)
+    os._exit(EXIT_NO_MEMORY)

@@ -59,6 +59,8 @@ class TaskSet:
     def _finished(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
+            if isinstance(error, MemoryError):
+                raise error  # to the event loop's exception handler
             log.error("task.failed", task=task.get_name(), exc_info=error)
 
     async def settle(self) -> None:

@@ -19,7 +19,8 @@ import uvicorn
 
 from magnetar.broker.descriptors import raise_limit
 from magnetar.broker.running import ready_line, take_signals
-from magnetar.broker.tasks import TaskSet, log_unhandled
+from magnetar.broker.shutdown import log_or_end
+from magnetar.broker.tasks import TaskSet
 from magnetar.testing.control import build_control
 from magnetar.testing.kit import FaultKit
 from magnetar.testing.snapshots import Snapshots
@@ -110,7 +111,7 @@ class RunningBroker:
 async def run(settings: Settings) -> int:
     """Run a broker with the kit until SIGTERM or SIGINT; returns the exit code of the process."""
     raise_limit()
-    asyncio.get_running_loop().set_exception_handler(log_unhandled)
+    asyncio.get_running_loop().set_exception_handler(log_or_end)
     running = RunningBroker(settings)
     listening = socket.create_server((HOST, settings.fault_kit_port or 0))
     server = _Server(

@@ -54,5 +54,7 @@ class Background:
         error = task.exception()
         if isinstance(error, StorageError):
             log.warning(events.BACKGROUND_FAILED, task=task.get_name(), error=str(error))
+        elif isinstance(error, MemoryError):
+            raise error  # to the event loop's exception handler
         elif error is not None:
             log.error(events.BACKGROUND_CRASHED, task=task.get_name(), exc_info=error)

@@ -99,6 +99,31 @@ def test_a_stop_that_hangs_ends_the_process_also_where_no_thread_can_start():
     assert done.returncode == -signal.SIGALRM
 
 
+@pytest.mark.parametrize(
+    "begin", ["TaskSet().spawn(task(), 'x')", "Background('x').start(task(), 'y')", "loop.call_soon(fails)"]
+)
+def test_a_process_without_memory_for_a_callback_or_a_task_ends_and_reports_it(begin):
+    program = f"""
+import asyncio
+from magnetar.broker.shutdown import log_or_end
+from magnetar.broker.tasks import TaskSet
+from magnetar.storage.managed.background import Background
+
+def fails(): raise MemoryError
+async def task(): fails()
+async def run():
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(log_or_end)
+    kept = {begin}
+    await asyncio.sleep(600)
+
+asyncio.run(run())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    assert done.returncode == shutdown.EXIT_NO_MEMORY, done.stderr
+    assert "refuses memory" in done.stderr
+
+
 async def test_a_stop_that_is_requested_before_the_start_begins_with_it():
     stop, runs = Stop(), []
 
