@@ -92,6 +92,8 @@ async def delete(call: Call) -> Response:
 async def version_of(call: Call) -> Response:
     """Answer the version of the schema of the body; -1 when the topic does not have the schema."""
     name, body = _name(call), await _body(call)
+    if _is_of_clients(body):
+        return json_response({"version": -1})
     found = await call.api.schemas.find(name, _type_of(body), _definition_of(body))
     return json_response({"version": -1 if found is None else found.version})
 
@@ -100,6 +102,8 @@ async def version_of(call: Call) -> Response:
 async def compatibility(call: Call) -> Response:
     name, body = _name(call), await _body(call)
     strategy = _strategy(call, name)
+    if _is_of_clients(body):
+        raise RestError(500, _client_side(body))
     try:
         new = Definition(_type_of(body), _definition_of(body), body.properties or {})
         await call.api.schemas.check_compatible(name, new, strategy)
@@ -132,11 +136,20 @@ async def _body(call: Call) -> SchemaBody:
     return body
 
 
+def _is_of_clients(body: SchemaBody) -> bool:
+    """Whether the type is for clients alone: no topic has a schema of this type."""
+    return body.type in ("AUTO", "AUTO_CONSUME", "AUTO_PUBLISH")
+
+
+def _client_side(body: SchemaBody) -> str:
+    return f"Schema {body.type} is a client-side schema type"
+
+
 def _type_of(body: SchemaBody) -> int:
     if body.type == "BYTES":  # the same as no schema
         return pb.Schema.Type.Value("None")
-    if body.type is not None and body.type.startswith("AUTO"):
-        raise RestError(422, f"{body.type} is for clients alone")
+    if _is_of_clients(body):
+        raise RestError(422, _client_side(body))
     found = None if body.type is None else type_named(body.type)
     if found is None:
         raise RestError(500, f"there is no schema type {body.type}")

@@ -231,3 +231,15 @@ def schema_auto_update_of_a_namespace(s):
     s.call("GET", n + "/schemaValidationEnforced?applied=true", keep=True)
     s.call("POST", n + "/schemaValidationEnforced", True)
     s.call("GET", n + "/schemaValidationEnforced", keep=True)
+
+
+@scenario
+def schema_types_of_clients(s):
+    topic, _ = s.topic(), s.topic("empty")
+    for place in (topic, topic[:-1] + "empty"):
+        path = place.replace("persistent://", "/admin/v2/schemas/")
+        if place == topic:
+            s.call("POST", path + "/schema", TEXT)
+        for kind in "AUTO_CONSUME", "AUTO_PUBLISH", "AUTO", "auto_consume":
+            for what in "version", "compatibility", "schema":
+                s.call("POST", f"{path}/{what}", TEXT | {"type": kind}, keep=["version"])
