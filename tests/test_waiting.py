@@ -14,6 +14,7 @@ OWN_LOOPS = {
     "monitoring/draw_boards.py": "publishes at a pace",
     "attack/conftest.py": "a client that sends PING after PING",
     "cluster/load.py": "sends at a pace",
+    "cluster/stepped_broker.py": "a clock that follows a file",
     "model/two_owners.py": "an owner opens a log again and again, in virtual time",
     "blackbox/test_soak.py": "samples of memory and threads",
     "conformance/harness/session.py": "by the clock that stands still while the broker does not answer",
