@@ -301,12 +301,12 @@ def expired_messages(scene, topic):
     consumer = scene.client.subscribe(topic, "request", **EARLIEST)
     assert [int(each.data()) for each in rest_of(consumer)] == [5, 6, 7]
     consumer.close()
-    scene.topic("POST", topic, "messageTTL?messageTTL=1")
 
     def backlog():
         return scene.topic("GET", topic, "stats")["subscriptions"]["policy"]["msgBacklog"]
 
     assert backlog() == 3
+    scene.topic("POST", topic, "messageTTL?messageTTL=1")
     wait_for(lambda: backlog() == 0, 100, "the expiry of all messages")
     producer.send(b"8")
     consumer = scene.client.subscribe(topic, "policy", **EARLIEST)
