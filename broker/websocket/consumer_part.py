@@ -27,5 +27,6 @@ class Part:
         self.is_open = self.has_begun = False
         self.ended = False
         self.gone = False  # the topic is deleted, and another part may have this index
+        self.unsubscribed = False  # the session deleted the subscription
         self.closings = 0  # how often the broker closed the consumer
         self.owed = 0

@@ -367,21 +367,22 @@ class ConsumerSession(Session):
 
     async def _unsubscribe(self) -> None:
         """Delete the subscription of each part. No part gets its consumer again, unless a deletion fails."""
-        self.unsubscribed = True
-        failed = []
+        if self.unsubscribed:
+            return
+        self.unsubscribed, failed = True, False
         for part in list(self.parts):
-            if part.gone:
+            if part.gone or part.unsubscribed:
                 continue
             try:
                 await self.link.ask(lambda request_id, part=part: requests.unsubscribe(request_id, part.index))  # type: ignore[misc]
             except RequestFailedError as e:
                 log.info("websocket.not_unsubscribed", topic=part.topic, reason=e.message)
-                failed.append(part)
+                failed = True
             else:
-                part.is_open = False
+                part.is_open, part.unsubscribed = False, True
         self.unsubscribed = not failed
-        for part in failed:
-            if not part.is_open:  # attempts to open it may have ended meanwhile
+        for part in self.parts:
+            if self._needs_consumer(part):  # attempts to open it may have ended meanwhile
                 self.reopen_part(part)
 
     # --- delivering again ----------------------------------------------------------------------------------------
@@ -472,7 +473,7 @@ class ConsumerSession(Session):
         self.given_up(reason)
 
     def _needs_consumer(self, part: Part) -> bool:
-        return not (part.gone or part.is_open or self.unsubscribed)
+        return not (part.gone or part.is_open or part.unsubscribed or self.unsubscribed)
 
     async def _again(self, part: Part) -> None:
         if not self._needs_consumer(part):

@@ -250,11 +250,40 @@ async def test_a_topic_that_is_unloaded_during_a_failing_unsubscription_is_opene
     world.say(type="unsubscribe")
     await asyncio.sleep(0)
     world.close_consumer(0)
+    world.session.join(BASE + "x2")
     await asyncio.sleep(0.05)
     answered.set()
-    await until(lambda: world.session.parts[0].is_open)
+    await until(lambda: all(part.is_open for part in world.session.parts))
     await asyncio.sleep(0.02)
-    assert world.subscribed() == [(0, "x1")] * 2
+    assert world.subscribed() == [(0, "x1"), (0, "x1"), (1, "x2")]
+
+
+async def test_a_repeated_unsubscription_creates_no_subscription_again(monkeypatch):
+    """The second request fails, because the consumer is gone; its failure had the session subscribe again."""
+    monkeypatch.setattr("magnetar.broker.websocket.session._FIRST_PAUSE_S", 0.001)
+    world = await World([BASE + "x1", BASE + "x2"]).opened()
+    at_once, refused, done = world.link.on, {1}, set()
+
+    def unsubscribe(command):
+        consumer = command.unsubscribe.consumer_id
+        if command.type == _T.UNSUBSCRIBE:
+            if consumer in refused | done:
+                raise RequestFailedError(pb.MetadataError, "the consumer is not found, or others are connected")
+            done.add(consumer)
+        return at_once(command)
+
+    world.link.on = unsubscribe
+    for _ in range(2):  # of the second topic other consumers are connected
+        world.say(type="unsubscribe")
+        await asyncio.sleep(0.01)
+    refused.clear()
+    for _ in range(2):
+        world.say(type="unsubscribe")
+    await asyncio.sleep(0.01)
+    world.say(type="unsubscribe")
+    await asyncio.sleep(0.01)
+    assert done == {0, 1}
+    assert world.subscribed() == [(0, "x1"), (1, "x2")]
 
 
 async def test_no_queue_is_no_session():
