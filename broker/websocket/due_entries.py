@@ -5,7 +5,7 @@ acknowledgement that may come too late, and after a failed publication to the de
 from __future__ import annotations
 
 import asyncio
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.websocket.outstanding import Redeliveries
@@ -88,6 +88,8 @@ class DueEntries:
     def _ring(self) -> None:
         self._timer = None
         now_s = self._loop.time()
-        over = chain(islice(self._failures.take(now_s), _DUE_IN_A_TURN), islice(self.nacks.take(now_s), _DUE_IN_A_TURN))
-        self._on_due(list(over), list(islice(self.timeouts.take(now_s), _DUE_IN_A_TURN)))
+        over = [*islice(self._failures.take(now_s), _DUE_IN_A_TURN), *islice(self.nacks.take(now_s), _DUE_IN_A_TURN)]
+        late = list(islice(self.timeouts.take(now_s), _DUE_IN_A_TURN))
+        if over or late:  # the entry of the timer may have gone meanwhile
+            self._on_due(over, late)
         self._arm()

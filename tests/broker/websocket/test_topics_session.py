@@ -426,8 +426,7 @@ async def test_remembered_entries_are_in_the_account_of_memory():
         world.say(type="negativeAcknowledge", messageId=ident)
     assert world.memory.used_bytes == 4096 * 384
     assert waits == [3072 * 384, 4096 * 384], "the share is used up"
-    world.session._due.nacks.forget(0)
-    world.session._due._ring()
+    world.session.forget(world.session.parts[0], owed=False)
     assert world.memory.used_bytes == 0
 
 
