@@ -1,6 +1,6 @@
 """A ZooKeeper session on the event loop, over kazoo.
 
-kazoo has its own threads: one for the connection, one for completions, one for watches. Of this room only small
+kazoo has its own threads (``kazoo_handler.py``): one for the connection, one for watches. Of this room only small
 callbacks run on these threads, which post to the loop (``_post``); all effects that a caller sees happen on the loop,
 in the order of the server's answers. Operations are pipelined: issue many, await them together.
 
@@ -16,6 +16,7 @@ connects again. The session is LOST, as if it had expired, and kazoo is started 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import threading
 from functools import partial
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient, KazooState
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KeeperState
 
 from magnetar.bookkeeper import events
@@ -36,6 +37,7 @@ from magnetar.bookkeeper.errors import (
     TooManyRequestsError,
 )
 from magnetar.bookkeeper.zookeeper.heartbeat import be_patient
+from magnetar.bookkeeper.zookeeper.kazoo_handler import KazooHandler
 from magnetar.bookkeeper.zookeeper.translation import CONSEQUENCES, REFUSALS, node_stat, result_of, translated
 from magnetar.bookkeeper.zookeeper.values import (
     ANY_VERSION,
@@ -80,23 +82,6 @@ _STATES = {
 }
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
-    """kazoo's threads; an error that ends a thread goes to ``on_failure`` instead of standard error."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.on_failure: Callable[[Exception], None] = lambda _error: None
-
-    def spawn(self, func: Callable[..., object], *arguments: Any, **named: Any) -> Any:
-        def run() -> None:
-            try:
-                func(*arguments, **named)
-            except Exception as error:  # noqa: BLE001 - carried to the caller
-                self.on_failure(error)
-
-        return super().spawn(run)
-
-
 class ZooKeeperSession:
     """Open with ``await ZooKeeperSession.connect(options)``; ``close`` ends the session and deletes its ephemeral
     nodes.
@@ -108,10 +93,15 @@ class ZooKeeperSession:
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(options.max_outstanding)
         self._usable = asyncio.Event()
-        """The session is connected, or closed: kazoo answers. kazoo's write to the socket that wakes its thread would
-        block the loop after some hundred requests without a connection.
+        """The session is connected, or closed: kazoo answers. Until then requests wait outside kazoo, which would send
+        them all later, with or without their callers.
         """
+        self._posted: collections.deque[tuple[Callable[..., object], tuple[object, ...]]] = collections.deque()
+        """Calls that kazoo's threads have posted to the loop."""
+        self._waking = False
         self._in_order = asyncio.Lock()
+        self._waiting = 0
+        """Operations that wait for their turn; later operations go behind them."""
         self._calls = 0
         """Operations that wait or have no answer yet."""
         self._listeners: list[Callable[[SessionState], None]] = []
@@ -130,7 +120,7 @@ class ZooKeeperSession:
         """Return a connected session. Raises MetadataUnavailableError when no server answers within
         ``connect_timeout_s``, MetadataAccessError when authentication fails.
         """
-        handler = _Handler()
+        handler = KazooHandler()
         client = KazooClient(
             handler=handler,
             hosts=options.servers,
@@ -359,12 +349,17 @@ class ZooKeeperSession:
             raise TooManyRequestsError(path, str(self._calls))
         self._calls += 1
         try:
-            async with asyncio.timeout(limit), self._slots:
-                async with self._in_order:
-                    await self._usable.wait()
-                answer: asyncio.Future[Any] = self._loop.create_future()
-                start().rawlink(partial(self._on_kazoo_answer, answer))
-                return await answer
+            if self._waiting or not self._usable.is_set() or self._slots.locked():
+                async with asyncio.timeout(limit), self._slots:
+                    await self._turn()
+                    return await self._send(start)
+            async with self._slots:
+                answer = self._send(start)
+                deadline = self._loop.call_later(limit, _fail, answer, TimeoutError())
+                try:
+                    return await answer
+                finally:
+                    deadline.cancel()
         except TimeoutError as error:
             raise MetadataUnavailableError(path, f"no answer within {limit:g} s") from error
         except kazoo_errors.KazooException as error:
@@ -375,6 +370,20 @@ class ZooKeeperSession:
             raise MetadataUnavailableError(path, str(error)) from error
         finally:
             self._calls -= 1
+
+    async def _turn(self) -> None:
+        """Wait until the session is usable, in the order of the calls."""
+        self._waiting += 1
+        try:
+            async with self._in_order:
+                await self._usable.wait()
+        finally:
+            self._waiting -= 1
+
+    def _send(self, start: Callable[[], Any]) -> asyncio.Future[Any]:
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        start().rawlink(partial(self._on_kazoo_answer, answer))
+        return answer
 
     def _watcher(self, path: str, watch: Callable[[WatchEvent], None] | None) -> Callable[[Any], None] | None:
         if watch is None:
@@ -425,8 +434,18 @@ class ZooKeeperSession:
         self._post(self._change_state, _STATES[state], identity[0] if identity else None)
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: there is no listener any more
-            self._loop.call_soon_threadsafe(function, *arguments)
+        """Have the loop call the function. One wake-up of the loop serves all functions that are posted before it."""
+        self._posted.append((function, arguments))
+        if not self._waking:
+            self._waking = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: there is no listener any more
+                self._loop.call_soon_threadsafe(self._call_posted)
+
+    def _call_posted(self) -> None:
+        self._waking = False  # before the look: a later post wakes the loop again
+        for _ in range(len(self._posted)):
+            function, arguments = self._posted.popleft()
+            self._loop.call_soon(function, *arguments)
 
     def _change_state(self, state: SessionState, session_id: int | None = None) -> None:
         if session_id:

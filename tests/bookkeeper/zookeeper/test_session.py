@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import struct
 import threading
+from types import SimpleNamespace
 
 import pytest
 import structlog
@@ -14,7 +15,8 @@ from kazoo.protocol.states import ZnodeStat
 
 from magnetar.bookkeeper import events
 from magnetar.bookkeeper.errors import MetadataUnavailableError, TooManyRequestsError
-from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession, _Handler
+from magnetar.bookkeeper.zookeeper.kazoo_handler import KazooHandler
+from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.bookkeeper.zookeeper.values import SessionState, ZooKeeperOptions
 from tests.waiting import until
 
@@ -36,7 +38,7 @@ class Kazoo:
 async def failing():
     """A session, and a call that makes one of kazoo's threads fail."""
     session = ZooKeeperSession(Kazoo(), ZooKeeperOptions("127.0.0.1:1"))
-    handler = _Handler()
+    handler = KazooHandler()
     handler.on_failure = session._on_kazoo_failure
 
     async def fail(error):
@@ -113,9 +115,6 @@ async def session(service):
 
 
 async def test_a_thousand_requests_of_an_outage_leave_the_loop_turning_and_go_out_in_order(service, session):
-    """kazoo wakes its thread by a byte for each request through a socket that the thread reads while it is connected:
-    some hundred bytes fill the socket, and the next write waits.
-    """
     service.stop()
     await until(lambda: session.state is SessionState.SUSPENDED)
     reads = [asyncio.create_task(session.get(f"/{number}")) for number in range(1000)]
@@ -310,3 +309,22 @@ async def test_a_read_whose_sync_was_lost_is_repeated(monkeypatch):
     session._usable.set()
     assert (await session.get_latest("/n")).value == b"new"
     assert asked == ["sync", "get", "sync", "get"]
+
+
+async def test_results_of_one_moment_wake_the_loop_once_and_keep_their_order(monkeypatch):
+    session = ZooKeeperSession(Kazoo(), ZooKeeperOptions("127.0.0.1:1"))
+    loop, wakes, called = asyncio.get_running_loop(), [], []
+    wake = loop.call_soon_threadsafe
+    counting = SimpleNamespace(
+        call_soon=loop.call_soon, call_soon_threadsafe=lambda *given: wakes.append(given) or wake(*given)
+    )
+    monkeypatch.setattr(session, "_loop", counting)
+    thread = threading.Thread(target=lambda: [session._post(called.append, number) for number in range(100)])
+    thread.start()
+    thread.join()  # the loop does not turn meanwhile
+    await until(lambda: len(called) == 100)
+    assert called == list(range(100))
+    assert len(wakes) == 1
+    session._post(called.append, 100)
+    await until(lambda: len(called) == 101)
+    assert len(wakes) == 2
