@@ -42,7 +42,10 @@ class LedgerIds:
         later: Callable[[Coroutine[object, object, None], str], object],
     ) -> None:
         self._session, self._root, self._later = session, root, later
-        self._long = False
+        self._long: bool | None = None
+        """Whether ``idgen-long`` exists; None before the first look. The directory appears when the numbers below
+        ``idgen`` are used up, so a directory that was absent is noticed by the numbers.
+        """
         self._sources: dict[str, _NumberSource] = {}
 
     async def next(self) -> int:
@@ -51,7 +54,9 @@ class LedgerIds:
         Raises MetadataError.
         """
         if not self._long:
-            if await self._session.exists(f"{self._root}/idgen-long") is None:
+            if self._long is None:
+                self._long = await self._session.exists(f"{self._root}/idgen-long") is not None
+            if not self._long:
                 number = await self._draw(f"{self._root}/idgen")
                 if 0 <= number < (1 << _LOW_BITS) - 1:
                     return number

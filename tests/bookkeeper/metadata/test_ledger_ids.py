@@ -18,9 +18,10 @@ class Session:
     def __init__(self, has_directory=True):
         self.writes, self.fails, self.nodes, self.number = [], [], set(), 0
         self.has_directory, self.during = has_directory, []
+        self.looks = 0
 
     async def exists(self, _path):
-        return None
+        self.looks += 1
 
     async def create(self, path, *, ephemeral, sequential, make_parents):
         assert (ephemeral, sequential, make_parents) == (True, True, True)
@@ -81,6 +82,12 @@ async def test_one_id_costs_two_writes(world):
     await world.settle()
     assert world.session.writes == [1, 1]
     assert world.session.nodes == set()
+
+
+async def test_the_directory_of_long_ids_is_looked_for_once(world):
+    for number in range(1, 4):
+        assert await world.draw(1) == [number]
+    assert world.session.looks == 1
 
 
 async def test_ids_that_are_drawn_together_share_their_writes(world):
