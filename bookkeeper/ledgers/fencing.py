@@ -22,16 +22,25 @@ if TYPE_CHECKING:
     from magnetar.bookkeeper.ledgers.ledger_context import LedgerContext
     from magnetar.bookkeeper.metadata.ledger_metadata import LedgerMetadata
     from magnetar.bookkeeper.wire.digests import Digester
+    from magnetar.bookkeeper.wire.entries import Entry
 
 __all__ = ["read_last_confirmed"]
 
 
 async def read_last_confirmed(
-    context: LedgerContext, ledger_id: int, metadata: LedgerMetadata, digester: Digester, key: bytes, *, fence: bool
+    context: LedgerContext,
+    ledger_id: int,
+    metadata: LedgerMetadata,
+    digester: Digester,
+    key: bytes,
+    *,
+    fence: bool,
+    seen: dict[int, Entry] | None = None,
 ) -> int:
     """Return the greatest last-add-confirmed in the bookies' last entries, but at least the last entry of the earlier
     segments, which no longer change. With `fence`, on return no writer can reach an ack quorum (exception: a bookie
-    that holds no entry of the ledger may lose the fence in a crash, see ``owned_metadata``).
+    that holds no entry of the ledger may lose the fence in a crash, see ``owned_metadata``). The bookies' last entries
+    go to `seen`.
 
     Raises RecoveryFailedError when too few bookies answered, WrongPasswordError.
     """
@@ -41,7 +50,7 @@ async def read_last_confirmed(
     errors: list[str] = []
     tasks = {
         context.background.awaited(
-            _ask(context, bookie, ledger_id, digester, key if fence else b""), f"fence ledger {ledger_id}"
+            _ask(context, bookie, ledger_id, digester, key if fence else b"", seen), f"fence ledger {ledger_id}"
         ): place
         for place, bookie in enumerate(bookies)
     }
@@ -68,7 +77,14 @@ async def read_last_confirmed(
     raise RecoveryFailedError(ledger_id, f"{len(answered)} of {len(bookies)} bookies answered: {'; '.join(errors)}")
 
 
-async def _ask(context: LedgerContext, bookie: str, ledger_id: int, digester: Digester, key: bytes) -> int:
+async def _ask(
+    context: LedgerContext,
+    bookie: str,
+    ledger_id: int,
+    digester: Digester,
+    key: bytes,
+    seen: dict[int, Entry] | None,
+) -> int:
     """Return the last-add-confirmed in the bookie's last entry of the ledger; -1 when the bookie holds no entry."""
     connection = await context.pool.get(bookie, at_once=True)
     flags = DO_FENCING | HIGH_PRIORITY if key else 0
@@ -78,6 +94,9 @@ async def _ask(context: LedgerContext, bookie: str, ledger_id: int, digester: Di
     if answer.code != Code.OK:
         raise BookieRefusedError(bookie, answer.code, code_name(answer.code))
     try:
-        return decode_entry(answer.entry, ledger_id, None, digester).last_add_confirmed
+        entry = decode_entry(answer.entry, ledger_id, None, digester)
     except WireError as error:
         raise WireError(f"bookie {bookie}: {error}") from error
+    if seen is not None:
+        seen[entry.entry_id] = entry
+    return entry.last_add_confirmed

@@ -3,9 +3,9 @@ same ledger at once; the first successful compare-and-set decides the end, and t
 
 1. The metadata become IN_RECOVERY (compare-and-set). From here on no writer changes them.
 2. The bookies of the last segment are fenced: no writer reaches an ack quorum any more.
-3. The recovery reads the entries after the last confirmed entry, in order, and fences with each read. It writes an
-   entry found on any replica to the entry's whole write set. The ledger ends before the first entry that so many
-   replicas lack that the entry cannot have been acknowledged.
+3. The recovery reads the entries after the last confirmed entry, in order, and fences with each read, but for the
+   bookies' last entries, which step 2 has read. It writes an entry found on any replica to the entry's whole write set.
+   The ledger ends before the first entry that so many replicas lack that the entry cannot have been acknowledged.
 4. The metadata become CLOSED with that end. After a lost compare-and-set the recovery reads the metadata again, and
    restarts unless the ledger is CLOSED.
 
@@ -112,12 +112,14 @@ class _Recovery:
         self._context, self._ledger_id, self._metadata = context, ledger_id, metadata
         self._digester = Digester(digest_type or DigestType.CRC32, password)
         self._key = master_key(password)
+        self._seen: dict[int, Entry] = {}
+        """The bookies' last entries, read with the fence."""
         self._adds = RecoveryAdds(context, ledger_id, metadata, self._digester, self._key)
 
     async def run(self) -> LedgerMetadata:
         """Find the end of the ledger and return the metadata that close the ledger."""
         last = await read_last_confirmed(
-            self._context, self._ledger_id, self._metadata, self._digester, self._key, fence=True
+            self._context, self._ledger_id, self._metadata, self._digester, self._key, fence=True, seen=self._seen
         )
         length: int | None = None
         count = _FIRST_READ_AHEAD
@@ -136,11 +138,13 @@ class _Recovery:
 
     async def _read_ahead(self, first: int, count: int) -> tuple[list[Entry], bool]:
         """Return (consecutive entries from `first` on, at most `count`; whether the ledger ends after them)."""
+        found: list[Entry] = []
+        while (entry := self._seen.get(first + len(found))) is not None and len(found) < count:
+            found.append(entry)
         tasks = [
             self._context.background.awaited(self._find(entry_id), f"recover ledger {self._ledger_id}")
-            for entry_id in range(first, first + count)
+            for entry_id in range(first + len(found), first + count)
         ]
-        found: list[Entry] = []
         try:
             for task in tasks:
                 entry = await task

@@ -90,8 +90,8 @@ def silence_is_absence(patch):
 def recover_without_fencing(patch):
     """A recovery reads without a fence, so the writer can go on."""
 
-    async def read_plainly(context, ledger_id, metadata, digester, key, *, fence):
-        return await read_last_confirmed(context, ledger_id, metadata, digester, key, fence=False)
+    async def read_plainly(context, ledger_id, metadata, digester, key, *, fence, seen):
+        return await read_last_confirmed(context, ledger_id, metadata, digester, key, fence=False, seen=seen)
 
     patch.setattr(recovery, "read_last_confirmed", read_plainly)
     patch.setattr(recovery, "DO_FENCING", 0)
