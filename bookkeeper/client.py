@@ -227,9 +227,15 @@ class BookKeeper:
 
     def reader_of(self, writer: LedgerWriter) -> LedgerReader:
         """Return a reader of the entries that a writer of this client has confirmed until now."""
-        metadata = writer.metadata
+        return self._reader(writer.ledger_id, writer.metadata, writer.last_add_confirmed)
+
+    def reader_of_closed(self, ledger_id: int, metadata: LedgerMetadata) -> LedgerReader:
+        """Return a reader of a closed ledger with these metadata, the result of ``recover``; no request is made."""
+        return self._reader(ledger_id, metadata, metadata.last_entry_id)
+
+    def _reader(self, ledger_id: int, metadata: LedgerMetadata, last: int) -> LedgerReader:
         digester = Digester(metadata.digest_type or DigestType.CRC32, metadata.password or b"")
-        return LedgerReader(self._context, writer.ledger_id, metadata, digester, writer.last_add_confirmed)
+        return LedgerReader(self._context, ledger_id, metadata, digester, last)
 
     async def close(self) -> None:
         """Drop the connections; waiting adds fail. Ledgers that are still open are not closed, and a later open has to

@@ -198,6 +198,7 @@ class BookKeeperLedgerStore:
         with storage_errors():
             metadata = (await self._client.recover(ledger_id, self._settings.password)).metadata
         self._writers.pop(ledger_id, None)
+        self._keep(ledger_id, self._client.reader_of_closed(ledger_id, metadata))
         return info_of(ledger_id, metadata, _texts(metadata.custom))
 
     async def _reader(self, ledger_id: int) -> LedgerReader:
@@ -216,10 +217,13 @@ class BookKeeperLedgerStore:
         reader = await self._client.open(ledger_id, self._settings.password, recover_first=False)
         if reader.is_closed:
             self._writers.pop(ledger_id, None)
-            self._readers[ledger_id] = reader
-            while len(self._readers) > _MAX_READERS:
-                self._readers.popitem(last=False)
+            self._keep(ledger_id, reader)
         return reader
+
+    def _keep(self, ledger_id: int, reader: LedgerReader) -> None:
+        self._readers[ledger_id] = reader
+        while len(self._readers) > _MAX_READERS:
+            self._readers.popitem(last=False)
 
     async def _create_patiently(self, kept: Mapping[str, str], managed_ledger: str) -> LedgerWriter:
         """Wait for enough bookies. ``give_up_creation`` ends the wait, also before the wait has begun."""

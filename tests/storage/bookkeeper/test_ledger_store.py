@@ -9,6 +9,8 @@ import pytest
 from magnetar.storage.errors import StorageUnavailableError
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
 from tests.storage.bookkeeper.store_for_tests import simulated_store
+from tests.storage.engine_for_tests import append
+from tests.twins.sim_ledger_metadata import SimLedgerMetadata
 
 
 @simulated
@@ -92,3 +94,19 @@ async def test_a_cancelled_caller_cancels_no_other_caller_that_waits_for_the_sam
         infos = await asyncio.gather(*callers, return_exceptions=True)
         assert isinstance(infos[0], asyncio.CancelledError)
         assert [info.ledger_id for info in infos[1:]] == [writer.ledger_id] * 2
+
+
+@simulated
+async def test_a_recovered_ledger_is_read_without_a_further_look_at_its_metadata(monkeypatch):
+    cluster = SimCluster(3)
+    async with simulated_store(cluster=cluster) as former, simulated_store(cluster=cluster) as store:
+        writer = await former.create()
+        await append(writer, [b"entry"])
+        looks = []
+        read = SimLedgerMetadata.read
+        monkeypatch.setattr(SimLedgerMetadata, "read", lambda *given, **named: looks.append(1) or read(*given, **named))
+        assert (await store.open_recover(writer.ledger_id)).last_entry_id == 0
+        assert looks
+        looks.clear()
+        assert len(await store.read(writer.ledger_id, 0, 0, 1000)) == 1
+        assert not looks
