@@ -186,13 +186,10 @@ NO_TRIM_OF_NON_PERSISTENT: Final = RestRefusal(405, "Trim on a non-persistent to
 
 # --- 406 Not Acceptable ---------------------------------------------------------------------------------------------
 
+ALLOCATOR_UNKNOWN: Final = RestRefusal(406, "Invalid allocator name : {allocator}")
 NO_PARTITIONS: Final = RestRefusal(406, "Number of partitions should be more than 0")
 NOT_PERSISTENT: Final = RestRefusal(406, "Need to provide a persistent topic name")
 TOO_MANY_PARTITIONS_TO_CREATE: Final = RestRefusal(406, "Number of partitions should be less than or equal to {most}")
-
-# --- 406 Not Acceptable ---------------------------------------------------------------------------------------------
-
-ALLOCATOR_UNKNOWN: Final = RestRefusal(406, "Invalid allocator name : {allocator}")
 
 # --- 409 Conflict ---------------------------------------------------------------------------------------------------
 
