@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.errors import ProtocolError
+from magnetar.protocol.message_id import signed
 from magnetar.protocol.texts import repair_texts
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
                     f"{place}:{each.batch_index}",
                     True,
                     common[0],
-                    single.event_time,
+                    signed(single.event_time),
                     common[1],
                     {one.key: one.value for one in single.properties},
                     single.partition_key if single.HasField("partition_key") else None,
