@@ -20,14 +20,21 @@ __all__ = ["ReadTurns"]
 class ReadTurns:
     """The connections that wait until the log takes appends again. Loop only.
 
-    The log sets ``is_held`` and owes a ``begin`` from then on, within its pace, whatever happens to its frames.
+    The log sets ``is_idle``. The log sets ``is_held`` and owes a ``begin`` from then on, within its pace, whatever
+    happens to its frames.
     """
 
-    __slots__ = ("_waiting", "is_held")
+    __slots__ = ("_waiting", "is_held", "is_idle", "last_reader")
 
     def __init__(self) -> None:
         self.is_held = False
         """Whether a small append that comes now waits for the next frame."""
+        self.is_idle = False
+        """Whether the log has no work, so that the frame of an append that comes now begins at the end of this turn. A
+        log without frames of its own is never idle.
+        """
+        self.last_reader: object = None
+        """The last connection with a large read, by an object of this connection."""
         self._waiting: list[Callable[[], None]] = []
 
     def wait(self, resume: Callable[[], None]) -> None:

@@ -29,6 +29,7 @@ from magnetar.broker.network.output import WEIGHED_BYTES, Output
 from magnetar.broker.network.publish_gate import PublishGate
 from magnetar.broker.network.read_buffer import ReadBuffer
 from magnetar.broker.network.request_tasks import RequestTasks
+from magnetar.broker.network.window_halves import WindowHalves
 from magnetar.broker.slices import IN_SLICES
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
@@ -108,6 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self.knows_entry_metadata = False
         self.wants_entry_metadata = False
         self._turns = resources.turns
+        self._halves = WindowHalves(resources.turns)
         self._buffer = ReadBuffer(resources.shared_buffer, resources.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
         self._read_holds: set[str] = set()
@@ -196,10 +198,14 @@ class Connection(asyncio.BufferedProtocol):
     # --- bytes in ------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so
+        half_bytes = self._halves.half_bytes
+        if half_bytes and self._turns.is_idle and not self.gate.pending_entries:
+            return self._buffer.room()[:half_bytes]
         return self._buffer.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._keep_alive.heard = True
+        entries = self.gate.pending_entries
         items, error = self._buffer.received(nbytes)
         if self._rest or (len(items) > FEW_REQUESTS and self._have_to_wait(len(items))):
             self._rest += items
@@ -212,6 +218,9 @@ class Connection(asyncio.BufferedProtocol):
         elif nbytes < _SMALL_READ_BYTES and self._turns.is_held and self.gate.pending_entries:
             self._turns.wait(self._on_turn)
             self.hold_reading("pace")
+        elif nbytes >= _SMALL_READ_BYTES and self._halves.received(nbytes, entries, self.gate.pending_entries):
+            self.hold_reading("half")
+            self.loop.call_soon(self.release_reading, "half")
         pages = self._buffer.held_bytes >> _FRAME_UNIT
         if pages != self._frame_pages:
             self._frame_pages = pages

@@ -112,6 +112,7 @@ class CommitLane:
         if self._busy and not self._waiting:
             return
         self._busy = True
+        self._turns.is_idle = False
         self._waiting = not is_due
         if is_due:
             # The frame begins at the end of this turn, so that appends of other connections in the turn share the sync.
@@ -195,6 +196,7 @@ class CommitLane:
         out.
         """
         self._busy = bool(self._pending)
+        self._turns.is_idle = not self._busy
         if self._busy:
             rest_s = self._began_s + self._pace_s - self._now_s()
             if self._is_paced() and rest_s > self._slack_s:

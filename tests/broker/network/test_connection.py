@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from magnetar.broker.network.connection import ITEMS_A_TURN
@@ -191,6 +193,38 @@ def test_a_connection_that_ends_while_it_waits_harms_no_turn(client, turns):
 
     client.world.run(go())
     client.reconnect()
+
+
+def test_a_window_behind_a_window_is_read_in_halves_and_keeps_its_order(client):
+    """The log has no work before each window. The second half comes after the turn in which the first frame begins."""
+    connection, windows = client.peer.connection, [_window(client, first) for first in (0, 200, 400)]
+    reads = []
+
+    async def go(window: bytes) -> None:
+        connection._turns.is_idle = True
+        rest = memoryview(window)
+        while rest:
+            room = connection.get_buffer(-1)
+            size = min(len(room), len(rest))
+            room[:size] = rest[:size]
+            connection.buffer_updated(size)
+            rest = rest[size:]
+            reads.append(size)
+            if not connection.is_reading:
+                connection._turns.is_idle = False
+                await asyncio.sleep(0)
+                assert connection.is_reading
+
+    for window in windows:
+        client.world.run(go(window))
+    half = len(windows[1]) // 2
+    assert reads == [len(windows[0]), len(windows[1]), half, len(windows[2]) - half]
+    receipts = [each.send_receipt.sequence_id for each in client.take() if each.type == Command.SEND_RECEIPT]
+    assert receipts == list(range(600))
+
+
+def _window(client, first: int) -> bytes:
+    return b"".join(client.send_of(first + number, b"b" * 1000) for number in range(200))
 
 
 def test_a_connection_that_ends_before_its_watcher_begins_leaves_no_watcher(client):

@@ -317,6 +317,23 @@ async def test_an_append_that_does_not_wait_holds_no_connection():
     await paced.end([0, 1, 2])
 
 
+async def test_the_log_is_idle_while_no_append_waits_and_no_frame_is_under_way():
+    storage, writer, world = await opened()
+    ledger = await storage.ledgers.create()
+    await first_segment(ledger)
+    assert world.turns.is_idle
+    push(ledger, [], "first")
+    assert not world.turns.is_idle, "the frame begins at the end of this turn"
+    await settle()
+    push(ledger, [], "second")
+    writer.release()
+    assert not world.turns.is_idle, "the next frame is under way"
+    while writer.done is not None:
+        writer.release()
+    assert world.turns.is_idle
+    await storage.close()
+
+
 async def test_a_store_without_a_pace_holds_no_connection():
     storage, writer, world = await opened()
     ledger = await storage.ledgers.create()
