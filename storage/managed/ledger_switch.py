@@ -424,8 +424,10 @@ class LedgerSwitch:
             self._wake_sealed()
             await self.ledger_list.save()
             return
-        self._reserve = None
-        await self._list_next(reserve)
+        try:
+            await self._list_next(reserve)
+        finally:
+            self._reserve = None  # not before: a creation that begins meanwhile would delete an unlisted ledger
         self._ahead = reserve
         if appender.current is None and appender.waiting:
             self.prepare()

@@ -183,3 +183,19 @@ async def test_a_failed_ledger_is_settled_before_the_reserve_takes_entries(groun
     assert await stored(ground) == [(0, True), (1, False)]
     again = await ground.after_crash().open(KEEP)
     assert [slot.entries for slot in again.ledgers] == [9, 1]
+
+
+async def test_an_append_that_comes_when_the_seal_ends_finds_the_reserve(ground, monkeypatch):
+    ledger = await full(ground, 9)
+    steps = Steps(ground, monkeypatch)
+    steps.hold_close(0, monkeypatch)
+    steps.held, results = True, []
+    ledger.append(run_of([b"y"]), results.append)
+    await settle()
+    [(_, closed)], steps.waiting = steps.waiting, []
+    closed.set_result(None)
+    ledger.append(run_of([b"z"]), results.append)
+    assert await steps.rounds(lambda: len(results) == 2) == [["put"]]
+    assert [result.error for result in results] == [None, None]
+    assert await stored(ground) == [(0, True), (1, False)]
+    assert await ground.ledgers.list_ledgers() == [0, 1]
