@@ -33,6 +33,7 @@ from magnetar.bookkeeper.errors import (
     MetadataAccessError,
     MetadataRequestError,
     MetadataUnavailableError,
+    NoSuchNodeError,
     SessionExpiredError,
     TooManyRequestsError,
 )
@@ -198,11 +199,16 @@ class ZooKeeperSession:
             synced.append(self._client.sync_async(path))
             return self._client.get_async(path)
 
-        value, stat = await self._read(path, start)
-        if not synced[-1].successful():  # a connection was lost between the two requests
-            await self.sync(path)
-            return await self.get(path)
-        return Node(value, node_stat(stat))
+        try:
+            value, stat = await self._read(path, start)
+        except NoSuchNodeError:
+            if synced[-1].successful():
+                raise
+        else:
+            if synced[-1].successful():
+                return Node(value, node_stat(stat))
+        await self.sync(path)  # a connection was lost between the two requests
+        return await self.get(path)
 
     async def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> NodeStat | None:
         """Return the node's stat, or None. The session calls `watch` once, when the node is created, changed or

@@ -292,10 +292,17 @@ class Answer:
         return self.value
 
 
-async def test_a_read_whose_sync_was_lost_is_repeated(monkeypatch):
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(Answer((b"old", ZnodeStat(*[0] * 11))), id="value"),
+        pytest.param(Answer(exception=kazoo_errors.NoNodeError()), id="absent"),
+    ],
+)
+async def test_a_read_whose_sync_was_lost_is_repeated(monkeypatch, first):
     session, asked = ZooKeeperSession(Kazoo(), ZooKeeperOptions("127.0.0.1:1")), []
     syncs = [Answer(exception=kazoo_errors.ConnectionLoss()), Answer("/n")]
-    reads = [Answer((b"old", ZnodeStat(*[0] * 11))), Answer((b"new", ZnodeStat(*[0] * 11)))]
+    reads = [first, Answer((b"new", ZnodeStat(*[0] * 11)))]
 
     def answered(name, answers):
         def request(path, **_):
