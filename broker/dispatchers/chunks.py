@@ -37,7 +37,8 @@ producer that ended within a message leaves the message unfinished for as long a
 class Chunk(NamedTuple):
     """One chunk of the message `uuid`."""
 
-    uuid: str
+    uuid: str | bytes
+    """Bytes when the uuid is not UTF-8, which is its producer's choice."""
     chunk_id: int
     chunks: int
 
@@ -56,7 +57,7 @@ class ChunkOwners:
     """The consumers of unfinished messages: a chunk of the message was sent, its last chunk was not."""
 
     def __init__(self) -> None:
-        self._owners: dict[str, Consumer] = {}
+        self._owners: dict[str | bytes, Consumer] = {}
 
     def concern(self, spans: Sequence[Span]) -> bool:
         """Whether `plan` must plan the read: it holds chunks, or may hold the last chunk of an unfinished message."""
@@ -70,7 +71,7 @@ class ChunkOwners:
             return True
         data, offsets = span.slab.data, span.slab.offset_view
         start, end = offsets[span.start], offsets[span.end]
-        return any(data.find(uuid.encode(), start, end) >= 0 for uuid in self._owners)
+        return any(data.find(_as_stored(uuid), start, end) >= 0 for uuid in self._owners)
 
     def forget(self, consumer: Consumer) -> None:
         """Forget the messages of a consumer that left; the chunks that it held are sent again, in order."""
@@ -120,3 +121,7 @@ class ChunkOwners:
         if chunk.uuid not in self._owners and len(self._owners) >= MAX_UNFINISHED:
             del self._owners[next(iter(self._owners))]
         self._owners[chunk.uuid] = consumer
+
+
+def _as_stored(uuid: str | bytes) -> bytes:
+    return uuid if isinstance(uuid, bytes) else uuid.encode()

@@ -53,6 +53,16 @@ async def test_the_last_chunk_alone_in_a_read_follows_the_others():
     assert (got(a), got(b)) in (([0, 1, 2], [3]), ([0, 1, 2, 3], []))
 
 
+async def test_chunks_whose_uuid_is_not_utf8_follow_each_other():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=9)
+    b = await bench.join(SHARED, "b", permits=9)
+    for chunk_id in range(3):
+        bench.publish(chunk("uuid", chunk_id).replace(b"uuid", b"\xff\xfe\xfd\xfc"))
+    bench.publish(entry())
+    assert (got(a), got(b)) in (([0, 1, 2], [3]), ([0, 1, 2, 3], []))
+
+
 async def test_all_chunks_go_to_another_when_their_consumer_leaves():
     bench = Bench()
     a = await bench.join(SHARED, "a", permits=2)
