@@ -2,13 +2,13 @@
 
 import contextlib
 import socket
-import ssl
 
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.raw import RawPeer, command, frame, send
 from tests.broker.admin.test_admin_server import Certificates
+from tests.trusting import trusting
 from tests.waiting import wait_for
 
 PATIENCE_S = 40
@@ -95,7 +95,7 @@ def over_tls(new_broker, tmp_path):
         tlsCertificateFilePath=certificate,
         tlsKeyFilePath=key,
     )
-    trust = ssl.create_default_context(cafile=authority.authority[0])
+    trust = trusting(authority.authority[0])
 
     def opened(**more):
         peer = RawPeer(broker.url, handshake=False, **more)

@@ -4,7 +4,6 @@ import contextlib
 import json
 import re
 import socket
-import ssl
 import struct
 import threading
 import urllib.request
@@ -17,6 +16,7 @@ from tests.attack.conftest import SECURED, connect
 from tests.blackbox.clients import quiet_client
 from tests.blackbox.raw import RawPeer, command, frame
 from tests.broker.admin.test_admin_server import Certificates
+from tests.trusting import trusting
 
 V1 = b"PROXY TCP4 203.0.113.7 198.51.100.2 4711 6650\r\n"
 V2 = (
@@ -109,9 +109,7 @@ def test_the_header_comes_behind_the_tls_handshake(magnetar_broker_factory, tmp_
         tlsKeyFilePath=key,
     )
     peer = RawPeer(broker.url, handshake=False)
-    peer.socket = ssl.create_default_context(cafile=authority.authority[0]).wrap_socket(
-        peer.socket, server_hostname="localhost"
-    )
+    peer.socket = trusting(authority.authority[0]).wrap_socket(peer.socket, server_hostname="localhost")
     for part in (V2[:3], V2[3:] + CONNECT):
         peer.write(part)
     assert peer.receive().type == pb.BaseCommand.CONNECTED

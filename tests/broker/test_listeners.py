@@ -16,6 +16,7 @@ from magnetar.broker import listeners
 from magnetar.broker.broker import Broker
 from magnetar.broker.settings import Settings
 from tests.broker.admin.test_admin_server import Certificates, get
+from tests.trusting import trusting
 from tests.waiting import until
 
 _LOADED = """
@@ -167,7 +168,7 @@ async def test_the_first_tls_client_gets_a_certificate_that_changed_before(tmp_p
         authority.make("localhost")
         tls = broker.listeners._doors.tls
         assert tls.certificates.check()
-        context = ssl.create_default_context(cafile=authority.authority[0])
+        context = trusting(authority.authority[0])
         _reader, writer = await asyncio.open_connection("127.0.0.1", tls.port, ssl=context, server_hostname="localhost")
         found = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         assert found == certificate_in(certificate)

@@ -71,3 +71,13 @@ def test_tls(tmp_path):
     assert Credentials(tls_allow_insecure=True).tls_context().verify_mode is ssl.CERT_NONE
     with pytest.raises(InputError, match="TLS file"):
         Credentials(tls_trust_certs="/nowhere.pem").tls_context()
+
+
+def test_certificates_need_no_extensions_beyond_those_that_other_clients_need(monkeypatch):
+    def strict(**files):  # the default of Python 3.13
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    assert not Credentials().tls_context().verify_flags & ssl.VERIFY_X509_STRICT

@@ -5,7 +5,6 @@ import dataclasses
 import datetime as dt
 import json
 import socket
-import ssl
 
 import pytest
 from cryptography import x509
@@ -17,6 +16,7 @@ from cryptography.x509.oid import NameOID
 from magnetar.broker.admin.admin_server import start_admin
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
+from tests.trusting import trusting
 
 
 async def get(port, path, context=None):
@@ -150,7 +150,7 @@ async def test_role_from_a_client_certificate_over_tls(tmp_path):
     admin = await start_admin(broker)
     try:
         for role, status in (("operator", 200), ("somebody", 401), (None, 401)):
-            context = ssl.create_default_context(cafile=authority.authority[0])
+            context = trusting(authority.authority[0])
             if role:
                 context.load_cert_chain(*authority.make(role))
             found, body = await get(admin.port_tls, "/admin/v2/tenants", context)

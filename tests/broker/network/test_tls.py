@@ -11,6 +11,7 @@ import pytest
 from magnetar.broker.network.tls import TLS_1_3, CertificateWatch, choose_ciphers, openssl_name, tls_context
 from magnetar.broker.settings import Settings
 from tests.broker.admin.test_admin_server import Certificates
+from tests.trusting import trusting
 
 
 @pytest.fixture
@@ -141,7 +142,7 @@ def test_a_certificate_that_is_no_longer_trusted_is_refused(settings, authority,
     watch = CertificateWatch(context, settings)
 
     def client(owner):
-        made = ssl.create_default_context(cafile=authority.authority[0])
+        made = trusting(authority.authority[0])
         made.check_hostname = name is not None
         made.minimum_version = made.maximum_version = version
         made.load_cert_chain(*owner.make("client"))
@@ -161,7 +162,7 @@ def test_a_certificate_that_is_no_longer_trusted_is_refused(settings, authority,
 def test_new_connections_get_the_new_certificate(settings, authority):
     context = tls_context(settings)
     watch = CertificateWatch(context, settings)
-    client = ssl.create_default_context(cafile=authority.authority[0])
+    client = trusting(authority.authority[0])
     before = shake_hands(context, client)[1]["serialNumber"]
     authority.make("localhost")
     touch_later(settings.tls_certificate_file_path)

@@ -15,6 +15,7 @@ from magnetar.broker.network.seats import Seats
 from magnetar.broker.network.tls_gate import RECORDS_IN_ONE_TURN, TlsGate, cut_records
 from tests.broker.admin.test_admin_server import Certificates
 from tests.broker.network.test_acceptor import Door
+from tests.trusting import trusting
 from tests.twins.fake_connection import FakeTransport
 
 
@@ -97,7 +98,7 @@ def test_a_client_gets_its_bytes_back(new_loop, tmp_path):
     files = Certificates(tmp_path)
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     served.load_cert_chain(*files.make("localhost"))
-    trusted = ssl.create_default_context(cafile=files.authority[0])
+    trusted = trusting(files.authority[0])
     drawn = random.Random(5)
     parts = [bytes([n % 251]) * drawn.choice((1, 1, 1, 50, 70_000)) for n in range(1500)]
 
