@@ -144,7 +144,7 @@ class BookKeeperLedgerStore:
     async def read(self, ledger_id: int, first: int, last: int, max_bytes: int) -> list[Slab]:
         self._check_open()
         with storage_errors():
-            reader = await self._reader(ledger_id)
+            reader = await self._reader(ledger_id, first)
         if not 0 <= first <= reader.last_add_confirmed:
             raise NoSuchEntryError(ledger_id, first)
         cached = self.cache.get(ledger_id, first)
@@ -201,12 +201,20 @@ class BookKeeperLedgerStore:
         self._keep(ledger_id, self._client.reader_of_closed(ledger_id, metadata))
         return info_of(ledger_id, metadata, _texts(metadata.custom))
 
-    async def _reader(self, ledger_id: int) -> LedgerReader:
-        """Return a reader of the ledger. It reads up to the last confirmed entry of a ledger that this process writes,
-        and all entries of any other ledger. Readers of closed ledgers are kept for later calls.
+    async def _reader(self, ledger_id: int, first: int) -> LedgerReader:
+        """Return a reader of the ledger for entries from `first` on. It reads up to the last confirmed entry of a
+        ledger that this process writes, and all entries of any other ledger. Readers of closed ledgers are kept for
+        later calls.
+
+        A writer that failed stays until the ledger is recovered, perhaps by another owner of its log, which may find
+        entries that the writer did not confirm; the log may return with them.
         """
         writer = self._writers.get(ledger_id)
-        if writer is not None and not writer.adds.metadata.is_closed:
+        if (
+            writer is not None
+            and not writer.adds.metadata.is_closed
+            and (writer.adds.failure is None or first <= writer.last_add_confirmed)
+        ):
             reader = self._client.reader_of(writer.adds)
             reader.last_add_confirmed = writer.last_add_confirmed
             return reader

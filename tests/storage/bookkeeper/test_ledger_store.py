@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from magnetar.storage.errors import StorageUnavailableError
+from magnetar.storage.errors import StorageError, StorageUnavailableError
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
 from tests.storage.bookkeeper.store_for_tests import simulated_store
 from tests.storage.engine_for_tests import append
@@ -110,3 +110,21 @@ async def test_a_recovered_ledger_is_read_without_a_further_look_at_its_metadata
         looks.clear()
         assert len(await store.read(writer.ledger_id, 0, 0, 1000)) == 1
         assert not looks
+
+
+@simulated
+async def test_entries_that_another_owner_found_are_readable_where_their_writer_failed():
+    cluster = SimCluster(3)
+    async with simulated_store(cluster=cluster) as former, simulated_store(cluster=cluster) as store:
+        writer = await former.create()
+        await append(writer, [b"confirmed"])
+        for bookie in cluster.bookies[1:]:
+            cluster.network.part(cluster.clients[0].party, bookie)
+        unanswered = asyncio.ensure_future(append(writer, [b"stored once"]))
+        await asyncio.sleep(0.5)
+        assert (await store.open_recover(writer.ledger_id)).last_entry_id == 1
+        cluster.network.heal()
+        with pytest.raises(StorageError):
+            await unanswered
+        assert [slab.last_entry_id for slab in await former.read(writer.ledger_id, 0, 1, 1000)] == [0]
+        assert [slab.first_entry_id for slab in await former.read(writer.ledger_id, 1, 1, 1000)] == [1]
