@@ -5,7 +5,8 @@ compare-and-set on the record's version; a broker whose compare-and-set fails ha
 
 Rules kept here:
 
-- a save without an answer may have been made: the owner recognises the list that it has written, in the next version;
+- a save without an answer may have been made: the owner recognises the list that it has written, in the next version,
+  unless the list was unchanged: a new owner stores these bytes too;
 - the records of cursors change only while the list has the version that its owner knows (``guarded``);
 - the stored list names a ledger before its first append, and no longer names it before its deletion;
 - a ledger with timestamp 0 was open: the next opening recovers (fences) it, whether it is the last ledger or not;
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from magnetar.storage.errors import (
@@ -103,12 +105,13 @@ class LedgerList:
         async with self._lock:
             self._check_owner()
             value = self._encode()
+            changed = hash(value) != self._content
             try:
-                version = await self._own(lambda version: self._metadata.put(self.path, value, version))
+                version = await self._own(partial(self._put, value, changed))
             except ManagedLedgerFencedError:
                 raise
             except BaseException:  # also for a cancelled caller the outcome is unknown
-                if hash(value) != self._content:  # an equal list may as well be of another owner
+                if changed:  # an equal list may as well be of another owner
                     self._unanswered = (*self._unanswered, value)[-_MOST_UNANSWERED:]
                 raise
             self._stored(value, version)
@@ -135,10 +138,16 @@ class LedgerList:
             with contextlib.suppress(NoNodeError):
                 await self._own(lambda version: self._metadata.delete(self.path, version))
 
+    async def _put(self, value: bytes, changed: bool, version: int) -> int:
+        """Write the list over this version. A store that repeats a write without an answer takes an equal value in the
+        next version for its own; the guard refuses a write over any other version.
+        """
+        return await self._metadata.put(self.path, value, version, None if changed else Guard(self.path, version))
+
     async def _own(self, write: Callable[[int], Awaitable[T]]) -> T:
         """Return the result of ``write(version)``. After a save without an answer the list may be one version ahead."""
         for _ in range(2):
-            with contextlib.suppress(BadVersionError):
+            with contextlib.suppress(BadVersionError, GuardChangedError):
                 return await write(self._version)
             if await self._look():
                 break

@@ -6,11 +6,14 @@ import asyncio
 
 import pytest
 
+from magnetar.bookkeeper.errors import MetadataUnavailableError
 from magnetar.storage.errors import GuardChangedError, ManagedLedgerFencedError, StorageUnavailableError
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.ledger_map import LedgerSlot
+from magnetar.storage.zookeeper.zookeeper_metadata import ZooKeeperMetadataStore
 from tests.storage.managed_for_tests import NAME
 from tests.twins.memory_metadata import MemoryMetadataStore
+from tests.twins.sim_zookeeper import SimSession, SimZooKeeper
 
 
 class Lossy(MemoryMetadataStore):
@@ -93,6 +96,30 @@ async def test_an_unchanged_list_is_not_recognised():
     other = await loaded(metadata)
     await other.save()
     assert await owner.is_taken_over()
+
+
+async def test_a_repeated_save_of_an_unchanged_list_does_not_recognise_that_of_another_owner():
+    """The store repeats a write whose connection was lost, and finds the same bytes in the next version."""
+    service = SimZooKeeper()
+
+    async def ask(request):
+        return request()
+
+    async def lose_first(request):
+        if not lost:
+            lost.append(request)
+            await (await loaded(other)).save()
+            raise MetadataUnavailableError("/")
+        return request()
+
+    lost = []
+    other = ZooKeeperMetadataStore(SimSession(service, ask, ask))
+    await loaded(other)
+    owner = await loaded(ZooKeeperMetadataStore(SimSession(service, ask, lose_first)))
+    with pytest.raises(ManagedLedgerFencedError):
+        await owner.save()
+    assert len(lost) == 1
+    assert owner.fenced
 
 
 async def test_a_guarded_write_needs_the_list_of_this_owner():
