@@ -15,6 +15,7 @@ OWN_LOOPS = {
     "attack/conftest.py": "a client that sends PING after PING",
     "cluster/load.py": "sends at a pace",
     "cluster/stepped_broker.py": "a clock that follows a file",
+    "model/owners_on_bookies.py": "the same as two_owners",
     "model/two_owners.py": "an owner opens a log again and again, in virtual time",
     "blackbox/test_soak.py": "samples of memory and threads",
     "conformance/harness/session.py": "by the clock that stands still while the broker does not answer",
