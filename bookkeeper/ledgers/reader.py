@@ -92,11 +92,11 @@ class LedgerReader:
         return await read(self.metadata, first, last, max_bytes)
 
     async def _was_moved(self) -> bool:
-        """Whether BookKeeper's auto-recovery has moved replicas of the closed ledger; if so, take over the new
-        metadata.
+        """Whether BookKeeper's auto-recovery has moved replicas of the ledger, which is closed; if so, take over the
+        new metadata. A reader made while the ledger was open may outlive that time.
         """
         found = (await self._context.store.read(self.ledger_id)).metadata
-        if found.segments == self.metadata.segments or not self.metadata.is_closed:
+        if found.segments == self.metadata.segments or not found.is_closed:
             return False
         self.metadata = found
         return True
