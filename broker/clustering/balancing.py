@@ -14,6 +14,7 @@ import structlog
 
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.ownership.auto_split import SplitRules, bundles_to_split
+from magnetar.broker.ownership.resource_weights import ResourceWeights
 from magnetar.broker.ownership.shedding import SHEDDERS, Shedder, SheddingRules
 from magnetar.storage.errors import StorageError
 
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.values import BundlesData
     from magnetar.broker.settings import Settings
 
-__all__ = ["Balancing", "BalancingFigures", "Calls", "make_shedder", "shedding_rules", "split_rules"]
+__all__ = [
+    "Balancing",
+    "BalancingFigures",
+    "Calls",
+    "make_shedder",
+    "resource_weights",
+    "shedding_rules",
+    "split_rules",
+]
 
 log = structlog.get_logger(__name__)
 
@@ -154,11 +163,7 @@ def shedding_rules(settings: Settings) -> SheddingRules:
         threshold_share=settings.load_balancer_broker_threshold_shedder_percentage / 100,
         history_share=settings.load_balancer_history_resource_percentage,
         lower_boundary=settings.lower_boundary_shedding_enabled,
-        cpu_weight=settings.load_balancer_cpu_resource_weight,
-        memory_weight=settings.load_balancer_memory_resource_weight,
-        direct_memory_weight=settings.load_balancer_direct_memory_resource_weight,
-        bandwidth_in_weight=settings.load_balancer_bandwidth_in_resource_weight,
-        bandwidth_out_weight=settings.load_balancer_bandwidth_out_resource_weight,
+        weights=resource_weights(settings),
         least_bytes_per_second=settings.load_balancer_bundle_unload_min_throughput_threshold * 2**20,
         overloaded_share=settings.load_balancer_broker_overloaded_threshold_percentage / 100,
         message_rate_difference=settings.load_balancer_msg_rate_difference_shedder_threshold / 100,
@@ -173,6 +178,23 @@ def shedding_rules(settings: Settings) -> SheddingRules:
         high_difference_percent=settings.load_balancer_avg_shedder_high_threshold,
         low_hits=settings.load_balancer_avg_shedder_hit_count_low_threshold,
         high_hits=settings.load_balancer_avg_shedder_hit_count_high_threshold,
+    )
+
+
+def resource_weights(settings: Settings) -> ResourceWeights:
+    """The weights that are in force: a weight of traffic under its present name, else under its former name."""
+    bandwidth_in, bandwidth_out = (
+        present if present != 1 else former
+        for present, former in (
+            (settings.load_balancer_bandwidth_in_resource_weight, settings.load_balancer_bandwith_in_resource_weight),
+            (settings.load_balancer_bandwidth_out_resource_weight, settings.load_balancer_bandwith_out_resource_weight),
+        )
+    )
+    return ResourceWeights(
+        cpu=settings.load_balancer_cpu_resource_weight,
+        direct_memory=settings.load_balancer_direct_memory_resource_weight,
+        bandwidth_in=bandwidth_in,
+        bandwidth_out=bandwidth_out,
     )
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from magnetar.broker.admin.peer_calls import PeerCalls
 from magnetar.broker.clustering.averaging import Averaging
-from magnetar.broker.clustering.balancing import Balancing
+from magnetar.broker.clustering.balancing import Balancing, resource_weights
 from magnetar.broker.clustering.cluster_bookies import MANAGED_LEDGER, ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
@@ -322,6 +322,7 @@ class ClusterMember:
             most_topics=settings.load_balancer_broker_max_topics,
             evenly=settings.load_balancer_distribute_bundles_evenly_enabled,
             domains=domains if settings.failure_domains_enabled else {},
+            weights=resource_weights(settings),
             expected=None if self._balancing is None else self._balancing.expected,
         )
 
@@ -331,4 +332,5 @@ class ClusterMember:
             look_s=settings.load_balancer_report_update_min_interval_millis / 1000,
             longest_s=settings.load_balancer_report_update_max_interval_minutes * 60.0,
             threshold_percent=settings.load_balancer_report_update_threshold_percentage,
+            weights=resource_weights(settings),
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from magnetar.broker.ownership.broker_choice import OVERLOADED_SHARE, Burden, choose_broker
+from magnetar.broker.ownership.resource_weights import ResourceWeights
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -36,6 +37,7 @@ class PlacementRules:
     most_topics: int = 50_000
     evenly: bool = True
     domains: Mapping[str, str] = field(default_factory=dict)
+    weights: ResourceWeights = field(default_factory=ResourceWeights)
     expected: Mapping[str, str] | None = None
     """bundle -> broker by AvgShedder; None: LeastLongTermMessageRate."""
 
@@ -84,7 +86,7 @@ def place(
     if rules.expected is not None:
         expected = rules.expected.get(bundle)
         return expected if expected in left else random.choice(sorted(left)) if left else None
-    return choose_broker(left, burden, random, rules.overloaded_share)
+    return choose_broker(left, burden, random, rules.overloaded_share, rules.weights)
 
 
 def is_better_elsewhere(broker: str, candidates: Collection[str], served: Served, group: Collection[str]) -> bool:

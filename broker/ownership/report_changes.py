@@ -6,8 +6,10 @@ for at most the longest interval.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from magnetar.broker.ownership.resource_weights import ResourceWeights
 
 if TYPE_CHECKING:
     from magnetar.broker.ownership.cluster_nodes import LoadReport
@@ -22,6 +24,7 @@ class ReportRules:
     look_s: float = 5.0
     longest_s: float = 15 * 60.0
     threshold_percent: float = 10.0
+    weights: ResourceWeights = field(default_factory=ResourceWeights)
 
 
 def is_due(written: LoadReport, now: LoadReport, rules: ReportRules) -> bool:
@@ -29,7 +32,7 @@ def is_due(written: LoadReport, now: LoadReport, rules: ReportRules) -> bool:
     if now.last_update - written.last_update >= rules.longest_s * 1000:
         return True
     changes = (
-        100.0 * abs(written.highest_share - now.highest_share),
+        100.0 * abs(rules.weights.usage(written) - rules.weights.usage(now)),
         _percent(written.msg_rate_in + written.msg_rate_out, now.msg_rate_in + now.msg_rate_out),
         _percent(
             written.msg_throughput_in + written.msg_throughput_out, now.msg_throughput_in + now.msg_throughput_out

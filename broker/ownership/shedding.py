@@ -12,8 +12,10 @@ AvgShedder            the broker used most and the broker used least are a pair,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from magnetar.broker.ownership.resource_weights import ResourceWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,11 +49,7 @@ class SheddingRules:
     threshold_share: float = 0.10
     history_share: float = 0.9
     lower_boundary: bool = False
-    cpu_weight: float = 1.0
-    memory_weight: float = 0.0
-    direct_memory_weight: float = 0.0
-    bandwidth_in_weight: float = 1.0
-    bandwidth_out_weight: float = 1.0
+    weights: ResourceWeights = field(default_factory=ResourceWeights)
     least_bytes_per_second: float = 10 * 2**20
     """A broker that has less traffic to give up keeps its bundles."""
     overloaded_share: float = 0.85
@@ -144,17 +142,9 @@ class ThresholdShedder(Shedder):
         return [(name, bundle) for bundle in self._heaviest(report, wanted, _traffic)]
 
     def _smoothed(self, name: str, report: LoadReport) -> float:
-        rules = self.rules
-        weighted = (
-            report.cpu.share * rules.cpu_weight,
-            report.memory.share * rules.memory_weight,
-            report.direct_memory.share * rules.direct_memory_weight,
-            report.bandwidth_in.share * rules.bandwidth_in_weight,
-            report.bandwidth_out.share * rules.bandwidth_out_weight,
-        )
-        before = self._usage.get(name)
-        now = max(weighted)
-        return now if before is None else before * rules.history_share + now * (1 - rules.history_share)
+        share = self.rules.history_share
+        before, now = self._usage.get(name), self.rules.weights.usage(report)
+        return now if before is None else before * share + now * (1 - share)
 
 
 class OverloadShedder(Shedder):
@@ -163,7 +153,7 @@ class OverloadShedder(Shedder):
     def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
         chosen: list[tuple[str, str]] = []
         for name, report in sorted(reports.items()):
-            excess = report.highest_share - self.rules.overloaded_share
+            excess = self.rules.weights.usage(report) - self.rules.overloaded_share
             if excess < 0 or len(report.last_stats) < _LEAST_BUNDLES:
                 continue
             wanted = (report.msg_throughput_in + report.msg_throughput_out) * (excess + _MARGIN)
@@ -212,7 +202,7 @@ class AvgShedder(Shedder):
 
     def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
         self._drop_old_plans(reports)
-        usage = {name: self._usage(each) for name, each in reports.items()}
+        usage = {name: 100 * self.rules.weights.usage(each) for name, each in reports.items()}
         ordered = sorted(usage, key=lambda name: (usage[name], name))
         pairs = []
         for index in range((len(ordered) + 1) // 2):
@@ -234,16 +224,6 @@ class AvgShedder(Shedder):
         self.expected = {
             bundle: broker for bundle, broker in self.expected.items() if bundle in reported or bundle in self._moved
         }
-
-    def _usage(self, report: LoadReport) -> float:
-        """Return the usage of the broker in percent: that of its weighted resource with the highest share."""
-        rules = self.rules
-        return 100 * max(
-            report.cpu.share * rules.cpu_weight,
-            report.direct_memory.share * rules.direct_memory_weight,
-            report.bandwidth_in.share * rules.bandwidth_in_weight,
-            report.bandwidth_out.share * rules.bandwidth_out_weight,
-        )
 
     def _count(self, least: str, most: str, difference: float) -> bool:
         """Count a difference of the two brokers; return whether it is at least the low difference."""

@@ -60,15 +60,26 @@ class BalancingSettings(Table):
         unit="weight",
         minimum=0,
     )
+    load_balancer_bandwith_in_resource_weight: float = setting(
+        "loadBalancerBandwithInResourceWeight",
+        1.0,
+        "Former name of loadBalancerBandwidthInResourceWeight: counts while that is 1.",
+        unit="weight",
+        minimum=0,
+    )
+    load_balancer_bandwith_out_resource_weight: float = setting(
+        "loadBalancerBandwithOutResourceWeight",
+        1.0,
+        "Former name of loadBalancerBandwidthOutResourceWeight: counts while that is 1.",
+        unit="weight",
+        minimum=0,
+    )
     load_balancer_cpu_resource_weight: float = setting(
         "loadBalancerCPUResourceWeight",
         1.0,
         "Weight of processor time in the usage of a broker.",
         unit="weight",
         minimum=0,
-    )
-    load_balancer_memory_resource_weight: float = setting(
-        "loadBalancerMemoryResourceWeight", 0.0, "Weight of memory in the usage of a broker.", unit="weight", minimum=0
     )
     load_balancer_direct_memory_resource_weight: float = setting(
         "loadBalancerDirectMemoryResourceWeight",
@@ -131,8 +142,8 @@ class BalancingSettings(Table):
     load_balancer_broker_overloaded_threshold_percentage: int = setting(
         "loadBalancerBrokerOverloadedThresholdPercentage",
         85,
-        "A broker of which a resource is used so far gets bundles when all brokers are; OverloadShedder: it gives up "
-        "bundles.",
+        "A broker of which a resource, by its weight, is used further gets bundles when all brokers are; "
+        "OverloadShedder: it gives up bundles.",
         unit="%",
         minimum=0,
         maximum=100,

@@ -6,11 +6,18 @@ import dataclasses
 
 import pytest
 
-from magnetar.broker.clustering.balancing import Balancing, BalancingFigures, make_shedder
+from magnetar.broker.clustering.balancing import (
+    Balancing,
+    BalancingFigures,
+    make_shedder,
+    resource_weights,
+    shedding_rules,
+)
 from magnetar.broker.clustering.eligible_brokers import eligible_brokers
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
 from magnetar.broker.ownership.load_averages import LoadAverages
+from magnetar.broker.ownership.resource_weights import ResourceWeights
 from magnetar.broker.policies.records import even_bundles
 from magnetar.broker.settings import Settings
 
@@ -104,6 +111,21 @@ def test_the_strategy_is_chosen_by_its_class_in_apache_pulsar(name):
     full = f"org.apache.pulsar.broker.loadbalance.impl.{name}"
     settings = dataclasses.replace(Settings(), load_balancer_load_shedding_strategy=full)
     assert type(make_shedder(settings)).__name__ == name
+
+
+def test_a_weight_of_traffic_has_a_former_name_as_in_apache_pulsar():
+    weights = dataclasses.replace(
+        Settings(),
+        load_balancer_cpu_resource_weight=0.5,
+        load_balancer_direct_memory_resource_weight=0.25,
+        load_balancer_bandwith_in_resource_weight=0.2,
+        load_balancer_bandwith_out_resource_weight=0.3,
+        load_balancer_bandwidth_out_resource_weight=0.4,
+    )
+    assert resource_weights(Settings()) == ResourceWeights()
+    expected = ResourceWeights(cpu=0.5, direct_memory=0.25, bandwidth_in=0.2, bandwidth_out=0.4)
+    assert resource_weights(weights) == expected
+    assert shedding_rules(weights).weights == expected
 
 
 async def test_a_refusal_is_not_counted(world, balancing):

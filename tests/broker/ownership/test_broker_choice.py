@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.broker.ownership.broker_choice import choose_broker, is_candidate
 from magnetar.broker.ownership.cluster_nodes import LoadReport, Usage
+from magnetar.broker.ownership.resource_weights import ResourceWeights
 
 
 def report(rate=0.0, cpu=10.0, **changes):
@@ -31,8 +32,17 @@ def test_the_lowest_rate_counts_and_equals_take_turns():
 
 
 def test_an_overloaded_broker_is_chosen_when_all_are():
-    assert chosen({"a:1": report(0, cpu=85.0), "b:1": report(900, cpu=84.9)}) == {"b:1"}
+    assert chosen({"a:1": report(0, cpu=85.1), "b:1": report(900, cpu=84.9)}) == {"b:1"}
+    assert chosen({"a:1": report(0, cpu=85.0), "b:1": report(900, cpu=84.9)}) == {"a:1"}
     assert chosen({"a:1": report(0, cpu=99.0), "b:1": report(900, cpu=90.0)}) == {"a:1"}
+
+
+def test_a_resource_overloads_a_broker_by_its_weight():
+    full = report(0, direct_memory=Usage(90.0, 100.0), memory=Usage(99.0, 100.0))
+    reports = {"a:1": full, "b:1": report(900)}
+    assert chosen(reports) == {"a:1"}
+    heavy = ResourceWeights(direct_memory=1.0)
+    assert choose_broker(reports, {}, random.Random(1), weights=heavy) == "b:1"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import pytest
 
 from magnetar.broker.ownership.cluster_nodes import LoadReport, Usage
 from magnetar.broker.ownership.report_changes import ReportRules, is_due
+from magnetar.broker.ownership.resource_weights import ResourceWeights
 
 BEFORE = LoadReport(
     last_update=1_000_000, cpu=Usage(50.0, 100.0), msg_rate_in=60.0, msg_rate_out=40.0, msg_throughput_in=1000.0,
@@ -24,6 +25,7 @@ def after(**changes):
         ({"cpu": Usage(59.0, 100.0)}, False),
         ({"cpu": Usage(61.0, 100.0)}, True),
         ({"memory": Usage(99.0, 100.0)}, False),
+        ({"direct_memory": Usage(99.0, 100.0)}, False),
         ({"msg_rate_in": 69.0}, False),
         ({"msg_rate_out": 51.0}, True),
         ({"msg_throughput_out": 101.0}, True),
@@ -33,6 +35,12 @@ def after(**changes):
 )
 def test_a_report_is_written_when_it_says_something_new_or_after_a_long_pause(changes, due):
     assert is_due(BEFORE, after(**changes), ReportRules()) is due
+
+
+def test_a_resource_counts_by_its_weight():
+    rules = ReportRules(weights=ResourceWeights(cpu=0.5, direct_memory=1.0))
+    assert is_due(BEFORE, after(direct_memory=Usage(99.0, 100.0)), rules)
+    assert not is_due(BEFORE, after(cpu=Usage(69.0, 100.0)), rules)
 
 
 def test_the_first_traffic_of_a_broker_is_a_change():

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
+from magnetar.broker.ownership.resource_weights import ResourceWeights
 from magnetar.broker.ownership.shedding import (
     AvgShedder,
     OverloadShedder,
@@ -73,11 +74,13 @@ def test_excluded_namespaces_stay():
 
 def test_resources_count_by_their_weight():
     busy = LoadReport(
-        memory=Usage(90.0, 100.0), msg_throughput_in=100.0 * MIB, last_stats=report(0.0, 50, 50).last_stats
+        direct_memory=Usage(90.0, 100.0), msg_throughput_in=100.0 * MIB, last_stats=report(0.0, 50, 50).last_stats
     )
     reports = {"a": busy, "b": report(10.0)}
-    assert ThresholdShedder(SheddingRules()).plan(reports, 0.0) == []
-    assert ThresholdShedder(SheddingRules(memory_weight=1.0)).plan(reports, 0.0) == [("a", "t/n/0")]
+    heavy = SheddingRules(weights=ResourceWeights(direct_memory=1.0))
+    for shedder in (ThresholdShedder, OverloadShedder):
+        assert shedder(SheddingRules()).plan(reports, 0.0) == []
+        assert shedder(heavy).plan(reports, 0.0) == [("a", "t/n/0")]
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.lists(st.integers(0, 200), max_size=5)), max_size=5))
