@@ -14,6 +14,7 @@ import structlog
 
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.ownership.auto_split import SplitRules, bundles_to_split
+from magnetar.broker.ownership.placement_strategies import PlacementRules
 from magnetar.broker.ownership.resource_weights import ResourceWeights
 from magnetar.broker.ownership.shedding import SHEDDERS, Shedder, SheddingRules
 from magnetar.storage.errors import StorageError
@@ -30,6 +31,7 @@ __all__ = [
     "BalancingFigures",
     "Calls",
     "make_shedder",
+    "placement_rules",
     "resource_weights",
     "shedding_rules",
     "split_rules",
@@ -76,10 +78,9 @@ class Balancing:
         self._shedder = make_shedder(settings)
 
     @property
-    def expected(self) -> Mapping[str, str] | None:
-        """Bundle -> next broker, if the shedding strategy chooses it (AvgShedder); None: the placement chooses it."""
-        name = self._settings.load_balancer_load_placement_strategy.rpartition(".")[2]
-        return self._shedder.expected if name == "AvgShedder" else None
+    def expected(self) -> Mapping[str, str]:
+        """Bundle -> next broker, if the shedding strategy chooses the next broker as well (AvgShedder)."""
+        return self._shedder.expected
 
     async def run_shedding(self) -> None:
         """The settings may change while the broker runs."""
@@ -178,6 +179,20 @@ def shedding_rules(settings: Settings) -> SheddingRules:
         high_difference_percent=settings.load_balancer_avg_shedder_high_threshold,
         low_hits=settings.load_balancer_avg_shedder_hit_count_low_threshold,
         high_hits=settings.load_balancer_avg_shedder_hit_count_high_threshold,
+    )
+
+
+def placement_rules(settings: Settings, domains: Mapping[str, str], expected: Mapping[str, str]) -> PlacementRules:
+    return PlacementRules(
+        strategy=settings.load_balancer_load_placement_strategy.rpartition(".")[2],
+        overloaded_share=settings.load_balancer_broker_overloaded_threshold_percentage / 100,
+        most_topics=settings.load_balancer_broker_max_topics,
+        evenly=settings.load_balancer_distribute_bundles_evenly_enabled,
+        domains=domains,
+        weights=resource_weights(settings),
+        usage_difference=settings.load_balancer_average_resource_usage_difference_threshold_percentage / 100,
+        history_share=settings.load_balancer_history_resource_percentage,
+        expected=expected,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.clustering.zookeeper_client_file import ZooKeeperSecurity, read_security
+from magnetar.broker.ownership.placement_strategies import STRATEGIES
 from magnetar.broker.ownership.shedding import SHEDDERS
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ CLUSTER_DEFAULTS: Final = {
 """The defaults that differ between `magnetar broker` and `magnetar standalone`: copies as in Apache Pulsar."""
 
 _POLICY_SERVICES: Final = ("SystemTopicBasedTopicPoliciesService",)
-_PLACEMENTS: Final = ("LeastLongTermMessageRate", "AvgShedder")
 _LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")
 
 
@@ -77,7 +77,7 @@ def cluster_services(settings: Settings) -> ClusterServices:
 def _check_strategies(settings: Settings) -> None:
     for key, value, known in (
         ("loadBalancerLoadSheddingStrategy", settings.load_balancer_load_shedding_strategy, tuple(SHEDDERS)),
-        ("loadBalancerLoadPlacementStrategy", settings.load_balancer_load_placement_strategy, _PLACEMENTS),
+        ("loadBalancerLoadPlacementStrategy", settings.load_balancer_load_placement_strategy, tuple(STRATEGIES)),
     ):
         if settings.load_balancer_enabled and value.rpartition(".")[2] not in known:
             names = ", ".join(known)

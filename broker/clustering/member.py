@@ -14,7 +14,7 @@ import structlog
 
 from magnetar.broker.admin.peer_calls import PeerCalls
 from magnetar.broker.clustering.averaging import Averaging
-from magnetar.broker.clustering.balancing import Balancing, resource_weights
+from magnetar.broker.clustering.balancing import Balancing, placement_rules, resource_weights
 from magnetar.broker.clustering.cluster_bookies import MANAGED_LEDGER, ClusterBookies
 from magnetar.broker.clustering.cluster_settings import cluster_services
 from magnetar.broker.clustering.cluster_stores import ClusterStores, open_cluster_stores
@@ -29,7 +29,6 @@ from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.load_reports import addresses_of
 from magnetar.broker.ownership.bundle_ownership import BundleOwnership
 from magnetar.broker.ownership.peers import Peers
-from magnetar.broker.ownership.placement import PlacementRules
 from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.ownership.report_changes import ReportRules
 from magnetar.broker.policies.records import hash_of
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from magnetar.broker.listeners import Listeners
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import LookupAnswer, Ownership
+    from magnetar.broker.ownership.placement_strategies import PlacementRules
     from magnetar.broker.policies.values import BundlesData, LocalPolicies
     from magnetar.broker.schemas.schema_store import StoredSchema
     from magnetar.broker.settings import Settings
@@ -317,14 +317,8 @@ class ClusterMember:
         """See ``BundleTopics``."""
         settings = self._broker.settings
         domains = self._broker.stored.namespaces.failure_domains.brokers(settings.cluster_name)
-        return PlacementRules(
-            overloaded_share=settings.load_balancer_broker_overloaded_threshold_percentage / 100,
-            most_topics=settings.load_balancer_broker_max_topics,
-            evenly=settings.load_balancer_distribute_bundles_evenly_enabled,
-            domains=domains if settings.failure_domains_enabled else {},
-            weights=resource_weights(settings),
-            expected=None if self._balancing is None else self._balancing.expected,
-        )
+        expected = {} if self._balancing is None else self._balancing.expected
+        return placement_rules(settings, domains if settings.failure_domains_enabled else {}, expected)
 
     def _report_rules(self) -> ReportRules:
         settings = self._broker.settings

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from magnetar.broker.errors import MetadataError
 from magnetar.broker.ownership.broker_figures import BrokerFigures
 from magnetar.broker.ownership.given_bundles import GivenBundles
-from magnetar.broker.ownership.placement import Served, is_better_elsewhere, place
+from magnetar.broker.ownership.placement import Placement, Served, is_better_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from random import Random
 
     from magnetar.broker.ownership.broker_choice import Burden
@@ -33,7 +33,8 @@ class Assignments:
     def __init__(self, topics: BundleTopics, bundles: BundleMap, averages: LoadAverages, random: Random) -> None:
         self.given = GivenBundles()
         self._figures = BrokerFigures(averages)
-        self._topics, self._bundles, self._random = topics, bundles, random
+        self._placement = Placement(random)
+        self._topics, self._bundles = topics, bundles
 
     async def choose(self, bundle: str, candidates: Mapping[str, LoadReport], *, otherwise: str) -> str:
         """Return the broker of the bundle and keep the choice: the broker that got the bundle before if it is a
@@ -44,6 +45,10 @@ class Assignments:
             chosen = await self._place(bundle, candidates) or otherwise
             self.given.give(bundle, chosen, candidates[chosen].last_update if chosen in candidates else None)
         return chosen
+
+    def keep(self, brokers: Collection[str]) -> None:
+        """Forget figures of brokers that are not registered any more."""
+        self._placement.keep(brokers)
 
     async def destination(self, bundle: str, source: str, reports: Mapping[str, LoadReport]) -> str | None:
         """Return the broker that would get the bundle from its present owner, None if the bundle stays. Raises
@@ -69,7 +74,7 @@ class Assignments:
         """Choose a broker by the rules of placement; bundles assigned since the reports were written count."""
         served, group = await self._served(bundle.rpartition("/")[0], candidates)
         rules, burden = self._topics.placement(), self._burden(candidates)
-        return place(bundle, candidates, served, group, rules, burden, self._random)
+        return self._placement.place(bundle, candidates, served, group, rules, burden)
 
     def _burden(self, candidates: Mapping[str, LoadReport]) -> dict[str, Burden]:
         given, figures = self.given, self._figures

@@ -273,6 +273,7 @@ class BundleOwnership:
             if await self._others.answers(candidates[leader].addresses):
                 return AskBroker(candidates[leader].addresses, authoritative=False)
             del candidates[leader]
+        self.assignments.keep(candidates.keys())
         found = len(candidates)
         candidates = self._topics.eligible(bundle.rpartition("/")[0], candidates)
         if found and not candidates:

@@ -1,45 +1,32 @@
-"""Chooses a broker among those that may serve a bundle: Apache Pulsar's filters in order, then its choice. Pure.
+"""Chooses a broker among those that may serve a bundle: Apache Pulsar's filters in order, then its choice. Pure, but
+for the memory of the strategies.
 
     1. brokers with fewer topics than loadBalancerBrokerMaxTopics
     2. anti-affinity: the failure domains with fewest namespaces of the group, of their brokers those with fewest
     3. evenly: brokers with fewest bundles of the namespace
-    4. the broker with the lowest message rate (``broker_choice``); with AvgShedder the broker for which the bundle was
-       given up, any broker for another bundle
+    4. the strategy of loadBalancerLoadPlacementStrategy (``placement_strategies``)
 
 A filter that would remove all brokers removes none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from magnetar.broker.ownership.broker_choice import OVERLOADED_SHARE, Burden, choose_broker
-from magnetar.broker.ownership.resource_weights import ResourceWeights
+from magnetar.broker.ownership.placement_strategies import DEFAULT_STRATEGY, STRATEGIES, Choice
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from random import Random
 
+    from magnetar.broker.ownership.broker_choice import Burden
     from magnetar.broker.ownership.cluster_nodes import LoadReport
+    from magnetar.broker.ownership.placement_strategies import PlacementRules, Strategy
 
-__all__ = ["PlacementRules", "Served", "is_better_elsewhere", "place"]
+__all__ = ["Placement", "Served", "is_better_elsewhere"]
 
 _NO_DOMAIN: Final = "default"
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementRules:
-    """Settings ``loadBalancer*``; domains: broker id -> failure domain, empty without failureDomainsEnabled."""
-
-    overloaded_share: float = OVERLOADED_SHARE
-    most_topics: int = 50_000
-    evenly: bool = True
-    domains: Mapping[str, str] = field(default_factory=dict)
-    weights: ResourceWeights = field(default_factory=ResourceWeights)
-    expected: Mapping[str, str] | None = None
-    """bundle -> broker by AvgShedder; None: LeastLongTermMessageRate."""
 
 
 class Served:
@@ -63,30 +50,37 @@ class Served:
         return sum(namespace in group for namespace in self._counts.get(broker, {}))
 
 
-def place(
-    bundle: str,
-    candidates: Mapping[str, LoadReport],
-    served: Served,
-    group: Collection[str],
-    rules: PlacementRules,
-    burden: Mapping[str, Burden],
-    random: Random,
-) -> str | None:
-    """The id of the chosen broker; None without candidates.
+class Placement:
+    """The choices of one leader. Strategies remember figures between choices."""
 
-    bundle: its full name; group: the namespaces of the anti-affinity group, including that of the bundle; empty without
-    a group.
-    """
-    namespace = bundle.rpartition("/")[0]
-    left = {name: each for name, each in candidates.items() if each.num_topics <= rules.most_topics} or dict(candidates)
-    if group:
-        left = _apart(left, served, group, rules.domains)
-    if rules.evenly:
-        left = _least(left, {name: served.bundles_of(name, namespace) for name in left})
-    if rules.expected is not None:
-        expected = rules.expected.get(bundle)
-        return expected if expected in left else random.choice(sorted(left)) if left else None
-    return choose_broker(left, burden, random, rules.overloaded_share, rules.weights)
+    def __init__(self, random: Random) -> None:
+        self._strategies = {name: strategy(random) for name, strategy in STRATEGIES.items()}
+
+    def place(
+        self,
+        bundle: str,
+        candidates: Mapping[str, LoadReport],
+        served: Served,
+        group: Collection[str],
+        rules: PlacementRules,
+        burden: Mapping[str, Burden],
+    ) -> str | None:
+        """The id of the chosen broker; None without candidates.
+
+        bundle: its full name; group: the namespaces of the anti-affinity group, including that of the bundle; empty
+        without a group.
+        """
+        left = _filtered(bundle, candidates, served, group, rules)
+        return self._strategy(rules).choose(Choice(bundle, left, burden, rules))
+
+    def keep(self, brokers: Collection[str]) -> None:
+        """Forget brokers that are not registered any more."""
+        for strategy in self._strategies.values():
+            strategy.keep(brokers)
+
+    def _strategy(self, rules: PlacementRules) -> Strategy:
+        """A strategy that this broker does not have (with loadBalancerEnabled=false) is the default."""
+        return self._strategies.get(rules.strategy, self._strategies[DEFAULT_STRATEGY])
 
 
 def is_better_elsewhere(broker: str, candidates: Collection[str], served: Served, group: Collection[str]) -> bool:
@@ -96,6 +90,22 @@ def is_better_elsewhere(broker: str, candidates: Collection[str], served: Served
     counts = {name: served.count(name, group) for name in candidates}
     least = min(counts.values(), default=0)
     return least == 0 or counts.get(broker, 0) > least or any(count != least for count in counts.values())
+
+
+def _filtered(
+    bundle: str,
+    candidates: Mapping[str, LoadReport],
+    served: Served,
+    group: Collection[str],
+    rules: PlacementRules,
+) -> dict[str, LoadReport]:
+    namespace = bundle.rpartition("/")[0]
+    left = {name: each for name, each in candidates.items() if each.num_topics <= rules.most_topics} or dict(candidates)
+    if group:
+        left = _apart(left, served, group, rules.domains)
+    if rules.evenly:
+        left = _least(left, {name: served.bundles_of(name, namespace) for name in left})
+    return left
 
 
 def _apart(

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.ownership.cluster_nodes import LoadReport
     from magnetar.broker.ownership.ownership import BrokerAddresses
-    from magnetar.broker.ownership.placement import PlacementRules
+    from magnetar.broker.ownership.placement_strategies import PlacementRules
     from magnetar.broker.policies.values import BundlesData
 
 __all__ = ["BundleTopics", "OtherBrokers"]

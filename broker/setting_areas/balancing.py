@@ -302,6 +302,15 @@ class BalancingSettings(Table):
     load_balancer_load_placement_strategy: str = setting(
         "loadBalancerLoadPlacementStrategy",
         "org.apache.pulsar.broker.loadbalance.impl.LeastLongTermMessageRate",
-        "How the leader finds the owner of a bundle: LeastLongTermMessageRate, or AvgShedder with the shedding "
-        "strategy of that name.",
+        "How the leader finds the owner of a bundle: LeastLongTermMessageRate, LeastResourceUsageWithWeight, "
+        "RoundRobinBrokerSelector, or AvgShedder with the shedding strategy of that name.",
+    )
+    load_balancer_average_resource_usage_difference_threshold_percentage: int = setting(
+        "loadBalancerAverageResourceUsageDifferenceThresholdPercentage",
+        10,
+        "LeastResourceUsageWithWeight: a bundle goes to a broker whose usage is so much below the average, if there is "
+        "one.",
+        unit="%",
+        minimum=0,
+        maximum=100,
     )

@@ -10,6 +10,7 @@ from magnetar.broker.clustering.balancing import (
     Balancing,
     BalancingFigures,
     make_shedder,
+    placement_rules,
     resource_weights,
     shedding_rules,
 )
@@ -17,6 +18,7 @@ from magnetar.broker.clustering.eligible_brokers import eligible_brokers
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport, Usage
 from magnetar.broker.ownership.load_averages import LoadAverages
+from magnetar.broker.ownership.placement_strategies import PlacementRules
 from magnetar.broker.ownership.resource_weights import ResourceWeights
 from magnetar.broker.policies.records import even_bundles
 from magnetar.broker.settings import Settings
@@ -126,6 +128,31 @@ def test_a_weight_of_traffic_has_a_former_name_as_in_apache_pulsar():
     expected = ResourceWeights(cpu=0.5, direct_memory=0.25, bandwidth_in=0.2, bandwidth_out=0.4)
     assert resource_weights(weights) == expected
     assert shedding_rules(weights).weights == expected
+
+
+def test_the_rules_of_placement_are_those_of_the_settings():
+    assert placement_rules(Settings(), {}, {}) == PlacementRules()
+    changed = dataclasses.replace(
+        Settings(),
+        load_balancer_load_placement_strategy="a.b.LeastResourceUsageWithWeight",
+        load_balancer_broker_overloaded_threshold_percentage=70,
+        load_balancer_broker_max_topics=5,
+        load_balancer_distribute_bundles_evenly_enabled=False,
+        load_balancer_cpu_resource_weight=0.5,
+        load_balancer_average_resource_usage_difference_threshold_percentage=20,
+        load_balancer_history_resource_percentage=0.5,
+    )
+    assert placement_rules(changed, {"a:1": "east"}, {"t/n/x": "a:1"}) == PlacementRules(
+        strategy="LeastResourceUsageWithWeight",
+        overloaded_share=0.7,
+        most_topics=5,
+        evenly=False,
+        domains={"a:1": "east"},
+        weights=ResourceWeights(cpu=0.5),
+        usage_difference=0.2,
+        history_share=0.5,
+        expected={"t/n/x": "a:1"},
+    )
 
 
 async def test_a_refusal_is_not_counted(world, balancing):

@@ -5,6 +5,8 @@ import pytest
 from magnetar.bookkeeper.wire.digests import DigestType
 from magnetar.broker.clustering.cluster_settings import CLUSTER_DEFAULTS, ClusterServices, cluster_services
 from magnetar.broker.clustering.cluster_stores import _DIGESTS
+from magnetar.broker.ownership.placement_strategies import STRATEGIES
+from magnetar.broker.ownership.shedding import SHEDDERS
 from magnetar.broker.settings import SETTINGS
 from magnetar.broker.settings_loader import load_settings
 
@@ -86,6 +88,21 @@ def test_unworkable_settings_are_refused_with_the_reason(changes, reason):
 def test_every_digest_of_the_settings_is_one_of_the_client():
     assert set(SETTINGS["managedLedgerDigestType"].choices) == _DIGESTS.keys()
     assert set(_DIGESTS.values()) == set(DigestType)
+
+
+@pytest.mark.parametrize("package", ["", "org.apache.pulsar.broker.loadbalance.impl."])
+def test_strategies_have_their_names_in_apache_pulsar_with_or_without_package(package):
+    for key, names in (
+        ("loadBalancerLoadPlacementStrategy", STRATEGIES),
+        ("loadBalancerLoadSheddingStrategy", SHEDDERS),
+    ):
+        for name in names:
+            also = {"loadBalancerLoadSheddingStrategy": name} if name == "AvgShedder" else {}
+            cluster_services(loaded(metadataStoreUrl="zk:a:1", **{key: package + name, **also}))
+        changes = {key: f"{package}TransferShedder"}
+        with pytest.raises(ValueError, match=f"{key} cannot be .*{', '.join(names)}.*loadBalancerEnabled=false"):
+            cluster_services(loaded(metadataStoreUrl="zk:a:1", **changes))
+        cluster_services(loaded(metadataStoreUrl="zk:a:1", loadBalancerEnabled="false", **changes))
 
 
 def test_avg_shedder_as_placement_needs_the_shedding_strategy():

@@ -12,7 +12,7 @@ from magnetar.broker.ownership.assignments import Assignments
 from magnetar.broker.ownership.bundle_map import BundleMap
 from magnetar.broker.ownership.cluster_nodes import BundleUsage, LoadReport
 from magnetar.broker.ownership.load_averages import LoadAverages
-from magnetar.broker.ownership.placement import PlacementRules
+from magnetar.broker.ownership.placement_strategies import PlacementRules
 from magnetar.broker.policies.records import even_bundles
 from magnetar.broker.policies.values import BookieAffinity
 from tests.twins.memory_cluster import MemoryCluster

@@ -15,7 +15,7 @@ from magnetar.broker.ownership.bundle_ownership import BundleOwnership
 from magnetar.broker.ownership.cluster_nodes import LoadReport
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, EverythingHere, Here, ServedAt
 from magnetar.broker.ownership.peers import Peers
-from magnetar.broker.ownership.placement import PlacementRules
+from magnetar.broker.ownership.placement_strategies import PlacementRules
 from magnetar.broker.ownership.register import BrokerRegister
 from magnetar.broker.policies.records import even_bundles, hash_of
 from magnetar.broker.tasks import TaskSet

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from magnetar.broker.ownership.cluster_nodes import LoadReport, Usage
-from magnetar.broker.ownership.placement import PlacementRules, Served, is_better_elsewhere, place
+from magnetar.broker.ownership.placement import Placement, Served, is_better_elsewhere
+from magnetar.broker.ownership.placement_strategies import STRATEGIES, PlacementRules
 
 BUNDLE = "0x00000000_0x80000000"
 NAMES = ("a", "b", "c", "d")
@@ -26,8 +27,8 @@ def chosen(candidates=None, of=None, group=(), namespace="t/1", **rules):
     """The set of brokers that 60 seeds choose."""
     settings = PlacementRules(**rules)
     made = [
-        place(
-            f"{namespace}/{BUNDLE}", candidates or brokers(), of or served(), group, settings, {}, random.Random(seed)
+        Placement(random.Random(seed)).place(
+            f"{namespace}/{BUNDLE}", candidates or brokers(), of or served(), group, settings, {}
         )
         for seed in range(60)
     ]
@@ -36,7 +37,7 @@ def chosen(candidates=None, of=None, group=(), namespace="t/1", **rules):
 
 def test_without_differences_any_broker_may_get_a_bundle():
     assert chosen() == set(NAMES)
-    assert place(f"t/1/{BUNDLE}", {}, served(), (), PlacementRules(), {}, random.Random(1)) is None
+    assert Placement(random.Random(1)).place(f"t/1/{BUNDLE}", {}, served(), (), PlacementRules(), {}) is None
 
 
 def test_a_broker_with_very_many_topics_gets_no_more_while_others_have_fewer():
@@ -58,13 +59,44 @@ def test_an_overloaded_broker_gets_no_bundle_while_others_are_not():
     assert chosen(brokers(a=busy), overloaded_share=0.7) == {"b", "c", "d"}
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_filters_come_before_any_strategy(strategy):
+    of = served(a=["t/1"], b=["t/1"], c=["t/2"])
+    assert chosen(of=of, strategy=strategy) <= {"c", "d"}
+    assert chosen(strategy=strategy) <= set(NAMES)
+    rules = PlacementRules(strategy=strategy)
+    assert Placement(random.Random(1)).place(f"t/1/{BUNDLE}", {}, served(), (), rules, {}) is None
+
+
 def test_a_bundle_goes_to_the_broker_for_which_it_was_given_up():
-    busy = LoadReport(msg_rate_in=1000.0)
-    assert chosen(brokers(c=busy), expected={f"t/1/{BUNDLE}": "c"}) == {"c"}
-    assert chosen(brokers(c=busy), expected={f"t/2/{BUNDLE}": "c"}) == set(NAMES)  # rates do not count
-    assert chosen(expected={f"t/1/{BUNDLE}": "gone"}) == set(NAMES)
-    assert chosen(of=served(c=["t/1"]), expected={f"t/1/{BUNDLE}": "c"}) == {"a", "b", "d"}  # the filters come first
-    assert place(f"t/1/{BUNDLE}", {}, served(), (), PlacementRules(expected={}), {}, random.Random(1)) is None
+    expected = {f"t/1/{BUNDLE}": "c"}
+    assert chosen(strategy="AvgShedder", expected=expected) == {"c"}
+    assert chosen(of=served(c=["t/1"]), strategy="AvgShedder", expected=expected) == {"a", "b", "d"}
+    assert chosen(brokers(c=LoadReport(msg_rate_in=1.0)), expected=expected) == {"a", "b", "d"}, "another strategy"
+
+
+def test_a_strategy_without_a_name_here_is_the_default():
+    assert chosen(brokers(c=LoadReport(msg_rate_in=1.0)), strategy="Unknown") == {"a", "b", "d"}
+
+
+def test_a_strategy_remembers_registered_brokers_between_choices():
+    placement, rules = Placement(random.Random(1)), PlacementRules(strategy="RoundRobinBrokerSelector")
+    found = [placement.place(f"t/{each}/{BUNDLE}", brokers(), served(), (), rules, {}) for each in range(8)]
+    assert sorted(found[:4]) == list(NAMES)
+    assert found[:4] == found[4:]
+    rules = PlacementRules(strategy="LeastResourceUsageWithWeight", history_share=1.0)
+    used = {"msg_rate_in": 1.0, "bundles": ["t/n/x"]}
+    before = brokers(**{name: LoadReport(cpu=Usage(90.0, 100.0), **used) for name in "abc"})
+    calm = brokers(**{name: LoadReport(cpu=Usage(10.0, 100.0), **used) for name in "abc"})
+    del before["d"], calm["d"]
+
+    def choices():
+        return {placement.place(f"t/1/{BUNDLE}", calm, served(), (), rules, {}) for _ in range(60)}
+
+    placement.place(f"t/1/{BUNDLE}", before, served(), (), rules, {})
+    assert choices() == {"a", "b", "c"}, "all are as busy as before"
+    placement.keep({"b", "c"})
+    assert choices() == {"a"}, "a broker that was away has the usage of its report"
 
 
 def test_namespaces_of_a_group_are_apart():
