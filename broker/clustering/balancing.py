@@ -193,6 +193,7 @@ def placement_rules(settings: Settings, domains: Mapping[str, str], expected: Ma
         usage_difference=settings.load_balancer_average_resource_usage_difference_threshold_percentage / 100,
         history_share=settings.load_balancer_history_resource_percentage,
         expected=expected,
+        excluded_namespaces=settings.load_balancer_shedding_excluded_namespaces,
     )
 
 

@@ -4,7 +4,9 @@ for the memory of the strategies.
     1. brokers with fewer topics than loadBalancerBrokerMaxTopics
     2. anti-affinity: the failure domains with fewest namespaces of the group, of their brokers those with fewest
     3. evenly: brokers with fewest bundles of the namespace
-    4. the strategy of loadBalancerLoadPlacementStrategy (``placement_strategies``)
+    4. the strategy of loadBalancerLoadPlacementStrategy (``placement_strategies``); brokers take turns for namespaces
+       that are excluded from shedding
+    5. the strategy again, without the filters, if the chosen broker is overloaded and the new choice is not
 
 A filter that would remove all brokers removes none.
 """
@@ -13,7 +15,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from magnetar.broker.ownership.placement_strategies import DEFAULT_STRATEGY, STRATEGIES, Choice
+from magnetar.broker.ownership.placement_strategies import (
+    DEFAULT_STRATEGY,
+    STRATEGIES,
+    Choice,
+    RoundRobinBrokerSelector,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Placement", "Served", "is_better_elsewhere"]
 
 _NO_DOMAIN: Final = "default"
+_SYSTEM_NAMESPACE: Final = "pulsar/system"
 T = TypeVar("T")
 
 
@@ -55,6 +63,8 @@ class Placement:
 
     def __init__(self, random: Random) -> None:
         self._strategies = {name: strategy(random) for name, strategy in STRATEGIES.items()}
+        self._turns = RoundRobinBrokerSelector(random)
+        """For namespaces that no shedding moves: they stay where they are."""
 
     def place(
         self,
@@ -71,7 +81,13 @@ class Placement:
         without a group.
         """
         left = _filtered(bundle, candidates, served, group, rules)
-        return self._strategy(rules).choose(Choice(bundle, left, burden, rules))
+        strategy = self._strategy(rules)
+        excluded = bundle.rpartition("/")[0] in rules.excluded_namespaces
+        first = (self._turns if excluded else strategy).choose(Choice(bundle, left, burden, rules))
+        if first is None or not rules.overloads(left[first]):
+            return first
+        second = strategy.choose(Choice(bundle, candidates, burden, rules))
+        return first if second is None or rules.overloads(candidates[second]) else second
 
     def keep(self, brokers: Collection[str]) -> None:
         """Forget brokers that are not registered any more."""
@@ -103,7 +119,7 @@ def _filtered(
     left = {name: each for name, each in candidates.items() if each.num_topics <= rules.most_topics} or dict(candidates)
     if group:
         left = _apart(left, served, group, rules.domains)
-    if rules.evenly:
+    if rules.evenly or namespace == _SYSTEM_NAMESPACE:
         left = _least(left, {name: served.bundles_of(name, namespace) for name in left})
     return left
 

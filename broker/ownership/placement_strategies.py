@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.ownership.cluster_nodes import LoadReport
 
-__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "Choice", "PlacementRules", "Strategy"]
+__all__ = ["DEFAULT_STRATEGY", "STRATEGIES", "Choice", "PlacementRules", "RoundRobinBrokerSelector", "Strategy"]
 
 DEFAULT_STRATEGY: Final = "LeastLongTermMessageRate"
 _LARGEST_INT: Final = 2**31 - 1
@@ -46,6 +46,12 @@ class PlacementRules:
     history_share: float = 0.9
     expected: Mapping[str, str] = field(default_factory=dict)
     """AvgShedder: bundle -> broker."""
+    excluded_namespaces: tuple[str, ...] = ()
+    """Namespaces whose bundles no shedding moves."""
+
+    def overloads(self, report: LoadReport) -> bool:
+        """Whether the broker of this report is overloaded."""
+        return self.weights.usage(report) > self.overloaded_share
 
 
 @dataclass(frozen=True, slots=True)

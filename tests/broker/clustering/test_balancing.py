@@ -141,6 +141,7 @@ def test_the_rules_of_placement_are_those_of_the_settings():
         load_balancer_cpu_resource_weight=0.5,
         load_balancer_average_resource_usage_difference_threshold_percentage=20,
         load_balancer_history_resource_percentage=0.5,
+        load_balancer_shedding_excluded_namespaces=("t/n",),
     )
     assert placement_rules(changed, {"a:1": "east"}, {"t/n/x": "a:1"}) == PlacementRules(
         strategy="LeastResourceUsageWithWeight",
@@ -152,6 +153,7 @@ def test_the_rules_of_placement_are_those_of_the_settings():
         usage_difference=0.2,
         history_share=0.5,
         expected={"t/n/x": "a:1"},
+        excluded_namespaces=("t/n",),
     )
 
 

@@ -99,6 +99,35 @@ def test_a_strategy_remembers_registered_brokers_between_choices():
     assert choices() == {"a"}, "a broker that was away has the usage of its report"
 
 
+def test_a_broker_that_the_filters_refuse_gets_the_bundle_where_all_others_are_overloaded():
+    busy = LoadReport(cpu=Usage(90.0, 100.0), msg_rate_in=1.0)
+    of = served(a=["t/1"], b=["t/1"])
+    assert chosen(brokers(c=busy, d=busy), of=of) == {"a", "b"}
+    assert chosen(brokers(c=busy), of=of) == {"d"}
+    assert chosen(brokers(c=busy, d=busy), of=of, group=GROUP) == {"a", "b"}
+    everywhere = dict.fromkeys(NAMES, busy)
+    assert chosen(everywhere, of=of) == {"c", "d"}, "no broker is better"
+
+
+def test_namespaces_that_no_shedding_moves_are_spread_in_turns():
+    placement, rules = Placement(random.Random(1)), PlacementRules(excluded_namespaces=("t/1",))
+    loaded = brokers(a=LoadReport(msg_rate_in=9.0), b=LoadReport(msg_rate_in=5.0))
+
+    def place(namespace):
+        return placement.place(f"{namespace}/{BUNDLE}", loaded, served(), (), rules, {})
+
+    assert sorted(place("t/1") for _ in range(4)) == list(NAMES)
+    assert {place("t/2") for _ in range(60)} == {"c", "d"}
+    busy = loaded | {"a": LoadReport(cpu=Usage(90.0, 100.0))}
+    found = [placement.place(f"t/1/{BUNDLE}", busy, served(), (), rules, {}) for _ in range(4)]
+    assert "a" not in found
+
+
+def test_bundles_of_system_topics_are_always_spread_evenly():
+    of = served(a=["pulsar/system"], b=["pulsar/system"])
+    assert chosen(of=of, namespace="pulsar/system", evenly=False) == {"c", "d"}
+
+
 def test_namespaces_of_a_group_are_apart():
     of = served(a=["t/2"], b=["t/3", "t/other"], c=["t/other"])
     assert chosen(of=of, group=GROUP) == {"c", "d"}
