@@ -16,7 +16,7 @@ from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.ownership.auto_split import SplitRules, bundles_to_split
 from magnetar.broker.ownership.placement_strategies import PlacementRules
 from magnetar.broker.ownership.resource_weights import ResourceWeights
-from magnetar.broker.ownership.shedding import SHEDDERS, Shedder, SheddingRules
+from magnetar.broker.ownership.shedding import SHEDDERS, Shedder, SheddingRules, ThresholdShedder
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -154,9 +154,11 @@ class Balancing:
 
 
 def make_shedder(settings: Settings) -> Shedder:
-    """Make the strategy of loadBalancerLoadSheddingStrategy, which the start has checked."""
+    """Make the strategy of loadBalancerLoadSheddingStrategy, which the start has checked. With
+    loadBalancerEnabled=false the start permits any name, and no strategy sheds.
+    """
     name = settings.load_balancer_load_shedding_strategy.rpartition(".")[2]
-    return SHEDDERS[name](shedding_rules(settings))
+    return SHEDDERS.get(name, ThresholdShedder)(shedding_rules(settings))
 
 
 def shedding_rules(settings: Settings) -> SheddingRules:

@@ -157,6 +157,14 @@ def test_the_rules_of_placement_are_those_of_the_settings():
     )
 
 
+def test_a_strategy_without_a_name_here_starts_where_balancing_is_off():
+    full = "org.apache.pulsar.broker.loadbalance.extensions.scheduler.TransferShedder"
+    settings = dataclasses.replace(
+        Settings(), load_balancer_enabled=False, load_balancer_load_shedding_strategy=full
+    )  # the start permits any name then
+    assert type(make_shedder(settings)).__name__ == "ThresholdShedder"
+
+
 async def test_a_refusal_is_not_counted(world, balancing):
     world.refuses = True
     await balancing.shed()
