@@ -151,31 +151,45 @@ class TopicCatalog:
         """Replace the stored record by ``change(record)``, durable on return; when another request or another broker
         changes the record meanwhile, apply the change to the new record. Raises TopicNotFoundError.
         """
-        path = partitioned_path(name)
+        path, known = partitioned_path(name), self._partitioned.get(str(name))
         while (found := await self._metadata.get(path)) is not None:
             topic = change(msgspec.json.decode(found[0], type=PartitionedTopic))
             try:
                 await self._metadata.put(path, msgspec.json.encode(topic), found[1])
             except BadVersionError:
                 continue
-            self._partitioned[str(name)] = topic
+            if str(name) in self._partitioned:  # else a request is about to delete the record
+                self._partitioned[str(name)] = topic
             return
+        if self._partitioned.get(str(name)) is known:  # another broker has deleted the record
+            self._partitioned.pop(str(name), None)
         raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
 
-    async def delete_partitioned(self, name: TopicName) -> None:
-        """Delete the record, durable on return; no error when it does not exist. After a StorageError the topic exists
-        as before.
+    async def delete_partitioned(self, name: TopicName, partitions: int | None = None) -> bool:
+        """Delete the record, durable on return; no error when it does not exist. Return False, and keep the record, if
+        the topic has more than ``partitions`` by now. After a StorageError the topic exists as before.
         """
         found = self._partitioned.pop(str(name), None)
         if found is None:
-            return
+            return True
+        path = partitioned_path(name)
         try:
-            await self._metadata.delete(partitioned_path(name), None)
-        except NoNodeError:
-            pass  # another broker deleted it first
+            while (stored := await self._metadata.get(path)) is not None:
+                found = msgspec.json.decode(stored[0], type=PartitionedTopic)
+                if partitions is not None and found.partitions > partitions:
+                    self._partitioned.setdefault(str(name), found)
+                    return False
+                try:
+                    await self._metadata.delete(path, stored[1])
+                except BadVersionError:
+                    continue
+                except NoNodeError:
+                    pass  # another broker deleted it first
+                return True
         except BaseException:
             self._partitioned.setdefault(str(name), found)
             raise
+        return True
 
     # --- listeners -----------------------------------------------------------------------------------------------
 

@@ -8,17 +8,20 @@ decides which topics a client's request may create.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.compat import rest_refusals, wire_refusals
-from magnetar.broker.errors import NotAllowedError
+from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
 from magnetar.broker.slices import sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscriptions import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.topics.topic_registry import Topics
@@ -103,36 +106,59 @@ class TopicLifecycle:
         self._topics.check_limit(name, partitions)
         if not await self._catalog.create_partitioned(name, PartitionedTopic(partitions, properties or None)):
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
-        await self._create_partitions(name, 0, partitions)
+        async with self._adding(name) as added:
+            await self._create_partitions(name, 0, partitions, added)
 
-    async def _create_partitions(self, name: TopicName, first: int, end: int) -> None:
+    @contextlib.asynccontextmanager
+    async def _adding(self, name: TopicName) -> AsyncIterator[list[int]]:
+        """Collect the partitions that the block records. If another request has deleted the topic meanwhile, delete
+        them: they would stay as topics of their own.
+        """
+        added: list[int] = []
+        try:
+            yield added
+        finally:
+            for index in added:
+                part = name.partition_name(index)
+                if self._catalog.partitioned(name) is None and self._topics.known(part):
+                    with contextlib.suppress(TopicNotFoundError):
+                        await self.delete(part)
+
+    async def _create_partitions(self, name: TopicName, first: int, end: int, added: list[int]) -> None:
         """Record the partitions; a broker loads each when it is first used, as in Apache Pulsar."""
         if name.persistent:
             async for indexes in sliced(range(first, end)):  # together: the records share syncs
                 self._topics.require_namespace(name)
                 self._topics.require_new_topics(name)
-                await asyncio.gather(*(self._topics.make_known(name.partition_name(index)) for index in indexes))
+                parts = [name.partition_name(index) for index in indexes]
+                added += [index for index, part in zip(indexes, parts, strict=True) if not self._topics.known(part)]
+                await asyncio.gather(*map(self._topics.make_known, parts))
 
     async def create_missed_partitions(self, name: TopicName, count: int | None = None) -> None:
         """Create the missing partitions among the first ``count`` (None: all). No-op for a topic without partitions."""
         known = self._catalog.partitioned(name)
-        for index in range(0 if known is None else known.partitions if count is None else count):
-            if not self._topics.known(name.partition_name(index)):
-                await self._create_partitions(name, index, index + 1)
+        async with self._adding(name) as added:
+            for index in range(0 if known is None else known.partitions if count is None else count):
+                if not self._topics.known(name.partition_name(index)):
+                    await self._create_partitions(name, index, index + 1, added)
 
     async def grow(self, name: TopicName, partitions: int) -> None:
         """Add partitions. The durable subscriptions of the first partition then exist on all partitions, as in Apache
         Pulsar, each new subscription from the first message on; that of compaction only on the added, empty partitions.
         Clients see the added partitions afterwards: a subscription misses none of their messages. Raises
-        TopicNotFoundError.
+        TopicNotFoundError, also if another request deletes the topic meanwhile; then no added partition stays.
         """
         known = self._partitioned(name)
+        async with self._adding(name) as added:
+            await self._grow(name, known.partitions, partitions, added)
+
+    async def _grow(self, name: TopicName, before: int, partitions: int, added: list[int]) -> None:
         first = name.partition_name(0)
         requests = await self._durable(first) if name.persistent and self._topics.known(first) else []
-        await self._create_partitions(name, known.partitions, partitions)
+        await self._create_partitions(name, before, partitions, added)
         for index in range(1, partitions if requests else 0):
             for request in requests:
-                if index >= known.partitions or request.subscription != COMPACTION_CURSOR:
+                if index >= before or request.subscription != COMPACTION_CURSOR:
                     await self._subscribe(name.partition_name(index), request)
         if self._partitioned(name).partitions < partitions:  # another request may have added more partitions meanwhile
             await self._catalog.update_partitioned(
@@ -200,17 +226,26 @@ class TopicLifecycle:
         """Delete all partitions, the record of the partitioned topic, its schemas and policies.
 
         Without `force` another broker refuses to delete a partition that has clients; the partitions before it are then
-        already deleted.
+        already deleted. Partitions that another request adds meanwhile are deleted too.
         """
-        for part in self.parts(name):
-            if not self._topics.known(part) and part.persistent:
-                continue
-            if self._elsewhere is not None and self._is_elsewhere(part):
-                await self._elsewhere.delete(part, force=force)
-            elif self._topics.known(part):
-                await self._topics.delete(part)
-        await self._catalog.delete_partitioned(name)
+        deleted = 0
+        while True:
+            parts = self.parts(name)
+            for part in parts[deleted:]:
+                await self._delete_part(part, force=force)
+            deleted = len(parts)
+            if await self._catalog.delete_partitioned(name, deleted):
+                break
         await self._forget(name)
+
+    async def _delete_part(self, part: TopicName, *, force: bool) -> None:
+        """Delete the partition unless it is gone already."""
+        if not self._topics.known(part) and part.persistent:
+            return
+        if self._elsewhere is not None and self._is_elsewhere(part):
+            await self._elsewhere.delete(part, force=force)
+        elif self._topics.known(part):
+            await self._topics.delete(part)
 
     async def _forget(self, name: TopicName) -> None:
         await self._schemas.forget(name)

@@ -61,13 +61,127 @@ async def test_a_growth_that_another_growth_overtakes_takes_no_partition_away(br
     assert broker.topics.catalog.partitioned(NAME).partitions == 6
 
 
-async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted(broker, growing):
+async def is_gone(broker):
+    catalog = broker.topics.catalog
+    assert catalog.partitioned(NAME) is None
+    assert await catalog._metadata.get(partitioned_path(NAME)) is None
+    assert catalog.names(NAME.namespace) == [], "partitions that are topics of their own"
+    return True
+
+
+async def test_a_topic_that_is_deleted_while_it_grows_stays_deleted_with_all_partitions(broker, growing):
     growth, go_on = growing
     await broker.lifecycle.delete_partitioned(NAME)
     go_on.set()
     with pytest.raises(TopicNotFoundError):
         await growth
-    assert broker.topics.catalog.partitioned(NAME) is None
+    assert await is_gone(broker)
+
+
+async def test_a_topic_that_another_broker_deletes_while_it_grows_stays_deleted(broker, growing):
+    """The watch of the record has not reported the deletion yet."""
+    growth, go_on = growing
+    for part in broker.lifecycle.parts(NAME):
+        await broker.topics.delete(part)
+    await broker.topics.catalog._metadata.delete(partitioned_path(NAME))
+    go_on.set()
+    with pytest.raises(TopicNotFoundError):
+        await growth
+    assert await is_gone(broker)
+
+
+@pytest.fixture
+def recording(broker, monkeypatch):
+    """A function that holds the record of a partition: gives an event for its begin and an event for its release."""
+    topics, make_known = broker.topics, broker.topics.make_known
+
+    def hold(index):
+        reached, go_on = asyncio.Event(), asyncio.Event()
+
+        async def waits(part):
+            if part == NAME.partition_name(index):
+                reached.set()
+                await go_on.wait()
+            await make_known(part)
+
+        monkeypatch.setattr(topics, "make_known", waits)
+        return reached, go_on
+
+    return hold
+
+
+async def test_a_partition_that_was_a_topic_before_the_growth_stays(broker, recording):
+    own = NAME.partition_name(3)
+    await broker.topics.make_known(own)
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    reached, go_on = recording(2)
+    growth = asyncio.create_task(broker.lifecycle.grow(NAME, 4))
+    await asyncio.wait_for(reached.wait(), 60)
+    await broker.lifecycle.delete_partitioned(NAME)
+    go_on.set()
+    with pytest.raises(TopicNotFoundError):
+        await growth
+    assert broker.topics.catalog.names(NAME.namespace) == [str(own)]
+
+
+async def test_a_deletion_takes_partitions_that_a_growth_adds_meanwhile(broker, monkeypatch):
+    topics, reached, go_on = broker.topics, asyncio.Event(), asyncio.Event()
+    delete = topics.delete
+
+    async def waits(part):
+        reached.set()
+        await go_on.wait()
+        await delete(part)
+
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    monkeypatch.setattr(topics, "delete", waits)
+    deletion = asyncio.create_task(broker.lifecycle.delete_partitioned(NAME))
+    await asyncio.wait_for(reached.wait(), 60)
+    await broker.lifecycle.grow(NAME, 4)
+    go_on.set()
+    await deletion
+    assert await is_gone(broker)
+
+
+@pytest.mark.parametrize("first", ["put", "delete"])
+async def test_of_a_growth_and_a_deletion_that_meet_at_the_record_the_deletion_holds(broker, monkeypatch, first):
+    metadata, kinds = broker.topics.catalog._metadata, ("put", "delete")
+    reached, go_on = ({kind: asyncio.Event() for kind in kinds} for _ in range(2))
+
+    def waiting(kind, call):
+        async def waits(path, *arguments):
+            if path == partitioned_path(NAME):
+                reached[kind].set()
+                await go_on[kind].wait()
+            return await call(path, *arguments)
+
+        return waits
+
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    for kind in kinds:
+        monkeypatch.setattr(metadata, kind, waiting(kind, getattr(metadata, kind)))
+    requests = {}
+    for kind, request in (
+        ("put", broker.lifecycle.grow(NAME, 4)),
+        ("delete", broker.lifecycle.delete_partitioned(NAME)),
+    ):
+        requests[kind] = asyncio.create_task(request)
+        await asyncio.wait_for(reached[kind].wait(), 60)
+    for kind in sorted(kinds, key=lambda kind: kind != first):
+        go_on[kind].set()
+        await asyncio.wait({requests[kind]}, timeout=60)
+    assert requests["delete"].exception() is None
+    assert await is_gone(broker)
+
+
+async def test_a_topic_that_is_deleted_while_it_is_created_leaves_no_partition(broker, recording):
+    reached, go_on = recording(1)
+    creation = asyncio.create_task(broker.lifecycle.create_partitioned(NAME, 2, {}))
+    await asyncio.wait_for(reached.wait(), 60)
+    await broker.lifecycle.delete_partitioned(NAME)
+    go_on.set()
+    await creation
+    assert await is_gone(broker)
 
 
 async def test_no_topic_is_created_in_a_namespace_that_is_being_deleted(broker):
