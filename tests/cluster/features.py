@@ -24,6 +24,8 @@ __all__ = ["FEATURES", "Scene", "exclusive_producers", "properties_of_subscripti
 
 EARLIEST = {"initial_position": pulsar.InitialPosition.Earliest}
 TIMEOUT_MS = 60_000
+KEEPS = "keeps"
+"""A subscription for which the messages of a former owner stay: without any, the next check of retention trims them."""
 
 
 class First(Record):
@@ -157,7 +159,7 @@ def refused(call, *errors):
 
 def deduplication(scene, topic):
     """Each message is stored once, those without a receipt at the move too; the broker drops an old sequence id."""
-    scene.client.subscribe(topic, "keeps").close()  # the cursor of deduplication alone keeps no message
+    scene.client.subscribe(topic, KEEPS).close()  # the cursor of deduplication alone keeps no message
     scene.topic("POST", topic, "deduplicationEnabled", body=True)
     wait_for(lambda: scene.topic("GET", topic, "deduplicationEnabled") is True)
     pump = Pump(scene.client.create_producer(topic, "p", send_timeout_millis=0, batching_enabled=False))
@@ -364,6 +366,7 @@ def refused_transactions(scene, topic):
 
 def schemas(scene, topic):
     """Versions of the schema stay, and the broker refuses an incompatible producer."""
+    scene.client.subscribe(topic, KEEPS).close()
     producer = scene.client.create_producer(topic, schema=JsonSchema(First), send_timeout_millis=0)
     producer.send(First(name="a"))
     path = f"schemas/{topic.partition('://')[2]}/schema"
@@ -424,6 +427,7 @@ def chunked_messages(scene, topic):
     """A message in chunks on both sides of the move, and one whose chunks are under way at the move: all chunks are
     stored in order. The C++ client drops a message whose first chunk was stored twice.
     """
+    scene.client.subscribe(topic, KEEPS).close()
     producer = scene.client.create_producer(
         topic, send_timeout_millis=0, batching_enabled=False, chunking_enabled=True, max_pending_messages=100
     )
@@ -455,6 +459,7 @@ def chunks(scene, topic):
 
 def exclusive_producers(scene, topic):
     """The exclusive producer keeps its topic."""
+    scene.client.subscribe(topic, KEEPS).close()
     exclusive = {"access_mode": pulsar.ProducerAccessMode.Exclusive, "send_timeout_millis": 0}
     producer = scene.client.create_producer(topic, "p", **exclusive)
     producer.send(b"1")

@@ -19,6 +19,7 @@ SETTINGS = {
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
     "isDelayedDeliveryDeliverAtTimeStrict": "true",
     "messageExpiryCheckIntervalInMinutes": 1,
+    "retentionCheckIntervalInSeconds": 1,
 }
 
 
