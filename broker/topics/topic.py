@@ -6,7 +6,9 @@ quotas. All state belongs to the event loop; methods that do not wait are plain 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 TOPIC_EPOCH_PROPERTY = "pulsar.topic.epoch"
+_RECEIPTS_WITHIN_S: Final = 1.0
+"""How long a topic that closes keeps its producers for the receipts of appends under way."""
 
 
 class Topic:
@@ -196,9 +200,10 @@ class Topic:
             return
         self.life.state = TopicState.CLOSING
         self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
-        if disconnect:
-            self.producers.disconnect_all()
         self.ledger.give_up_creation()
+        if disconnect:
+            await self._end_publishes()
+            self.producers.disconnect_all()
         await self.compaction.close()
         await self.publishing.wait_drained()
         await self.subscriptions.close()
@@ -208,6 +213,14 @@ class Topic:
         finally:  # a log that stayed open would be shared with the topic that is loaded next
             await self.ledger.close()
             self._closed()
+
+    async def _end_publishes(self) -> None:
+        """Return when the receipts of all appends under way are written, or after a moment. A client ignores receipts
+        that follow CLOSE_PRODUCER and sends their messages again.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RECEIPTS_WITHIN_S):
+                await self.publishing.wait_drained()
 
     async def abandon(self) -> None:
         """End the work that a failed ``open`` started."""

@@ -76,6 +76,46 @@ async def test_producers_are_closed_also_when_the_end_could_not_be_stored(monkey
     await bench.close()
 
 
+async def closing_with_an_append_under_way():
+    """(bench, producer, the close): the store holds the append."""
+    bench = TopicBench()
+    topic = await bench.open()
+    producer = ConnectedProducer(topic)
+
+    def appended(result):
+        producer.heard.append("SEND_RECEIPT")
+        topic.publishing.stored(producer, result.run, 1, result.pieces)
+
+    bench.ground.ledgers.hold()
+    topic.publishing.append(run_of([b"x"]), appended)
+    await until(lambda: topic.publishing._begun)
+    closing = asyncio.ensure_future(topic.close())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    return bench, producer, closing
+
+
+async def test_receipts_of_a_topic_that_closes_come_before_close_producer():
+    """A client ignores later receipts, sends the messages again, and they are stored twice."""
+    bench, producer, closing = await closing_with_an_append_under_way()
+    assert producer.heard == []
+    bench.ground.ledgers.release()
+    await closing
+    assert producer.heard == ["SEND_RECEIPT", "CLOSE_PRODUCER"]
+    await bench.tasks.close()
+
+
+async def test_a_producer_does_not_wait_long_for_the_receipts_of_a_topic_that_closes(monkeypatch):
+    monkeypatch.setattr("magnetar.broker.topics.topic._RECEIPTS_WITHIN_S", 0.001)
+    bench, producer, closing = await closing_with_an_append_under_way()
+    await until(lambda: producer.heard)
+    assert producer.heard == ["CLOSE_PRODUCER"]
+    bench.ground.ledgers.release()
+    await closing
+    assert producer.heard == ["CLOSE_PRODUCER", "SEND_RECEIPT"]
+    await bench.tasks.close()
+
+
 @pytest.mark.parametrize("end", ["close", "delete"])
 async def test_a_topic_that_ends_does_not_wait_for_the_store_of_its_next_ledger(end):
     bench = TopicBench()
