@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.coordination import Session
 from magnetar.storage.errors import StorageUnavailableError
-from magnetar.storage.metadata_nodes import is_at_or_below, names_below
+from magnetar.storage.metadata_nodes import names_below
 from tests.twins.memory_metadata import MemoryMetadataStore
 
 if TYPE_CHECKING:
@@ -128,8 +128,10 @@ class MemorySession:
         return self._cluster.store.watch(prefix, callback)
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Callable[[], None]:
+        prefix = path.removesuffix("/") + "/"
+
         def names() -> list[str]:
-            return names_below(path, (node for node in self._cluster.store._nodes if is_at_or_below(path, node)))
+            return names_below(path, [node for node in self._cluster.store._nodes if node.startswith(prefix)])
 
         callback(names())
         return self._cluster.store.watch(path, lambda _changed: callback(names()))
