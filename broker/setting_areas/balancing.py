@@ -28,7 +28,7 @@ class BalancingSettings(Table):
     load_balancer_shedding_excluded_namespaces: tuple[str, ...] = setting(
         "loadBalancerSheddingExcludedNamespaces",
         (),
-        "Namespaces (tenant/namespace) whose bundles are not moved for load.",
+        "Namespaces (tenant/namespace) whose bundles are not moved for load; brokers take turns for them.",
     )
     load_balancer_broker_threshold_shedder_percentage: int = setting(
         "loadBalancerBrokerThresholdShedderPercentage",
