@@ -278,7 +278,10 @@ class KeySharedDispatcher:
         return chosen
 
     def dispatch(self, spans: list[Span], read: Read) -> int:
+        waiting = self.held.replay.entries
         spans = self.held.received(spans, read, self._gone)
+        if self.held.replay.entries < waiting:  # entries were acknowledged or delayed: others take their place
+            self._changes += 1
         if self._is_simple and _are_plain(spans):
             return self._hand_out(spans, read)
         return self._dispatch_with_care(spans, read)

@@ -338,6 +338,23 @@ async def test_a_raised_limit_of_unacked_messages_sends_the_entries_that_waited(
     assert len(got(full)) == waiting
 
 
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize("batch", [0, 2])
+async def test_entries_behind_an_acknowledged_entry_that_waits_are_sent(batch, cold):
+    """The consumer has permits for the acknowledged entry alone, which the walk finds first, and sends no other FLOW."""
+    bench = Bench(cold=cold)
+    leaver = await bench.join(KEY_SHARED, "leaver", permits=9)
+    positions = bench.publish(*[entry(key="k", batch=batch) for _ in range(3)])
+    await bench.settle()
+    assert got(leaver) == [0, 1, 2]
+    heir = await bench.join(KEY_SHARED, "heir")
+    bench.leave(leaver)
+    bench.ack(heir, positions[0])  # as a client does that received the entry before it reconnected
+    bench.flow(heir, 1)
+    await bench.settle()
+    assert got(heir) == [1]
+
+
 async def test_a_join_and_a_leave_cost_the_same_beside_many_consumers():
     """With the ranges of all members computed, a join beside 700 consumers was a turn of a tenth of a second."""
     counts = []
