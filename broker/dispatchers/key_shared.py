@@ -21,7 +21,7 @@ from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.consumers.pending_acks import PendingAck
@@ -326,7 +326,17 @@ class KeySharedDispatcher:
             self.loop.sent_to[consumer] = None
         if read.positions is not None and not queued and not unknown:
             self._changes_in_vain = self._changes_at_read
+        self._note_room(hand.left)
         return queued
+
+    def _note_room(self, left: Mapping[Consumer, int]) -> None:
+        """Have the next walk try the entries that this read refused where their consumer has room all the same: its
+        room was estimated by the average number of messages in an entry. `left`: the estimates behind the read.
+        """
+        for consumer, entries in left.items():
+            if entries <= 0 and self._entry_permits(consumer) > 0:
+                self._changes += 1
+                return
 
     def _is_first(self, read: Read) -> bool:
         """Whether the replay queue has no entry that an entry of this read could overtake."""
@@ -380,10 +390,12 @@ class KeySharedDispatcher:
             self.held.replay.add(*keyed[index][0], keyed[index][1])
         if read.positions is not None and not plan.given and not unknown:
             self._changes_in_vain = self._changes_at_read
-        return sum(
+        queued = sum(
             self.held.send(consumer, span, read, KeyHashes(span.slab, self.selector))
             for consumer, span in _runs(plan.given, entries)
         )
+        self._note_room(plan.left)
+        return queued
 
     def drains(self, key_hash: int, consumer: object) -> bool:
         """Whether the hash must wait for its former owner (`key_shared_plan.Blocks`)."""

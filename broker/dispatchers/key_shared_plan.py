@@ -35,10 +35,13 @@ C = TypeVar("C")
 
 @dataclass(slots=True)
 class KeyPlan(Generic[C]):
-    """``given``: (consumer, index of the entry) in order; ``refused``: indices."""
+    """``given``: (consumer, index of the entry) in order; ``refused``: indices; ``left``: entries that each consumer
+    could still take.
+    """
 
     given: list[tuple[C, int]] = field(default_factory=list)
     refused: list[int] = field(default_factory=list)
+    left: dict[C, int] = field(default_factory=dict)
 
 
 def plan_by_key(
@@ -49,7 +52,7 @@ def plan_by_key(
 ) -> KeyPlan[C]:
     """Plan for ``entries`` = (position, hash) in order of position. ``blocks``: None when order does not matter."""
     plan: KeyPlan[C] = KeyPlan()
-    left: dict[C, int] = {}
+    left = plan.left
     refused_hashes: set[int] = set()
     for index, (position, key_hash) in enumerate(entries):
         consumer = None if key_hash in refused_hashes else select(key_hash)

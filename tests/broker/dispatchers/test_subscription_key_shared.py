@@ -355,6 +355,22 @@ async def test_entries_behind_an_acknowledged_entry_that_waits_are_sent(batch, c
     assert got(heir) == [1]
 
 
+@pytest.mark.parametrize("batch", [0, 1])
+async def test_entries_with_fewer_messages_than_usual_do_not_wait_for_permits(batch):
+    """The average of three messages in an entry leaves the consumer room for one entry of a read; each entry of that
+    read has one message, so that there is room for two. The last walk through the waiting entries was in vain.
+    """
+    bench = Bench(max_unacked_per_consumer=5)
+    full = await bench.join(KEY_SHARED, "full")
+    open_ = await bench.join(KEY_SHARED, "open", permits=100)
+    selector = bench.subscription.dispatcher.selector
+    of_full, of_open = ([k for k in map(str, range(40)) if selector.select(ring_hash(k)) is c] for c in (full, open_))
+    bench.publish(entry(key=of_open[0], batch=3), entry(key=of_full[0]))
+    assert got(open_) == [0]
+    bench.publish(entry(key=of_open[1], batch=batch), entry(key=of_open[2], batch=batch))
+    assert got(open_) == [2, 3]
+
+
 async def test_a_join_and_a_leave_cost_the_same_beside_many_consumers():
     """With the ranges of all members computed, a join beside 700 consumers was a turn of a tenth of a second."""
     counts = []
