@@ -18,7 +18,7 @@ from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.consumer_selection import RoundRobin
@@ -80,12 +80,22 @@ class ChunkOwners:
     def clear(self) -> None:
         self._owners.clear()
 
+    def must_wait(self, uuid: str | bytes) -> bool:
+        """Whether the consumer of the unfinished message cannot take messages now."""
+        owner = self._owners.get(uuid)
+        return owner is not None and not Book(owner).usable
+
     def plan(
-        self, members: RoundRobin[Consumer], chunks: Sequence[Chunk | None], sizes: Sequence[int] | None
+        self,
+        members: RoundRobin[Consumer],
+        chunks: Sequence[Chunk | None],
+        sizes: Sequence[int] | None,
+        behind: Collection[str | bytes] = (),
     ) -> list[Consumer | None]:
         """Choose the consumer of each entry of a read, None when no consumer may get it now. Advances the round robin.
 
-        `sizes` are the messages that each entry still holds (None: one each).
+        `sizes` are the messages that each entry still holds (None: one each). `behind`: messages of which an earlier
+        chunk waits, and so do their other chunks.
         """
         books: dict[Consumer, Book] = {}
 
@@ -102,7 +112,7 @@ class ChunkOwners:
             if turn is None:
                 break
             consumer = turn if chunk is None else self._owner(chunk, turn)
-            if not usable(consumer):
+            if not usable(consumer) or (chunk is not None and chunk.uuid in behind):
                 given.append(None)
                 continue
             books[consumer].take(1 if sizes is None else sizes[k])

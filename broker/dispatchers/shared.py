@@ -57,9 +57,8 @@ class SharedDispatcher:
         self.loop = ReadLoop(context, self, Order.NONE, delays=True)
         self.held = HeldEntries(context, self.loop, self.flow)
         self._chunks = ChunkOwners()
-        self._chunks_wait = False
-        """Whether the head of the replay queue has only chunks that their consumers cannot take before permits or
-        consumers change.
+        self._waiting_chunks: dict[Position, str | bytes] = {}
+        """The uuids of chunks that their consumer could not take when they were read; some have left the replay queue.
         """
 
     # --- members -------------------------------------------------------------------------------------------------
@@ -73,11 +72,9 @@ class SharedDispatcher:
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.held.add_consumer(consumer)
-        self._chunks_wait = False
 
     def remove_consumer(self, consumer: Consumer) -> None:
         self._chunks.forget(consumer)
-        self._chunks_wait = False
         if consumer in self.consumers:
             self.held.remove_consumer(consumer)
 
@@ -92,19 +89,15 @@ class SharedDispatcher:
     # --- changes ---------------------------------------------------------------------------------------------------
 
     def flow(self, _consumer: Consumer) -> None:
-        self._chunks_wait = False
         self.loop.wake()
 
     def redeliver_all(self, consumer: Consumer, _epoch: int | None) -> None:
-        self._chunks_wait = False
         self.held.redeliver_all(consumer)
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        self._chunks_wait = False
         self.held.redeliver(consumer, positions)
 
     def dropped_up_to(self, position: Position) -> None:
-        self._chunks_wait = False
         self.held.dropped_up_to(position)
 
     def forget_read(self) -> None:
@@ -112,7 +105,7 @@ class SharedDispatcher:
 
     def reset(self) -> None:
         self._chunks.clear()
-        self._chunks_wait = False
+        self._waiting_chunks.clear()
         self.held.reset()
 
     def set_settings(self) -> None:
@@ -132,7 +125,6 @@ class SharedDispatcher:
             self.loop.again_later(parked)
 
     def again(self, position: Position) -> None:
-        self._chunks_wait = False
         self.held.replay.add(position.ledger_id, position.entry_id)
 
     def not_again(self, _position: Position) -> None:
@@ -143,15 +135,25 @@ class SharedDispatcher:
         if permits <= 0 or self.held.unacked.blocked:
             return None
         limit = min(permits, self.context.settings.max_read_entries)
-        waiting = self.held.replay.entries
         self.held.take_due(limit)
-        if self.held.replay.entries > waiting:
-            self._chunks_wait = False
-        if self._chunks_wait and self.held.replay.entries > _MAX_WAITING:
-            return None
-        if self.held.replay.entries and not self._chunks_wait:
-            return Read(limit, self.held.replay.head(limit))
+        if self.held.replay.entries:
+            positions = self._replayable(limit)
+            if positions:
+                return Read(limit, positions)
+            if self.held.replay.entries > _MAX_WAITING:
+                return None
         return Read(limit) if self.held.may_read() else None
+
+    def _replayable(self, limit: int) -> list[Position]:
+        """The first positions of the replay queue, without chunks whose consumer cannot take messages now."""
+        replay, waiting = self.held.replay, self._waiting_chunks
+        if len(waiting) > replay.entries:
+            waiting = self._waiting_chunks = {each: uuid for each, uuid in waiting.items() if each in replay}
+        if not waiting:
+            return replay.head(limit)
+        blocked = {uuid for uuid in set(waiting.values()) if self._chunks.must_wait(uuid)}
+        left_out = {position for position, uuid in waiting.items() if uuid in blocked}
+        return [each for each in replay.head(limit + len(left_out)) if each not in left_out][:limit]
 
     def dispatch(self, spans: list[Span], read: Read) -> int:
         spans = self.held.received(spans, read)
@@ -177,8 +179,14 @@ class SharedDispatcher:
     def _dispatch_chunks(self, spans: list[Span], read: Read) -> int:
         """Send the chunks of one message to one consumer; chunks that the consumer cannot take now wait."""
         chunks = [chunk_in(span.slab.body(k)) for span in spans for k in range(span.start, span.end)]
-        given = self._chunks.plan(self.held.members, chunks, self._sizes(spans))
-        self._chunks_wait = read.positions is not None and all(consumer is None for consumer in given)
+        behind = set(self._waiting_chunks.values()) if read.positions is None else set()
+        given = self._chunks.plan(self.held.members, chunks, self._sizes(spans), behind)
+        positions = (span.slab.position(k) for span in spans for k in range(span.start, span.end))
+        for position, chunk, consumer in zip(positions, chunks, given, strict=True):
+            if consumer is None and chunk is not None:
+                self._waiting_chunks[position] = chunk.uuid
+            else:
+                self._waiting_chunks.pop(position, None)
         queued, at = 0, 0
         for span in spans:
             parts = groupby(given[at : at + span.end - span.start])

@@ -11,6 +11,7 @@ from magnetar.broker.consumers.permits import Permits
 from magnetar.broker.dispatchers import chunks, shared
 from magnetar.broker.dispatchers.chunks import Chunk, ChunkOwners
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
+from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from tests.broker.dispatch_fakes import SHARED, Bench, entry, got
 
 
@@ -123,7 +124,7 @@ def test_of_too_many_unfinished_messages_the_oldest_is_forgotten(monkeypatch):
     assert owners.plan(seats, [Chunk(uuid, 1, 2) for uuid in "ABC"], None) == [second, None, None]
 
 
-async def test_messages_behind_chunks_that_expired_need_no_further_permits():
+async def test_messages_behind_waiting_chunks_come_again_and_expired_chunks_do_not():
     bench = Bench(max_read_entries=2)
     a = await bench.join(SHARED, "a", permits=1)
     b = await bench.join(SHARED, "b", permits=9)
@@ -131,11 +132,12 @@ async def test_messages_behind_chunks_that_expired_need_no_further_permits():
     returned = bench.publish(entry())
     assert (got(a), got(b)) == ([0], [3])
     bench.redeliver(b, *returned)
-    assert got(b) == []
+    assert got(b) == [3]
     bench.cursor.ack_cumulative(chunks_of_a[-1])
     bench.subscription.backlog_dropped(chunks_of_a[-1])
-    bench.clock.run()
-    assert got(b) == [3]
+    bench.redeliver(b, *returned)
+    bench.flow(a, 1)
+    assert got(a) + got(b) == [3]
 
 
 async def test_an_unfinished_message_costs_later_messages_no_look_at_their_metadata(monkeypatch):
@@ -166,3 +168,45 @@ async def test_of_many_unfinished_messages_every_last_chunk_finds_its_consumer()
     for name in names:
         bench.publish(chunk(name, 1, of=2))
     assert [got(consumer) for consumer in consumers] == [[k + len(names) for k in mine] for mine in firsts]
+
+
+async def test_messages_behind_waiting_chunks_go_to_other_consumers():
+    """The permits suffice for fewer entries than wait for the consumer of the chunks."""
+    bench = Bench()
+    owner = await bench.join(SHARED, "owner", permits=1)
+    bench.publish(chunk("A", 0))
+    leaver = await bench.join(SHARED, "leaver", permits=9)
+    bench.publish(chunk("A", 1), chunk("A", 2), entry())
+    assert (got(owner), got(leaver)) == ([0], [3])
+    heir = await bench.join(SHARED, "heir", permits=1)
+    bench.leave(leaver)
+    assert (got(owner), got(heir)) == ([], [3])
+    bench.flow(owner, 2)
+    assert (got(owner), got(heir)) == ([1, 2], [])
+
+
+async def test_a_raised_limit_of_unacked_messages_sends_the_chunks_that_waited():
+    bench = Bench(max_unacked_per_consumer=1)
+    owner = await bench.join(SHARED, "owner", permits=9)
+    await bench.join(SHARED, "other", permits=9)
+    bench.publish(*[chunk("A", chunk_id) for chunk_id in range(3)])
+    assert got(owner) == [0]
+    bench.subscription.set_settings(SubscriptionSettings(max_unacked_per_consumer=0))
+    bench.clock.run()
+    assert got(owner) == [1, 2]
+
+
+async def test_a_new_chunk_does_not_overtake_a_waiting_chunk():
+    """The consumer sends FLOW while a chunk is read whose predecessor waits for that FLOW."""
+    bench = Bench(cold=True)
+    owner = await bench.join(SHARED, "owner", permits=1)
+    bench.publish(chunk("A", 0))
+    await bench.settle()
+    await bench.join(SHARED, "other", permits=9)
+    bench.publish(chunk("A", 1))
+    await bench.settle()
+    assert got(owner) == [0]
+    bench.publish(chunk("A", 2))
+    bench.flow(owner, 5)
+    await bench.settle()
+    assert got(owner) == [1, 2]
