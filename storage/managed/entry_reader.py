@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.managed.ledger_map import LedgerMap
 
-__all__ = ["EntryReader", "Masks", "ReadLimits", "take"]
+__all__ = ["EntryReader", "Masks", "ReadLimits", "take", "without"]
 
 Masks = Callable[[int], "Sequence[BitMap]"]
 
@@ -224,6 +224,16 @@ def neighbours(positions: Sequence[Position], start: int, limit: int) -> int:
         else:
             high = middle
     return low
+
+
+def without(spans: Sequence[Span], is_unwanted: Callable[[Position], bool]) -> list[Span]:
+    """Return the spans without the unwanted entries."""
+    kept: list[Span] = []
+    for slab, start, end in spans:
+        for index in range(start, end):
+            if not is_unwanted(slab.position(index)):
+                _add(kept, slab, index)
+    return kept
 
 
 def _holds(slab: Slab, position: Position) -> bool:

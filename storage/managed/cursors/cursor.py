@@ -16,7 +16,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.protocol.message_id import bits_to_words, words_to_bits
-from magnetar.storage.managed.entry_reader import ReadLimits
+from magnetar.storage.managed.entry_reader import ReadLimits, without
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -412,9 +412,9 @@ class ManagedCursor:
 
     async def _read_stored_at(self, positions: Sequence[Position]) -> list[Span]:
         spans = await self._reader.stored_at(positions)
-        if any(self._acks.is_deleted(position) for position in positions):
-            left = self._wanted(positions)
-            spans = self._reader.cached_at(left) or await self._reader.stored_at(left)
+        is_deleted = self._acks.is_deleted
+        if any(is_deleted(position) for position in positions):
+            spans = without(spans, is_deleted)
         self._count(spans)
         return spans
 

@@ -219,6 +219,22 @@ async def test_replay_leaves_out_entries_acknowledged_while_it_waited():
     assert positions(await waiting) == [every[0], every[2]]
 
 
+async def test_replay_leaves_out_entries_acknowledged_in_each_of_its_reads():
+    ground, ledger, every = await filled(cached=False)
+    cursor = ledger.new_read_cursor(EARLIEST)
+    read, acknowledged = ground.ledgers.read, iter(every[1:])
+
+    async def read_and_acknowledge(*arguments):
+        found = await read(*arguments)
+        cursor.ack(next(acknowledged))
+        return found
+
+    ground.ledgers.read = read_and_acknowledge
+    found = positions(await given(cursor.read_positions(every[:8])))
+    assert found
+    assert not [position for position in found if cursor.is_deleted(position)]
+
+
 async def test_ack_sets():
     _, ledger, every = await filled()
     cursor = ledger.new_read_cursor(EARLIEST)
