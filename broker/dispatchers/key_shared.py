@@ -177,6 +177,7 @@ class KeySharedDispatcher:
             if parked.holds_key and not self.allow_out_of_order:
                 position = parked.span.first_position
                 self._parked.add(position)
+                self._changes += 1  # the next walk passes over the entry, and finds entries behind it
                 self.held.replay.add(*position, KeyHashes(parked.span.slab, self.selector)[parked.span.start])
         for parked in result.parked:
             self.loop.again_later(parked)

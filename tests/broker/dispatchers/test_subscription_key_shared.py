@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from magnetar.broker.dispatchers.ports import Parked, Transformed
 from magnetar.broker.errors import ConsumerAssignError, SubscriptionBusyError
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol.key_hash import murmur3_32
+from magnetar.storage.slab import Span
 from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entry, got
 
 STICKY_LOW = KeySharedPolicy(sticky=True, ranges=((0, 32767),))
@@ -353,6 +355,31 @@ async def test_entries_behind_an_acknowledged_entry_that_waits_are_sent(batch, c
     bench.flow(heir, 1)
     await bench.settle()
     assert got(heir) == [1]
+
+
+class FailingConverter:
+    """Converts all entries but the first, which holds back its key for good."""
+
+    flags = 0
+
+    def __call__(self, spans, _order):
+        every = [Span(slab, k, k + 1) for slab, start, end in spans for k in range(start, end)]
+        failed = [Parked(span, 100, holds_key=True) for span in every if span.first_position.entry_id == 0]
+        return Transformed(spans=[span for span in every if span.first_position.entry_id], parked=failed)
+
+
+async def test_an_entry_that_is_not_converted_holds_back_only_its_key():
+    """The consumer has permits for as many entries as the queue has in front of the others."""
+    bench = Bench()
+    leaver = await bench.join(KEY_SHARED, permits=9)
+    bench.publish(*[entry(key=f"k{number}") for number in range(3)])
+    consumer = await bench.join(KEY_SHARED)
+    bench.leave(leaver)
+    bench.subscription.context.transform = FailingConverter()
+    for expected in (1, 2):
+        bench.flow(consumer, 1)
+        bench.clock.advance(1)
+        assert got(consumer) == [expected]
 
 
 @pytest.mark.parametrize("batch", [0, 1])
