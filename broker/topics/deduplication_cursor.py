@@ -17,7 +17,14 @@ import structlog
 from magnetar.broker.slices import give_way
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
 from magnetar.protocol.metadata import parse_metadata
-from magnetar.storage.errors import CorruptEntryError, NoSuchCursorError, NoSuchEntryError, NoSuchLedgerError
+from magnetar.storage.errors import (
+    CorruptEntryError,
+    NoSuchCursorError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    StorageFullError,
+    StorageUnavailableError,
+)
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
@@ -139,7 +146,8 @@ class TopicDeduplication:
         if replayed:
             log.info("deduplication.recovered", ledger=self._ledger.name, entries=replayed)
         if replayed >= self._settings.entries_interval:
-            await self.snapshot()
+            with contextlib.suppress(StorageFullError, StorageUnavailableError):  # the cursor tries again later
+                await self.snapshot()
 
     async def _replayable(self, cursor: ManagedCursor) -> list[Span]:
         """Read the next entries; [] at the end, and when the cursor has just skipped an unreadable entry or ledger.

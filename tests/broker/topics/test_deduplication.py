@@ -155,6 +155,27 @@ async def test_a_topic_with_unreadable_entries_is_loaded_and_goes_on(lost):
     await bench.close()
 
 
+async def test_a_topic_is_loaded_while_the_disk_is_full():
+    """The load replays many entries, and the snapshot behind them finds no space; consumers need the topic."""
+    bench = TopicBench(broker_deduplication_enabled=True)
+    await bench.open()
+    await bench.subscribe("keeps")
+    publish(bench.topic, 5)
+    await settle()
+    bench.ground = bench.ground.after_crash()
+    bench.ground.ledgers.fail_appends = StorageFullError("full")
+    bench = TopicBench(bench.ground, broker_deduplication_enabled=True, broker_deduplication_entries_interval=1)
+    topic = await bench.open()
+    assert topic.deduplication.table.last_sequence_id("p") == 5
+    bench.ground.ledgers.fail_appends = None
+    bench.pass_time(2)
+    await settle()
+    bench.ground = bench.ground.after_crash()
+    topic = await bench.open()
+    assert topic.ledger.cursors[CURSOR_NAME].position_properties == {"p": 5}
+    await bench.close()
+
+
 async def test_a_lost_snapshot_is_made_again_from_all_entries_of_the_topic():
     """The cursor of the snapshot falls back to an older position; the producers of earlier entries stay known."""
     bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=2)
