@@ -11,7 +11,7 @@ from magnetar.broker.subscriptions.non_persistent_subscription import NonPersist
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import expiry
 from magnetar.broker.topics.lifecycle import ConflictError
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:

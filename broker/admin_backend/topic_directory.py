@@ -11,7 +11,7 @@ from magnetar.broker.admin.routes import ADMIN
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.java_texts import encoded_twice
 from magnetar.broker.errors import RestError
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Domain

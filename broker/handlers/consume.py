@@ -27,7 +27,7 @@ from magnetar.broker.limits import (
 )
 from magnetar.broker.slices import IN_SLICES, sliced
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies

@@ -22,7 +22,7 @@ from magnetar.broker.limits import (
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.broker.topics.producer_ports import ProducerConnection
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 

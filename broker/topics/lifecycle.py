@@ -16,7 +16,7 @@ from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
 from magnetar.broker.slices import sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 
 if TYPE_CHECKING:

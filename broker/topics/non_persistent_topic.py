@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.context import TopicContext, TopicConverter, UnstoredConverter
     from magnetar.broker.topics.producer import Producer, ProducerRequest
     from magnetar.broker.topics.producer_ports import AnsweredProducer, ProducerConnection
-    from magnetar.broker.topics.subscriptions import SubscribeRequest
+    from magnetar.broker.topics.subscribe_request import SubscribeRequest
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.slab import Slab

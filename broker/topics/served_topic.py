@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.producer import Producer, ProducerRequest
     from magnetar.broker.topics.producer_ports import ProducerConnection, Publishing
     from magnetar.broker.topics.producers import TopicProducers
-    from magnetar.broker.topics.subscriptions import SubscribeRequest
+    from magnetar.broker.topics.subscribe_request import SubscribeRequest
     from magnetar.protocol.topic_name import TopicName
 
 

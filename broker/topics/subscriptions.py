@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.context import TopicContext, TopicConverter
     from magnetar.broker.topics.delay_indexes import DelayIndex
     from magnetar.broker.topics.life import TopicLife
+    from magnetar.broker.topics.subscribe_request import SubscribeRequest
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.ledger_map import LedgerSlot
@@ -43,20 +43,6 @@ log = structlog.get_logger(__name__)
 
 INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR})
 RESERVED_PREFIX = "pulsar.repl"
-
-
-@dataclass(slots=True)
-class SubscribeRequest:
-    """The request of CommandSubscribe to the topic, with plain values."""
-
-    subscription: str
-    durable: bool = True
-    from_earliest: bool = False
-    start: Position | None = None  # of a non-durable subscription: the entry to read first
-    rollback_s: int = 0
-    properties: dict[str, str] = field(default_factory=dict)
-    read_compacted: bool = False
-    replicated: bool | None = None
 
 
 class SubscribedLog(Protocol):
@@ -68,6 +54,8 @@ class SubscribedLog(Protocol):
     def cursors(self) -> Mapping[str, ManagedCursor]: ...
     @property
     def ledgers(self) -> list[LedgerSlot]: ...
+    @property
+    def last_confirmed(self) -> Position: ...
     async def open_cursor(
         self,
         name: str,
@@ -290,11 +278,11 @@ class TopicSubscriptions:
         return subscription
 
     async def _create_non_durable(self, request: SubscribeRequest, sought: SoughtPlace | None) -> Subscription:
-        name, ledger, start = request.subscription, self._ledger, request.start
+        name, ledger = request.subscription, self._ledger
         if name in self._opening or name in ledger.cursors:
             raise _collision(durable=True)
-        if start is None or start.ledger_id == LATEST.ledger_id:  # of "latest" only the ledger id counts
-            start = EARLIEST if request.from_earliest else LATEST
+        request = request.within(ledger.last_confirmed)
+        start = request.start or (EARLIEST if request.from_earliest else LATEST)
         cursor = ledger.new_read_cursor(start if sought is None else sought.read_next)
         cursor.cursor_properties = dict(request.properties)
         subscription = self._attach(name, cursor)

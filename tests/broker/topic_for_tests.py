@@ -12,7 +12,7 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics.context import TopicContext
 from magnetar.broker.topics.ledger_config import ledger_config
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol.topic_name import TopicName
 from tests.storage.managed_for_tests import Ground, append, message, settle

@@ -15,7 +15,7 @@ from magnetar.broker.admin_backend import topic_directory
 from magnetar.broker.admin_backend.topic_directory import CalledTopics
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.client.address import Credentials
 from magnetar.protocol.topic_name import TopicName
 from tests.waiting import until

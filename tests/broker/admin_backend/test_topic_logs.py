@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from magnetar.broker.admin_backend import topic_logs
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.storage.managed_for_tests import run_of
 

@@ -12,7 +12,7 @@ from magnetar.broker.broker import Broker
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.catalog import PartitionedTopic, partitioned_path
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFullError
 

@@ -15,7 +15,7 @@ from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.expiry import expire_by_ttl
 from magnetar.broker.topics.life import TopicState
-from magnetar.broker.topics.subscriptions import SubscribeRequest
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.storage.errors import StorageError, StorageFullError
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.position import EARLIEST, LATEST

@@ -130,6 +130,24 @@ def reader_start_ids_around_the_end(s):
 
 
 @scenario
+def reader_start_ids_behind_the_end_with_an_initial_position(s):
+    """A start further behind the end than the next entry does not count; the initial position counts."""
+    topic = s.topic()
+    last = published(s, topic, 3)[-1]
+    behind = dict(last=2, next=3, after_next=4, far=99, ledger=0)
+    for kind in ("Exclusive", "Shared", "Failover", "Key_Shared"):
+        for name, entry in behind.items():
+            for position in ("Earliest", "Latest"):
+                start = dict(last, entryId=entry, ledgerId=last["ledgerId"] + (1000 if name == "ledger" else 0))
+                fields = dict(durable=False, start_message_id=start, initialPosition=position, subType=kind)
+                c = s.connect(f"{kind} {name} {position}")
+                c.subscribe(topic, c.name, 1, permits=10, quietly=True, **fields)
+    for c in s.connections:
+        if c.name not in {"quiet", "setup"}:
+            got(s, c, c.name, 0.1)
+
+
+@scenario
 def reader_inside_a_batch(s):
     """The whole entry comes, with an ack set when the start id has a batch index."""
     topic = s.topic()
