@@ -46,6 +46,7 @@ class KeyTable:
         self.spilled_bytes = 0
         """Bytes that the table has written to temporary files since its creation."""
         self.put = self._newest.__setitem__
+        self.place_in_memory = self._newest.get
 
     @property
     def is_full(self) -> bool:

@@ -42,6 +42,10 @@ class Findings:
         self.sources: list[SourceFindings] = []
         self.by_ledger: dict[int, SourceFindings] = {}
         self.messages = 0
+        self.uncounted = 0
+        """Values that a tombstone removed: Apache Pulsar counts the tombstone alone among the removed messages. Keys
+        that the table has moved to its file do not count here.
+        """
         self.keep_tombstones = False
         """True once an unreadable entry is kept: it may hold an older value of any key, which a tombstone must hide."""
         self._groups: dict[int, list[int]] = {}
@@ -78,8 +82,10 @@ class Findings:
         if examined.chunk is not None:
             self._add_chunk(base, examined, *examined.chunk)
             return
-        put = self.table.put
+        put, place_of = self.table.put, self.table.place_in_memory
         for index, digest, is_tombstone in examined.keyed:
+            if is_tombstone and not place_of(digest, 1) & 1:
+                self.uncounted += 1
             put(digest, base + (index << 1) + is_tombstone)
 
     def _add_chunk(self, place: int, examined: Examined, message: bytes, is_last: bool) -> None:

@@ -334,7 +334,7 @@ class TopicCompaction:
             spilled_bytes=table.spilled_bytes,
         )
         self._stats = replace(self._stats, read_bytes=stats.read_bytes)
-        return findings.messages - findings.survivors
+        return findings.messages - findings.survivors - findings.uncounted
 
     async def _shown_cursor(self) -> ManagedCursor:
         cursor = await self._log.open_cursor(COMPACTION_CURSOR, "earliest")

@@ -2,7 +2,7 @@
 
 import time
 
-from harness.steps import EARLIEST, ack, backlog, compact, drained, namespace, published, rest, stats, texts
+from harness.steps import EARLIEST, ack, backlog, batch, compact, drained, namespace, published, rest, stats, texts
 from transcript import scenario
 
 
@@ -158,3 +158,27 @@ def expiry_of_all_subscriptions_leaves_that_of_compaction(s):
         s.call("PUT", rest(topic, "/subscription/" + name), "latest")
     _, answer = s.call("POST", rest(topic, "/all_subscription/expireMessages/1"))
     s.note("refused", answer["reason"].partition("for subscription ")[2].split()[0])
+
+
+@scenario
+def messages_removed_by_compaction_are_counted(s):
+    """A value that an empty message removes counts with that message."""
+    topic = s.topic()
+
+    def removed(what):
+        compact(s, topic)
+        found = s.http("GET", rest(topic, "/stats"), quietly=True)[1]["compaction"]
+        s.note(what, found["lastCompactionRemovedEventCount"])
+
+    published(s, topic, [b"a", b"b", b""], partition_key="k")
+    removed("two values and their removal")
+    published(s, topic, [b""], 3, partition_key="k")
+    removed("a removal of nothing")
+    published(s, topic, [b"a", b"b", b"", b"c", b"d"], 4, partition_key="k")
+    published(s, topic, [b"plain"], 9)
+    removed("values around a removal, and a message without a key")
+    batches = [[(b"1", "x"), (b"2", "y")], [(b"3", "x"), (b"", "y"), (b"", "z")], [(b"", "x"), (b"", "y")]]
+    for i, messages in enumerate(batches):
+        payload = batch(*(m for m, _ in messages), partition_key=[key for _, key in messages])
+        published(s, topic, [payload], 20 + 10 * i, num_messages_in_batch=len(messages))
+    removed("batches")
