@@ -38,7 +38,7 @@ async def enforce(topic: Topic) -> None:
 async def _evict(topic: Topic) -> None:
     size, age = topic.config.size_quota, topic.config.age_quota
     if size.limit_size >= 0 and topic.backlog.size_bytes() >= size.limit_size:
-        await _evict_by_size(topic, int(size.limit_size * _EVICT_TO))
+        await _evict_by_size(topic, size.limit_size * _EVICT_TO)
         topic.backlog.evictions_size += 1
     elif age.limit_time > 0:
         position = await _behind_old_entries(topic, age.limit_time * 1000)
@@ -62,17 +62,20 @@ async def _behind_old_entries(topic: Topic, limit_ms: int) -> Position:
     return behind
 
 
-async def _evict_by_size(topic: Topic, target_bytes: int) -> None:
+async def _evict_by_size(topic: Topic, target_bytes: float) -> None:
     """Skip entries of the slowest subscription until the backlog fits.
 
-    Stop when the subscription that was skipped last is still the slowest, or when the slowest has no backlog.
+    Stop when the subscription that was skipped last is still the slowest, or when the share of its backlog that has to
+    go is less than an entry.
     """
     previous: Subscription | None = None
     while (backlog := topic.backlog.size_bytes()) > target_bytes:
         slowest = topic.subscriptions.slowest()
-        if slowest is None or slowest is previous or not slowest.cursor.backlog_entries:
+        if slowest is None or slowest is previous:
             return
         previous = slowest
-        entries = max(1, int(slowest.cursor.backlog_entries * (backlog - target_bytes) / backlog))
+        entries = int(slowest.cursor.backlog_entries * (backlog - target_bytes) / backlog)
+        if not entries:
+            return
         await topic.subscriptions.skip(slowest, entries)
         log.info("backlog_quota.evicted", topic=str(topic.name), subscription=slowest.name, entries=entries)

@@ -128,6 +128,20 @@ async def test_backlog_quota_by_size(level):
     assert 0 < subscription.cursor.backlog_bytes <= 1000
 
 
+async def test_eviction_by_size_stops_where_less_than_an_entry_has_to_go():
+    """Verified against Apache Pulsar 4.2.4."""
+    bench = TopicBench()
+    await bench.open()
+    await bench.set_topic(backlog_quota_map=size_quota(200))
+    subscription = await bench.subscribe()
+    await bench.publish(*[b"x" * 100] * 5)
+    assert subscription.cursor.backlog_bytes == 5 * 161
+    for _ in range(3):
+        await quotas.enforce(bench.topic)
+        assert subscription.cursor.backlog_entries == 2
+    await bench.close()
+
+
 @pytest.mark.parametrize(
     ("policy", "error"), [("producer_request_hold", QuotaHoldError), ("producer_exception", QuotaExceededError)]
 )

@@ -269,3 +269,19 @@ def index_of_message_by_time_and_seek(s):
     read(c, 4)
     ack(c, ids[0])
     s.note("backlog", backlog(s, topic))
+
+
+@scenario
+def eviction_by_size_stops_where_less_than_an_entry_has_to_go(s):
+    topic = f"persistent://{namespace(s, backlogQuota=dict(limitSize=200, policy='consumer_backlog_eviction'))}/t"
+    s.lookup(topic)
+    c = s.connect()
+    c.subscribe(topic, quietly=True)
+    published(s, topic, [b"x" * 100] * 5)
+    s.eventually("two messages are left", lambda: backlog(s, topic)["sub"] == 2)
+    time.sleep(2.5)
+    s.note("and stay", backlog(s, topic))
+    c.send("FLOW", consumer_id=1, messagePermits=10)
+    c.recv()
+    c.recv()
+    c.none()
