@@ -8,6 +8,10 @@ of the limit.
 
 from __future__ import annotations
 
+_MOST = (1 << 31) - 1
+"""More permits than an int32 holds turn negative, as in Apache Pulsar."""
+_TURN = 1 << 32
+
 
 class Permits:
     """Permits and unacked messages of one consumer. ``max_unacked`` 0 means that unacked messages never block it."""
@@ -39,6 +43,8 @@ class Permits:
             self.parked += messages
             return False
         self.available += messages
+        if self.available > _MOST:
+            self.available -= _TURN
         return True
 
     def sent(self, messages: int, unacked: int) -> None:
@@ -74,6 +80,8 @@ class Permits:
         self.blocked = False
         self.available += self.parked
         self.parked = 0
+        if self.available > _MOST:
+            self.available -= _TURN
 
 
 class UnackedLimit:

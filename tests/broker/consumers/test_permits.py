@@ -204,3 +204,18 @@ def test_draining_hashes_count_and_release():
     assert len(draining) == 1
     assert draining.consumer_left(old)
     assert not draining.consumer_left(old)
+
+
+def test_permits_beyond_an_int32_turn_negative():
+    """Verified against Apache Pulsar 4.2.4."""
+    permits = Permits()
+    assert permits.flow(2**31 - 1)
+    assert permits.usable == 2**31 - 1
+    permits.flow(2**31 - 1)
+    assert permits.usable == -2
+    held = Permits(max_unacked=2)
+    held.sent(0, 2)
+    for _ in range(2):
+        assert not held.flow(2**31 - 1)
+    assert held.acked(2)
+    assert held.usable == -2

@@ -277,3 +277,21 @@ def watchers_and_hashes_over_reconnects(s):
     d.ask("WATCH_TOPIC_LIST_CLOSE", watcher_id=1)
     s.http("PUT", f"/admin/v2/persistent/{ns}/a", quietly=True)
     d.none(0.5)
+
+
+@scenario
+def permits_beyond_an_int32(s):
+    """The sum of the permits turns negative."""
+    for kind in ("Shared", "Key_Shared"):
+        topic = s.topic(kind)
+        published(s, topic, 2)
+        c = s.connect(kind)
+        c.subscribe(topic, subType=kind, initialPosition="Latest")
+        for _ in range(2):
+            c.send("FLOW", consumer_id=1, messagePermits=2**31 - 1)
+        c.ask("CONSUMER_STATS", consumer_id=1)
+        published(s, topic, 1, 2)
+        c.none()
+        c.send("FLOW", consumer_id=1, messagePermits=3)
+        c.recv(2)
+        c.ask("CONSUMER_STATS", consumer_id=1)
