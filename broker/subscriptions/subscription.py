@@ -162,9 +162,9 @@ class Subscription:
             consumer.subscription = self
             consumer.wants_raw = consumer.wants_raw or wants_raw(self.cursor.cursor_properties)
             consumer.connected_ms = self.context.now_ms()
-            dispatcher.add_consumer(consumer)
             if self.dispatcher is not dispatcher:
-                self._replace_dispatcher(dispatcher)
+                self._replace_dispatcher(dispatcher)  # stays when it refuses the consumer, as in Apache Pulsar
+            dispatcher.add_consumer(consumer)
 
     @contextlib.contextmanager
     def joining(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.protocol.key_hash import murmur3_32
 from magnetar.storage.slab import Span
-from tests.broker.dispatch_fakes import KEY_SHARED, Bench, KeySharedPolicy, entry, got
+from tests.broker.dispatch_fakes import KEY_SHARED, SHARED, Bench, KeySharedPolicy, entry, got
 
 STICKY_LOW = KeySharedPolicy(sticky=True, ranges=((0, 32767),))
 STICKY_HIGH = KeySharedPolicy(sticky=True, ranges=((32768, 65535),))
@@ -51,6 +51,19 @@ async def test_permits_count_entries():
         bench.flow(consumer, permits)
         sent.append(len(got(consumer)))
     assert sent == [2, 0, 4, 0]
+
+
+async def test_a_refused_first_consumer_gives_the_subscription_its_type():
+    """Verified against Apache Pulsar 4.2.4."""
+    bench = Bench()
+    with pytest.raises(ConsumerAssignError):
+        await bench.join(KEY_SHARED, key_shared=KeySharedPolicy(sticky=True, ranges=()))
+    stats = subscription_stats(bench.subscription)
+    assert (stats.type_name, stats.key_shared_mode) == ("Key_Shared", "STICKY")
+    assert not stats.consumers
+    bench.publish(entry(key="k"))
+    consumer = await bench.join(SHARED, permits=10)
+    assert got(consumer) == [0]
 
 
 async def test_sticky_ranges_and_their_errors():

@@ -2,7 +2,7 @@
 
 import time
 
-from harness.steps import ack, batch, drained, published, read, setup_connection, texts, told
+from harness.steps import ack, batch, drained, published, read, rest, setup_connection, texts, told
 from transcript import scenario
 
 AUTO = dict(keySharedMode="AUTO_SPLIT")
@@ -404,3 +404,18 @@ def text_for_a_range_that_ends_before_its_start(s):
     meta = {"keySharedMode": "STICKY", "hashRanges": [{"start": 10, "end": 5}]}
     f = s.connect().ask("SUBSCRIBE", True, topic=s.topic(), subscription="s", consumer_id=1, subType="Key_Shared", keySharedMeta=meta)  # fmt: skip
     s.note("text", [f.type, f.command.message])
+
+
+@scenario
+def refused_first_consumers_leave_the_type_of_their_subscription(s):
+    topic = s.topic()
+    refused = dict(none=[], backwards=[(5, 4)], double=[(0, 5), (5, 9)])
+    c = s.connect()
+    for i, (name, ranges) in enumerate(refused.items()):
+        meta = dict(keySharedMode="STICKY", hashRanges=[dict(start=a, end=b) for a, b in ranges])
+        c.subscribe(topic, name, i, subType="Key_Shared", keySharedMeta=meta)
+    found = s.http("GET", rest(topic, "/stats"), quietly=True)[1]["subscriptions"]
+    for name in refused:
+        s.note(name, [found[name].get(key) for key in ("type", "keySharedMode", "consumers")])
+        c.subscribe(topic, name, 9, subType="Exclusive")
+        c.ask("CLOSE_CONSUMER", consumer_id=9)
