@@ -147,7 +147,7 @@ def subscribe_request(command: pb.CommandSubscribe) -> SubscribeRequest:
         from_earliest=command.initialPosition == pb.CommandSubscribe.Earliest,
         start=start,
         rollback_s=signed(command.start_message_rollback_duration_sec),
-        properties={p.key: p.value for p in command.subscription_properties},
+        properties={p.key: p.value for p in reversed(command.subscription_properties)},  # the first of a key counts
         read_compacted=command.read_compacted,
         replicated=command.replicate_subscription_state if command.HasField("replicate_subscription_state") else None,
     )
@@ -185,6 +185,8 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
         return None
+    if command.properties and len({p.key for p in command.properties}) < len(command.properties):
+        raise ConnectionFatalError("ACK with a property twice")
     if command.HasField("txnid_least_bits") and command.HasField("txnid_most_bits"):
         shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):

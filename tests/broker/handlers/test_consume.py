@@ -1,4 +1,4 @@
-"""SUBSCRIBE of a role that loses its right meanwhile."""
+"""SUBSCRIBE of a role that loses its right meanwhile; properties of SUBSCRIBE and ACK that come twice."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from magnetar.broker.consumers.consumer import Consumer
-from magnetar.broker.errors import AuthorizationError
-from magnetar.broker.handlers.consume import on_subscribe
+from magnetar.broker.errors import AuthorizationError, ConnectionFatalError
+from magnetar.broker.handlers.consume import on_ack, on_subscribe, subscribe_request
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.twins.fake_connection import FakeConnection
@@ -49,3 +49,25 @@ async def test_a_role_that_lost_its_right_while_its_topic_was_loaded_gets_no_con
     assert client.consumers == {}
     assert not bench.topic.subscriptions.consumer_count
     await bench.close()
+
+
+async def test_an_ack_with_a_property_twice_ends_the_connection_and_acknowledges_nothing():
+    bench = TopicBench()
+    await bench.open()
+    subscription = await bench.subscribe()
+    (first,) = await bench.publish(b"a")
+    consumer = SimpleNamespace(subscription=subscription, sub_type=pb.CommandSubscribe.Shared)
+    client = SimpleNamespace(consumers={1: consumer})
+    ident = pb.MessageIdData(ledgerId=first.ledger_id, entryId=first.entry_id)
+    twice = [pb.KeyLongValue(key="a", value=value) for value in (1, 2)]
+    command = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=[ident], properties=twice)
+    with pytest.raises(ConnectionFatalError):
+        on_ack(client, command)
+    assert subscription.cursor.backlog_entries == 1
+    await bench.close()
+
+
+def test_the_first_of_two_properties_of_a_subscription_counts():
+    twice = [pb.KeyValue(key="a", value=value) for value in ("1", "2")]
+    command = pb.CommandSubscribe(subscription="s", subscription_properties=[*twice, pb.KeyValue(key="b", value="3")])
+    assert subscribe_request(command).properties == {"a": "1", "b": "3"}

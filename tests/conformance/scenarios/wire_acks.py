@@ -186,3 +186,17 @@ def cumulative_acks_on_failover(s):
     s.note("by the active one", backlog(s, topic))
     b.ask("ACK", consumer_id=1, ack_type="Cumulative", message_id=[ids[2]])
     s.note("by the standby", backlog(s, topic))
+
+
+@scenario
+def ack_properties_that_come_twice_close(s):
+    for name in ("Individual", "Cumulative"):
+        topic = s.topic(name)
+        ids = published(s, topic, 2)
+        c = s.connect(name)
+        c.subscribe(topic, permits=10, quietly=True, initialPosition="Earliest")
+        read(c, 2)
+        c.ask("ACK", consumer_id=1, ack_type=name, message_id=ids[:1], properties=[dict(key="a", value=1)])
+        twice = [dict(key="a", value=value) for value in (1, 2)]
+        c.ask("ACK", consumer_id=1, ack_type=name, message_id=ids[1:], properties=twice)
+        s.note("backlog", backlog(s, topic))

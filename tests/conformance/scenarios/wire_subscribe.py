@@ -410,3 +410,12 @@ def partitions_have_subscriptions_of_their_own(s):
         s.http("GET", rest(f"{topic}-partition-{i}", "/subscriptions"), keep=True)
     status, names = s.http("GET", rest(topic, "/subscriptions"), quietly=True)
     s.note("of the topic", sorted(names))
+
+
+@scenario
+def subscription_properties_that_come_twice(s):
+    topic = s.topic()
+    c = s.connect()
+    twice = [dict(key="a", value=value) for value in ("1", "2", "")]
+    c.subscribe(topic, subscription_properties=[*twice, dict(key="", value="empty"), dict(key="b", value="")])
+    s.call("GET", rest(topic, "/subscription/sub/properties"), keep=True)
