@@ -251,18 +251,19 @@ def _parts(schema: Definition) -> list[tuple[int, bytes]]:
     return parts
 
 
-def _parse(schema_type: int, data: bytes, work: SchemaWork) -> Any:
+def _parse(schema_type: int, data: bytes, work: SchemaWork, *, is_new: bool = False) -> Any:
     """Return the Avro schema in `data` as JSON values, None for a type without an Avro description; raises
     InvalidSchemaError.
 
-    For a definition in the form of JSON Schema, which old clients wrote for JSON types, the result is _OLD_JSON.
+    For a definition in the form of JSON Schema, which old clients wrote for JSON types, the result is _OLD_JSON. A new
+    definition may not have that form (Apache Pulsar 4.2.4).
     """
     if schema_type not in _AVRO_TYPES:
         return None
     try:
         return parse_schema(data, work)
     except SchemaTextError as e:
-        if schema_type == pb.Schema.Json and _is_json_schema(data, work):
+        if schema_type == pb.Schema.Json and not is_new and _is_json_schema(data, work):
             return _OLD_JSON
         text = wire_refusals.SCHEMA_DEFINITION_INVALID.format(kind=type_name(schema_type), problem=e)
         raise (ImpossibleSchemaError if isinstance(e, SchemaMeaningError) else InvalidSchemaError)(text) from e
@@ -280,7 +281,7 @@ def _is_json_schema(data: bytes, work: SchemaWork) -> bool:
 def _validate(schema_type: int, data: bytes, work: SchemaWork) -> None:
     """Raise InvalidSchemaError unless `data` can describe that type."""
     if schema_type in _AVRO_TYPES:
-        if isinstance(_parse(schema_type, data, work), list) and schema_type == pb.Schema.Avro:
+        if isinstance(_parse(schema_type, data, work, is_new=True), list) and schema_type == pb.Schema.Avro:
             raise wire_refusals.SCHEMA_UNION.error()
     elif schema_type == pb.Schema.ProtobufNative:
         protobuf_root(data)

@@ -181,8 +181,15 @@ def test_texts_of_the_same_schema():
     with pytest.raises(InvalidSchemaError):
         check_compatible(Definition(AVRO, b'["null","int"]'), [], Strategy.FULL)
     check_compatible(Definition(JSON, b'["null","int"]'), [], Strategy.FULL)
-    old_style = b'{"type":"object","properties":{}}'
-    check_compatible(Definition(JSON, old_style), [Definition(JSON, json.dumps(record(A)).encode())], Strategy.FULL)
+
+
+@pytest.mark.parametrize("old_style", [b'{"type":"object","properties":{}}', b'{"type":"array"}', b'{"type":"any"}'])
+def test_a_stored_definition_may_be_a_json_schema_and_a_new_definition_may_not(old_style):
+    """Verified against Apache Pulsar 4.2.4."""
+    new = Definition(JSON, json.dumps(record(A)).encode())
+    check_compatible(new, [Definition(JSON, old_style)], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(Definition(JSON, old_style), [new], Strategy.FULL)
 
 
 def test_primitive_schemas_carry_no_text():

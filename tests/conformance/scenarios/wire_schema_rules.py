@@ -472,3 +472,24 @@ def schemas_of_partitions(s):
     c.ask("GET_SCHEMA", topic=topic)
     c.ask("GET_OR_CREATE_SCHEMA", topic=topic, schema=schema("Avro", RECORD))
     c.ask("GET_OR_CREATE_SCHEMA", topic=topic + "-partition-1", schema=schema("Avro", RECORD))
+
+
+@scenario
+def json_texts_in_the_form_of_json_schema(s):
+    """Only texts of Avro describe a JSON schema, for producers, questions and REST."""
+    texts = (
+        {"type": "object", "properties": {"a": {"type": "integer"}}}, {"type": "array"}, {"type": "any"}, {"type": "number"},
+        {"type": "array", "items": {"type": "object"}}, {"type": "array", "items": {"type": "string"}}, {"type": "string"},
+    )  # fmt: skip
+    for i, text in enumerate(texts):
+        topic, c = s.topic(f"t{i}"), s.connect(f"c{i}")
+        new = schema("Json", json.dumps(text).encode())
+        frames = [
+            c.producer(topic, 1, quietly=True, producer_name="a", schema=new),
+            c.ask("GET_OR_CREATE_SCHEMA", quietly=True, topic=topic, schema=new),
+            c.ask("GET_SCHEMA", quietly=True, topic=topic),
+        ]
+        for frame in frames:
+            s.note(frame.type, [getattr(frame.command, name, None) for name in ("error", "error_code")])
+        body = {"type": "JSON", "schema": json.dumps(text), "properties": {}}
+        s.call("POST", "/admin/v2/schemas/" + (topic + "-rest").removeprefix("persistent://") + "/schema", body)
