@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.topics.deduplication import Verdict
+from magnetar.broker.topics.publish_policy import UNCOUNTED
 from magnetar.protocol import replies, speed
 from magnetar.protocol.runs import EntryFlag
 
@@ -106,6 +107,8 @@ class Producer:
                 if refusal is None:
                     self._deduplicated(part)
                 else:
+                    if refusal not in UNCOUNTED:
+                        publishing.rate_in.add(part.total_messages, part.size_bytes)
                     for i in range(part.count):
                         self.answer(replies.send_error(self.producer_id, part.high(i), *refusal))
             return

@@ -31,6 +31,9 @@ _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 
 Refusal = tuple[int, str]
 """Pulsar's error code and text."""
+_OF_SHADOW_TOPICS: Refusal = (pb.NotAllowedError, "Only shadow topics take messages with ids of their own")
+UNCOUNTED = (wire_refusals.CHECKSUM_FAILED.answer(), wire_refusals.ENCRYPTION_REQUIRED.answer(), _OF_SHADOW_TOPICS)
+"""The refusals whose SENDs do not count among the publishes of a topic; as in Apache Pulsar all others do."""
 
 
 class PublishPolicy:
@@ -98,7 +101,7 @@ class PublishPolicy:
                 raise ConnectionFatalError("SEND of a transaction to a non-persistent topic")
             return wire_refusals.TRANSACTIONS_DISABLED.answer()
         if flags & EntryFlag.SHADOW:
-            return pb.NotAllowedError, "Only shadow topics take messages with ids of their own"
+            return _OF_SHADOW_TOPICS
         if self.max_delay_ms and flags & _DELAYED:
             return self._delay_refusal(run, i)
         return None

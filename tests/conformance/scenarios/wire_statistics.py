@@ -1,7 +1,9 @@
 """Statistics right after each step that moves them, by consumer type."""
 
+import time
+
 from harness.joining import TYPES, join
-from harness.steps import EARLIEST, ack, drained, published, published_batches, read, rest, stats
+from harness.steps import EARLIEST, ack, drained, namespace, published, published_batches, read, rest, stats
 from transcript import scenario
 
 SUB = (
@@ -278,3 +280,34 @@ def questions_about_a_consumer_by_type(s):
         c.ask("CONSUMER_STATS", consumer_id=1)
         ack(c, ids[0])
         c.ask("CONSUMER_STATS", consumer_id=1)
+
+
+@scenario
+def refused_messages_in_the_stats(s):
+    """A SEND counts among the publishes of its topic unless its checksum, key or id is refused."""
+    one = dict(txnid_least_bits=1, txnid_most_bits=2)
+    refused = dict(
+        checksum=(dict(bad_crc=True), b"x"),
+        transaction=(dict(command=one), b"x"),
+        transaction_of_four=(dict(command=one | dict(num_messages=4)), b"x"),
+        id_of_its_own=(dict(command=dict(message_id=dict(ledgerId=3, entryId=4))), b"x"),
+        large=(dict(command=dict(num_messages=4), num_messages_in_batch=4), b"x" * 200),
+        plain=({}, b"x"),
+    )
+    for name, (fields, payload) in refused.items():
+        topic = f"persistent://{namespace(s, name.replace('_', '-'))}/t"
+        s.lookup(topic)
+        s.http("PUT", rest(topic), quietly=True)
+        if name == "large":
+            s.http("POST", rest(topic, "/maxMessageSize"), 60, quietly=True)
+            time.sleep(0.7)
+        c = s.connect(name)
+        c.producer(topic, 1, quietly=True, producer_name="p", encrypted=True)
+        if name == "plain":
+            path = topic.removeprefix("persistent://").removesuffix("/t")
+            s.http("POST", f"/admin/v2/namespaces/{path}/encryptionRequired", True, quietly=True)
+            time.sleep(0.7)
+        c.publish(1, 0, payload, **fields)
+        c.recv()
+        found = s.http("GET", rest(topic, "/stats"), quietly=True)[1]
+        s.note(name, [found[key] for key in ("msgInCounter", "bytesInCounter")])
