@@ -8,6 +8,7 @@ from magnetar.broker.compat import absent_features
 from magnetar.broker.compat.java_times import instant
 from magnetar.broker.slices import sliced
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.message_id import signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,7 +138,7 @@ def publisher(stats: "ProducerStats", topic: "TopicStats") -> Json:
         "msgThroughputIn": stats.msg_throughput_in,
         "averageMsgSize": stats.average_msg_size,
         "chunkedMessageRate": stats.chunked_message_rate,
-        "producerId": stats.producer_id,
+        "producerId": signed(stats.producer_id),
         "supportsPartialProducer": False,  # Apache Pulsar 4.2 never sets it
         "producerName": stats.producer_name,
         "address": stats.address,

@@ -387,3 +387,12 @@ def force_deleted_topic_closes_and_comes_back_empty(s):
     c.producer(topic, 1, producer_name="p")
     c.publish(1, 1)
     c.recv()
+
+
+@scenario
+def largest_producer_id_in_the_stats(s):
+    topic, c = s.topic(), s.connect()
+    for producer_id in (2**63, 2**64 - 1, 7):
+        c.producer(topic, producer_id, quietly=True, producer_name=f"n{producer_id % 10}")
+    publishers = s.http("GET", rest(topic, "/stats"), quietly=True)[1]["publishers"]
+    s.note("ids", sorted(publisher["producerId"] for publisher in publishers))
