@@ -263,6 +263,7 @@ class Subscription:
         dispatcher = self.dispatcher
         if dispatcher is None or consumer not in dispatcher.consumers:
             return
+        self.last_flow_ms = self.context.now_ms()  # permits from the time of a block flow, even when there are none
         if message_ids and consumer.sub_type in (SHARED, KEY_SHARED):
             existing = [Position(m.ledgerId, m.entryId) for m in message_ids if m.entryId <= MAX_ENTRY_ID]
             dispatcher.redeliver(consumer, existing)

@@ -126,3 +126,13 @@ async def test_figures_of_many_subscriptions_are_written_in_slices(turns, monkey
     assert turns.total == len(written["subscriptions"]) == 200
     assert turns.most <= SUBSCRIPTIONS_IN_ONE_TURN
     await topic.close()
+
+
+async def test_a_request_for_redelivery_is_a_flow_of_the_subscription():
+    """Verified against Apache Pulsar 4.2.4: permits that came while the consumer was blocked flow, even none."""
+    bench = Bench()
+    consumer = await bench.join(KEY_SHARED)
+    bench.redeliver(consumer)
+    stats = subscription_stats(bench.subscription)
+    assert stats.last_consumed_flow_ms > 0
+    assert stats.consumers[0].last_consumed_flow_ms == 0

@@ -311,3 +311,19 @@ def refused_messages_in_the_stats(s):
         c.recv()
         found = s.http("GET", rest(topic, "/stats"), quietly=True)[1]
         s.note(name, [found[key] for key in ("msgInCounter", "bytesInCounter")])
+
+
+@scenario
+def redelivery_is_a_flow_of_the_subscription(s):
+    """A request for redelivery sets the time of the last flow of the subscription, and not of the consumer."""
+    for domain in ("persistent", "non-persistent"):
+        for kind in ("Exclusive", "Shared", "Key_Shared"):
+            for which in ("all", "ids"):
+                topic, c = s.topic(f"{kind}-{which}", domain=domain), s.connect(f"{domain} {kind} {which}")
+                c.subscribe(topic, subType=kind, quietly=True)
+                ids = dict(message_ids=[dict(ledgerId=1, entryId=1)]) if which == "ids" else {}
+                c.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1, quietly=True, **ids)
+                c.ask("CONSUMER_STATS", quietly=True, consumer_id=1)
+                found = s.http("GET", rest(topic, "/stats"), quietly=True)[1]["subscriptions"]["sub"]
+                flows = [found["lastConsumedFlowTimestamp"], found["consumers"][0]["lastConsumedFlowTimestamp"]]
+                s.note(c.name, [flow > 0 for flow in flows])
