@@ -105,10 +105,11 @@ class ChunkOwners:
             return books[consumer].usable
 
         given: list[Consumer | None] = []
+        passed: list[int] = []
         turn: Consumer | None = None
         for k, chunk in enumerate(chunks):
             if turn is None or not usable(turn):
-                turn = members.next(usable)
+                turn = members.next(usable, passed)
             if turn is None:
                 break
             consumer = turn if chunk is None else self._owner(chunk, turn)

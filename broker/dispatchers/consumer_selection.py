@@ -8,12 +8,13 @@ consumers come and go.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import takewhile
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from operator import attrgetter
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 
 class HasPriority(Protocol):
@@ -22,6 +23,27 @@ class HasPriority(Protocol):
 
 
 C = TypeVar("C", bound=HasPriority)
+_priority = attrgetter("priority_level")
+
+
+class _Levels(NamedTuple):
+    """The priority levels of the consumers, prepared so that no turn walks through them."""
+
+    of: list[int]
+    worst_so_far: list[int]
+    """By index: the worst level of the consumers up to there."""
+    run_ends: list[int]
+    """By index: the end of the run of consumers of the same level around it."""
+    firsts: dict[int, int]
+    """By level: the index of its first consumer."""
+
+
+def _levels(of: list[int]) -> _Levels:
+    size, ends = len(of), [0] * len(of)
+    for i in range(size - 1, -1, -1):
+        ends[i] = ends[i + 1] if i + 1 < size and of[i + 1] == of[i] else i + 1
+    firsts = {of[i]: i for i in range(size - 1, -1, -1)}
+    return _Levels(of, list(accumulate(of, max)), ends, firsts)
 
 
 class RoundRobin(Generic[C]):
@@ -33,40 +55,73 @@ class RoundRobin(Generic[C]):
     def __init__(self, *, by_level: bool = True) -> None:
         self.consumers: list[C] = []
         self._by_level = by_level
-        self._turn = 0
+        self.turn = 0
+        self._known: _Levels | None = None
 
     def add(self, consumer: C) -> None:
-        levels = [c.priority_level for c in self.consumers]
-        at = bisect_right(levels, consumer.priority_level) if self._by_level else len(levels)
+        size = len(self.consumers)
+        at = bisect_right(self.consumers, consumer.priority_level, key=_priority) if self._by_level else size
         self.consumers.insert(at, consumer)
+        self._known = None
 
     def remove(self, consumer: C) -> None:
         self.consumers.remove(consumer)
+        self._known = None
 
-    def next(self, usable: Callable[[C], bool]) -> C | None:
-        """The next consumer to be served, None when none is usable."""
+    def clear(self) -> None:
+        """Remove all consumers."""
+        self.consumers.clear()
+        self._known = None
+
+    def next(self, usable: Callable[[C], bool], passed: list[int]) -> C | None:
+        """The next consumer to be served, None when none is usable.
+
+        passed: empty at the first choice for a read, and the same list at its other choices. A consumer that is not
+        usable must stay so until then, and no consumer come or go: no choice looks at it again. So the choices for a
+        thousand entries among thousands of consumers without permits look at each consumer once.
+        """
         consumers = self.consumers
         if not consumers:
             return None
-        if self._turn >= len(consumers):
-            self._turn = 0
-        due = consumers[self._turn]
+        if self.turn >= len(consumers):
+            self.turn = 0
+        due = consumers[self.turn]
         if due.priority_level <= consumers[0].priority_level and usable(due):  # the common case, without a walk
-            self._turn += 1
+            self.turn += 1
             return due
-        for i in self._candidates(self._turn):
-            if usable(consumers[i]):
-                self._turn = i + 1
-                return consumers[i]
+        if not passed:
+            passed += range(len(consumers) + 1)
+        for start, end in self._candidates(self.turn):
+            i = _from(passed, start)
+            while i < end:
+                if usable(consumers[i]):
+                    self.turn = i + 1
+                    return consumers[i]
+                passed[i] = i + 1
+                i = _from(passed, i)
         return None
 
-    def _candidates(self, turn: int) -> Iterator[int]:
-        """Better levels in their order, then the level of the turn from there round, then the later levels."""
-        levels = [c.priority_level for c in self.consumers]
-        level, size = levels[turn], len(levels)
-        yield from takewhile(lambda i: levels[i] < level, range(turn))
-        same = list(takewhile(lambda i: levels[i] == level, range(turn, size)))
-        yield from same
-        first = levels.index(level)
-        yield from takewhile(lambda i: levels[i] == level, range(first, turn))
-        yield from range(turn + len(same), size)
+    def _candidates(self, turn: int) -> tuple[tuple[int, int], ...]:
+        """Better levels in their order, then the level of the turn from there round, then the later levels: as ranges
+        of indexes, each with its end.
+        """
+        known = self._known
+        if known is None:
+            known = self._known = _levels([c.priority_level for c in self.consumers])
+        level, end = known.of[turn], known.run_ends[turn]
+        first = known.firsts[level]
+        return (
+            (0, min(bisect_left(known.worst_so_far, level), turn)),
+            (turn, end),
+            (first, min(known.run_ends[first], turn)),
+            (end, len(known.of)),
+        )
+
+
+def _from(passed: list[int], index: int) -> int:
+    """The first index from `index` on that was not passed. `passed` has for each index itself, or an index behind it
+    that lies before or at the next index that was not passed.
+    """
+    while passed[index] != index:
+        passed[index] = index = passed[passed[index]]
+    return index

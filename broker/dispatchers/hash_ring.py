@@ -22,7 +22,7 @@ from magnetar.broker.dispatchers.key_ranges import FIRST_HASH, LAST_HASH, Assign
 from magnetar.protocol.key_hash import murmur3_32, murmur3_32_with_each
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 FAILOVER_POINTS = 100
 _FULL_RING = 1 << 31
@@ -139,20 +139,15 @@ class RingSelector:
         return ends
 
 
-def ring_choice(names: Sequence[str], key: str) -> int:
-    """Return the index of the name that owns ``key`` on the ring; of two equal points that of the later name counts."""
+def ring_distance(name: str, key: str) -> int:
+    """Return how far ``name`` has its first point behind the hash of ``key`` on the ring; the nearest owns it."""
     wanted = murmur3_32(key.encode())
-    best, nearest = 0, _FULL_RING
-    for index, name in enumerate(names):
-        points = _failover_points(name)
-        at = bisect_left(points, wanted)
-        distance = points[at] - wanted if at < len(points) else points[0] + _FULL_RING - wanted
-        if distance <= nearest:
-            best, nearest = index, distance
-    return best
+    points = _failover_points(name)
+    at = bisect_left(points, wanted)
+    return points[at] - wanted if at < len(points) else points[0] + _FULL_RING - wanted
 
 
 @lru_cache(maxsize=4096)
 def _failover_points(name: str) -> array[int]:
-    """The points of a name, in order; cached, because every join and leave needs the points of all names."""
+    """The points of a name, in order; cached, because consumers come and go and come again."""
     return array("I", sorted(murmur3_32_with_each(name.encode(), (b"%d" % i for i in range(FAILOVER_POINTS)))))

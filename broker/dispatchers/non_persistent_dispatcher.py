@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
-from magnetar.broker.dispatchers.active_consumer import active_order, choose_active
+from magnetar.broker.dispatchers.active_consumer import ActiveChoice
 from magnetar.broker.dispatchers.admission import refusal_to_join
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.key_ranges import StickySelector
@@ -85,40 +85,35 @@ class SingleActiveNonPersistent(NonPersistentDispatcher):
         super().__init__(context)
         self.sub_type = sub_type
         self.active: Consumer | None = None
-        self._consumers: list[Consumer] = []
+        self._choice: ActiveChoice[Consumer] = ActiveChoice(context.topic_name, context.partition)
 
     @property
     def consumers(self) -> Sequence[Consumer]:
-        return self._consumers
+        return self._choice.consumers
 
     def occupant(self, consumer: Consumer) -> Consumer | None:
-        return self._consumers[0] if consumer.sub_type == EXCLUSIVE and self._consumers else None
+        return self.consumers[0] if consumer.sub_type == EXCLUSIVE and self.consumers else None
 
     def add_consumer(self, consumer: Consumer) -> None:
         if self.sub_type == FAILOVER:
-            admit_failover(self._consumers, self.context.settings.max_consumers)
-        self._consumers.append(consumer)
+            admit_failover(self.consumers, self.context.settings.max_consumers)
+        self._choice.add(consumer)
         before = self.active
         self._choose()
         if self.active is before and self.sub_type == FAILOVER:
             consumer.tell_active(is_active=False)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        if consumer in self._consumers:
-            self._consumers.remove(consumer)
-            if self._consumers:
+        if consumer in self.consumers:
+            self._choice.remove(consumer)
+            if self.consumers:
                 self._choose()
             else:
                 self.active = None
 
     def _choose(self) -> None:
-        context = self.context
-        keys = [(c.priority_level, c.name) for c in self._consumers]
-        ring = context.settings.failover_consistent_hashing
-        chosen = self._consumers[choose_active(keys, context.partition, context.topic_name, consistent_hashing=ring)]
-        self._consumers = [self._consumers[i] for i in active_order(keys)]
         # a change sends no ACTIVE_CONSUMER_CHANGE, except to a new consumer that is not chosen (Apache Pulsar 4.2.4)
-        self.active = chosen
+        self.active = self._choice.active(consistent_hashing=self.context.settings.failover_consistent_hashing)
 
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
         for _ in range(slab.count):
@@ -148,8 +143,9 @@ class SharedNonPersistent(NonPersistentDispatcher):
             self._members.remove(consumer)
 
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
+        passed: list[int] = []
         for _ in range(slab.count):
-            yield self._members.next(can_take)
+            yield self._members.next(can_take, passed)
 
 
 class KeySharedNonPersistent(SharedNonPersistent):

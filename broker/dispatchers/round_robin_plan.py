@@ -78,11 +78,12 @@ def plan_round_robin(
         return book.usable
 
     remaining = entries if sizes is None else sum(sizes)
+    passed: list[int] = []
     average = max(remaining // entries, 1) if entries else 1
     shares: list[Share[S]] = []
     start = 0
     while start < entries:
-        consumer = consumers.next(usable)
+        consumer = consumers.next(usable, passed)
         if consumer is None:
             break
         book = books[consumer]

@@ -1,6 +1,6 @@
 """Exclusive and Failover: one consumer is served, in order.
 
-The choice of the active consumer is made at every join and leave (`active_consumer.choose_active`). When it changes,
+The choice of the active consumer is made at every join and leave (`active_consumer.ActiveChoice`). When it changes,
 reading starts again at the mark-delete position: at once for Exclusive, for Failover after a delay in which the old
 consumer's acks may still arrive. Redelivery is a rewind: there are no counts and no held entries here.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER
-from magnetar.broker.dispatchers.active_consumer import active_order, choose_active
+from magnetar.broker.dispatchers.active_consumer import ActiveChoice
 from magnetar.broker.dispatchers.deliver import Target, deliver
 from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.ports import Order
@@ -64,7 +64,7 @@ class SingleActiveDispatcher:
         self.active: Consumer | None = None
         self.expected: Consumer | None = None
         """The active consumer that SEEK closed: the standbys wait for its return until another consumer is active."""
-        self._consumers: list[Consumer] = []
+        self._choice: ActiveChoice[Consumer] = ActiveChoice(context.topic_name, context.partition)
         self._failover_timer: Timer | None = None
         self._ranges: StickySelector | None = None
         self._waiting: list[Span] = []
@@ -78,38 +78,38 @@ class SingleActiveDispatcher:
 
     @property
     def consumers(self) -> Sequence[Consumer]:
-        return self._consumers
+        return self._choice.consumers
 
     @property
     def active_name(self) -> str | None:
         """The name of the active consumer, or of the consumer whose return after a SEEK the standbys await."""
-        active = self.active or (self.expected if self._consumers else None)
+        active = self.active or (self.expected if self.consumers else None)
         return None if active is None else active.name
 
     # --- members -------------------------------------------------------------------------------------------------
 
     def occupant(self, consumer: Consumer) -> Consumer | None:
         """The Exclusive consumer whose connection the broker probes before ConsumerBusy: it may be dead."""
-        return self._consumers[0] if consumer.sub_type == EXCLUSIVE and self._consumers else None
+        return self.consumers[0] if consumer.sub_type == EXCLUSIVE and self.consumers else None
 
     def add_consumer(self, consumer: Consumer) -> None:
         if self.sub_type == FAILOVER:
-            admit_failover(self._consumers, self.context.settings.max_consumers)
+            admit_failover(self.consumers, self.context.settings.max_consumers)
         ranges = None
         if asks_for_ranges(consumer):
             ranges = StickySelector()
             with contextlib.suppress(ConsumerAssignError):  # a consumer with invalid ranges joins and gets nothing
                 ranges.add(consumer)
         self._ranges = ranges
-        self._consumers.append(consumer)
+        self._choice.add(consumer)
         if not self._choose() and self.active is not None and self.sub_type == FAILOVER:
             consumer.tell_active(is_active=consumer is self.active)
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        if consumer not in self._consumers:
+        if consumer not in self.consumers:
             return
-        self._consumers.remove(consumer)
-        if self._consumers:
+        self._choice.remove(consumer)
+        if self.consumers:
             self._choose()
             return
         self.active = None
@@ -118,34 +118,25 @@ class SingleActiveDispatcher:
 
     def remove_for_seek(self, consumer: Consumer) -> None:
         """Remove the active consumer for a seek: until its return, or a timeout, no other consumer becomes active."""
-        if consumer not in self._consumers:
+        if consumer not in self.consumers:
             return
-        self._consumers.remove(consumer)
+        self._choice.remove(consumer)
         self.expected = consumer
         self.active = None
         self._stop_failover_timer()
         self.forget_read()
-        if self._consumers:
+        if self.consumers:
             self._failover_timer = self.context.call_later(RETURN_AFTER_SEEK_S, self._not_returned)
 
     def _not_returned(self) -> None:
         self._failover_timer = None
-        if not self.loop.closed and self._consumers and self.active is None:
+        if not self.loop.closed and self.consumers and self.active is None:
             self._choose()
 
     def _choose(self) -> bool:
         """Choose the active consumer; return whether it changed."""
         context = self.context
-        keys = [(c.priority_level, c.name) for c in self._consumers]
-        chosen = self._consumers[
-            choose_active(
-                keys,
-                context.partition,
-                context.topic_name,
-                consistent_hashing=context.settings.failover_consistent_hashing,
-            )
-        ]
-        self._consumers = [self._consumers[i] for i in active_order(keys)]
+        chosen = self._choice.active(consistent_hashing=context.settings.failover_consistent_hashing)
         if chosen is self.active:
             return False
         if self.active is None:
@@ -168,7 +159,7 @@ class SingleActiveDispatcher:
             return
         self.rewind()
         if self.sub_type == FAILOVER:
-            for consumer in self._consumers:
+            for consumer in self.consumers:
                 consumer.tell_active(is_active=consumer is self.active)
         self.loop.wake()
 
@@ -178,7 +169,7 @@ class SingleActiveDispatcher:
             self._failover_timer = None
 
     def can_unsubscribe(self, consumer: Consumer) -> bool:
-        return len(self._consumers) == 1 and self.active is consumer
+        return len(self.consumers) == 1 and self.active is consumer
 
     def closed_by_seek(self) -> list[Consumer]:
         """Return the active consumer alone, even for a SEEK of a standby (Apache Pulsar 4.2.4)."""

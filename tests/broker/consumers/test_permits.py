@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -123,7 +124,7 @@ def test_round_robin_plan_is_the_loop_of_apache_pulsar(seats, sizes, most):
         return seat.permits.max_unacked - seat.permits.unacked if seat.permits.max_unacked else 10**9
 
     while start < len(sizes):
-        seat = robin.next(lambda s: s.writable and s.permits.usable > 0)
+        seat = robin.next(lambda s: s.writable and s.permits.usable > 0, [])
         if seat is None:
             break
         messages = min(left, seat.permits.usable, room(seat))
@@ -143,12 +144,71 @@ def test_round_robin_goes_on_behind_one_that_left():
     a, b, c, low = (Seat(n, p, 1) for n, p in (("a", 0), ("b", 0), ("c", 0), ("low", 1)))
     for seat in (low, a, b, c):
         robin.add(seat)
-    assert [robin.next(lambda _: True) for _ in range(4)] == [a, b, c, a]
+    assert [robin.next(lambda _: True, []) for _ in range(4)] == [a, b, c, a]
     robin.remove(a)
-    assert [robin.next(lambda _: True) for _ in range(3)] == [c, b, c]  # the turn stays where it was in the list
-    assert robin.next(lambda s: s is low) is low
+    assert [robin.next(lambda _: True, []) for _ in range(3)] == [
+        c,
+        b,
+        c,
+    ]  # the turn stays where it was in the list
+    assert robin.next(lambda s: s is low, []) is low
     robin.remove(low)
-    assert robin.next(lambda _: False) is None
+    assert robin.next(lambda _: False, []) is None
+
+
+def candidates_of_apache_pulsar(levels, turn):
+    """The indexes in the order in which Apache Pulsar tries them, walked one by one."""
+    level, size = levels[turn], len(levels)
+    yield from takewhile(lambda i: levels[i] < level, range(turn))
+    same = list(takewhile(lambda i: levels[i] == level, range(turn, size)))
+    yield from same
+    yield from takewhile(lambda i: levels[i] == level, range(levels.index(level), turn))
+    yield from range(turn + len(same), size)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=9), st.integers(0, 9), st.booleans()
+)
+def test_the_choices_of_a_read_are_those_of_a_walk_through_all_consumers(seats, turn, by_level):
+    robin = RoundRobin(by_level=by_level)
+    for number, (priority, permits) in enumerate(seats):
+        robin.add(Seat(f"s{number}", priority, permits))
+    robin.turn = turn
+    left = {seat: seat.permits.available for seat in robin.consumers}
+    levels = [seat.priority_level for seat in robin.consumers]
+    passed = []
+    for _ in range(sum(left.values()) + 2):
+        at = robin.turn if robin.turn < len(levels) else 0
+        if levels[at] <= levels[0] and left[robin.consumers[at]] > 0:
+            walk = iter((at,))
+        else:
+            walk = candidates_of_apache_pulsar(levels, at)
+        expected = next((robin.consumers[i] for i in walk if left[robin.consumers[i]] > 0), None)
+        found = robin.next(lambda seat: left[seat] > 0, passed)
+        assert found is expected
+        if found is not None:
+            assert robin.turn == robin.consumers.index(found) + 1
+            left[found] -= 1
+
+
+@pytest.mark.parametrize("by_level", [True, False])
+@pytest.mark.parametrize("levels", [lambda _: 0, lambda i: i, lambda i: -i, lambda i: i % 2])
+def test_the_choices_of_a_read_look_at_each_consumer_without_permits_once(by_level, levels):
+    """Each entry of a non-persistent topic walked through all consumers: 500 entries and 4,000 took half a second."""
+    robin = RoundRobin(by_level=by_level)
+    for number in range(1000):
+        robin.add(Seat(f"s{number}", levels(number), 1000 if number == 500 else 0))
+    looks = 0
+
+    def usable(seat):
+        nonlocal looks
+        looks += 1
+        return seat.permits.available > 0
+
+    passed = []
+    for _ in range(500):
+        robin.next(usable, passed)
+    assert looks < 3000
 
 
 class Blocks:
