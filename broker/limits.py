@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.errors import InvalidTopicNameError, MetadataError, NamingError, NotAllowedError
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import MAX_NAME_CHARS
 
 if TYPE_CHECKING:
@@ -27,6 +28,23 @@ MAX_ACK_SET_WORDS: Final = 4096
 
 MAX_KEY_RANGES: Final = 1000
 """Limit of the hash ranges of a Key_Shared consumer: the broker keeps and sorts them, and shows them in statistics."""
+
+
+_KEPT_FACTOR: Final = 2
+_KEPT_PAIR_BYTES: Final = 200
+_KEPT_RANGE_BYTES: Final = 120
+
+
+def kept_bytes(command: object) -> int:
+    """Return the approximate memory of the texts and ranges of a command that stay with its producer or consumer."""
+    if not isinstance(command, pb.CommandProducer | pb.CommandSubscribe):
+        return 0
+    texts = command.ByteSize() - (command.schema.ByteSize() if command.HasField("schema") else 0)
+    pairs, ranges = len(command.metadata), 0
+    if isinstance(command, pb.CommandSubscribe):
+        pairs += len(command.subscription_properties)
+        ranges = len(command.keySharedMeta.hashRanges)
+    return _KEPT_FACTOR * texts + _KEPT_PAIR_BYTES * pairs + _KEPT_RANGE_BYTES * ranges
 
 
 def most_partitions(setting: int) -> int:

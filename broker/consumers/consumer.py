@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from magnetar.broker.consumers.encodings import SHARED_FROM_BYTES, Encodings
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.consumers.permits import Permits
+from magnetar.broker.limits import kept_bytes
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.converters.entry import wants_raw
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -158,6 +159,7 @@ class ConsumerSpec:
     key_shared: KeySharedPolicy | None = None
     consumer_epoch: int = -1  # -1: none given
     auto_consume: bool = False  # the consumer accepts any schema of the topic
+    kept_bytes: int = 0  # `limits.kept_bytes` of the command
 
     @classmethod
     def of(cls, command: pb.CommandSubscribe, topic_name: TopicName, metadata: Mapping[str, str]) -> ConsumerSpec:
@@ -183,6 +185,7 @@ class ConsumerSpec:
             key_shared=policy,
             consumer_epoch=signed(command.consumer_epoch) if command.HasField("consumer_epoch") else -1,
             auto_consume=command.HasField("schema") and command.schema.type == pb.Schema.AutoConsume,
+            kept_bytes=kept_bytes(command),
         )
 
 
@@ -377,6 +380,16 @@ class Consumer:
         if not outbox.closed:
             frame = replies.close_consumer(self.consumer_id)
             outbox.close_notice(frame, since_version=KNOWS_CLOSE_CONSUMER_VERSION)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory of the texts and ranges of its command."""
+        return self.spec.kept_bytes
+
+    @property
+    def held_entries(self) -> int:
+        """Entries that go back to the subscription when the consumer leaves."""
+        return 0 if self.pending_acks is None else self.pending_acks.entries
 
     def connection_lost(self) -> None:
         """Leave the subscription after the connection closed; the held messages go back to the subscription."""

@@ -18,6 +18,7 @@ from magnetar.broker.limits import (
     check_client_name,
     check_properties,
     check_subscription_name,
+    kept_bytes,
 )
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.producer import Producer, ProducerRequest
@@ -131,6 +132,7 @@ async def _create(
         topic_epoch=command.topic_epoch if command.HasField("topic_epoch") else None,
         encrypted=command.encrypted,
         metadata=metadata,
+        kept_bytes=kept_bytes(command),
     )
     topic.check_new_producer(request)
     request.schema_version = await _schema_version(conn, command, topic)

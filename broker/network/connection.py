@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
-from magnetar.broker.errors import ConnectionFatalError, TooManyRequestsError
+from magnetar.broker.errors import ConnectionFatalError
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS
 from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.network.client_memory import ClientMemory
 from magnetar.broker.network.foreign_peers import hint
 from magnetar.broker.network.keep_alive import KeepAlive
 from magnetar.broker.network.output import WEIGHED_BYTES, Output
@@ -60,8 +61,7 @@ MAX_COMMAND_BYTES = 1 << 20
 CLOSE_WITHIN_S = 10
 """The time that the peer of a closing connection has to read the written bytes."""
 CONNECTION_BYTES = 8 * 1024
-CLIENT_BYTES = 4 * 1024
-"""The assumed memory of a connection, and of each producer, consumer or watcher."""
+"""The assumed memory of a connection."""
 _SMALL_READ_BYTES = 16 * 1024
 """A producer whose reads are smaller may wait for its turn (`ReadTurns`): the next read brings more."""
 _FRAME_UNIT = 12  # parts of frames are counted in pages, so that a stream of small rests costs no call
@@ -121,6 +121,7 @@ class Connection(asyncio.BufferedProtocol):
         self._share: MemoryShare
         self._requests: RequestTasks
         self._keep_alive: KeepAlive
+        self._clients: ClientMemory
 
     # --- the socket's life ---------------------------------------------------------------------------------------
 
@@ -133,6 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._share.set("connection", CONNECTION_BYTES)
         self._output = Output(transport, self._share)
         self._requests = RequestTasks(self, self._share)
+        self._clients = ClientMemory(self, self._share)
         self._keep_alive = KeepAlive(self, self._buffer, self._output, self.loop)
         if self._seat is not None:
             self._seat.idle(lambda: self.lost("no handshake, and others want its place"))
@@ -342,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
                 raise ConnectionFatalError(f"command {command_type} {e}") from e
         try:
             if command_type in _OPENING:
-                self._count_clients()
+                self._clients.require_room(command)
             result = row.handler(self, command)
         except Exception as e:  # noqa: BLE001 - a door: every error of a handler becomes a reply
             self._requests.failed(row.fail, command, e)
@@ -351,13 +353,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._requests.begin(result, row, command, len(data)):
             self._wait_for_memory()
-
-    def _count_clients(self) -> None:
-        """Make room in the account for another producer, consumer or watcher. Raises TooManyRequestsError."""
-        self._share.set("clients", CLIENT_BYTES * (len(self.producers) + len(self.consumers) + len(self.watchers)))
-        if not self._share.fits(CLIENT_BYTES):
-            self._share.refused()
-            raise TooManyRequestsError("No memory for another producer, consumer or watcher; see maxClientMemoryInMB")
 
     # --- bytes out (Outbox) --------------------------------------------------------------------------------------
 
@@ -432,7 +427,7 @@ class Connection(asyncio.BufferedProtocol):
             self.release_reading("memory")
         horizon = self.loop.time() - self._settings.keep_alive_interval_seconds
         self.recently_closed_producers = {k: t for k, t in self.recently_closed_producers.items() if t >= horizon}
-        self._share.set("clients", CLIENT_BYTES * (len(self.producers) + len(self.consumers) + len(self.watchers)))
+        self._clients.recount()
 
     def on_pong(self) -> None:
         self._keep_alive.on_pong()

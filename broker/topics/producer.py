@@ -43,6 +43,7 @@ class ProducerRequest:
     encrypted: bool
     metadata: dict[str, str] = field(default_factory=dict)
     schema_version: bytes = b""
+    kept_bytes: int = 0
 
 
 class ProducedTopic(Protocol):
@@ -77,6 +78,8 @@ class Producer:
         self.connected_since_ms = now_ms
         self.closed = False
         self.closing = False
+        self.kept_bytes = request.kept_bytes
+        """Memory of the texts of its command (`limits.kept_bytes`)."""
         self.rate_in = RateMeter()
         self.chunk_rate = RateMeter()
         self._submitted_runs = 0

@@ -20,7 +20,11 @@ from tests.storage.managed_for_tests import settle
 from tests.twins.fake_connection import FakeConnection
 
 COMMAND = pb.CommandProducer(
-    topic=str(NAME), producer_id=1, request_id=2, producer_name="p", schema=pb.Schema(type=pb.Schema.String)
+    topic=str(NAME),
+    producer_id=1,
+    request_id=2,
+    producer_name="p",
+    schema=pb.Schema(name="", schema_data=b"", type=pb.Schema.String),
 )
 
 

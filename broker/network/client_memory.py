@@ -1,0 +1,66 @@
+"""The memory of a connection's producers, consumers and watchers in its share of the memory account."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from magnetar.broker.errors import TooManyRequestsError
+from magnetar.broker.limits import kept_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.topics.producer import Producer
+
+CLIENT_BYTES: Final = 4 * 1024
+"""The assumed memory of a producer, consumer or watcher besides the texts and ranges of its command."""
+
+
+class Owner(Protocol):
+    """The part of a connection that has the clients."""
+
+    @property
+    def producers(self) -> Mapping[int, Producer | asyncio.Future[Producer]]: ...
+    @property
+    def consumers(self) -> Mapping[int, Consumer | asyncio.Future[Consumer]]: ...
+    @property
+    def watchers(self) -> Collection[object]: ...
+
+
+class ClientMemory:
+    """Counts the clients of one connection.
+
+    The memory of the texts is a sum to which each command adds. Clients that left, or never came, are in the sum until
+    `recount`: once per keep-alive interval, and when the sum reaches the limit of the connection.
+    """
+
+    def __init__(self, owner: Owner, share: MemoryShare) -> None:
+        self._owner = owner
+        self._share = share
+        self._kept = 0
+
+    def require_room(self, command: Any) -> None:
+        """Count the client that the command is about to open. Raises TooManyRequestsError when there is no memory."""
+        kept = kept_bytes(command)
+        self._weigh()
+        if not self._share.fits(CLIENT_BYTES + kept) and self._kept:
+            self.recount()
+        if not self._share.fits(CLIENT_BYTES + kept):
+            self._share.refused()
+            raise TooManyRequestsError("No memory for another producer, consumer or watcher; see maxClientMemoryInMB")
+        self._kept += kept
+
+    def _weigh(self) -> None:
+        owner = self._owner
+        clients = len(owner.producers) + len(owner.consumers) + len(owner.watchers)
+        self._share.set("clients", CLIENT_BYTES * clients + self._kept)
+
+    def recount(self) -> None:
+        """Sum up the memory of the clients that are connected now."""
+        owner = self._owner
+        clients = (*owner.producers.values(), *owner.consumers.values())
+        self._kept = sum(each.kept_bytes for each in clients if not isinstance(each, asyncio.Future))
+        self._weigh()
