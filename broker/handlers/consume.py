@@ -17,6 +17,7 @@ from magnetar.broker.errors import (
 from magnetar.broker.handlers.client import Client
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.publish import unique_metadata
+from magnetar.broker.handlers.request_turns import request_cost
 from magnetar.broker.limits import (
     MAX_SUBSCRIPTION_PROPERTIES_BYTES,
     check_ack_set,
@@ -247,8 +248,9 @@ def on_redeliver_unacknowledged_messages(
         return _redeliver_in_slices(conn, consumer, command)
     if by_id and not command.message_ids and len(consumer.pending_acks or ()) > ACKS_IN_ONE_TURN:
         conn.hold_reading(IN_SLICES)
-        conn.services.request_turns.count(conn.loop)
-        conn.services.request_turns.wait(lambda: _redeliver_in_turn(conn, consumer, command))
+        cost = request_cost(consumer.held_entries)
+        conn.services.request_turns.count(conn.loop, cost)
+        conn.services.request_turns.wait(lambda: _redeliver_in_turn(conn, consumer, command), cost)
     else:
         _redeliver(consumer, command)
     return None
@@ -322,13 +324,30 @@ async def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> None:
 
 
 def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -> None:
-    """Close the consumer at once, even before requests sent earlier are answered; later commands for it are ignored."""
+    """Close the consumer at once, even before requests sent earlier are answered; later commands for it are ignored.
+
+    When the round of the event loop has much work, the consumer leaves in a later round; the connection reads no
+    further command meanwhile.
+    """
     entry = conn.consumers.pop(command.consumer_id, None)
     if isinstance(entry, asyncio.Future):
         entry.cancel()
     elif entry is not None:
+        turns, cost = conn.services.request_turns, request_cost(entry.held_entries)
+        if turns.count(conn.loop, cost):
+            conn.hold_reading(IN_SLICES)
+            turns.wait(lambda: _close_in_turn(conn, command, entry), cost)
+            return
         entry.subscription.remove_consumer(entry)
     conn.write(replies.success(command.request_id))
+
+
+def _close_in_turn(conn: ConsumingClient, command: pb.CommandCloseConsumer, consumer: Consumer) -> None:
+    try:
+        consumer.subscription.remove_consumer(consumer)
+        conn.write(replies.success(command.request_id))
+    finally:
+        conn.release_reading(IN_SLICES)
 
 
 async def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLastMessageId) -> None:

@@ -22,6 +22,12 @@ COMMANDS_OF_A_REQUEST = 16
 FEW_REQUESTS = 16
 """Requests that a connection begins in any round, however many other connections begin."""
 _COMMANDS_IN_ONE_ROUND = REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST
+_ENTRIES_OF_A_REQUEST = 512
+
+
+def request_cost(entries: int) -> int:
+    """Count a request that moves so many entries in commands: tens of thousands of entries fill a round."""
+    return COMMANDS_OF_A_REQUEST * (1 + entries // _ENTRIES_OF_A_REQUEST)
 
 
 class RequestTurns:

@@ -26,6 +26,7 @@ from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.network.client_memory import ClientMemory
 from magnetar.broker.network.foreign_peers import hint
 from magnetar.broker.network.keep_alive import KeepAlive
+from magnetar.broker.network.leaving import Leaving
 from magnetar.broker.network.output import WEIGHED_BYTES, Output
 from magnetar.broker.network.publish_gate import PublishGate
 from magnetar.broker.network.read_buffer import ReadBuffer
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from magnetar.broker.handlers.client import ClientServices
     from magnetar.broker.memory_account import MemoryShare
     from magnetar.broker.network.connection_resources import ConnectionResources
+    from magnetar.broker.network.leaving import Leaver
     from magnetar.broker.network.seats import Seat
     from magnetar.broker.topics.list_watcher import TopicListWatcher
     from magnetar.broker.topics.producer import Producer
@@ -119,9 +121,9 @@ class Connection(asyncio.BufferedProtocol):
         self._rest_waits = False
         self._output: Output
         self._share: MemoryShare
+        self._clients: ClientMemory
         self._requests: RequestTasks
         self._keep_alive: KeepAlive
-        self._clients: ClientMemory
 
     # --- the socket's life ---------------------------------------------------------------------------------------
 
@@ -132,9 +134,9 @@ class Connection(asyncio.BufferedProtocol):
         host = peer[0] if isinstance(peer, tuple) else ""
         self._share = self._resources.memory.share(host, lambda: self.release_reading("memory"))
         self._share.set("connection", CONNECTION_BYTES)
+        self._clients = ClientMemory(self, self._share)
         self._output = Output(transport, self._share)
         self._requests = RequestTasks(self, self._share)
-        self._clients = ClientMemory(self, self._share)
         self._keep_alive = KeepAlive(self, self._buffer, self._output, self.loop)
         if self._seat is not None:
             self._seat.idle(lambda: self.lost("no handshake, and others want its place"))
@@ -159,11 +161,13 @@ class Connection(asyncio.BufferedProtocol):
             watcher.stop()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
+        leaving: list[Leaver] = []
         for entry in (*producers.values(), *consumers.values()):
             if isinstance(entry, asyncio.Future):
                 entry.cancel()
             else:
-                entry.connection_lost()
+                leaving.append(entry)
+        Leaving(leaving, self.services.request_turns, self.loop).begin()
         self._output.call_waiting()  # callbacks that wait for room run now: the connection writes no more
         self._share.close()
         if len(self._requests):

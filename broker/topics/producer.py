@@ -59,6 +59,9 @@ class ProducedTopic(Protocol):
 class Producer:
     """One producer that is attached to a topic."""
 
+    held_entries = 0
+    """Entries that go back to a topic when the producer leaves: none."""
+
     def __init__(
         self, connection: ProducerConnection, topic: ProducedTopic, request: ProducerRequest, now_ms: int
     ) -> None:
@@ -75,11 +78,11 @@ class Producer:
         self.encrypted = request.encrypted
         self.metadata = request.metadata
         self.schema_version = request.schema_version
+        self.kept_bytes = request.kept_bytes
+        """Memory of the texts of its command (`limits.kept_bytes`)."""
         self.connected_since_ms = now_ms
         self.closed = False
         self.closing = False
-        self.kept_bytes = request.kept_bytes
-        """Memory of the texts of its command (`limits.kept_bytes`)."""
         self.rate_in = RateMeter()
         self.chunk_rate = RateMeter()
         self._submitted_runs = 0
