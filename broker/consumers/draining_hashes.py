@@ -36,6 +36,8 @@ class DrainingHashes(Generic[C]):
 
     def __init__(self) -> None:
         self._entries: dict[int, _Entry[C]] = {}
+        self._of: dict[C, dict[int, _Entry[C]]] = {}
+        """The same entries by consumer."""
         self._cleared: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -48,9 +50,16 @@ class DrainingHashes(Generic[C]):
         """Start draining a hash that ``consumer`` lost while it holds ``held`` entries of the hash."""
         entry = self._entries.get(key_hash)
         if entry is None:
-            entry = self._entries[key_hash] = _Entry(consumer)
+            entry = self._entries[key_hash] = self._of.setdefault(consumer, {})[key_hash] = _Entry(consumer)
         assert entry.consumer is consumer, "a hash drains from one consumer at a time"
         entry.held = held
+
+    def _end(self, key_hash: int, consumer: C) -> None:
+        del self._entries[key_hash]
+        mine = self._of[consumer]
+        del mine[key_hash]
+        if not mine:
+            del self._of[consumer]
 
     def blocks(self, key_hash: int, consumer: C) -> bool:
         """Whether an entry of the hash must not go to ``consumer`` now; a blocked attempt is counted.
@@ -61,7 +70,7 @@ class DrainingHashes(Generic[C]):
         if entry is None:
             return False
         if entry.consumer is consumer:
-            del self._entries[key_hash]
+            self._end(key_hash, consumer)
             return False
         entry.blocked_attempts += 1
         return True
@@ -79,7 +88,7 @@ class DrainingHashes(Generic[C]):
         entry.held -= 1
         if entry.held > 0:
             return False
-        del self._entries[key_hash]
+        self._end(key_hash, consumer)
         self._cleared[id(consumer)] = self._cleared.get(id(consumer), 0) + 1
         return True
 
@@ -88,16 +97,15 @@ class DrainingHashes(Generic[C]):
 
         Its held entries go to the replay queue.
         """
-        mine = [key_hash for key_hash, entry in self._entries.items() if entry.consumer is consumer]
+        mine = self._of.pop(consumer, {})
         for key_hash in mine:
             del self._entries[key_hash]
         self._cleared.pop(id(consumer), None)
         return bool(mine)
 
     def of(self, consumer: C) -> Iterator[DrainingHash]:
-        for key_hash, entry in self._entries.items():
-            if entry.consumer is consumer:
-                yield DrainingHash(key_hash, entry.held, entry.blocked_attempts)
+        for key_hash, entry in self._of.get(consumer, {}).items():
+            yield DrainingHash(key_hash, entry.held, entry.blocked_attempts)
 
     def cleared_total(self, consumer: C) -> int:
         """Number of hashes that a connected consumer freed by releasing its last entry of the hash."""
@@ -105,4 +113,5 @@ class DrainingHashes(Generic[C]):
 
     def clear(self) -> None:
         self._entries.clear()
+        self._of.clear()
         self._cleared.clear()

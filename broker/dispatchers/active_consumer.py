@@ -79,6 +79,12 @@ class ActiveChoice(Generic[C]):
         if consumer is self._nearest:
             self._nearest = None
 
+    def clear(self) -> None:
+        """Remove all members."""
+        self._consumers.clear()
+        self._distances.clear()
+        self._nearest = None
+
     def active(self, *, consistent_hashing: bool) -> C:
         """Return the active consumer among at least one."""
         best = bisect_right(self._consumers, self._consumers[0].priority_level, key=_priority)

@@ -43,12 +43,12 @@ class Dispatcher(Protocol):
         """Remove a consumer; other consumers get the messages that it held. Idempotent."""
         ...
 
-    def remove_for_seek(self, consumer: Consumer) -> None:
-        """Like `remove_consumer`, for a consumer that SEEK closes and whose client subscribes again."""
+    def remove_all(self) -> None:
+        """Remove all consumers; costs less than to remove each of thousands."""
         ...
 
-    def closed_by_seek(self) -> list[Consumer]:
-        """The consumers that SEEK closes."""
+    def remove_for_seek(self) -> list[Consumer]:
+        """Remove and return the consumers that SEEK closes, whose clients subscribe again."""
         ...
 
     def can_unsubscribe(self, consumer: Consumer) -> bool:

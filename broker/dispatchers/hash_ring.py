@@ -93,6 +93,11 @@ class RingSelector:
             if heir is not None:
                 self._ranges.pop(heir, None)
 
+    def clear(self) -> None:
+        self._points.clear()
+        for kept in (self._owners, self._indexes, self._points_by_member, self._ranges):
+            kept.clear()
+
     def select(self, key_hash: int) -> Member | None:
         if not self._points:
             return None

@@ -91,6 +91,17 @@ class HeldEntries:
             self._put_all_to_replay(of_ledger)
         self.loop.wake()
 
+    def remove_all(self) -> None:
+        """Remove all consumers."""
+        for consumer in self.members.consumers:
+            consumer.permits.unacked = 0
+            if consumer.pending_acks is not None:
+                consumer.pending_acks.clear()
+        self.members.clear()
+        self._forget_places()
+        self._forget_due()
+        self.loop.forget_read()
+
     def _forget_due(self) -> None:
         """Clear the delay view before the cursor moves back: the cursor's reads find the due entries again."""
         if self.context.delay is not None:

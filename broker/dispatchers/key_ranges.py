@@ -65,6 +65,10 @@ class KeySelector(Protocol):
         """Remove a member; other members may get its hashes and lose no hash. No-op for an unknown member."""
         ...
 
+    def clear(self) -> None:
+        """Remove all members."""
+        ...
+
     def select(self, key_hash: int) -> Member | None: ...
 
     def ranges(self) -> list[Assignment]:
@@ -122,6 +126,10 @@ class StickySelector:
         self._starts = [each[0] for each in self._ranges]
         return []
 
+    def clear(self) -> None:
+        self._ranges.clear()
+        self._starts.clear()
+
     def remove(self, member: Member) -> None:
         self._ranges = [each for each in self._ranges if each[3] is not member]
         self._starts = [each[0] for each in self._ranges]
@@ -169,6 +177,10 @@ class SplitSelector:
 
     def _start(self, index: int) -> int:
         return self._ends[index - 1] + 1 if index else 0
+
+    def clear(self) -> None:
+        self._ends.clear()
+        self._owners.clear()
 
     def remove(self, member: Member) -> None:
         for i, owner in enumerate(self._owners):

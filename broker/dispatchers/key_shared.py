@@ -121,10 +121,17 @@ class KeySharedDispatcher:
                 if moved.covers(key_hash):
                     self.draining.drain(key_hash, owner, held)
 
-    remove_for_seek = remove_consumer
+    def remove_all(self) -> None:
+        if self.consumers:
+            self.selector.clear()
+            self.held.remove_all()
+            self._forget_order()
+            self._hashes_moved([])
 
-    def closed_by_seek(self) -> list[Consumer]:
-        return list(self.consumers)
+    def remove_for_seek(self) -> list[Consumer]:
+        consumers = list(self.consumers)
+        self.remove_all()
+        return consumers
 
     def can_unsubscribe(self, consumer: Consumer) -> bool:
         return len(self.consumers) == 1 and self.consumers[0] is consumer

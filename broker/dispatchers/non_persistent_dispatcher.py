@@ -59,6 +59,10 @@ class NonPersistentDispatcher(ABC):
         """A consumer left."""
 
     @abstractmethod
+    def remove_all(self) -> None:
+        """Remove all consumers; costs less than to remove each of thousands."""
+
+    @abstractmethod
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
         """Yield for each entry the consumer that gets it, None for a dropped entry. The caller sends each entry, which
         uses permits, before it takes the next.
@@ -111,6 +115,10 @@ class SingleActiveNonPersistent(NonPersistentDispatcher):
             else:
                 self.active = None
 
+    def remove_all(self) -> None:
+        self._choice.clear()
+        self.active = None
+
     def _choose(self) -> None:
         # a change sends no ACTIVE_CONSUMER_CHANGE, except to a new consumer that is not chosen (Apache Pulsar 4.2.4)
         self.active = self._choice.active(consistent_hashing=self.context.settings.failover_consistent_hashing)
@@ -142,6 +150,9 @@ class SharedNonPersistent(NonPersistentDispatcher):
         if consumer in self._members.consumers:
             self._members.remove(consumer)
 
+    def remove_all(self) -> None:
+        self._members.clear()
+
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
         passed: list[int] = []
         for _ in range(slab.count):
@@ -169,6 +180,10 @@ class KeySharedNonPersistent(SharedNonPersistent):
         if consumer in self.consumers:
             super().remove_consumer(consumer)
             self.selector.remove(consumer)
+
+    def remove_all(self) -> None:
+        super().remove_all()
+        self.selector.clear()
 
     def choose(self, slab: Slab) -> Iterator[Consumer | None]:
         hashes = KeyHashes(slab, self.selector)

@@ -78,10 +78,16 @@ class SharedDispatcher:
         if consumer in self.consumers:
             self.held.remove_consumer(consumer)
 
-    remove_for_seek = remove_consumer
+    def remove_all(self) -> None:
+        if self.consumers:
+            self._chunks.clear()
+            self._chunks_wait = False
+            self.held.remove_all()
 
-    def closed_by_seek(self) -> list[Consumer]:
-        return list(self.consumers)
+    def remove_for_seek(self) -> list[Consumer]:
+        consumers = list(self.consumers)
+        self.remove_all()
+        return consumers
 
     def can_unsubscribe(self, consumer: Consumer) -> bool:
         return len(self.consumers) == 1 and self.consumers[0] is consumer

@@ -111,15 +111,26 @@ class SingleActiveDispatcher:
         self._choice.remove(consumer)
         if self.consumers:
             self._choose()
-            return
+        else:
+            self._deserted()
+
+    def _deserted(self) -> None:
         self.active = None
         self._stop_failover_timer()
         self.forget_read()
 
-    def remove_for_seek(self, consumer: Consumer) -> None:
-        """Remove the active consumer for a seek: until its return, or a timeout, no other consumer becomes active."""
-        if consumer not in self.consumers:
-            return
+    def remove_all(self) -> None:
+        if self.consumers:
+            self._choice.clear()
+            self._deserted()
+
+    def remove_for_seek(self) -> list[Consumer]:
+        """Remove and return the active consumer alone, even for a SEEK of a standby (Apache Pulsar 4.2.4): until its
+        return, or a timeout, no other consumer becomes active.
+        """
+        consumer = self.active
+        if consumer is None:
+            return []
         self._choice.remove(consumer)
         self.expected = consumer
         self.active = None
@@ -127,6 +138,7 @@ class SingleActiveDispatcher:
         self.forget_read()
         if self.consumers:
             self._failover_timer = self.context.call_later(RETURN_AFTER_SEEK_S, self._not_returned)
+        return [consumer]
 
     def _not_returned(self) -> None:
         self._failover_timer = None
@@ -170,10 +182,6 @@ class SingleActiveDispatcher:
 
     def can_unsubscribe(self, consumer: Consumer) -> bool:
         return len(self.consumers) == 1 and self.active is consumer
-
-    def closed_by_seek(self) -> list[Consumer]:
-        """Return the active consumer alone, even for a SEEK of a standby (Apache Pulsar 4.2.4)."""
-        return [] if self.active is None else [self.active]
 
     # --- redelivery ----------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ subscriptions would make each message of other tenants wait for a hundred turns,
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,19 @@ class DispatchTurns:
         if not self._waiting:
             self._call_later(0, self._round)
         self._waiting.append(turn)
+
+    async def take(self, cost: int) -> None:
+        """Return when the caller has its turn, which costs so many bytes."""
+        turn = asyncio.get_running_loop().create_future()
+
+        def go_on() -> int:
+            if turn.done():  # cancelled
+                return 0
+            turn.set_result(None)
+            return cost
+
+        self.wait(go_on)
+        await turn
 
     def _round(self) -> None:
         waiting, cost = self._waiting, 0

@@ -117,14 +117,24 @@ class NonPersistentSubscription:
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer left; safe to call twice."""
         self._remove(consumer)
+        self._check_empty()
+
+    def _check_empty(self) -> None:
         if self.is_deserted and not self.fenced and self._on_empty is not None:
             self._on_empty(self)
 
     def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None:
         """Send CLOSE_CONSUMER to all consumers (or the given consumers) and remove them."""
-        for consumer in list(self.consumers if consumers is None else consumers):
-            consumer.close_from_broker()
-            self.remove_consumer(consumer)
+        if consumers is not None:
+            for consumer in list(consumers):
+                consumer.close_from_broker()
+                self.remove_consumer(consumer)
+        elif self.dispatcher is not None and self.consumers:
+            for consumer in list(self.consumers):
+                consumer.close_from_broker()
+                self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
+            self.dispatcher.remove_all()
+            self._check_empty()
 
     # --- messages ------------------------------------------------------------------------------------------------
 

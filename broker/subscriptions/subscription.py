@@ -21,6 +21,7 @@ from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher, policy_o
 from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.shared import SharedDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
+from magnetar.broker.dispatchers.turns import ROUND_BYTES
 from magnetar.broker.errors import (
     NotAllowedError,
 )
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 _REPLICATED = "pulsar.replicated.subscription"
 
 log = structlog.get_logger(__name__)
+_MANY_HELD = 5000
+_COST_OF_A_JOIN_BYTES = ROUND_BYTES
+"""Cost of a join that looks through up to 200,000 held messages: one in a round of the event loop."""
 CAUGHT_UP_ENTRIES = 1000
 """A backlog of fewer entries counts as none: the default of Apache Pulsar's managedLedgerCursorBackloggedThreshold."""
 
@@ -148,6 +152,8 @@ class Subscription:
         ConsumerAssignError for unavailable hash ranges.
         """
         with self.joining():
+            if consumer.sub_type == KEY_SHARED and self.dispatcher is not None:
+                await self._turn_to_join(self.dispatcher)
             while True:
                 await self._settled.wait()
                 if self.fenced:
@@ -165,6 +171,11 @@ class Subscription:
             if self.dispatcher is not dispatcher:
                 self._replace_dispatcher(dispatcher)  # stays when it refuses the consumer, as in Apache Pulsar
             dispatcher.add_consumer(consumer)
+
+    async def _turn_to_join(self, dispatcher: Dispatcher) -> None:
+        """Wait for a turn where the consumers hold many messages, whose hashes a join of Key_Shared looks through."""
+        if dispatcher.held is not None and dispatcher.held.unacked.total > _MANY_HELD:
+            await self.context.turns.take(_COST_OF_A_JOIN_BYTES)
 
     @contextlib.contextmanager
     def joining(self) -> Iterator[None]:
@@ -212,9 +223,19 @@ class Subscription:
 
     def disconnect_all(self, consumers: Iterable[Consumer] | None = None) -> None:
         """Send CLOSE_CONSUMER to all consumers (or the given consumers) and remove them."""
-        for consumer in list(self.consumers if consumers is None else consumers):
-            consumer.close_from_broker()
-            self.remove_consumer(consumer)
+        if consumers is not None:
+            for consumer in list(consumers):
+                consumer.close_from_broker()
+                self.remove_consumer(consumer)
+        elif self.dispatcher is not None and self.consumers:
+            for consumer in list(self.consumers):
+                self._close(consumer)
+            self.dispatcher.remove_all()
+            self._check_empty()
+
+    def _close(self, consumer: Consumer) -> None:
+        consumer.close_from_broker()
+        self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
 
     # --- commands ------------------------------------------------------------------------------------------------
 
@@ -302,10 +323,8 @@ class Subscription:
         had_consumers = bool(self.consumers)
         try:
             if dispatcher is not None:
-                for consumer in dispatcher.closed_by_seek():
-                    consumer.close_from_broker()
-                    self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
-                    dispatcher.remove_for_seek(consumer)
+                for consumer in dispatcher.remove_for_seek():
+                    self._close(consumer)
                 dispatcher.loop.paused = True
                 dispatcher.forget_read()
                 await dispatcher.loop.wait_idle()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import pytest
 from pyroaring import BitMap
 
 from magnetar.storage.position import Position
-from tests.broker.dispatch_fakes import KEY_SHARED, SHARED, Bench, entry, got
+from tests.broker.dispatch_fakes import FAILOVER, KEY_SHARED, SHARED, Bench, entry, got
 
 LEDGER = 7
 
@@ -135,3 +136,35 @@ async def test_acknowledgements_by_another_consumer_release_the_holder(ack_set):
     assert (len(holder.pending_acks), other.acks.total_messages) == (20 if ack_set else 0, 60 - left)
     bench.ack(other, *positions)
     assert (holder.permits.unacked, len(holder.pending_acks)) == (0, 0)
+
+
+async def test_joins_of_consumers_that_hold_many_messages_have_a_turn_each():
+    """200 joins looked through 200,000 held messages each, 64 of them in a round of the loop: 4.7 s."""
+    bench, _, _ = await holding(KEY_SHARED, 20_000)
+    joins = [asyncio.ensure_future(bench.join(KEY_SHARED)) for _ in range(3)]
+    await asyncio.sleep(0)
+    assert len(bench.subscription.consumers) == 2, "a join began in the round of its request"
+    for present in (3, 4, 5):
+        bench.subscription.context.turns._round()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert len(bench.subscription.consumers) == present
+    await asyncio.gather(*joins)
+
+
+@pytest.mark.parametrize("sub_type", [SHARED, KEY_SHARED, FAILOVER])
+async def test_all_consumers_are_disconnected_at_once(sub_type):
+    """The broker removed one after the other; 2,000 consumers of a Failover subscription took 1.8 s."""
+    bench, counts = Bench(), []
+    for members in (10, 500):
+        consumers = [await bench.join(sub_type, permits=1) for _ in range(members)]
+        bench.clock.advance(1)
+        counts.append(python_calls(bench.subscription.disconnect_all) / members)
+        assert not bench.subscription.consumers
+        assert all(consumer.outbox.names()[-1] == "CLOSE_CONSUMER" for consumer in consumers)
+        assert not bench.subscription.dispatcher.held or bench.subscription.dispatcher.held.unacked.total == 0
+    assert counts[1] <= 2 * counts[0], counts
+    bench.publish(entry())
+    back = await bench.join(sub_type, permits=5)
+    bench.clock.advance(1)
+    assert got(back) == [0]
