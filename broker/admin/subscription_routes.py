@@ -270,7 +270,7 @@ async def expire_all_older(call: Call) -> Response:
             await called_elsewhere(call, part)
             return
         names = [name for name in java_order(by_part[part], concurrent=True) if name != COMPACTION]
-        refused = [name for name in names if not await call.subscriptions.expire(part, name, seconds)]
+        refused = [name async for name in in_turns(names) if not await call.subscriptions.expire(part, name, seconds)]
         if refused:
             raise _nothing_to_expire(part, refused[0])
 

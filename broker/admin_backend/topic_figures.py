@@ -6,8 +6,10 @@ from bisect import bisect_left
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from magnetar.broker.admin_backend.deleted_ranges import as_text, count_deleted_ranges, shown_ranges
 from magnetar.broker.compaction.record import OWN_PROPERTIES
 from magnetar.broker.compat.java_times import instant
+from magnetar.broker.slices import in_turns
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
@@ -23,6 +25,7 @@ from magnetar.storage.slab import RECORD_HEADER_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from magnetar.broker.admin_backend.deleted_ranges import DeletedRange
     from magnetar.broker.consumers.consumer_stats import SubscriptionStats
     from magnetar.broker.meters.distributions import BucketMeter
     from magnetar.broker.subscriptions.subscription import Subscription
@@ -76,7 +79,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
             name: _subscription_backlog_bytes(topic, s.cursor) for name, s in subscriptions.items()
         },
         oldest_backlog_age_seconds=topic.backlog.oldest_age_s() or -1,
-        non_contiguous_deleted_ranges={name: len(deleted_ranges(topic, s.cursor)) for name, s in subscriptions.items()},
+        non_contiguous_deleted_ranges={name: count_deleted_ranges(s.cursor) for name, s in subscriptions.items()},
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
         delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
         compaction=topic.compaction.stats(),
@@ -149,9 +152,14 @@ def _parts(meter: BucketMeter) -> tuple[tuple[int, ...], int, float]:
     return counts.buckets, sum(counts.buckets), counts.total
 
 
-def internal_stats(topic: Topic) -> dict[str, object]:
+async def internal_stats(topic: Topic) -> dict[str, object]:
     """PersistentTopicInternalStats."""
     ledger = topic.ledger
+    ranges = await shown_ranges(_cursors(topic))
+    cursors = {
+        url_encoded(name): _cursor(topic, name, cursor, ranges.get(name, []))
+        async for name, cursor in in_turns(list(_cursors(topic).items()))
+    }
     slots = ledger.ledgers
     last = ledger.last_confirmed if ledger.last_confirmed.entry_id >= 0 else ledger.newest_position
     current = _current_ledger(topic)
@@ -176,7 +184,7 @@ def internal_stats(topic: Topic) -> dict[str, object]:
             }
             for slot in slots or _empty_ledger_of_the_end(topic)
         ],
-        "cursors": {url_encoded(name): _cursor(topic, name, cursor) for name, cursor in _cursors(topic).items()},
+        "cursors": cursors,
         "properties": topic.properties.of_users() | broker_properties(topic),
         "schemaLedgers": [],
         "compactedLedger": topic.compaction.ledger_json(),
@@ -197,32 +205,13 @@ def _empty_ledger_of_the_end(topic: Topic) -> list[LedgerSlot]:
     return [] if end is None or end.entry_id >= 0 else [LedgerSlot(end.ledger_id)]
 
 
-def deleted_ranges(topic: Topic, cursor: ManagedCursor) -> list[tuple[int, int, int]]:
-    """(ledger id, id before the first entry, id of the last) of each run of entries acknowledged behind mark-delete."""
-    ranges: list[tuple[int, int, int]] = []
-    for slot in topic.ledger.ledgers:
-        bitmap = cursor.deleted_in(slot.ledger_id)
-        start = previous = -2
-        for entry in bitmap or ():
-            if entry != previous + 1:
-                if previous >= 0:
-                    ranges.append((slot.ledger_id, start - 1, previous))
-                start = entry
-            previous = entry
-        if previous >= 0:
-            ranges.append((slot.ledger_id, start - 1, previous))
-    return ranges
-
-
-def deleted_text(topic: Topic, cursor: ManagedCursor) -> str:
-    """The ranges as Pulsar prints them: ``[(l:e..l:e]]``; the lower end is not part of a range."""
-    texts = [f"({ledger}:{low}..{ledger}:{high}]" for ledger, low, high in deleted_ranges(topic, cursor)]
-    return f"[{','.join(texts)}]"
-
-
-def internal_info(topic: Topic) -> dict[str, object]:
+async def internal_info(topic: Topic) -> dict[str, object]:
     """ManagedLedgerInfo: ledgers and cursors as they are stored."""
     ledger = topic.ledger
+    unchanged = {
+        name: c for name, c in ledger.cursors.items() if not _was_written(topic.subscriptions.by_name.get(name), c)
+    }
+    ranges = await shown_ranges(unchanged)
     written = instant(topic.created_ms)
     return {
         "version": 0,
@@ -230,7 +219,10 @@ def internal_info(topic: Topic) -> dict[str, object]:
         "modificationDate": written,
         "ledgers": _stored_ledgers(topic),
         **({} if ledger.end is None else {"terminatedPosition": _stored(ledger.end)}),
-        "cursors": {url_encoded(name): _stored_cursor(topic, name, c, written) for name, c in ledger.cursors.items()},
+        "cursors": {
+            url_encoded(name): _stored_cursor(topic, name, c, written, ranges.get(name, []))
+            for name, c in ledger.cursors.items()
+        },
         "properties": topic.properties.of_users() | broker_properties(topic),
     }
 
@@ -254,16 +246,18 @@ def _stored_ledgers(topic: Topic) -> list[dict[str, object]]:
     ]
 
 
-def _stored_cursor(topic: Topic, name: str, cursor: ManagedCursor, written: str) -> dict[str, object]:
+def _stored_cursor(
+    topic: Topic, name: str, cursor: ManagedCursor, written: str, ranges: list[DeletedRange]
+) -> dict[str, object]:
     """The record of the cursor. Apache Pulsar writes it when it loads the topic, later changes go to a ledger."""
     subscription = topic.subscriptions.by_name.get(name)
     opened_at = None if subscription is None else subscription.opened_at
     mark_delete = cursor.mark_delete if opened_at is None else opened_at[0]
     was_written = _was_written(subscription, cursor)
-    ranges = [] if was_written else deleted_ranges(topic, cursor)
     properties = {} if was_written else _shown_properties(cursor)
     shown = [
-        {"from": _stored(Position(ledger, low)), "to": _stored(Position(ledger, high))} for ledger, low, high in ranges
+        {"from": _stored(Position(ledger, low)), "to": _stored(Position(ledger, high))}
+        for ledger, low, high in ([] if was_written else ranges)
     ]
     return {
         "version": 0,
@@ -334,7 +328,7 @@ def _cursors(topic: Topic) -> dict[str, ManagedCursor]:
     return {**topic.ledger.cursors, **{s.name: s.cursor for s in topic.subscriptions.by_name.values() if not s.durable}}
 
 
-def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]:
+def _cursor(topic: Topic, name: str, cursor: ManagedCursor, ranges: list[DeletedRange]) -> dict[str, object]:
     mark_delete = _shown(topic, cursor.mark_delete)
     read = _shown(topic, max(cursor.read_position, cursor.mark_delete.next()))
     waiting = _waits(topic, name, cursor)
@@ -355,12 +349,12 @@ def _cursor(topic: Topic, name: str, cursor: ManagedCursor) -> dict[str, object]
         "messagesConsumedCounter": topic.ledger.entries_added - cursor.backlog_entries,
         "cursorLedger": -1,
         "cursorLedgerLastEntry": -1,
-        "individuallyDeletedMessages": deleted_text(topic, cursor),
+        "individuallyDeletedMessages": as_text(ranges),
         "state": "Open" if _was_written(subscription, cursor) or _was_moved(subscription) else "NoLedger",
         "active": _has_consumers(topic, name),
         "lastLedgerSwitchTimestamp": instant(topic.created_ms),
         "numberOfEntriesSinceFirstNotAckedMessage": taken + (not at_start),
-        "totalNonContiguousDeletedMessagesRange": len(deleted_ranges(topic, cursor)),
+        "totalNonContiguousDeletedMessagesRange": count_deleted_ranges(cursor),
         "subscriptionHavePendingRead": waiting and not _has_met_end(topic, name),
         "subscriptionHavePendingReplayRead": False,
         "properties": _shown_properties(cursor),

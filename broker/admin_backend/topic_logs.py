@@ -129,12 +129,12 @@ class AdminTopicLogs:
     async def internal_stats(self, name: TopicName) -> dict[str, object]:
         topic = await self._lifecycle.persistent(name)
         await topic.ledger.ensure_open_ledger()  # Apache Pulsar opens a ledger when it loads the topic
-        return internal_stats(topic)
+        return await internal_stats(topic)
 
     async def internal_info(self, name: TopicName) -> dict[str, object]:
         topic = await self._lifecycle.persistent(name)
         await topic.position_before_first()
-        return internal_info(topic)
+        return await internal_info(topic)
 
     async def last_message(self, name: TopicName) -> MessagePosition:
         topic = await self._lifecycle.persistent(name)

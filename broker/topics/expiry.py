@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from magnetar.broker.slices import in_turns
 from magnetar.broker.topics.topic import Topic
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ async def expire_by_ttl(topic: Topic) -> None:
     """Skip, for every durable subscription, messages older than the topic's message TTL."""
     ttl_s = topic.config.message_ttl_seconds
     if ttl_s > 0:
-        for subscription in topic.subscriptions.durable():
+        async for subscription in in_turns(topic.subscriptions.durable()):
             await expire_older_than(topic, subscription, ttl_s)
 
 
@@ -73,7 +74,7 @@ async def delete_unused_subscriptions(topic: Topic) -> None:
     minutes = topic.config.subscription_expiration_minutes
     if minutes <= 0:
         return
-    for subscription in topic.subscriptions.durable():
+    async for subscription in in_turns(topic.subscriptions.durable()):
         if topic.subscriptions.unused_s(subscription) > minutes * _MINUTE_S:
             await topic.subscriptions.delete(subscription.name)
             log.info("subscription.expired", topic=str(topic.name), subscription=subscription.name)

@@ -236,6 +236,10 @@ class ManagedCursor:
         remaining = self._acks.partial.get(position)
         return None if remaining is None else bits_to_words(remaining)
 
+    def deleted_by_ledger(self) -> list[tuple[int, BitMap]]:
+        """The ledgers in order with their entries acknowledged behind mark-delete (not to be changed)."""
+        return sorted(self._acks.deleted.items())
+
     def deleted_in(self, ledger_id: int) -> BitMap | None:
         """Entries of the ledger acknowledged behind mark-delete (not to be changed); None when there are none."""
         return self._acks.deleted.get(ledger_id)

@@ -1,0 +1,65 @@
+"""The runs of entries that a subscription has acknowledged behind its mark-delete position, as statistics show them.
+
+A client may acknowledge every second entry of a log of millions: counting the runs compares whole bitmaps, and an
+answer shows a limited number of them.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magnetar.broker.slices import give_way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
+
+RANGES_OF_A_CURSOR: Final = 10_000
+"""Limit of the shown ranges of a cursor: as many as Apache Pulsar keeps (managedLedgerMaxUnackedRangesToPersist)."""
+RANGES_OF_AN_ANSWER: Final = 100_000
+_RANGES_IN_ONE_TURN = 2000
+
+
+class DeletedRange(NamedTuple):
+    """Entries of a ledger after `low`, up to `high`."""
+
+    ledger_id: int
+    low: int
+    high: int
+
+
+def count_deleted_ranges(cursor: ManagedCursor) -> int:
+    """Return the number of runs of acknowledged entries behind mark-delete."""
+    return sum(len(entries - entries.shift(1)) for _, entries in cursor.deleted_by_ledger())
+
+
+def deleted_ranges(cursor: ManagedCursor) -> Iterator[DeletedRange]:
+    """Yield the runs in order; the cursor may change meanwhile, if no ledger comes or goes."""
+    for ledger_id, entries in cursor.deleted_by_ledger():
+        firsts, lasts = entries - entries.shift(1), entries - entries.shift(-1)
+        for first, last in zip(firsts, lasts, strict=True):
+            yield DeletedRange(ledger_id, first - 1, last)
+
+
+async def shown_ranges(cursors: Mapping[str, ManagedCursor]) -> dict[str, list[DeletedRange]]:
+    """Return the first runs of each cursor that has any, within both limits; gives way to others meanwhile."""
+    found: dict[str, list[DeletedRange]] = {}
+    left, in_turn = RANGES_OF_AN_ANSWER, 0
+    for name, cursor in cursors.items():
+        ranges = list(islice(deleted_ranges(cursor), min(left, RANGES_OF_A_CURSOR)))
+        if not ranges:
+            continue
+        found[name] = ranges
+        left -= len(ranges)
+        in_turn += len(ranges)
+        if in_turn >= _RANGES_IN_ONE_TURN:
+            in_turn = 0
+            await give_way()
+    return found
+
+
+def as_text(ranges: list[DeletedRange]) -> str:
+    """The ranges as Pulsar prints them: ``[(l:e..l:e]]``; the lower end is not part of a range."""
+    return f"[{','.join([f'({ledger}:{low}..{ledger}:{high}]' for ledger, low, high in ranges])}]"
