@@ -75,10 +75,12 @@ class HeldEntries:
             self._forget_due()
             self.loop.rewind()
         self.members.add(consumer)
+        self.loop.has_members(len(self.members.consumers))
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer; other consumers get the messages that it held."""
         self.members.remove(consumer)
+        self.loop.has_members(len(self.members.consumers))
         self.unacked.remove(consumer.permits.unacked)
         consumer.permits.unacked = 0
         held = consumer.pending_acks.take_all() if consumer.pending_acks is not None else []
@@ -98,6 +100,7 @@ class HeldEntries:
             if consumer.pending_acks is not None:
                 consumer.pending_acks.clear()
         self.members.clear()
+        self.loop.has_members(0)
         self._forget_places()
         self._forget_due()
         self.loop.forget_read()

@@ -39,6 +39,8 @@ _IDLE_TURN_S = 0.005
 _END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
 """Wait before the next read, and the next notice to consumers, at the end of a terminated topic."""
 _READ_COST_BYTES = 4096  # least cost of a read: otherwise reads without messages would continue without end
+_CONSUMER_COST_BYTES = 64
+"""Cost of a consumer whose permits a read looks at, where a subscription has many."""
 
 
 class Read(NamedTuple):
@@ -111,8 +113,13 @@ class ReadLoop:
         self.has_met_end = False
         """Whether a read found the end of a terminated topic, before any read waited for entries."""
         self._read_entries = context.settings.max_read_entries
+        self._read_cost = _READ_COST_BYTES
 
     # --- the loop ------------------------------------------------------------------------------------------------
+
+    def has_members(self, consumers: int) -> None:
+        """Note how many consumers each read looks at: thousands make a turn end after fewer reads."""
+        self._read_cost = max(_READ_COST_BYTES, _CONSUMER_COST_BYTES * consumers)
 
     def wake(self) -> None:
         """Schedule a turn: permits, entries, acks or consumers changed."""
@@ -176,7 +183,7 @@ class ReadLoop:
             spans = result if type(result) is list else self._settled(result, read)
             sent = self._dispatch_counted(spans, read)
             queued += sent
-            spent += max(sent, _READ_COST_BYTES)
+            spent += max(sent, self._read_cost)
         if queued:
             self.wake()
         else:  # long stretches of entries without a recipient must not keep the loop busy

@@ -244,11 +244,11 @@ class Connection(asyncio.BufferedProtocol):
                     return False
                 if len(item) == 2:
                     self._on_command(item[0], item[1])
-                    if IN_SLICES in self._read_holds and number < len(items):
-                        self._put_back(items[number:], error)
-                        return not self.closed
                 else:
                     self._on_run(EntryRun(*item))
+                if IN_SLICES in self._read_holds and number < len(items):
+                    self._put_back(items[number:], error)
+                    return not self.closed
             if error is None:
                 return not self.closed
             if self._buffer.may_cut_again and self.connected and not self.closed:
@@ -398,6 +398,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._read_holds and self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
         self._read_holds.add(reason)
+
+    def spend(self, commands: int) -> None:
+        """Count the work of so many commands; handle the next in a later round when the round has much."""
+        turns = self.services.request_turns
+        if turns.count(self.loop, commands) and IN_SLICES not in self._read_holds:
+            self.hold_reading(IN_SLICES)
+            turns.wait(lambda: self.release_reading(IN_SLICES), commands)
 
     def release_reading(self, reason: str) -> None:
         self._read_holds.discard(reason)

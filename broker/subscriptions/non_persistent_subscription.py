@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.consumer import TYPE_NAMES
-from magnetar.broker.dispatchers.non_persistent_dispatcher import UnstoredContext, make_non_persistent, refusal_of
+from magnetar.broker.dispatchers.non_persistent_dispatcher import (
+    UnstoredContext,
+    can_take,
+    make_non_persistent,
+    refusal_of,
+)
 from magnetar.broker.dispatchers.sift import messages_in
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.protocol import speed
@@ -147,6 +152,9 @@ class NonPersistentSubscription:
         sent_to: dict[Consumer, None] = {}
         if self.dispatcher is None:
             self.dropped.add(messages_in(slab, 0, slab.count), slab.size_bytes)
+            return
+        if not any(map(can_take, self.dispatcher.consumers)):  # no choice for each entry
+            self.dropped.add(messages_in(slab, 0, slab.count), 0)
             return
         start, previous, dropped = 0, None, 0
         facts = slab.facts()

@@ -125,6 +125,9 @@ class InternalProducer:
     def answer(self, data: bytes) -> None:
         """Drop the answer: the caller of the door gets an exception instead."""
 
+    def spend(self, commands: int) -> None:
+        """Count nothing: the door has limits of its own."""
+
 
 def _check(topic: ServedTopic, size: int) -> None:
     topic.life.check_usable()

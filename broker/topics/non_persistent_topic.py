@@ -53,6 +53,10 @@ class NoDeduplication:
         return ((0, run.count, Verdict.NEW),)
 
 
+_SUBSCRIPTIONS_OF_A_COMMAND, _CONSUMERS_OF_A_COMMAND = 4, 64
+"""Subscriptions to which a run is sent, and consumers that are looked at, in the time of a command."""
+
+
 class NonPersistentSubscriptions:
     """The subscriptions of a non-persistent topic; each lives while it has consumers."""
 
@@ -186,13 +190,17 @@ class UnstoredPublishing:
         self._life = life
         self._now_ms = context.now_ms
         self._converter: UnstoredConverter | None = None
+        self._cost = 0
+        """Cost of the last run, in commands of a connection."""
 
     def convert(self, converting: TopicConverter) -> None:
         """From now on convert entries before they go to the subscriptions."""
         self._converter = converting.unstored(self._publish)
 
-    def takes(self, _producer: AnsweredProducer, _run: EntryRun) -> bool:
-        """Whether publishes are taken now."""
+    def takes(self, producer: AnsweredProducer, _run: EntryRun) -> bool:
+        """Whether publishes are taken now. The producer spends as many commands as the last run cost."""
+        if self._cost:
+            producer.spend(self._cost)
         return self._life.is_open
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
@@ -209,8 +217,11 @@ class UnstoredPublishing:
             self._converter.send(slab)
 
     def _publish(self, slab: Slab) -> None:
+        consumers = 0
         for subscription in self._by_name.values():
             subscription.publish(slab)
+            consumers += len(subscription.consumers)
+        self._cost = len(self._by_name) // _SUBSCRIPTIONS_OF_A_COMMAND + consumers // _CONSUMERS_OF_A_COMMAND
 
     def stored(self, _producer: AnsweredProducer, run: EntryRun, _count: int, _pieces: object) -> None:
         """Count the run; a non-persistent topic has nothing on a disk."""

@@ -149,6 +149,10 @@ class Producer:
         self.connection.gate.started(run.count, run.size_bytes)
         self.publishing.append(run, self._appended)
 
+    def spend(self, commands: int) -> None:
+        """Count the work of so many commands for the connection."""
+        self.connection.spend(commands)
+
     def answer(self, data: bytes) -> None:
         """Write an answer after the receipts of all earlier SENDs."""
         if self._submitted_runs == self._completed_runs:

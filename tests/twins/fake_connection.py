@@ -56,6 +56,7 @@ class FakeConnection:
         self.alive = True
         self.allowed = True
         self.held: set[str] = set()
+        self.spent = 0
         self.waiting: list = []
         self.on_message: Callable[[Message], None] | None = None
 
@@ -107,6 +108,9 @@ class FakeConnection:
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
             callback()
+
+    def spend(self, commands: int) -> None:
+        self.spent += commands
 
     def hold_reading(self, reason: str) -> None:
         assert reason not in self.held

@@ -134,3 +134,17 @@ async def test_close_tells_all_and_stops():
     await bench.settle()
     assert consumer.outbox.names() == ["CLOSE_CONSUMER"]
     await bench.subscription.close()
+
+
+@pytest.mark.parametrize(("members", "most"), [(2, 1000), (5000, 200)])
+async def test_a_turn_has_fewer_reads_where_each_looks_at_thousands_of_consumers(members, most):
+    """Each of 128 reads of a turn looked at 10,000 consumers, of which one had permits: 0.3 s, several times."""
+    bench = Bench()
+    consumer, *_ = [await bench.join(SHARED) for _ in range(members)]
+    bench.publish(*[entry(b"")] * 1000)
+    bench.subscription.on_flow(consumer, 1000)
+    before = bench.cursor.reads
+    bench.subscription.dispatcher.loop._run()
+    assert (bench.cursor.reads - before) * 100 <= most
+    bench.clock.run()
+    assert len(got(consumer)) == 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from array import array
 
 import pytest
@@ -182,3 +183,25 @@ async def test_a_connection_that_ends_during_its_check_does_not_end_the_subscrip
     assert (bench.empty, bench.subscription.is_deserted) == ([], False)
     bench.leave(await joining)
     assert bench.empty == [bench.subscription]
+
+
+async def test_a_run_that_no_consumer_can_take_is_dropped_without_a_choice_for_each_entry():
+    """250 entries to 3,000 subscriptions without permits took 1.1 s."""
+    bench = NonPersistentBench()
+    for _ in range(3):
+        await bench.join(SHARED)
+    calls = 0
+    run = run_of(*[entry(b"x")] * 1000)
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event == "call"
+
+    slab = as_slab(run)
+    sys.setprofile(count)
+    try:
+        bench.subscription.publish(slab)
+    finally:
+        sys.setprofile(None)
+    assert calls < 100
+    assert subscription_stats(bench.subscription).msg_drop_counter == 1000

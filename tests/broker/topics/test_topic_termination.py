@@ -22,6 +22,8 @@ class ConnectedProducer:
         self.heard: list[object] = []
         topic.producers.by_name["p"] = self
 
+    def spend(self, commands: int) -> None: ...
+
     def answer(self, reply: bytes) -> None:
         self.heard.append(reply)
 
