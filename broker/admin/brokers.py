@@ -1,6 +1,7 @@
 """The broker itself: health, readiness, version, settings; the routes of tools for a cluster of one broker."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from magnetar.broker.admin.responses import done, json_response, precondition, t
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
-from magnetar.broker.errors import BrokerError, RestError
+from magnetar.broker.errors import BrokerError, NoSuchPathError, RestError
 from magnetar.broker.ownership.ownership import BrokerAddresses
 from magnetar.broker.policies.records import bundle_finder
 from magnetar.broker.setting_areas.dynamic import LOAD_MANAGERS
@@ -56,7 +57,15 @@ async def status(call: Call) -> Response:
 
 @routes.get("/status.html", PROBE)
 async def status_page(call: Call) -> Response:
-    return await ready(call)
+    """Answer load balancers as Apache Pulsar does: OK, or 404 while the file of `statusFilePath` is away."""
+    await ready(call)
+    if not _in_rotation(call.api.settings.status_file_path):
+        raise NoSuchPathError("the status file does not exist")
+    return Response("OK", headers={"Content-Type": "text/plain"})
+
+
+def _in_rotation(status_file: str) -> bool:
+    return not status_file or Path(status_file).exists()
 
 
 @routes.get(BROKERS + "/version", OPEN)

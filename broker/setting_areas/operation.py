@@ -22,6 +22,12 @@ class OperationSettings(Table):
         unit="s",
         minimum=1,
     )
+    status_file_path: str = setting(
+        "statusFilePath",
+        "",
+        "GET /status.html answers 404 while no such file exists, so that a load balancer leaves the broker out; empty: "
+        "no file is needed.",
+    )
     expose_topic_level_metrics_in_prometheus: bool = setting(
         "exposeTopicLevelMetricsInPrometheus",
         True,

@@ -219,13 +219,25 @@ async def test_grants_of_subscriptions_and_topics():
 
 async def test_health_and_readiness():
     call = await open_client()
-    for path in ("brokers/health", "brokers/ready", "/status", "/status.html"):
+    for path in ("brokers/health", "brokers/ready", "/status"):
         assert (await call("GET", path)).raw == b"ok"
     call.broker.health_error = PersistenceError("disk")
     assert (await call("GET", "brokers/health")).status == 500
     call.broker.ready = False
-    for path in ("brokers/health", "brokers/ready", "/status"):
+    for path in ("brokers/health", "brokers/ready", "/status", "/status.html"):
         assert (await call("GET", path)).status == 503
+
+
+async def test_the_status_page_follows_the_status_file(tmp_path):
+    """As in Apache Pulsar: a broker whose file is removed leaves the rotation of its load balancer."""
+    without_file = await (await open_client())("GET", "/status.html")
+    assert (without_file.raw, without_file.headers["content-type"]) == (b"OK", "text/plain")
+    file = tmp_path / "in-rotation"
+    call = await open_client(Settings(status_file_path=str(file)))
+    assert (await call("GET", "/status.html")).status == 404
+    assert (await call("GET", "/status")).status == 200
+    file.touch()
+    assert (await call("GET", "/status.html")).raw == b"OK"
 
 
 async def test_a_protection_that_is_not_kept_cannot_be_switched_on_at_run_time():
