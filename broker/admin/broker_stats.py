@@ -85,9 +85,11 @@ def _object(value: dict[str, Any] | str) -> Iterator[str]:
 
 @routes.get(STATS + "/metrics", SUPER)
 async def json_metrics(call: Call) -> Response:
-    """The broker's figures as JSON."""
+    """The broker's figures as JSON, with its name and its cluster, as in Apache Pulsar."""
     figures = {name: value for name, value in call.api.metrics().values().items() if isinstance(value, (int, float))}
-    return json_response([{"metrics": figures, "dimensions": {}}])
+    host = call.api.urls.broker_id.rpartition(":")[0]
+    dimensions = {"broker": host, "cluster": call.api.settings.cluster_name}
+    return json_response([{"metrics": figures, "dimensions": dimensions}])
 
 
 @routes.get(STATS + "/bookieops", SUPER)

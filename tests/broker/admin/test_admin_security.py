@@ -275,6 +275,8 @@ async def test_facts_about_the_broker():
     assert list(owned) == [f"public/default/{bundle_of('persistent://public/default/t', even_bundles(4))}"]
     assert (await call("GET", "brokers/standalone/other:1/ownedNamespaces")).status == 404
     assert (await call("GET", "broker-stats/load-report")).json["numTopics"] == 1
+    figures = (await call("GET", "broker-stats/metrics")).json
+    assert [each["dimensions"] for each in figures] == [{"broker": "localhost", "cluster": "standalone"}]
     assert "public/default" in (await call("GET", "broker-stats/topics")).json
 
 
