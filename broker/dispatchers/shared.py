@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _MAX_WAITING = 1000
 """While chunks wait for the permits of their consumer, the dispatcher reads new entries for other consumers as long as
-at most this many entries wait in the replay queue.
+at most this many entries wait in the replay queue, and passes over as many waiting chunks for entries behind them.
 """
 
 
@@ -159,6 +159,8 @@ class SharedDispatcher:
             return replay.head(limit)
         blocked = {uuid for uuid in set(waiting.values()) if self._chunks.must_wait(uuid)}
         left_out = {position for position, uuid in waiting.items() if uuid in blocked}
+        if len(left_out) > _MAX_WAITING:  # each turn costs a look at all of them
+            return []
         return [each for each in replay.head(limit + len(left_out)) if each not in left_out][:limit]
 
     def dispatch(self, spans: list[Span], read: Read) -> int:

@@ -185,6 +185,24 @@ async def test_messages_behind_waiting_chunks_go_to_other_consumers():
     assert (got(owner), got(heir)) == ([1, 2], [])
 
 
+async def test_a_turn_passes_over_a_bounded_number_of_waiting_chunks(monkeypatch):
+    """Each FLOW of a consumer cost a look at all chunks that wait for another: 20 ms for 50,000."""
+    monkeypatch.setattr(shared, "_MAX_WAITING", 4)
+    bench = Bench(max_read_entries=2)
+    owner = await bench.join(SHARED, "owner", permits=30)
+    held = bench.publish(*[chunk("A", chunk_id, of=41) for chunk_id in range(30)])
+    bench.clock.run()
+    assert got(owner) == list(range(30))
+    other = await bench.join(SHARED, "other", permits=9)
+    bench.redeliver(owner, *held)
+    bench.clock.run()
+    assert (got(owner), got(other)) == ([], [])
+    assert 4 < len(bench.subscription.dispatcher._waiting_chunks) <= 4 + 2
+    bench.flow(owner, 30)
+    bench.clock.run()
+    assert (got(owner), got(other)) == (list(range(30)), [])
+
+
 async def test_a_raised_limit_of_unacked_messages_sends_the_chunks_that_waited():
     bench = Bench(max_unacked_per_consumer=1)
     owner = await bench.join(SHARED, "owner", permits=9)
