@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
+
+log = structlog.get_logger(__name__)
 
 _SCHEMES: Final = {
     "pulsar": "service_url",
@@ -68,6 +72,8 @@ class AdvertisedAddresses:
         """Set the ports of the bound listeners. For each protocol, an address of the internal listener, else of any
         advertised listener, overrides the broker's own address.
         """
+        for text in filter(_is_nameless, self._settings.advertised_listeners):
+            log.warning("advertised_listener.ignored", address=text, reason="no name: must be <name>:<url>")
         self._web_port = http_tls if http is None else http
         host = f"[{self.host}]" if ":" in self.host else self.host
         own = AdvertisedUrls(
@@ -96,6 +102,7 @@ class AdvertisedAddresses:
 
 def parse_listeners(texts: tuple[str, ...]) -> dict[str, AdvertisedUrls]:
     """Parse items `<name>:<scheme>://<host>:<port>`; return the listeners by name. A name may have an item per scheme.
+    An address without a name has no effect, as in Apache Pulsar.
 
     Raises: ValueError that names the unusable item, by the rules of Apache Pulsar: two listeners may not share an
     address.
@@ -103,6 +110,8 @@ def parse_listeners(texts: tuple[str, ...]) -> dict[str, AdvertisedUrls]:
     listeners: dict[str, AdvertisedUrls] = {}
     owners: dict[str, str] = {}
     for text in texts:
+        if _is_nameless(text):
+            continue
         name, url, scheme, address = _parts(text)
         known = listeners.setdefault(name, AdvertisedUrls())
         if getattr(known, _SCHEMES[scheme]) is not None:
@@ -114,6 +123,12 @@ def parse_listeners(texts: tuple[str, ...]) -> dict[str, AdvertisedUrls]:
         if urls.service_url is None and urls.service_url_tls is None:
             raise ValueError(f"advertisedListeners: {name} has no address of pulsar:// or pulsar+ssl://")
     return listeners
+
+
+def _is_nameless(text: str) -> bool:
+    """Whether the item is an address alone."""
+    scheme, found, _ = text.partition("://")
+    return bool(found) and scheme.strip() in _SCHEMES
 
 
 def _parts(text: str) -> tuple[str, str, str, str]:

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import pytest
+from structlog.testing import capture_logs
 
 from magnetar.broker.advertised import AdvertisedAddresses, AdvertisedUrls, parse_listeners
 from magnetar.broker.settings import Settings
@@ -52,7 +53,7 @@ def test_all_schemes_of_a_listener():
     ("listeners", "words"),
     [
         ("foo", "'foo' must be <name>:<url>"),
-        ("pulsar://h:1", "'pulsar://h:1' must be"),
+        ("ftp://h:1", "'ftp://h:1' must be"),
         (":pulsar://h:1", "must be"),
         ("a:ftp://h:1", "must be"),
         ("a:pulsar://h", "must be"),
@@ -68,6 +69,16 @@ def test_all_schemes_of_a_listener():
 def test_listeners_that_cannot_be_used_are_named(listeners, words):
     with pytest.raises(ValueError, match=re.escape(words)):
         parse_listeners(tuple(listeners.split(",")))
+
+
+def test_an_address_without_a_name_has_no_effect_as_in_apache_pulsar():
+    """The workflow of the Rust client starts its broker so."""
+    with capture_logs() as logs:
+        made = addresses(advertised_listeners=("pulsar://h:1",), advertised_address="a.example")
+    assert made.own.service_url == "pulsar://a.example:6650"
+    assert made.of("pulsar") is None
+    assert [each["event"] for each in logs] == ["advertised_listener.ignored"]
+    assert parse_listeners(("pulsar+ssl://h:2", "a:pulsar://h:1")) == {"a": AdvertisedUrls("pulsar://h:1")}
 
 
 def test_an_internal_listener_must_be_among_the_listeners():
