@@ -81,7 +81,7 @@ class SharedDispatcher:
     def remove_all(self) -> None:
         if self.consumers:
             self._chunks.clear()
-            self._chunks_wait = False
+            self._waiting_chunks.clear()
             self.held.remove_all()
 
     def remove_for_seek(self) -> list[Consumer]:

@@ -203,6 +203,20 @@ async def test_a_turn_passes_over_a_bounded_number_of_waiting_chunks(monkeypatch
     assert (got(owner), got(other)) == (list(range(30)), [])
 
 
+async def test_consumers_that_leave_together_leave_no_chunk_that_waits():
+    bench = Bench()
+    owner = await bench.join(SHARED, "owner", permits=1)
+    await bench.join(SHARED, "other", permits=9)
+    bench.publish(chunk("A", 0), chunk("A", 1))
+    assert got(owner) == [0]
+    bench.subscription.disconnect_all()
+    assert not bench.subscription.dispatcher._waiting_chunks
+    heir = await bench.join(SHARED, "heir", permits=9)
+    bench.publish(chunk("A", 2))
+    bench.clock.run()
+    assert got(heir) == [0, 1, 2]
+
+
 async def test_a_raised_limit_of_unacked_messages_sends_the_chunks_that_waited():
     bench = Bench(max_unacked_per_consumer=1)
     owner = await bench.join(SHARED, "owner", permits=9)
