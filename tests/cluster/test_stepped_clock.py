@@ -19,6 +19,8 @@ DAY_S, HOUR_S = 86_400, 3600
 BRIEF_S = 4
 KEEP = {"defaultRetentionTimeInMinutes": 600, "defaultRetentionSizeInMB": 100}
 TOPIC = "persistent://public/default/stepped"
+SEQUENCE = f"{TOPIC}-sequence"
+"""A topic of its own: tests run in any order."""
 
 
 def set_clock(member, ahead_s):
@@ -83,15 +85,15 @@ def test_a_producer_goes_on_with_its_sequence_across_a_step(cluster, tmp_path):
     settings = {"brokerDeduplicationEnabled": "true", **SHORT_LEDGERS, **KEEP}
     with serving(stepped(members_named(("d1",), tmp_path, cluster.zookeeper, **settings))) as (member,):
         client = connect(member)
-        producer = client.create_producer(TOPIC, "p", batching_enabled=False)
+        producer = client.create_producer(SEQUENCE, "p", batching_enabled=False)
         for number, ahead_s in enumerate((0, DAY_S, -HOUR_S, 0)):
             set_clock(member, ahead_s)
             for sequence in range(100 * number, 100 * (number + 1)):
                 producer.send(b"%d" % sequence, sequence_id=sequence)
             producer.send(b"again", sequence_id=100 * number)
-        assert requests.put(f"{member.http}/admin/v2/persistent/public/default/stepped/unload", timeout=30).ok
+        assert requests.put(f"{member.http}/admin/v2/{SEQUENCE.replace('://', '/')}/unload", timeout=30).ok
         producer.send(b"again", sequence_id=50)
-        reader = client.create_reader(TOPIC, pulsar.MessageId.earliest)
+        reader = client.create_reader(SEQUENCE, pulsar.MessageId.earliest)
         found = []
         while reader.has_message_available():
             found.append(reader.read_next(30_000).data())
