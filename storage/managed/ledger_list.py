@@ -6,7 +6,7 @@ compare-and-set on the record's version; a broker whose compare-and-set fails ha
 Rules kept here:
 
 - a save without an answer may have been made: the owner recognises the list that it has written, in the next version,
-  unless the list was unchanged: a new owner stores these bytes too;
+  unless a new owner may store the same bytes: the list as it found it, or without an empty ledger;
 - the records of cursors change only while the list has the version that its owner knows (``guarded``);
 - the stored list names a ledger before its first append, and no longer names it before its deletion;
 - a ledger with timestamp 0 was open: the next opening recovers (fences) it, whether it is the last ledger or not;
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
     from magnetar.storage.managed.stored_layout import StoredLayout
     from magnetar.storage.position import Position
+
+    _Marks = tuple[int, ...]
 
 __all__ = ["INDEX_PROPERTY", "ROOT", "LedgerList", "ledger_list_path"]
 
@@ -73,9 +75,12 @@ class LedgerList:
         self._metadata = metadata
         self._layout = layout or OwnLayout()
         self._version = -1
-        self._content = 0
-        """The hash of the stored list of this version."""
-        self._unanswered: tuple[bytes, ...] = ()
+        self._marks: _Marks = ()
+        """Hashes of the facts in the stored list of this version: its ledgers, each with the time of its end, its
+        properties and the end of the log. To the list that it finds a new owner adds only the time at which it recovers
+        a ledger. Numbers, because the garbage collector looks at all other objects of each idle topic.
+        """
+        self._unanswered: tuple[tuple[bytes, _Marks], ...] = ()
         """Lists whose saves got no answer since; the stored list may be one of them."""
         self._lock = asyncio.Lock()
 
@@ -87,11 +92,11 @@ class LedgerList:
         found = await self._metadata.get(self.path)
         if found is not None:
             self._decode(found[0])
-            self._stored(*found)
+            self._stored(self._marks_now(), found[1])
         elif create_if_missing:
             self.created_ms = now_ms
             value = self._encode()
-            self._stored(value, await self._metadata.put(self.path, value, MUST_NOT_EXIST))
+            self._stored((), await self._metadata.put(self.path, value, MUST_NOT_EXIST))
         else:
             raise NoSuchManagedLedgerError(self.name)
         return found is not None
@@ -104,17 +109,17 @@ class LedgerList:
         """
         async with self._lock:
             self._check_owner()
-            value = self._encode()
-            changed = hash(value) != self._content
+            value, marks = self._encode(), self._marks_now()
+            certain = not set(marks) <= set(self._marks)  # else a new owner may store the same bytes
             try:
-                version = await self._own(partial(self._put, value, changed))
+                version = await self._own(partial(self._put, value, certain))
             except ManagedLedgerFencedError:
                 raise
             except BaseException:  # also for a cancelled caller the outcome is unknown
-                if changed:  # an equal list may as well be of another owner
-                    self._unanswered = (*self._unanswered, value)[-_MOST_UNANSWERED:]
+                if certain:
+                    self._unanswered = (*self._unanswered, (value, marks))[-_MOST_UNANSWERED:]
                 raise
-            self._stored(value, version)
+            self._stored(marks, version)
 
     async def is_taken_over(self) -> bool:
         """Whether another owner has changed the stored list; later saves then fail. Raises StorageError."""
@@ -138,11 +143,11 @@ class LedgerList:
             with contextlib.suppress(NoNodeError):
                 await self._own(lambda version: self._metadata.delete(self.path, version))
 
-    async def _put(self, value: bytes, changed: bool, version: int) -> int:
+    async def _put(self, value: bytes, certain: bool, version: int) -> int:
         """Write the list over this version. A store that repeats a write without an answer takes an equal value in the
         next version for its own; the guard refuses a write over any other version.
         """
-        return await self._metadata.put(self.path, value, version, None if changed else Guard(self.path, version))
+        return await self._metadata.put(self.path, value, version, None if certain else Guard(self.path, version))
 
     async def _own(self, write: Callable[[int], Awaitable[T]]) -> T:
         """Return the result of ``write(version)``. After a save without an answer the list may be one version ahead."""
@@ -157,13 +162,21 @@ class LedgerList:
     async def _look(self) -> bool:
         """Whether the stored list is of another owner."""
         found = await self._metadata.get(self.path)
-        if found is not None and found[1] == self._version + 1 and found[0] in self._unanswered:
-            self._stored(*found)
+        own = None if found is None else dict(self._unanswered).get(found[0])
+        if found is not None and own is not None and found[1] == self._version + 1:
+            self._stored(own, found[1])
         self.fenced = self.fenced or found is None or found[1] != self._version
         return self.fenced
 
-    def _stored(self, value: bytes, version: int) -> None:
-        self._version, self._content, self._unanswered = version, hash(value), ()
+    def _stored(self, marks: _Marks, version: int) -> None:
+        self._version, self._marks, self._unanswered = version, marks, ()
+
+    def _marks_now(self) -> _Marks:
+        marks: list[tuple[object, object]] = [(slot.ledger_id, slot.closed_at_ms) for slot in self.ledgers.slots]
+        marks += [(key, value) for key, value in self.properties.items() if key != INDEX_PROPERTY]
+        marks += [] if self.ahead is None else [(self.ahead, 0)]
+        marks += [] if self.terminated is None else [("end", self.terminated)]
+        return tuple(map(hash, marks))
 
     def _check_owner(self) -> None:
         if self.fenced:

@@ -98,6 +98,23 @@ async def test_an_unchanged_list_is_not_recognised():
     assert await owner.is_taken_over()
 
 
+async def test_a_list_without_a_new_ledger_is_not_recognised():
+    """A new owner recovers the empty ledger and stores the same list."""
+    metadata = Lossy()
+    owner = await loaded(metadata)
+    owner.ledgers.add(LedgerSlot(1, 5, 500, 1000))
+    owner.ahead = 2
+    await owner.save()
+    owner.ahead, metadata.loses = None, "write"
+    with pytest.raises(StorageUnavailableError):
+        await owner.save()
+    metadata.loses = ""
+    other = await loaded(metadata)
+    other.ledgers.remove([2])
+    await other.save()
+    assert await owner.is_taken_over()
+
+
 async def test_a_repeated_save_of_an_unchanged_list_does_not_recognise_that_of_another_owner():
     """The store repeats a write whose connection was lost, and finds the same bytes in the next version."""
     service = SimZooKeeper()
