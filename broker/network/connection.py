@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from magnetar.broker.handlers.client import ClientServices
     from magnetar.broker.memory_account import MemoryShare
     from magnetar.broker.network.connection_resources import ConnectionResources
-    from magnetar.broker.network.leaving import Leaver
     from magnetar.broker.network.seats import Seat
     from magnetar.broker.topics.list_watcher import TopicListWatcher
     from magnetar.broker.topics.producer import Producer
@@ -161,13 +160,12 @@ class Connection(asyncio.BufferedProtocol):
             watcher.stop()
         producers, self.producers = self.producers, {}
         consumers, self.consumers = self.consumers, {}
-        leaving: list[Leaver] = []
-        for entry in (*producers.values(), *consumers.values()):
+        entries = (*producers.values(), *consumers.values())
+        leaving = [each for each in entries if not isinstance(each, asyncio.Future)]
+        Leaving(leaving, self.services.request_turns, self.loop).begin()
+        for entry in entries:  # last: a producer that waits for one of those that leave uses up its turn
             if isinstance(entry, asyncio.Future):
                 entry.cancel()
-            else:
-                leaving.append(entry)
-        Leaving(leaving, self.services.request_turns, self.loop).begin()
         self._output.call_waiting()  # callbacks that wait for room run now: the connection writes no more
         self._share.close()
         if len(self._requests):
