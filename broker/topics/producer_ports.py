@@ -41,6 +41,8 @@ class ProducerConnection(Protocol):
     """Producers that the broker closed, with the time: the broker ignores their messages for a while."""
 
     @property
+    def closed(self) -> bool: ...
+    @property
     def gate(self) -> Gate: ...
     @property
     def producers(self) -> ProducerTable:

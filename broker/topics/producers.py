@@ -94,6 +94,7 @@ class TopicProducers:
 
     async def _claim_exclusive(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         wanted = producer.requested_topic_epoch
+        self._detach_lost()
         occupied = self.exclusive is not None or bool(self.by_name)
         waits = occupied and producer.access_mode == pb.WaitForExclusive
         if producer.access_mode == pb.ExclusiveWithFencing:
@@ -122,6 +123,15 @@ class TopicProducers:
             self.epoch = epoch
         if self.exclusive is not producer:
             raise ProducerFencedError("Fenced while exclusive access was granted")
+
+    def _detach_lost(self) -> None:
+        """Detach producers whose connections have ended, up to the first other producer. They leave in turns, and a
+        client that comes back takes a refusal of exclusive access for final.
+        """
+        for producer in self:
+            if not producer.connection.closed:
+                return
+            producer.connection_lost()
 
     async def _fence_others(self, producer: Producer) -> None:
         """Disconnect all other producers, even for a producer that the later check of its epoch refuses."""

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from magnetar.broker.handlers.request_turns import FEW_REQUESTS
 from magnetar.broker.network.connection import ITEMS_A_TURN
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
@@ -252,6 +253,36 @@ def test_a_consumer_whose_unsubscription_fails_is_closed_behind_the_error(client
     found = client.send(unsubscribe=pb.CommandUnsubscribe(consumer_id=1, request_id=7))
     assert [each.type for each in found] == [Command.ERROR, Command.CLOSE_CONSUMER]
     assert client.consume(shared) == [0]
+
+
+MANY_CLIENTS = 20 * FEW_REQUESTS
+"""Clients of a connection whose end takes many rounds of the event loop."""
+
+
+def _end_then(client, ending: Peer, data: bytes) -> list[pb.BaseCommand]:
+    """End a connection; in the same round the client sends the bytes on its present connection."""
+
+    async def go() -> None:
+        ending.lost()
+        client.peer.send_bytes(data)
+
+    client.world.run(go())
+    return client.take()
+
+
+def test_an_exclusive_producer_comes_back_while_the_producers_of_its_lost_connection_leave(client):
+    """The client takes ProducerFenced for final."""
+    for number in range(2, MANY_CLIENTS):
+        client.send(producer=pb.CommandProducer(topic=TOPIC, producer_id=number, request_id=number))
+    exclusive = pb.CommandProducer(
+        topic=TOPIC + "-2", producer_id=MANY_CLIENTS, request_id=1, producer_access_mode=pb.Exclusive, producer_name="e"
+    )
+    (granted,) = client.send(producer=exclusive)
+    exclusive.topic_epoch = granted.producer_success.topic_epoch
+    ending = client.peer
+    client.reconnect()
+    found = _end_then(client, ending, encoded(producer=exclusive))
+    assert [each.type for each in found] == [Command.PRODUCER_SUCCESS]
 
 
 def test_a_round_of_the_event_loop_has_a_bounded_number_of_commands_however_many_connections_send_them(client):

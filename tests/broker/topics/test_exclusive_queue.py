@@ -43,7 +43,7 @@ class Standby(SimpleNamespace):
     """A producer that waits for exclusive access."""
 
     def __init__(self, name):
-        connection = SimpleNamespace(loop=asyncio.get_running_loop(), address="/1.2.3.4:5")
+        connection = SimpleNamespace(loop=asyncio.get_running_loop(), address="/1.2.3.4:5", closed=False)
         super().__init__(
             name=name, connection=connection, access_mode=pb.WaitForExclusive, requested_topic_epoch=None, topic_epoch=0
         )
