@@ -369,7 +369,8 @@ class Connection(asyncio.BufferedProtocol):
             self.lost("does not read its answers")
 
     def is_writable(self) -> bool:
-        return self._output.writable
+        """Whether messages reach the peer; not those of a closed connection, whose consumers leave in turns."""
+        return self._output.writable and not self.closed
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, as soon as the peer has read enough (or is gone)."""

@@ -1,8 +1,7 @@
 """The producers and consumers of a connection that ended leave in turns, a few in a round of the event loop.
 
 A client may have thousands of consumers on a connection, or consumers that hold tens of thousands of messages. Until
-its turn a consumer counts as connected: it gets messages like a consumer whose client is gone without the broker's
-knowledge, and its subscription sends them again.
+its turn a consumer counts as connected, but it cannot take messages.
 """
 
 from __future__ import annotations

@@ -285,6 +285,24 @@ def test_an_exclusive_producer_comes_back_while_the_producers_of_its_lost_connec
     assert [each.type for each in found] == [Command.PRODUCER_SUCCESS]
 
 
+def test_consumers_of_a_lost_connection_get_no_message_until_they_leave(client):
+    """A message of a non-persistent topic would be lost, though another consumer waits for it."""
+    topic = TOPIC.replace("persistent", "non-persistent")
+    subscribe = pb.CommandSubscribe(
+        topic=topic, subscription="s", subType=pb.CommandSubscribe.Shared, consumer_id=0, request_id=1
+    )
+    for subscribe.consumer_id in range(MANY_CLIENTS):
+        client.send(subscribe=subscribe)
+        client.send(flow=pb.CommandFlow(consumer_id=subscribe.consumer_id, messagePermits=9))
+    ending = client.peer
+    client.reconnect()
+    client.send(subscribe=subscribe)
+    client.send(flow=pb.CommandFlow(consumer_id=subscribe.consumer_id, messagePermits=100))
+    client.send(producer=pb.CommandProducer(topic=topic, producer_id=1, request_id=2))
+    found = _end_then(client, ending, b"".join(client.send_of(number) for number in range(50)))
+    assert len(messages(found)) == 50
+
+
 def test_a_round_of_the_event_loop_has_a_bounded_number_of_commands_however_many_connections_send_them(client):
     world, pongs = client.world, []
 
