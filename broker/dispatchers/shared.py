@@ -77,11 +77,12 @@ class SharedDispatcher:
         self._chunks.forget(consumer)
         if consumer in self.consumers:
             self.held.remove_consumer(consumer)
+            if not self.consumers:
+                self._forget_chunks()
 
     def remove_all(self) -> None:
         if self.consumers:
-            self._chunks.clear()
-            self._waiting_chunks.clear()
+            self._forget_chunks()
             self.held.remove_all()
 
     def remove_for_seek(self) -> list[Consumer]:
@@ -109,9 +110,12 @@ class SharedDispatcher:
     def forget_read(self) -> None:
         self.loop.forget_read()
 
-    def reset(self) -> None:
+    def _forget_chunks(self) -> None:
         self._chunks.clear()
         self._waiting_chunks.clear()
+
+    def reset(self) -> None:
+        self._forget_chunks()
         self.held.reset()
 
     def set_settings(self) -> None:

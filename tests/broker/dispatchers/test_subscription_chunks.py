@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,24 @@ async def test_all_chunks_go_to_another_when_their_consumer_leaves():
     bench.leave(a)
     bench.clock.run()
     assert got(b) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_chunks_that_waited_are_sent_in_their_turn_when_all_consumers_left(closed):
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=1)
+    b = await bench.join(SHARED, "b", permits=1)
+    bench.publish(chunk("A", 0), chunk("A", 1), entry())
+    bench.publish(chunk("A", 2), entry())
+    assert (got(a), got(b)) == ([0], [2])
+    if closed:
+        bench.subscription.disconnect_all()
+    else:
+        bench.leave(a)
+        bench.leave(b)
+    c = await bench.join(SHARED, "c", permits=9)
+    bench.clock.run()
+    assert got(c) == [0, 1, 2, 3, 4]
 
 
 async def test_a_seek_forgets_the_consumers_of_chunks():
