@@ -191,8 +191,7 @@ class SharedDispatcher:
     def _dispatch_chunks(self, spans: list[Span], read: Read) -> int:
         """Send the chunks of one message to one consumer; chunks that the consumer cannot take now wait."""
         chunks = [chunk_in(span.slab.body(k)) for span in spans for k in range(span.start, span.end)]
-        behind = set(self._waiting_chunks.values()) if read.positions is None else set()
-        given = self._chunks.plan(self.held.members, chunks, self._sizes(spans), behind)
+        given = self._chunks.plan(self.held.members, chunks, self._sizes(spans), self._waiting_before(read))
         positions = (span.slab.position(k) for span in spans for k in range(span.start, span.end))
         for position, chunk, consumer in zip(positions, chunks, given, strict=True):
             if consumer is None and chunk is not None:
@@ -212,6 +211,14 @@ class SharedDispatcher:
                 elif read.positions is None:
                     self.held.wait_in_replay(piece)
         return queued
+
+    def _waiting_before(self, read: Read) -> set[str | bytes]:
+        """The uuids of chunks that wait before the end of the read, and are no part of it."""
+        waiting, replay = self._waiting_chunks, self.held.replay
+        if read.positions is None:
+            return set(waiting.values())
+        last, chosen = read.positions[-1], set(read.positions)
+        return {uuid for each, uuid in waiting.items() if each < last and each not in chosen and each in replay}
 
     def _sizes(self, spans: list[Span]) -> list[int] | None:
         """Messages that each entry still holds; None when every entry holds one message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import groupby
 
 import pytest
@@ -261,3 +262,20 @@ async def test_a_new_chunk_does_not_overtake_a_waiting_chunk():
     bench.flow(owner, 5)
     await bench.settle()
     assert got(owner) == [1, 2]
+
+
+async def test_a_chunk_that_comes_again_does_not_overtake_a_waiting_chunk():
+    """The FLOW of their consumer comes during the read of the second chunk."""
+    bench = Bench(cold=True)
+    a = await bench.join(SHARED, "a", permits=2)
+    bench.publish(chunk("A", 0), chunk("A", 1))
+    await bench.settle()
+    assert got(a) == [0, 1]
+    bench.redeliver(a)
+    await bench.join(SHARED, "b", permits=1)
+    while not bench.subscription.dispatcher._waiting_chunks:
+        await asyncio.sleep(0)
+        bench.clock.run()
+    bench.flow(a, 9)
+    await bench.settle()
+    assert got(a) == [0, 1]
