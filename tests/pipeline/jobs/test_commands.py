@@ -103,13 +103,17 @@ def test_impossible_commands(run, topic, tmp_path):
 
 @contextlib.contextmanager
 def room_for_files_of(size_bytes):
-    """Writes beyond the limit fail, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    """Writes beyond the limit fail, as on a full disk. Modules that are imported meanwhile leave no compiled file: the
+    interpreter would keep a cut one, which no later process can load.
+    """
+    before, compiles = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = compiles
 
 
 @pytest.mark.parametrize("table_format", ["parquet", "delta", "iceberg"])
