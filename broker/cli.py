@@ -171,6 +171,9 @@ def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "
 
 def _settings(config: Path | None, overrides: list[str], defaults: "Mapping[str, str]") -> "Settings | int":
     """The settings, or the exit code of a command that cannot use them."""
+    # structlog draws tracebacks with rich where it finds it, and importing that is a third of the start-up. The modules
+    # of the settings may load structlog, so the name is taken before all of them.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.settings_loader import SettingsError, load_settings  # noqa: PLC0415 - not for `version`
 
     try:
@@ -200,8 +203,6 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
 
     # Modules are no garbage: searching for some while they load is a tenth of the start-up. running.run ends this.
     gc.disable()
-    # structlog draws tracebacks with rich where it finds it, and importing that is a fifth of the start-up.
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.logs import configure_logs  # noqa: PLC0415 - the same
     from magnetar.broker.open_doors import OWNER_ONLY_UMASK  # noqa: PLC0415 - the same
     from magnetar.broker.running import run  # noqa: PLC0415 - the broker itself

@@ -1,6 +1,7 @@
 """The command line: its arguments, its output, and its exit codes."""
 
 import json
+import subprocess
 import sys
 import types
 
@@ -50,6 +51,18 @@ def test_standalone_runs_the_broker_with_its_settings_and_returns_its_exit_code(
     code = cli.main(["standalone", "--config", str(config), "--data-dir", "/srv/x", "--set", "maxMessageSize=5000"])
     assert code == 7
     assert (broker[0].cluster_name, broker[0].data_dir, broker[0].max_message_size) == ("filed", "/srv/x", 5000)
+
+
+def test_a_start_does_not_load_the_library_that_draws_tracebacks(tmp_path):
+    """Loading rich is a third of the time from the command to the first client, and 6 MB."""
+    script = (
+        "import sys; from magnetar.broker import cli\n"
+        f"cli.main(['standalone', '--check', '--data-dir', {str(tmp_path)!r}])\n"
+        "import magnetar.broker.running\n"
+        "print('structlog' in sys.modules, 'rich.console' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["True", "False"]
 
 
 def test_environment_is_read(broker, monkeypatch):
