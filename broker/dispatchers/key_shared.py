@@ -89,11 +89,13 @@ class KeySharedDispatcher:
     def add_consumer(self, consumer: Consumer) -> None:
         if isinstance(self.selector, StickySelector):
             self.selector.check(consumer)
-        is_first = not self.consumers
+        is_first, look_ahead = not self.consumers, self._look_ahead
         self.held.add_consumer(consumer)
         if is_first:
             self._forget_order()
         self._hashes_moved(self.selector.add(consumer))
+        if look_ahead <= self.held.replay.entries < self._look_ahead:
+            self.loop.wake()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         if consumer in self.consumers:
@@ -237,11 +239,16 @@ class KeySharedDispatcher:
             if positions:
                 return Read(limit, positions)
             self._changes_in_vain = self._changes
-        look_ahead = min(
+        return Read(limit) if self.held.replay.entries < self._look_ahead and self.held.may_read() else None
+
+    @property
+    def _look_ahead(self) -> int:
+        """The number of waiting entries at which reads of new entries stop."""
+        settings = self.context.settings
+        return min(
             settings.key_shared_look_ahead_per_consumer * len(self.consumers),
             settings.key_shared_look_ahead_per_subscription,
         )
-        return Read(limit) if self.held.replay.entries < look_ahead and self.held.may_read() else None
 
     def _first_of_owners(self, limit: int) -> list[Position] | None:
         """`_replayable` without a walk through all positions; None when draining hashes or parked entries matter, or a

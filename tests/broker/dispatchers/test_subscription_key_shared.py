@@ -194,6 +194,17 @@ async def test_look_ahead_past_a_consumer_without_permits_is_bounded():
     assert got(fast) == [320]
 
 
+async def test_a_join_that_raises_the_bound_of_looking_ahead_continues_reading():
+    bench = Bench(key_shared_look_ahead_per_consumer=5, max_read_entries=5)
+    await bench.join(KEY_SHARED, key_shared=STICKY_LOW)
+    fast = await bench.join(KEY_SHARED, permits=1000, key_shared=KeySharedPolicy(sticky=True, ranges=((32768, 65534),)))
+    bench.publish(*[entry(key="k1") for _ in range(10)], entry(key="key01"))
+    assert got(fast) == []
+    await bench.join(KEY_SHARED, key_shared=KeySharedPolicy(sticky=True, ranges=((65535, 65535),)))
+    await bench.settle()
+    assert got(fast) == [10]
+
+
 async def test_blocked_walks_through_the_replay_queue_are_not_repeated():
     bench = Bench()
     slow = await bench.join(KEY_SHARED, permits=1, key_shared=STICKY_LOW)
