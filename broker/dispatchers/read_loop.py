@@ -22,6 +22,7 @@ import structlog
 from magnetar.broker.dispatchers.ports import Transformed
 from magnetar.broker.dispatchers.sift import Sifted, sift
 from magnetar.storage.errors import CorruptEntryError, StorageClosedError, StorageError
+from magnetar.storage.managed.entry_reader import without
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
@@ -314,7 +315,10 @@ class ReadLoop:
         try:
             if generation == self.generation:
                 if result != [] or read.positions is not None:
-                    self._dispatch_counted(self._settled(result, read), read)
+                    spans = self._settled(result, read)
+                    if self.context.transform is not None:  # the reader knows nothing of the time of a conversion
+                        spans = without(spans, self.context.cursor.is_deleted)
+                    self._dispatch_counted(spans, read)
                     self.wake()
                 else:
                     self._found_nothing()

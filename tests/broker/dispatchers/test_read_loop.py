@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from magnetar.broker.dispatchers.ports import Transformed
 from magnetar.broker.topics.rate_limits import Limits, Throttle, Throttles
 from magnetar.storage.errors import CorruptEntryError, StorageFailedError
 from magnetar.storage.position import EARLIEST, Position
 from tests.broker.dispatch_fakes import (
     EXCLUSIVE,
+    KEY_SHARED,
     SHARED,
     Bench,
     entry,
@@ -53,6 +57,37 @@ async def test_seek_waits_for_the_read_under_way():
     await bench.settle()
     assert got(consumer) == []
     assert got(again) == [2, 3]
+
+
+@pytest.mark.parametrize("sub_type", [EXCLUSIVE, SHARED, KEY_SHARED])
+async def test_entries_acknowledged_during_their_conversion_are_not_sent(sub_type):
+    bench, converted = Bench(), asyncio.Event()
+
+    class SlowConverter:
+        flags = 0
+
+        async def __call__(self, spans, _order):
+            await converted.wait()
+            return Transformed(spans=spans)
+
+    bench.subscription.context.transform = SlowConverter()
+    consumer = await bench.join(sub_type, permits=10)
+    positions = bench.publish(*[entry(b"%d" % k) for k in range(4)])
+    await bench.settle()
+    bench.ack(consumer, positions[1], positions[2])
+    converted.set()
+    await bench.settle()
+    assert got(consumer) == [0, 3]
+    assert consumer.permits.unacked == (0 if sub_type == EXCLUSIVE else 2)
+    converted.clear()
+    (last,) = bench.publish(entry())
+    await bench.settle()
+    bench.ack(consumer, last)
+    converted.set()
+    await bench.settle()
+    bench.publish(entry())
+    await bench.settle()
+    assert got(consumer) == [5]
 
 
 async def test_a_failed_read_is_tried_again_after_the_back_off():
