@@ -186,6 +186,7 @@ class TopicSubscriptions:
         if not self._rates.may_subscribe(consumer):
             raise wire_refusals.SUBSCRIBE_RATE_EXCEEDED.error()
         self._life.check_usable()
+        self._unused.pop(request.subscription, None)
         subscription = self.by_name.get(request.subscription)
         if subscription is None:
             subscription = await self.create(request)
@@ -395,7 +396,11 @@ class TopicSubscriptions:
         await cursor.flush()
 
     def unused_s(self, subscription: Subscription) -> float:
-        """Seconds that the subscription has had no consumer, as far as earlier calls observed."""
+        """Seconds that the subscription has had no consumer, as far as earlier calls observed; 0 for a subscription
+        that is deleted meanwhile.
+        """
+        if self.by_name.get(subscription.name) is not subscription:
+            return 0.0
         now_s, seen = self._context.monotonic(), (subscription.last_flow_ms, len(subscription.consumers))
         last_seen, since_s = self._unused.get(subscription.name, (seen, now_s))
         if subscription.consumers or seen != last_seen:

@@ -13,7 +13,7 @@ from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.policies.values import DispatchRate
 from magnetar.broker.subscriptions.sought_places import MOST_PLACES, SoughtPlace
 from magnetar.broker.subscriptions.subscription import Subscription
-from magnetar.broker.topics.expiry import expire_by_ttl
+from magnetar.broker.topics.expiry import delete_unused_subscriptions, expire_by_ttl
 from magnetar.broker.topics.life import TopicState
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.storage.errors import StorageError, StorageFullError
@@ -402,4 +402,46 @@ async def test_an_expiry_goes_on_behind_a_subscription_that_is_deleted_meanwhile
     await bench.set_namespace(message_ttl_in_seconds=10)
     await expire_by_ttl(topic)
     assert (gone.cursor.backlog_entries, stays.cursor.backlog_entries) == (2, 0)
+    await bench.close()
+
+
+async def test_a_subscription_does_not_inherit_the_idle_time_of_a_deleted_subscription(monkeypatch):
+    bench = TopicBench(subscription_expiration_time_minutes=5)
+    topic = await bench.open()
+    for name in ("a", "b"):
+        await bench.subscribe(name)
+    await delete_unused_subscriptions(topic)
+    bench.pass_time(301)
+    subscriptions, delete = topic.subscriptions, topic.subscriptions.delete
+
+    async def delete_both(name):
+        await delete(name)
+        await delete("b")
+
+    monkeypatch.setattr(subscriptions, "delete", delete_both)
+    await delete_unused_subscriptions(topic)
+    monkeypatch.undo()
+    assert not subscriptions.by_name
+    bench.pass_time(301)
+    await bench.subscribe("b")
+    await delete_unused_subscriptions(topic)
+    assert "b" in subscriptions.by_name
+    await bench.close()
+
+
+async def test_a_consumer_without_permits_keeps_its_subscription():
+    bench = TopicBench(subscription_expiration_time_minutes=5)
+    topic = await bench.open()
+    await bench.subscribe()
+    await delete_unused_subscriptions(topic)
+    bench.pass_time(200)
+    consumer = Consumer(FakeConnection(), ConsumerSpec(1, NAME, "s", EXCLUSIVE))
+    await topic.subscriptions.subscribe(consumer, SubscribeRequest("s"))
+    consumer.subscription.remove_consumer(consumer)
+    bench.pass_time(200)
+    await delete_unused_subscriptions(topic)
+    assert "s" in topic.subscriptions.by_name
+    bench.pass_time(301)
+    await delete_unused_subscriptions(topic)
+    assert not topic.subscriptions.by_name
     await bench.close()
