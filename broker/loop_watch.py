@@ -29,6 +29,8 @@ log = structlog.get_logger(__name__)
 SLOW_S: Final = 0.050
 BEAT_S: Final = 0.040
 _SAMPLE_S: Final = 0.005
+_IDLE_SHARE: Final = 0.1
+"""A delay without samples in which the thread used a smaller share of a processor is no call that computes."""
 _HANDLE_RUN: Final = asyncio.Handle._run.__code__  # noqa: SLF001 - to know it in a stack
 _ROOMS: Final = tuple(
     f"{os.sep}{room}{os.sep}"
@@ -142,7 +144,12 @@ class LoopWatch:
         self.figures.slow_callbacks += 1
         self.figures.slow_callback_ms += held_ms
         self.figures.longest_callback_ms = max(self.figures.longest_callback_ms, held_ms)
-        place = stall.place if stall is not None and stall.place else "unknown: it did not release the interpreter"
+        if stall is not None and stall.place:
+            place = stall.place
+        elif busy_s < held_s * _IDLE_SHARE:
+            place = "unknown: the process was stopped, or a call waited without releasing the interpreter"
+        else:
+            place = "unknown: it did not release the interpreter"
         log.warning("loop.slow_callback", ms=held_ms, cpu_ms=round(busy_s * 1000, 1), place=place)
 
     def _machine_wait_s(self) -> float:

@@ -70,6 +70,14 @@ async def test_a_call_that_keeps_the_interpreter_is_a_slow_callback(watch):
     assert watch.figures.slow_callbacks
 
 
+@pytest.mark.parametrize(("busy_s", "words"), [(0.001, "was stopped"), (0.9, "did not release")])
+def test_a_stopped_process_is_not_taken_for_a_call_that_computes(busy_s, words, monkeypatch):
+    logged, watch = Logged(), LoopWatch()
+    monkeypatch.setattr(loop_watch, "log", logged)
+    watch._report(1.0, busy_s, None)
+    assert words in logged.lines[0][1]["place"]
+
+
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_the_callback_is_found_in_the_stacks_of_both_loops(new_loop):
     seen = {}
