@@ -143,8 +143,8 @@ class NonPersistentSubscription:
 
     # --- messages ------------------------------------------------------------------------------------------------
 
-    def publish(self, slab: Slab) -> None:
-        """Send the entries of one burst (see `as_slab`) now, or drop them.
+    def publish(self, slab: Slab) -> int:
+        """Send the entries of one burst (see `as_slab`) now, or drop them; return the bytes queued.
 
         No consumer gets a marker; a consumer that could have taken the marker keeps its permit, and the marker does not
         count as dropped.
@@ -152,34 +152,36 @@ class NonPersistentSubscription:
         sent_to: dict[Consumer, None] = {}
         if self.dispatcher is None:
             self.dropped.add(messages_in(slab, 0, slab.count), slab.size_bytes)
-            return
+            return 0
         if not any(map(can_take, self.dispatcher.consumers)):  # no choice for each entry
             self.dropped.add(messages_in(slab, 0, slab.count), 0)
-            return
-        start, previous, dropped = 0, None, 0
+            return 0
+        start, previous, dropped, queued = 0, None, 0, 0
         facts = slab.facts()
         flags = memoryview(facts.flags).cast("I") if facts.any_flags & _NOT_SENT else None
         for k, chosen in enumerate(self.dispatcher.choose(slab)):
             held_back = 0 if flags is None else flags[k] & _NOT_SENT
             consumer = None if held_back else chosen
             if consumer is not previous:
-                self._push(previous, slab, start, k)
+                queued += self._push(previous, slab, start, k)
                 start, previous = k, consumer
             if consumer is not None:
                 consumer.permits.sent(messages_in(slab, k, k + 1), 0)
                 sent_to[consumer] = None
             elif chosen is None or held_back & EntryFlag.UNREADABLE:
                 dropped += messages_in(slab, k, k + 1)
-        self._push(previous, slab, start, slab.count)
+        queued += self._push(previous, slab, start, slab.count)
         if dropped:
             self.dropped.add(dropped, 0)
         now_ms = self._now_ms()
         for consumer in sent_to:
             consumer.flush(now_ms)
+        return queued
 
-    def _push(self, consumer: Consumer | None, slab: Slab, i: int, j: int) -> None:
-        if i < j and consumer is not None:
-            consumer.push(Span(slab, i, j), messages_in(slab, i, j))
+    def _push(self, consumer: Consumer | None, slab: Slab, i: int, j: int) -> int:
+        if consumer is None or i == j:
+            return 0
+        return consumer.push(Span(slab, i, j), messages_in(slab, i, j))
 
     # --- commands ------------------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """A non-persistent topic: producers and subscriptions, no log. A message is sent at once or dropped.
 
-Receipts carry the message id (0, 0). The topic passes each publish on within the call, so no publish is ever in flight
-and a connection never reaches the limit maxConcurrentNonPersistentMessagePerConnection. A consumer that does not read
-loses messages, as Apache Pulsar documents for non-persistent topics.
+Receipts carry the message id (0, 0). The topic passes each publish on within the call, but for topics with thousands of
+subscriptions (`fan_out.py`), so a connection never reaches the limit maxConcurrentNonPersistentMessagePerConnection. A
+consumer that does not read loses messages, as Apache Pulsar documents for non-persistent topics.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -19,6 +20,7 @@ from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription, as_slab
 from magnetar.broker.topics.deduplication import SequenceTable, Verdict
+from magnetar.broker.topics.fan_out import FanOut
 from magnetar.broker.topics.life import TopicLife, TopicState
 from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.publish_policy import PublishPolicy
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.subscribe_request import SubscribeRequest
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.slab import Slab
 
 log = structlog.get_logger(__name__)
 
@@ -51,10 +52,6 @@ class NoDeduplication:
     def judge(self, _name: str, run: EntryRun) -> Iterable[tuple[int, int, Verdict]]:
         """Return the whole run as new."""
         return ((0, run.count, Verdict.NEW),)
-
-
-_SUBSCRIPTIONS_OF_A_COMMAND, _CONSUMERS_OF_A_COMMAND = 4, 64
-"""Subscriptions to which a run is sent, and consumers that are looked at, in the time of a command."""
 
 
 class NonPersistentSubscriptions:
@@ -190,38 +187,33 @@ class UnstoredPublishing:
         self._life = life
         self._now_ms = context.now_ms
         self._converter: UnstoredConverter | None = None
-        self._cost = 0
-        """Cost of the last run, in commands of a connection."""
+        self._fan_out = FanOut(life.name, subscriptions.by_name, lambda: context.turns)
 
     def convert(self, converting: TopicConverter) -> None:
         """From now on convert entries before they go to the subscriptions."""
-        self._converter = converting.unstored(self._publish)
+        self._converter = converting.unstored(self._fan_out.send)
 
     def takes(self, producer: AnsweredProducer, _run: EntryRun) -> bool:
         """Whether publishes are taken now. The producer spends as many commands as the last run cost."""
-        if self._cost:
-            producer.spend(self._cost)
+        if self._fan_out.last_cost:
+            producer.spend(self._fan_out.last_cost)
         return self._life.is_open
 
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
         """Hand the entries to every subscription, after the receipts: as in Apache Pulsar, a connection that produces
         and consumes gets the receipt before the message.
         """
+        self._fan_out.begin(partial(self._begin, run, done))
+
+    def _begin(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
         slab = as_slab(run) if self._by_name else None
         done(AppendResult(run, [AppendPiece(0, 0, 0, run.count)], None))
         if slab is None:
             return
         if self._converter is None:
-            self._publish(slab)
+            self._fan_out.send(slab)
         else:
             self._converter.send(slab)
-
-    def _publish(self, slab: Slab) -> None:
-        consumers = 0
-        for subscription in self._by_name.values():
-            subscription.publish(slab)
-            consumers += len(subscription.consumers)
-        self._cost = len(self._by_name) // _SUBSCRIPTIONS_OF_A_COMMAND + consumers // _CONSUMERS_OF_A_COMMAND
 
     def stored(self, _producer: AnsweredProducer, run: EntryRun, _count: int, _pieces: object) -> None:
         """Count the run; a non-persistent topic has nothing on a disk."""
@@ -231,6 +223,10 @@ class UnstoredPublishing:
 
     def append_failed(self, _producer: AnsweredProducer, _run: EntryRun, _stored: int, error: Exception) -> None:
         raise AssertionError("nothing is appended, so nothing fails") from error
+
+    def end(self) -> None:
+        """Drop the entries that some subscriptions have not got yet; producers get the receipts that they wait for."""
+        self._fan_out.end()
 
     async def close(self) -> None:
         """Drop the entries that wait for a conversion."""
@@ -334,6 +330,7 @@ class NonPersistentTopic:
             return
         self.life.state = TopicState.CLOSED
         self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
+        self.publishing.end()
         self.producers.disconnect_all()
         self.publishing.policy.rate.end()
         await self.subscriptions.close()
