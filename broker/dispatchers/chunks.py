@@ -11,17 +11,23 @@ unfinished) goes to the consumer in turn, whose client discards the chunk; in Ap
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
+
+from pyroaring import BitMap
 
 from magnetar.broker.dispatchers.round_robin_plan import Book
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.consumer_selection import RoundRobin
+    from magnetar.broker.dispatchers.replay_queue import ReplayQueue
+    from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
 NOT_LAST_CHUNK = int(EntryFlag.NOT_LAST_CHUNK)
@@ -80,10 +86,17 @@ class ChunkOwners:
     def clear(self) -> None:
         self._owners.clear()
 
-    def must_wait(self, uuid: str | bytes) -> bool:
-        """Whether the consumer of the unfinished message cannot take messages now."""
-        owner = self._owners.get(uuid)
-        return owner is not None and not Book(owner).usable
+    def that_must_wait(self, uuids: Iterable[str | bytes]) -> Iterator[str | bytes]:
+        """Yield those of the unfinished messages whose consumer cannot take messages now."""
+        usable: dict[Consumer, bool] = {}
+        for uuid in uuids:
+            owner = self._owners.get(uuid)
+            if owner is None:
+                continue
+            if owner not in usable:
+                usable[owner] = Book(owner).usable
+            if not usable[owner]:
+                yield uuid
 
     def plan(
         self,
@@ -132,6 +145,82 @@ class ChunkOwners:
         if chunk.uuid not in self._owners and len(self._owners) >= MAX_UNFINISHED:
             del self._owners[next(iter(self._owners))]
         self._owners[chunk.uuid] = consumer
+
+
+class WaitingChunks:
+    """The positions of chunks that their consumer could not take when they were read, by the uuid of their message;
+    some have left the replay queue.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str | bytes, dict[int, BitMap]] = {}
+        self._positions = 0
+
+    def __len__(self) -> int:
+        """The number of messages that such chunks belong to."""
+        return len(self._of)
+
+    def add(self, uuid: str | bytes, position: Position) -> None:
+        """Note that a chunk waits."""
+        waiting = self._of.setdefault(uuid, {}).setdefault(position.ledger_id, BitMap())
+        if position.entry_id not in waiting:
+            waiting.add(position.entry_id)
+            self._positions += 1
+
+    def discard(self, uuid: str | bytes, position: Position) -> None:
+        """Note that a chunk does not wait any more; no-op for other chunks."""
+        ledgers = self._of.get(uuid)
+        waiting = None if ledgers is None else ledgers.get(position.ledger_id)
+        if ledgers is None or waiting is None or position.entry_id not in waiting:
+            return
+        waiting.remove(position.entry_id)
+        self._positions -= 1
+        if not waiting:
+            del ledgers[position.ledger_id]
+            if not ledgers:
+                del self._of[uuid]
+
+    def clear(self) -> None:
+        self._of.clear()
+        self._positions = 0
+
+    def blocked(self, owners: ChunkOwners) -> dict[int, BitMap]:
+        """The positions, by ledger, of chunks whose consumer cannot take messages now."""
+        found: dict[int, BitMap] = {}
+        for uuid in owners.that_must_wait(self._of):
+            for ledger_id, waiting in self._of[uuid].items():
+                found[ledger_id] = found[ledger_id] | waiting if ledger_id in found else waiting
+        return found
+
+    def all(self) -> Collection[str | bytes]:
+        """The uuids of the messages of all these chunks."""
+        return self._of.keys()
+
+    def before(self, position: Position, replay: ReplayQueue, read: dict[int, BitMap]) -> set[str | bytes]:
+        """The uuids of chunks that are in the replay queue before the position, and not among the positions `read`."""
+        found = set()
+        for uuid, ledgers in self._of.items():
+            for ledger_id, waiting in ledgers.items():
+                others = waiting & replay.of_ledger(ledger_id) - read.get(ledger_id, BitMap())
+                if others and (ledger_id, others.min()) < position:
+                    found.add(uuid)
+        return found
+
+    def forget_gone(self, replay: ReplayQueue) -> None:
+        """Forget chunks that have left the replay queue, once there are more of these chunks than entries in it."""
+        if self._positions <= replay.entries:
+            return
+        former, self._of, self._positions = self._of, {}, 0
+        for uuid, ledgers in former.items():
+            for ledger_id, waiting in ledgers.items():
+                if left := waiting & replay.of_ledger(ledger_id):
+                    self._of.setdefault(uuid, {})[ledger_id] = left
+                    self._positions += len(left)
+
+
+def by_ledger(positions: Iterable[Position]) -> dict[int, BitMap]:
+    """The entry ids of positions in order, by ledger."""
+    return {ledger_id: BitMap([each[1] for each in some]) for ledger_id, some in groupby(positions, itemgetter(0))}
 
 
 def _as_stored(uuid: str | bytes) -> bytes:

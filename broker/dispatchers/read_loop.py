@@ -115,12 +115,17 @@ class ReadLoop:
         """Whether a read found the end of a terminated topic, before any read waited for entries."""
         self._read_entries = context.settings.max_read_entries
         self._read_cost = _READ_COST_BYTES
+        self._more_cost = 0
 
     # --- the loop ------------------------------------------------------------------------------------------------
 
     def has_members(self, consumers: int) -> None:
         """Note how many consumers each read looks at: thousands make a turn end after fewer reads."""
         self._read_cost = max(_READ_COST_BYTES, _CONSUMER_COST_BYTES * consumers)
+
+    def note_cost(self, size_bytes: int) -> None:
+        """Count work of this read beside the bytes that it sends."""
+        self._more_cost += size_bytes
 
     def wake(self) -> None:
         """Schedule a turn: permits, entries, acks or consumers changed."""
@@ -184,7 +189,8 @@ class ReadLoop:
             spans = result if type(result) is list else self._settled(result, read)
             sent = self._dispatch_counted(spans, read)
             queued += sent
-            spent += max(sent, self._read_cost)
+            spent += max(sent, self._read_cost) + self._more_cost
+            self._more_cost = 0
         if queued:
             self.wake()
         else:  # long stretches of entries without a recipient must not keep the loop busy

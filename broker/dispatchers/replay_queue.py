@@ -288,11 +288,18 @@ class ReplayQueue:
             for entry_id in self._ledgers[ledger_id]:
                 yield Position(ledger_id, entry_id)
 
-    def head(self, limit: int) -> list[Position]:
-        """The first ``limit`` positions; they stay in the queue."""
+    def of_ledger(self, ledger_id: int) -> BitMap:
+        """The entries of a ledger in the queue (not to be changed)."""
+        return self._ledgers.get(ledger_id) or BitMap()
+
+    def head(self, limit: int, left_out: Mapping[int, BitMap] | None = None) -> list[Position]:
+        """The first ``limit`` positions that are not ``left_out``, entries by ledger; they stay in the queue."""
         positions: list[Position] = []
         for ledger_id in sorted(self._ledgers):
-            positions += map(Position, repeat(ledger_id), islice(self._ledgers[ledger_id], limit - len(positions)))
+            waiting = self._ledgers[ledger_id]
+            if left_out and ledger_id in left_out:
+                waiting = waiting - left_out[ledger_id]
+            positions += map(Position, repeat(ledger_id), islice(waiting, limit - len(positions)))
             if len(positions) == limit:
                 break
         return positions

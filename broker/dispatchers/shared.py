@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from magnetar.broker.consumers.consumer import SHARED
-from magnetar.broker.dispatchers.chunks import ChunkOwners, chunk_in
+from magnetar.broker.dispatchers.chunks import ChunkOwners, WaitingChunks, by_ledger, chunk_in
 from magnetar.broker.dispatchers.deliver import partial_acks
 from magnetar.broker.dispatchers.held_entries import HeldEntries
 from magnetar.broker.dispatchers.ports import Order
@@ -17,7 +17,7 @@ from magnetar.protocol import message_id
 from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 _MAX_WAITING = 1000
 """While chunks wait for the permits of their consumer, the dispatcher reads new entries for other consumers as long as
-at most this many entries wait in the replay queue, and passes over as many waiting chunks for entries behind them.
+at most this many entries wait in the replay queue.
 """
+_CHUNK_COST_BYTES, _MESSAGE_COST_BYTES = 1024, 64
+"""Cost of a chunk that has to wait, and of a message with such chunks that a read looks at."""
 
 
 class _Walk:
@@ -57,9 +59,7 @@ class SharedDispatcher:
         self.loop = ReadLoop(context, self, Order.NONE, delays=True)
         self.held = HeldEntries(context, self.loop, self.flow)
         self._chunks = ChunkOwners()
-        self._waiting_chunks: dict[Position, str | bytes] = {}
-        """The uuids of chunks that their consumer could not take when they were read; some have left the replay queue.
-        """
+        self._waiting_chunks = WaitingChunks()
 
     # --- members -------------------------------------------------------------------------------------------------
 
@@ -157,15 +157,11 @@ class SharedDispatcher:
     def _replayable(self, limit: int) -> list[Position]:
         """The first positions of the replay queue, without chunks whose consumer cannot take messages now."""
         replay, waiting = self.held.replay, self._waiting_chunks
-        if len(waiting) > replay.entries:
-            waiting = self._waiting_chunks = {each: uuid for each, uuid in waiting.items() if each in replay}
         if not waiting:
             return replay.head(limit)
-        blocked = {uuid for uuid in set(waiting.values()) if self._chunks.must_wait(uuid)}
-        left_out = {position for position, uuid in waiting.items() if uuid in blocked}
-        if len(left_out) > _MAX_WAITING:  # each turn costs a look at all of them
-            return []
-        return [each for each in replay.head(limit + len(left_out)) if each not in left_out][:limit]
+        waiting.forget_gone(replay)
+        self.loop.note_cost(_MESSAGE_COST_BYTES * len(waiting))
+        return replay.head(limit, waiting.blocked(self._chunks))
 
     def dispatch(self, spans: list[Span], read: Read) -> int:
         spans = self.held.received(spans, read)
@@ -194,10 +190,13 @@ class SharedDispatcher:
         given = self._chunks.plan(self.held.members, chunks, self._sizes(spans), self._waiting_before(read))
         positions = (span.slab.position(k) for span in spans for k in range(span.start, span.end))
         for position, chunk, consumer in zip(positions, chunks, given, strict=True):
-            if consumer is None and chunk is not None:
-                self._waiting_chunks[position] = chunk.uuid
+            if chunk is None:
+                continue
+            if consumer is None:
+                self._waiting_chunks.add(chunk.uuid, position)
+                self.loop.note_cost(_CHUNK_COST_BYTES)
             else:
-                self._waiting_chunks.pop(position, None)
+                self._waiting_chunks.discard(chunk.uuid, position)
         queued, at = 0, 0
         for span in spans:
             parts = groupby(given[at : at + span.end - span.start])
@@ -212,13 +211,11 @@ class SharedDispatcher:
                     self.held.wait_in_replay(piece)
         return queued
 
-    def _waiting_before(self, read: Read) -> set[str | bytes]:
+    def _waiting_before(self, read: Read) -> Collection[str | bytes]:
         """The uuids of chunks that wait before the end of the read, and are no part of it."""
-        waiting, replay = self._waiting_chunks, self.held.replay
         if read.positions is None:
-            return set(waiting.values())
-        last, chosen = read.positions[-1], set(read.positions)
-        return {uuid for each, uuid in waiting.items() if each < last and each not in chosen and each in replay}
+            return set(self._waiting_chunks.all())
+        return self._waiting_chunks.before(read.positions[-1], self.held.replay, by_ledger(read.positions))
 
     def _sizes(self, spans: list[Span]) -> list[int] | None:
         """Messages that each entry still holds; None when every entry holds one message."""

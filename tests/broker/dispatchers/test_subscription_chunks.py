@@ -14,6 +14,7 @@ from magnetar.broker.dispatchers import chunks, shared
 from magnetar.broker.dispatchers.chunks import Chunk, ChunkOwners
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
+from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.broker.dispatch_fakes import SHARED, Bench, entry, got
 
 
@@ -205,8 +206,8 @@ async def test_messages_behind_waiting_chunks_go_to_other_consumers():
     assert (got(owner), got(heir)) == ([1, 2], [])
 
 
-async def test_a_turn_passes_over_a_bounded_number_of_waiting_chunks(monkeypatch):
-    """Each FLOW of a consumer cost a look at all chunks that wait for another: 20 ms for 50,000."""
+async def test_entries_behind_many_waiting_chunks_come_again(monkeypatch):
+    """The dispatcher read nothing again while more than a thousand chunks waited for the permits of a consumer."""
     monkeypatch.setattr(shared, "_MAX_WAITING", 4)
     bench = Bench(max_read_entries=2)
     owner = await bench.join(SHARED, "owner", permits=30)
@@ -214,13 +215,32 @@ async def test_a_turn_passes_over_a_bounded_number_of_waiting_chunks(monkeypatch
     bench.clock.run()
     assert got(owner) == list(range(30))
     other = await bench.join(SHARED, "other", permits=9)
+    others = bench.publish(entry(), entry(), entry())
+    assert got(other) == [30, 31, 32]
     bench.redeliver(owner, *held)
+    bench.redeliver(other, *others)
     bench.clock.run()
-    assert (got(owner), got(other)) == ([], [])
-    assert 4 < len(bench.subscription.dispatcher._waiting_chunks) <= 4 + 2
+    assert (got(owner), got(other)) == ([], [30, 31, 32])
+    bench.publish(entry())
+    assert got(other) == [], "new entries wait while so many chunks wait"
     bench.flow(owner, 30)
     bench.clock.run()
-    assert (got(owner), got(other)) == (list(range(30)), [])
+    assert (got(owner), got(other)) == (list(range(30)), [33])
+
+
+async def test_a_turn_looks_at_a_bounded_number_of_waiting_chunks():
+    bench = Bench(max_read_entries=100)
+    owner = await bench.join(SHARED, "owner", permits=3000)
+    held = bench.publish(*[chunk("A", chunk_id, of=4001) for chunk_id in range(3000)])
+    bench.clock.run()
+    await bench.join(SHARED, "other", permits=1000)
+    reads = bench.cursor.reads
+    bench.subscription.on_redeliver(owner, [pb.MessageIdData(ledgerId=p[0], entryId=p[1]) for p in held], None)
+    _, _, first_round, _ = bench.clock._queue.pop(0)
+    first_round()
+    assert 0 < bench.cursor.reads - reads <= 8
+    bench.clock.advance(1)
+    assert bench.cursor.reads - reads >= 30
 
 
 async def test_consumers_that_leave_together_leave_no_chunk_that_waits():
