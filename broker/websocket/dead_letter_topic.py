@@ -7,13 +7,13 @@ has the rights of the session's role.
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
+from magnetar.broker.slices import give_way
 from magnetar.broker.websocket.errors import RequestFailedError
 from magnetar.broker.websocket.outstanding import PlacesOfParts
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -37,6 +37,8 @@ MOST_KEPT_BYTES: Final = 16 << 20
 """Limit of the bytes of entries kept for the dead letter topic; beyond it the session drops the oldest of these
 entries, and the broker redelivers them instead. The same holds beyond the session's share of memory.
 """
+_A_TURN: Final = 64
+"""Messages that a session publishes in one turn of the event loop."""
 _UNIT: Final = 16
 """The account counts the bytes in steps of 2^16 (64 KiB)."""
 
@@ -92,7 +94,9 @@ class DeadLetters:
         self._waiting: dict[int, _Publication] = {}  # by sequence id
         self._kept_bytes = 0
         self._sequence_id = 0
-        self._opening = asyncio.Lock()
+        self._due: deque[tuple[Place, list[Incoming]]] = deque()
+        """Entries that are to be published, one by one."""
+        self._publishes = False
         self._closings = 0
         self._name: str | None = None
 
@@ -133,43 +137,64 @@ class DeadLetters:
 
     def send(self, place: Place) -> bool:
         """Publish an entry instead of its redelivery. Return False, without effect, for an entry that is not kept."""
-        found = self._kept.get(place)
+        found = self._kept.pop(place, None)
         if found is None:
             return False
-        self.forget(place)
-        self._session.tasks.spawn(self._publish(place, found), "websocket.dead_letter")
+        self._parts.discard(place)
+        self._due.append((place, found))
+        if not self._publishes:
+            self._publishes = True
+            self._session.tasks.spawn(self._publish_due(), "websocket.dead_letters")
         return True
 
-    async def _publish(self, place: Place, found: list[Incoming]) -> None:
-        session = self._session
+    async def _publish_due(self) -> None:
+        sent = 0
         try:
-            await self._open()
-        except RequestFailedError as e:
-            log.warning("websocket.no_dead_letters", topic=self.topic, reason=e.message)
-            session.redeliver_later(place)
-            return
+            while self._due:
+                place, found = self._due.popleft()
+                try:
+                    await self._open()
+                except RequestFailedError as e:
+                    log.warning("websocket.no_dead_letters", topic=self.topic, reason=e.message)
+                    self._session.redeliver_later(place)
+                else:
+                    sent = await self._publish(place, found, sent)
+                finally:
+                    self._weigh(-_weight(found))
+        finally:
+            self._publishes = False
+
+    async def _publish(self, place: Place, found: list[Incoming], sent: int) -> int:
+        """Publish an entry behind `sent` other messages, with a turn of the event loop after each _A_TURN messages;
+        return the number of all messages.
+        """
         publication = _Publication(place, len(found))
         for message in found:
+            if publication.failed:
+                break
             self._sequence_id += 1
             self._waiting[self._sequence_id] = publication
             entry = self._entry(message)
-            session.link.send(requests.send(_PRODUCER_ID, self._sequence_id, self._sequence_id, 1, entry))
+            self._session.link.send(requests.send(_PRODUCER_ID, self._sequence_id, self._sequence_id, 1, entry))
+            sent += 1
+            if sent % _A_TURN == 0:
+                await give_way()
+        return sent
 
     async def _open(self) -> None:
         """Create the producer unless it exists. Raises RequestFailedError."""
-        async with self._opening:
-            if self._name is not None:
-                return
-            link, closings = self._session.link, self._closings
-            link.subscribers |= {
-                _TYPE.SEND_RECEIPT: self._on_receipt,
-                _TYPE.SEND_ERROR: self._on_error,
-                _TYPE.CLOSE_PRODUCER: self._on_closed,
-            }
-            answer = await link.ask(lambda request_id: requests.producer(request_id, _PRODUCER_ID, self.topic, None))
-            if self._closings != closings:
-                raise RequestFailedError(pb.ServiceNotReady, "the dead letter topic was unloaded meanwhile")
-            self._name = answer.producer_name
+        if self._name is not None:
+            return
+        link, closings = self._session.link, self._closings
+        link.subscribers |= {
+            _TYPE.SEND_RECEIPT: self._on_receipt,
+            _TYPE.SEND_ERROR: self._on_error,
+            _TYPE.CLOSE_PRODUCER: self._on_closed,
+        }
+        answer = await link.ask(lambda request_id: requests.producer(request_id, _PRODUCER_ID, self.topic, None))
+        if self._closings != closings:
+            raise RequestFailedError(pb.ServiceNotReady, "the dead letter topic was unloaded meanwhile")
+        self._name = answer.producer_name
 
     def _entry(self, message: Incoming) -> bytes:
         session = self._session

@@ -143,6 +143,38 @@ async def test_several_entries_at_once_open_one_producer():
     assert (len(world.link.of(_T.PRODUCER)), len(world.sent)) == (1, 3)
 
 
+async def test_a_turn_publishes_a_bounded_number_of_messages():
+    world = await Letters().opened()
+    world.deliver(0, count=2, messages=300)
+    for entry in range(1, 200):
+        world.deliver(entry, count=2)
+    most = 0
+    while len(world.sent) < 499:
+        before = len(world.sent)
+        await asyncio.sleep(0)
+        most = max(most, len(world.sent) - before)
+    assert most <= 64
+    assert world.sent == list(range(1, 500))
+    for sequence_id in world.sent:
+        world.receipt(sequence_id)
+    assert len(world.acknowledged()) == 200
+    assert world.session.dead_letters._kept_bytes == 0
+
+
+async def test_an_unload_between_two_turns_ends_the_publication_of_an_entry():
+    world = await Letters().opened()
+    world.deliver(0, count=2, messages=300)
+    await until(lambda: world.sent)
+    world.unload()
+    await turns()
+    await until(lambda: world.redelivered == [0])
+    sent = len(world.sent)
+    await turns()
+    assert sent == len(world.sent) < 300
+    world.deliver(0, count=2, messages=300)
+    await until(lambda: len(world.sent) == sent + 300)
+
+
 async def test_a_dead_letter_topic_that_is_unloaded_behind_the_answer_gets_its_producer_again():
     world = await Letters().opened()
     world.before_producer = world.unload
