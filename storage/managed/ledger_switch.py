@@ -255,7 +255,6 @@ class LedgerSwitch:
                 self._reserve = await self._create_unlisted()
             await self._wait_sealed()
             if self._one_open and appender.current is not None:  # the seal has listed the reserve
-                self._preparing = False
                 return
             self._check_creation()
             self._dropped += await self._settle_failed()
@@ -265,10 +264,13 @@ class LedgerSwitch:
             else:
                 await self._save_list()
         except StorageError as error:
-            self._preparing = False
             self._creation_failed(error)
             return
-        self._preparing = False
+        except Exception as error:  # a bug, which the background logs: no append may wait for ever
+            self._creation_failed(StorageError(f"no ledger was created: {error!r}"))
+            raise
+        finally:
+            self._preparing = False
         if appender.current is None and appender.waiting:
             self.prepare()
         await self._delete(dropped)
@@ -282,9 +284,10 @@ class LedgerSwitch:
         except StorageError as error:
             log.warning(events.LEDGER_CREATION_FAILED, managed_ledger=self._appender.name, error=str(error))
             self._retry_ahead_s = self.env.clock.now_s() + _AHEAD_RETRY_S
-        self._preparing = False
-        if self._appender.current is None and self._appender.waiting:
-            self.prepare()
+        finally:
+            self._preparing = False
+            if self._appender.current is None and self._appender.waiting:
+                self.prepare()
 
     async def _create_unlisted(self) -> LedgerWriter:
         """Create a ledger that no list names. Raises StorageError."""

@@ -6,8 +6,9 @@ import asyncio
 import dataclasses
 
 import pytest
+import structlog
 
-from magnetar.storage.errors import StorageFullError, StorageUnavailableError
+from magnetar.storage.errors import StorageError, StorageFullError, StorageUnavailableError
 from magnetar.storage.managed import ledger_switch
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.managed_ledger import AppendPiece
@@ -332,3 +333,44 @@ async def test_an_empty_ledger_with_failed_appends_is_deleted_after_a_failed_cre
     assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in ledger.ledgers]
     again = await ground.after_crash().open()
     assert [slot.entries for slot in again.ledgers] == [1 if step != "delete" else 2]
+
+
+@pytest.mark.parametrize("layout", [None, PulsarLayout()], ids=["several open", "one open"])
+async def test_a_bug_in_the_creation_of_a_ledger_fails_the_append_and_the_next_append_creates_a_ledger(
+    monkeypatch, layout
+):
+    ground = Ground(layout=layout)
+    ledger = await ground.open(KEEP)
+
+    async def fail(_properties=None):
+        raise RuntimeError("a bug")
+
+    with monkeypatch.context() as during, structlog.testing.capture_logs() as logs:
+        during.setattr(ground.ledgers, "create", fail)
+        with pytest.raises(StorageError, match="a bug"):
+            await append(ledger, [b"x"])
+        await settle()
+    assert [record["log_level"] for record in logs if "exc_info" in record] == ["error"]
+    ledger.ready_to_create_new_ledger()
+    assert await append(ledger, [b"x"]) == [Position(0, 0)]
+
+
+async def test_a_bug_in_the_creation_of_a_reserve_leaves_the_creation_to_the_next_append(monkeypatch):
+    ground = Ground(layout=PulsarLayout())
+    ledger = await ground.open(KEEP)
+    create, bugs = ground.ledgers.create, [RuntimeError("a bug")]
+    await append(ledger, [b"x"] * 2)
+
+    async def fail_once(properties=None):
+        if bugs:
+            raise bugs.pop()
+        return await create(properties)
+
+    monkeypatch.setattr(ground.ledgers, "create", fail_once)
+    with structlog.testing.capture_logs():
+        await append(ledger, [b"x"] * 7)
+        await settle()
+    assert not bugs
+    async with asyncio.timeout(5):
+        await append(ledger, [b"y"] * 3)
+    assert [slot.entries for slot in ledger.ledgers] == [10, 2]
