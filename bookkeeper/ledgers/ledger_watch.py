@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Protocol
+from weakref import ref
 
 from magnetar.bookkeeper.errors import LedgerError, MetadataError
 
@@ -40,17 +41,20 @@ class WatchedLedger(Protocol):
 
 
 class LedgerWatch:
-    """Watches the ledger from ``start`` until the writer is closed or fails."""
+    """Watches the ledger from ``start`` until the writer is closed or fails. The last watch may stay with the metadata
+    service until the deletion of the ledger, so it keeps no writer in memory.
+    """
 
     def __init__(self, writer: WatchedLedger, context: LedgerContext) -> None:
-        self._writer, self._context = writer, context
+        self._writer, self._context = ref(writer), context
 
     def start(self) -> None:
-        if self._writer.is_open:
-            self._context.background.start(self._look(), f"watch ledger {self._writer.ledger_id}")
+        writer = self._writer()
+        if writer is not None and writer.is_open:
+            self._context.background.start(self._look(writer), f"watch ledger {writer.ledger_id}")
 
-    async def _look(self) -> None:
-        writer, retry_s = self._writer, _RETRY_S
+    async def _look(self, writer: WatchedLedger) -> None:
+        retry_s = _RETRY_S
         while writer.is_open:
             try:
                 async with self._context.watch_slots:

@@ -7,6 +7,7 @@ import contextlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from magnetar.bookkeeper.bookies.isolation import POLICY_KEY, policy_of
 from magnetar.bookkeeper.client import BookKeeper
@@ -84,7 +85,10 @@ class BookKeeperLedgerStore:
         """
         client.on_fenced = self._fenced
         self._client, self._settings = client, settings
-        self._writers: dict[int, BookKeeperLedgerWriter] = {}
+        self._writers: WeakValueDictionary[int, BookKeeperLedgerWriter] = WeakValueDictionary()
+        """Writers of ledgers that are not closed, as long as the owner of a ledger has its writer: the writer of a log
+        that moved away goes with the log.
+        """
         self._readers: OrderedDict[int, LedgerReader] = OrderedDict()
         self._recoveries: dict[int, asyncio.Future[LedgerInfo | None]] = {}
         """By ledger id; the result is None when the caller that recovers the ledger was cancelled."""
@@ -206,8 +210,8 @@ class BookKeeperLedgerStore:
         ledger that this process writes, and all entries of any other ledger. Readers of closed ledgers are kept for
         later calls.
 
-        A writer that failed stays until the ledger is recovered, perhaps by another owner of its log, which may find
-        entries that the writer did not confirm; the log may return with them.
+        A writer that failed stays until its log is closed or the ledger is recovered, perhaps by another owner of the
+        log, which may find entries that the writer did not confirm; the log may return with them.
         """
         writer = self._writers.get(ledger_id)
         if (

@@ -55,6 +55,8 @@ class LedgerSwitch:
         previous ledger is sealed, so that appends wait for the seal and for one save of the list alone.
         """
         self._unlisted = UnlistedLedgers(env.ledgers, ledger_list.save)
+        self._unsealed_writer: LedgerWriter | None = None
+        """The writer of the newest ledger until that ledger is sealed: the store may read the ledger through it."""
         self._preparing = False
         self._given_up = False
         self._one_open = env.layout.one_open_ledger
@@ -87,6 +89,7 @@ class LedgerSwitch:
         if self._ahead is not None and self._failed is None:
             writer, self._ahead = self._ahead, None
             slot = LedgerSlot(writer.ledger_id)
+            self._unsealed_writer = writer
             self.ledger_list.ahead = None
             self.ledger_list.ledgers.add(slot)
             self._appender.adopt(writer, slot)
@@ -455,6 +458,8 @@ class LedgerSwitch:
 
     async def _close_slot(self, old: OpenLedger) -> None:
         info = await old.writer.close()
+        if self._unsealed_writer is old.writer:
+            self._unsealed_writer = None
         old.slot.size_bytes = info.length_bytes
         old.slot.closed_at_ms = self.env.clock.now_ms()
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from weakref import ref
+
 import pytest
 
+from magnetar.bookkeeper.background import Background
 from magnetar.bookkeeper.errors import LedgerFencedError
-from magnetar.bookkeeper.ledgers.ledger_watch import WATCHES_TOGETHER
+from magnetar.bookkeeper.ledgers.ledger_watch import WATCHES_TOGETHER, LedgerWatch
 from magnetar.bookkeeper.options import LedgerOptions
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
 from tests.waiting import until
@@ -101,3 +106,27 @@ async def test_watches_that_return_after_an_outage_leave_room_for_other_requests
     await until(lambda: len([each for each in cluster.service.watches.values() if each]) == 200, 60, "new watches")
     assert 1 < most <= WATCHES_TOGETHER
     await cluster.close()
+
+
+async def test_a_watch_that_never_fires_keeps_no_closed_writer_in_memory():
+    watches = []
+
+    class Store:
+        async def watch(self, _ledger_id, changed):
+            watches.append(changed)
+            return 0
+
+    class Writer:
+        ledger_id, is_open = 1, True
+        owned = SimpleNamespace(version=0)
+
+    background = Background("test")
+    context = SimpleNamespace(background=background, watch_slots=asyncio.Semaphore(1), store=Store())
+    writer = Writer()
+    LedgerWatch(writer, context).start()
+    await until(lambda: watches)
+    await background.close()
+    known = ref(writer)
+    del writer
+    assert known() is None
+    watches[0]()

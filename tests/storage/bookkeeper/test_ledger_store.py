@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
 from magnetar.storage.errors import StorageError, StorageUnavailableError
+from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.bookkeeper.sim_cluster import SimCluster, simulated
+from tests.model.virtual_loop import LoopClock
+from tests.storage import managed_for_tests
 from tests.storage.bookkeeper.store_for_tests import simulated_store
 from tests.storage.engine_for_tests import append
+from tests.twins.memory_metadata import MemoryMetadataStore
 from tests.twins.sim_ledger_metadata import SimLedgerMetadata
 
 
@@ -128,3 +134,31 @@ async def test_entries_that_another_owner_found_are_readable_where_their_writer_
             await unanswered
         assert [slab.last_entry_id for slab in await former.read(writer.ledger_id, 0, 1, 1000)] == [0]
         assert [slab.first_entry_id for slab in await former.read(writer.ledger_id, 1, 1, 1000)] == [1]
+
+
+@simulated
+async def test_the_writers_of_a_log_that_moved_away_go_with_the_log():
+    cluster, metadata = SimCluster(3), MemoryMetadataStore()
+    loop = asyncio.get_running_loop()
+
+    async def open_log(store):
+        factory = ManagedLedgerFactory(store, metadata, LoopClock(loop), loop, PulsarLayout())
+        return await factory.open(managed_for_tests.NAME, managed_for_tests.KEEP)
+
+    async with simulated_store(cluster=cluster) as former, simulated_store(cluster=cluster) as store:
+        log = await open_log(former)
+        cursor = await log.open_cursor("c", "earliest")
+        positions = await managed_for_tests.append(log, [b"x"] * 4)
+        cursor.ack(positions[1])
+        await cursor.flush()
+        taken = await open_log(store)
+        with pytest.raises(StorageError):
+            await managed_for_tests.append(log, [b"y"])
+        assert [body for _, body, _ in await managed_for_tests.everything(log)] == [b"x"] * 4
+        assert len(former._writers) == 2
+        await log.close()
+        del log, cursor
+        await asyncio.sleep(1)
+        gc.collect()
+        assert not former._writers
+        await taken.close()
