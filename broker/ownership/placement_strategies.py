@@ -12,6 +12,7 @@ AvgShedder                    the broker for which the shedding strategy of this
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -64,7 +65,7 @@ class Choice:
     rules: PlacementRules
 
 
-class Strategy:
+class Strategy(ABC):
     """One strategy of a leader. `random`: decides between equal brokers."""
 
     def __init__(self, random: Random) -> None:
@@ -74,11 +75,12 @@ class Strategy:
         """Return the id of a broker, None without candidates."""
         return self._choose(choice) if choice.candidates else None
 
-    def keep(self, brokers: Collection[str]) -> None:
+    def keep(self, brokers: Collection[str]) -> None:  # noqa: B027 - a strategy may remember nothing
         """Forget all other brokers."""
 
+    @abstractmethod
     def _choose(self, choice: Choice) -> str | None:
-        raise NotImplementedError
+        """Like ``choose``, with one candidate at least."""
 
 
 class LeastLongTermMessageRate(Strategy):

@@ -12,6 +12,7 @@ AvgShedder            the broker used most and the broker used least are a pair,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -71,7 +72,7 @@ class SheddingRules:
     high_hits: int = 2
 
 
-class Shedder:
+class Shedder(ABC):
     """Remembers moves between the calls of ``plan``."""
 
     def __init__(self, rules: SheddingRules) -> None:
@@ -88,8 +89,9 @@ class Shedder:
     def moved(self, bundle: str, now_s: float) -> None:
         self._moved[bundle] = now_s
 
+    @abstractmethod
     def _plan(self, reports: Mapping[str, LoadReport]) -> list[tuple[str, str]]:
-        raise NotImplementedError
+        """Like ``plan``, with one report at least."""
 
     def _heaviest(self, report: LoadReport, wanted: float, weigh: Callable[[BundleUsage], float]) -> list[str]:
         """Return the heaviest bundles that may move, until their weight reaches the wanted weight. At least one bundle
