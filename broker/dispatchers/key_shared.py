@@ -244,11 +244,7 @@ class KeySharedDispatcher:
     @property
     def _look_ahead(self) -> int:
         """The number of waiting entries at which reads of new entries stop."""
-        settings = self.context.settings
-        return min(
-            settings.key_shared_look_ahead_per_consumer * len(self.consumers),
-            settings.key_shared_look_ahead_per_subscription,
-        )
+        return self.context.settings.look_ahead(len(self.consumers))
 
     def _first_of_owners(self, limit: int) -> list[Position] | None:
         """`_replayable` without a walk through all positions; None when draining hashes or parked entries matter, or a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,9 +31,18 @@ class SubscriptionSettings:
     failover_consistent_hashing: bool = False  # activeConsumerFailoverConsistentHashing
     key_shared_consistent_hashing: bool = True  # subscriptionKeySharedUseConsistentHashing
     key_shared_ring_points: int = 100  # subscriptionKeySharedConsistentHashingReplicaPoints
-    key_shared_look_ahead_per_consumer: int = 2_000  # keySharedLookAheadMsgInReplayThresholdPerConsumer
-    key_shared_look_ahead_per_subscription: int = 20_000  # keySharedLookAheadMsgInReplayThresholdPerSubscription
+    key_shared_look_ahead_per_consumer: int = 2_000  # keySharedLookAheadMsgInReplayThresholdPerConsumer; 0 = no limit
+    key_shared_look_ahead_per_subscription: int = 20_000  # ...PerSubscription; 0 = no limit
     batch_index_acks: bool = True  # acknowledgmentAtBatchIndexLevelEnabled
+
+    def look_ahead(self, consumers: int) -> int:
+        """Return how many entries that wait for their key stop the reads of so many consumers of Key_Shared. Without
+        both limits those of unacknowledged messages count, as in Apache Pulsar.
+        """
+        limits = self.key_shared_look_ahead_per_consumer * consumers, self.key_shared_look_ahead_per_subscription
+        if not any(limits):
+            limits = self.max_unacked_per_consumer * consumers, self.max_unacked_per_subscription
+        return min((limit for limit in limits if limit > 0), default=sys.maxsize)
 
     @classmethod
     def of(cls, settings: Settings, config: TopicConfig) -> SubscriptionSettings:

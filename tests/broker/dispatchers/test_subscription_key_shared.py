@@ -205,6 +205,36 @@ async def test_a_join_that_raises_the_bound_of_looking_ahead_continues_reading()
     assert got(fast) == [10]
 
 
+@pytest.mark.parametrize(("per_consumer", "per_subscription", "most"), [(0, 30, 30), (10, 0, 20), (0, 0, 60)])
+async def test_look_ahead_of_0_is_no_limit(per_consumer, per_subscription, most):
+    bench = Bench(
+        key_shared_look_ahead_per_consumer=per_consumer,
+        key_shared_look_ahead_per_subscription=per_subscription,
+        max_read_entries=1,
+    )
+    slow = await bench.join(KEY_SHARED, permits=1, key_shared=STICKY_LOW)
+    fast = await bench.join(KEY_SHARED, permits=1000, key_shared=STICKY_HIGH)
+    bench.publish(*[entry(key="k1") for _ in range(61)], entry(key="key01"))
+    assert got(slow) == [0]
+    assert got(fast) == ([61] if most == 60 else [])
+    assert subscription_stats(bench.subscription).msg_in_replay == most
+    bench.flow(slow, 60)
+    assert got(slow) == list(range(1, 61))
+
+
+async def test_without_a_look_ahead_limit_that_of_unacked_messages_counts():
+    bench = Bench(
+        key_shared_look_ahead_per_consumer=0,
+        key_shared_look_ahead_per_subscription=0,
+        max_unacked_per_consumer=10,
+        max_read_entries=1,
+    )
+    await bench.join(KEY_SHARED, permits=1, key_shared=STICKY_LOW)
+    await bench.join(KEY_SHARED, permits=1000, key_shared=STICKY_HIGH)
+    bench.publish(*[entry(key="k1") for _ in range(50)])
+    assert subscription_stats(bench.subscription).msg_in_replay == 20
+
+
 async def test_blocked_walks_through_the_replay_queue_are_not_repeated():
     bench = Bench()
     slow = await bench.join(KEY_SHARED, permits=1, key_shared=STICKY_LOW)
