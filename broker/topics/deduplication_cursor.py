@@ -194,6 +194,12 @@ class TopicDeduplication:
         finally:
             self._snapshot_running = False
 
+    def note(self) -> None:
+        """Have the next save of the cursor store the present table, wherever the caller moves the cursor before."""
+        if self.enabled and self._cursor is not None:
+            position = self._last_position or self._cursor.mark_delete
+            self._cursor.note_mark_delete(position, self.table.snapshot(self._settings.max_producers))
+
     async def snapshot_if_older(self, interval_s: int) -> None:
         """Take the timed snapshot when the last is `interval_s` old (brokerDeduplicationSnapshotIntervalSeconds)."""
         if self.enabled and interval_s > 0 and self._monotonic() - self.last_snapshot_s >= interval_s:

@@ -63,7 +63,7 @@ class ManagedCursor:
         self.cursor_properties: dict[str, str] = {}
         """The properties that the subscription's owner keeps with it; change them with ``set_cursor_properties``."""
         self.position_properties: dict[str, int] = {}
-        """The properties of the mark-delete position; only ``mark_delete_with`` and ``note_properties`` change them."""
+        """The properties of the mark-delete position; only ``note_mark_delete`` and ``note_properties`` change them."""
         self.state_lost = False
         """Whether the stored state was damaged: the cursor then has an older position, without position properties."""
         self.earlier: EarlierEntries | None = None
@@ -322,14 +322,18 @@ class ManagedCursor:
     async def mark_delete_with(self, position: Position, position_properties: dict[str, int]) -> None:
         """Acknowledge up to the position and store these properties with it, atomically. Durable on return."""
         before = self.released
+        self.note_mark_delete(position, position_properties)
+        await self.flush()
+        if self.released.ledger_id != before.ledger_id:
+            self._advanced()
+
+    def note_mark_delete(self, position: Position, position_properties: dict[str, int]) -> None:
+        """`mark_delete_with` in memory; durable with the next save (``flush``)."""
         self._keeps_unsaved = True
         self._acks.ack_up_to(position)
         self.position_properties = dict(position_properties)
         if self._saver is not None:
             self._saver.changed()
-            await self._saver.flush()
-        if self.released.ledger_id != before.ledger_id:
-            self._advanced()
 
     def note_properties(self, position_properties: dict[str, int]) -> None:
         """Replace the position's properties, the position stays; durable with the next save (``flush``)."""

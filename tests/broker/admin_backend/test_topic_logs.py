@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 from magnetar.broker.admin_backend import topic_logs
@@ -69,4 +70,25 @@ async def test_a_truncated_topic_knows_the_sequence_ids_of_its_producers_after_a
 
     assert topic.ledger.entries == 0
     assert (await bench.reopen()).deduplication.table.persisted == {"p": 1}
+    await bench.topic.close()
+
+
+async def test_a_topic_that_is_truncated_during_a_snapshot_of_deduplication_knows_later_sequence_ids():
+    bench = TopicBench(broker_deduplication_enabled=True)
+    topic = await bench.open()
+    positions = await bench.publish(b"a", b"b")
+    topic.deduplication.stored("p", run_of([b"a", b"b"]), 2, positions[-1])
+    snapshot = asyncio.create_task(topic.deduplication.snapshot())
+    await asyncio.sleep(0)
+    positions = await bench.publish(b"c")
+    topic.deduplication.stored("p", run_of([b"a", b"b", b"c"]), 3, positions[-1])
+
+    async def persistent(_name):
+        return topic
+
+    await AdminTopicLogs(Registry(bench), SimpleNamespace(persistent=persistent), None).truncate(NAME)
+    await snapshot
+
+    assert topic.ledger.cursors["pulsar.dedup"].mark_delete == positions[0]
+    assert (await bench.reopen()).deduplication.table.persisted == {"p": 2}
     await bench.topic.close()
