@@ -65,9 +65,12 @@ def unwrap(body: memoryview) -> tuple[Position, memoryview]:
 
 
 def last_batch_index(span: Span) -> int:
-    """Index of the last message left in the span's first entry; -1 when the entry is not a batch."""
+    """Index of the last message left in the span's first entry; -1 when the entry is not a batch of several messages.
+
+    In Apache Pulsar a batch of a single message has index -1 here, and index 0 in the topic's own log.
+    """
     metadata = parse_metadata(span.body(0))
-    if metadata is None or not metadata.HasField("num_messages_in_batch"):
+    if metadata is None or metadata.num_messages_in_batch <= 1:
         return -1
     left = metadata.compacted_batch_indexes
     return left[-1] if left else metadata.num_messages_in_batch - 1

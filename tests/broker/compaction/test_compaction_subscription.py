@@ -13,15 +13,17 @@ from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.broker.topics import expiry, quotas
 from magnetar.broker.topics.expiry import is_deletable
 from magnetar.protocol import pulsar_api_pb2 as pb
-from tests.broker.compaction_for_tests import single
+from tests.broker.compaction_for_tests import batch, single
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import append
 
+BODIES = (single("a", b"1"), single("a", b"2"))
 
-async def compacted(bench=None, **settings):
+
+async def compacted(bench=None, bodies=BODIES, **settings):
     bench = bench or TopicBench(**settings)
     topic = await bench.open()
-    await append(topic.ledger, [single("a", b"1"), single("a", b"2")])
+    await append(topic.ledger, list(bodies))
     assert topic.compaction.start()
     await topic.compaction.wait()
     assert topic.compaction.status().status == "SUCCESS"
@@ -158,3 +160,11 @@ async def test_a_policy_of_compaction_creates_it():
     await topic.subscriptions.delete(COMPACTION_CURSOR)
     topic = await bench.reopen()
     assert list(topic.subscriptions.by_name) == [COMPACTION_CURSOR]
+
+
+@pytest.mark.parametrize(("keys", "index"), [("a", -1), ("ab", 1), ("aab", 2), ("abb", 2)])
+async def test_the_last_message_of_a_compacted_batch(keys, index):
+    """Verified against Apache Pulsar 4.2.4: a batch of a single message has no index."""
+    _, topic = await compacted(bodies=[batch(*((key, b"x") for key in keys))])
+    _, found = await topic.last_message_id(read_compacted=True)
+    assert found == index

@@ -1,7 +1,7 @@
 """GET_LAST_MESSAGE_ID by subscription type and by the contents of the topic, and the same over REST."""
 
 from harness.joining import TYPES, join
-from harness.steps import EARLIEST, LATEST, ack, drained, published, published_batches, read, rest
+from harness.steps import EARLIEST, LATEST, ack, batch, compact, drained, published, published_batches, read, rest
 from transcript import scenario
 
 
@@ -89,3 +89,19 @@ def last_message_id_of_partitions(s):
         published(s, part, i)
         c.subscribe(part, "sub", i, quietly=True)
         c.ask("GET_LAST_MESSAGE_ID", consumer_id=i)
+
+
+@scenario
+def last_message_id_of_a_compacted_batch(s):
+    """Requested before and after compaction, by a reader of the compacted topic and by another consumer."""
+    for keys in ("a", "ab", "aab", "aba"):
+        topic = s.topic(keys)
+        payload = batch(*[b"x"] * len(keys), partition_key=list(keys))
+        published(s, topic, [payload], num_messages_in_batch=len(keys))
+        c = s.connect()
+        c.subscribe(topic, "compacted", 1, quietly=True, durable=False, read_compacted=True, start_message_id=EARLIEST)
+        c.subscribe(topic, "other", 2, quietly=True, durable=False, start_message_id=EARLIEST)
+        for step in (lambda: None, lambda t=topic: compact(s, t)):
+            step()
+            for consumer in (1, 2):
+                c.ask("GET_LAST_MESSAGE_ID", consumer_id=consumer)
