@@ -132,7 +132,7 @@ class InvalidSchemaError(IncompatibleSchemaError):
 
 
 class ImpossibleSchemaError(InvalidSchemaError):
-    """The definition parses, but names an undefined type or a field twice."""
+    """The definition of an Avro type parses, but names an undefined type or a field twice."""
 
 
 class BrokenKeyValueError(BrokerError):

@@ -3,8 +3,9 @@
 A strategy (SchemaCompatibilityStrategy) names the checked direction, and whether the check covers the latest version or
 (TRANSITIVE) all versions. BACKWARD: the new schema reads data written with the old schema. FORWARD: the old schema
 reads data written with the new schema. FULL: both.
-Avro, JSON and Protobuf schemas (all described by Avro records in Pulsar) are parsed by `avro_schema` and
-compared by `avro_resolution`; other types must be the same type.
+Avro and JSON schemas (both described by Avro records in Pulsar) are parsed by `avro_schema` and compared by
+`avro_resolution`. Protobuf schemas are parsed as well, and not compared, as in Apache Pulsar; other types must be the
+same type.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ _JAVA_TYPES = {_JAVA_NAMES.get(name, name.upper()): number for name, number in p
 _JAVA_TYPES["BYTES"] = _BYTES
 _NAMES = {number: name for name, number in _JAVA_TYPES.items()}
 _AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
+_COMPARED_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json})
 _OLD_JSON = object()
 _PRINTED_BYTES = 16 << 10
 _JSON_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "any"})
@@ -167,10 +169,10 @@ def _check_part(schema_type: int, data: bytes, old_data: bytes, strategy: Strate
         root := protobuf_root(old_data)
     ):
         raise wire_refusals.PROTOBUF_ROOT_CHANGED.error(strategy=strategy.value, old=root, new=new_root)
-    if schema_type not in _AVRO_TYPES:
+    if schema_type not in _COMPARED_TYPES:
         return
-    new, old = _parse(schema_type, data, work), _parse(schema_type, old_data, work)
-    if new is _OLD_JSON or old is _OLD_JSON:
+    new, old = _parse(schema_type, data, work, is_new=True), _parse(schema_type, old_data, work)
+    if old is _OLD_JSON:
         return
     if strategy.forward and (problem := can_read(reader=old, writer=new, work=work)):
         raise _unreadable(strategy, Text(old, old_data), Text(new, data), problem)
@@ -182,10 +184,10 @@ def _always_incompatible(new: Definition, work: SchemaWork) -> IncompatibleSchem
     """Refuse an Avro schema in Apache Pulsar's words: the schema cannot even read itself."""
     if new.type == pb.Schema.ProtobufNative:
         return IncompatibleSchemaError("Unknown SchemaCompatibilityStrategy.")
-    text = None if new.type not in _AVRO_TYPES else _parse(new.type, new.data, work)
-    if text is None or text is _OLD_JSON:
+    if new.type not in _COMPARED_TYPES:
         return IncompatibleSchemaError("schema compatibility strategy is ALWAYS_INCOMPATIBLE")
-    return _unreadable(Strategy.ALWAYS_INCOMPATIBLE, Text(text, new.data), Text(text, new.data))
+    text = Text(_parse(new.type, new.data, work, is_new=True), new.data)
+    return _unreadable(Strategy.ALWAYS_INCOMPATIBLE, text, text)
 
 
 _REMEDY: Final = (
@@ -252,21 +254,19 @@ def _parts(schema: Definition) -> list[tuple[int, bytes]]:
 
 
 def _parse(schema_type: int, data: bytes, work: SchemaWork, *, is_new: bool = False) -> Any:
-    """Return the Avro schema in `data` as JSON values, None for a type without an Avro description; raises
-    InvalidSchemaError.
+    """Return the Avro schema in `data` as JSON values; raises InvalidSchemaError.
 
     For a definition in the form of JSON Schema, which old clients wrote for JSON types, the result is _OLD_JSON. A new
     definition may not have that form (Apache Pulsar 4.2.4).
     """
-    if schema_type not in _AVRO_TYPES:
-        return None
     try:
         return parse_schema(data, work)
     except SchemaTextError as e:
         if schema_type == pb.Schema.Json and not is_new and _is_json_schema(data, work):
             return _OLD_JSON
         text = wire_refusals.SCHEMA_DEFINITION_INVALID.format(kind=type_name(schema_type), problem=e)
-        raise (ImpossibleSchemaError if isinstance(e, SchemaMeaningError) else InvalidSchemaError)(text) from e
+        is_impossible = isinstance(e, SchemaMeaningError) and schema_type == pb.Schema.Avro
+        raise (ImpossibleSchemaError if is_impossible else InvalidSchemaError)(text) from e
 
 
 def _is_json_schema(data: bytes, work: SchemaWork) -> bool:

@@ -6,7 +6,13 @@ from google.protobuf import descriptor_pb2
 
 from magnetar.broker.errors import BrokenKeyValueError, IncompatibleSchemaError, InvalidSchemaError
 from magnetar.broker.schemas.avro_printing import printed
-from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible, fingerprint
+from magnetar.broker.schemas.compatibility import (
+    Definition,
+    Strategy,
+    check_compatible,
+    check_with_existing,
+    fingerprint,
+)
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 AVRO, JSON, STRING = pb.Schema.Avro, pb.Schema.Json, pb.Schema.String
@@ -190,6 +196,29 @@ def test_a_stored_definition_may_be_a_json_schema_and_a_new_definition_may_not(o
     check_compatible(new, [Definition(JSON, old_style)], Strategy.FULL)
     with pytest.raises(InvalidSchemaError):
         check_compatible(Definition(JSON, old_style), [new], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_with_existing(Definition(JSON, old_style), [new], Strategy.FULL)
+
+
+@pytest.mark.parametrize("strategy", sorted(set(Strategy) - {Strategy.ALWAYS_INCOMPATIBLE}))
+def test_protobuf_schemas_are_not_compared(strategy):
+    """Verified against Apache Pulsar 4.2.4: its broker has no check for this type."""
+    old, new = (Definition(pb.Schema.Protobuf, json.dumps(record(f)).encode()) for f in (A, B))
+    check_compatible(new, [old], strategy)
+    parts = [
+        Definition(
+            pb.Schema.KeyValue,
+            bytes(4) + len(d.data).to_bytes(4, "big") + d.data,
+            {"key.schema.type": "STRING", "value.schema.type": "PROTOBUF"},
+        )
+        for d in (old, new)
+    ]
+    check_compatible(parts[1], parts[:1], strategy)
+
+
+def test_protobuf_schemas_may_be_incompatible_always():
+    old, new = (Definition(pb.Schema.Protobuf, json.dumps(record(f)).encode()) for f in (A, B))
+    assert "ALWAYS_INCOMPATIBLE" in refusal(new, old, Strategy.ALWAYS_INCOMPATIBLE)
 
 
 def test_primitive_schemas_carry_no_text():

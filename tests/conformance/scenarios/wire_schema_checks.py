@@ -1,0 +1,79 @@
+"""Kinds of schemas that the broker does not compare, and definitions of JSON types in the form of JSON Schema."""
+
+import json
+import struct
+
+from harness.steps import avro, namespace, schema
+from transcript import scenario
+
+VERSIONS = (avro(("a", "int")), avro(("a", "long")), avro(("b", "string")), avro(("a", "int")))
+
+
+def with_strategy(s, strategy):
+    """The name of a topic in a namespace of its own that has that strategy."""
+    ns = namespace(s, strategy.lower())
+    s.http("PUT", f"/admin/v2/namespaces/{ns}/schemaCompatibilityStrategy", strategy, quietly=True)
+    return s.topic(namespace=ns)
+
+
+def tried(c, topic, definition):
+    """Answers to a producer, to a consumer and to a request for the schema, each closed at once."""
+    frames = [c.producer(topic, 1, quietly=True, producer_name="p", schema=definition)]
+    frames.append(c.subscribe(topic, quietly=True, subType="Shared", schema=definition))
+    frames.append(c.ask("GET_OR_CREATE_SCHEMA", quietly=True, topic=topic, schema=definition))
+    c.ask("CLOSE_PRODUCER", quietly=True, producer_id=1)
+    c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+    return [answer(f) for f in frames]
+
+
+def answer(frame):
+    found = {field.name: value for field, value in frame.command.ListFields()}
+    return [frame.type, found.get("error") or found.get("error_code"), found.get("schema_version", b"").hex()]
+
+
+@scenario
+def protobuf_schemas_by_strategy(s):
+    c = s.connect()
+    for strategy in ("ALWAYS_COMPATIBLE", "ALWAYS_INCOMPATIBLE", "BACKWARD", "FORWARD_TRANSITIVE", "FULL", "UNDEFINED"):
+        topic = with_strategy(s, strategy)
+        for definition in VERSIONS:
+            s.note(strategy, tried(c, topic, schema("Protobuf", definition)))
+
+
+@scenario
+def protobuf_schemas_in_key_values(s):
+    c = s.connect()
+    types = {"key.schema.type": "STRING", "value.schema.type": "PROTOBUF", "kv.encoding.type": "INLINE"}
+    names = {"key.schema.name": "k", "value.schema.name": "v"}
+    for strategy in ("BACKWARD", "FULL_TRANSITIVE", "ALWAYS_INCOMPATIBLE"):
+        topic = with_strategy(s, strategy)
+        for definition in VERSIONS:
+            data = bytes(4) + struct.pack(">i", len(definition)) + definition
+            s.note(strategy, tried(c, topic, schema("KeyValue", data, **types, **names)))
+
+
+@scenario
+def protobuf_schemas_need_a_definition(s):
+    c = s.connect()
+    for i, text in enumerate((b"", b"{}", b"no json", b'"int"', b'["null","int"]', b'{"type":"record","name":"R"}')):
+        s.note(text.decode(), tried(c, s.topic(str(i)), schema("Protobuf", text)))
+
+
+@scenario
+def consumers_with_a_json_schema(s):
+    c = s.connect()
+    old = json.dumps({"type": "object", "id": "urn:jsonschema:R", "properties": {"a": {"type": "integer"}}}).encode()
+    for strategy in ("FULL", "BACKWARD", "FORWARD_TRANSITIVE", "ALWAYS_COMPATIBLE", "ALWAYS_INCOMPATIBLE"):
+        topic = with_strategy(s, strategy)
+        for definition in (old, VERSIONS[0], old):
+            s.note(strategy, tried(c, topic, schema("Json", definition)))
+
+
+@scenario
+def consumers_with_an_impossible_schema(s):
+    c = s.connect()
+    undefined, twice = avro(("a", "Nope")), avro(("a", "int"), ("a", "int"))
+    for kind in ("Avro", "Json", "Protobuf"):
+        topic = s.topic(kind)
+        for definition in (VERSIONS[0], undefined, twice, b'{"type":"record","name":"R"}', b'{"type":"object"}'):
+            s.note(kind, tried(c, topic, schema(kind, definition)))
