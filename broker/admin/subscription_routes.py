@@ -121,8 +121,8 @@ def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition
             raise RestError(400, f"a subscription cannot start at {body!r}")
         return ("earliest" if body == "earliest" else "latest"), {}
     properties = body.properties or {}
-    if body.ledger_id == _LATEST_ID:
-        return "latest", properties
+    if body.ledger_id == _LATEST_ID:  # with another entry it leads to the first entry, as a SEEK
+        return ("latest" if body.entry_id == _LATEST_ID else "earliest"), properties
     if body.ledger_id == _EARLIEST_ID:
         return "earliest", properties
     return body.position(), properties

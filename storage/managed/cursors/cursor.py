@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from magnetar.protocol.message_id import bits_to_words, words_to_bits
 from magnetar.storage.managed.entry_reader import ReadLimits, without
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -297,7 +297,12 @@ class ManagedCursor:
         """Seek: read this entry next (EARLIEST, LATEST or a position; the next existing entry when the entry is gone)
         and forget all acknowledgements from this entry on. With ``ack_set`` only these messages of its batch are
         unacknowledged. Durable on return.
+
+        No ledger can follow the highest ledger id: any other position there than LATEST leads to the first entry, as
+        in Apache Pulsar.
         """
+        if position.ledger_id == LATEST.ledger_id and position != LATEST:
+            position = EARLIEST
         target = self._ledgers.at_or_after(position)
         mark_delete = self.mark_delete_before(target)
         partial = {target: words_to_bits(ack_set)} if ack_set and target == position else None

@@ -13,6 +13,7 @@ from harness.steps import (
     published,
     published_batches,
     read,
+    rest,
     texts,
     told,
 )
@@ -196,3 +197,23 @@ def seek_twice_by_two_consumers(s):
     c.none(0.3)
     c.ask("SEEK", consumer_id=2, message_id=ids[2])
     left(s, topic)
+
+
+@scenario
+def seek_to_the_highest_ledger(s):
+    """By SEEK, by REST, and as the first position of a subscription."""
+    topic = s.topic()
+    published(s, topic, 3)
+    path = rest(topic, "/subscription/")
+    for ledger in (2**63 - 2, 2**63 - 1):
+        for entry in (0, 7, 2**63 - 1, -1):
+            place = dict(ledgerId=ledger, entryId=entry)
+            c = join(s, topic, "Exclusive", permits=0)
+            c.ask("SEEK", consumer_id=1, message_id=place | dict(entryId=entry % 2**64))
+            s.note(f"{entry} by SEEK", backlog(s, topic)["sub"])
+            s.http("POST", path + "sub/skip_all", quietly=True)
+            s.http("POST", path + "sub/resetcursor", place)
+            s.note(f"{entry} by REST", backlog(s, topic)["sub"])
+            s.http("PUT", path + f"new{entry}", place)
+            s.note(f"{entry} at first", backlog(s, topic)[f"new{entry}"])
+            s.http("DELETE", path + f"new{entry}", quietly=True)

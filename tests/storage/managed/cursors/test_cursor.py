@@ -263,6 +263,9 @@ async def test_reset_snaps_to_an_existing_entry():
         (Position(every[7].ledger_id, 80), every[10]),
         (LATEST, None),
         (Position(999, 3), None),
+        (Position(LATEST.ledger_id, 3), every[0]),
+        (Position(LATEST.ledger_id, -1), every[0]),
+        (Position(LATEST.ledger_id - 1, 3), None),
     ):
         await cursor.reset(target)
         assert cursor.backlog_entries == (25 - every.index(first) if first else 0)
