@@ -139,7 +139,13 @@ class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
         return (self.for_all_clusters or TopicPolicies()) if all_clusters else self
 
     def with_scope(self, policies: "TopicPolicies", *, all_clusters: bool) -> "TopicPolicies":
-        """Return a copy in which `policies` replace the policies of that scope."""
+        """Return a copy in which `policies` replace the policies of that scope.
+
+        Subscription types of a scope with a policy are an empty list where they are not set, as in Apache Pulsar.
+        """
+        unset = policies.subscription_types_enabled is None
+        if unset and msgspec.structs.replace(policies, for_all_clusters=None) != TopicPolicies():
+            policies = msgspec.structs.replace(policies, subscription_types_enabled=[])
         if all_clusters:
             return msgspec.structs.replace(self, for_all_clusters=policies)
         return msgspec.structs.replace(policies, for_all_clusters=self.for_all_clusters)
@@ -152,7 +158,7 @@ class TopicPolicies(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=Tru
         quotas = everywhere.backlog_quota_map | self.backlog_quota_map
         rates = everywhere.subscription_rates | self.subscription_rates
         own = {name: getattr(self, name) for name in self.__struct_fields__}
-        more = {name: getattr(everywhere, name) for name, value in own.items() if value is None}
+        more = {name: getattr(everywhere, name) for name, value in own.items() if value is None or value == []}
         return msgspec.structs.replace(self, **more, backlog_quota_map=quotas, subscription_rates=rates)
 
 

@@ -1,6 +1,8 @@
 """Each policy of a topic over REST, of this cluster and of all clusters. One scenario for each, made from a table."""
 
-from harness.steps import rest
+import time
+
+from harness.steps import namespace, rest
 from transcript import scenario
 
 RATE = {"dispatchThrottlingRateInMsg": 10, "dispatchThrottlingRateInByte": 20, "ratePeriodInSecond": 1}
@@ -241,6 +243,35 @@ def topic_policies_of_partitioned_topics(s):
     s.lookup(topic + "-partition-0")
     s.call("POST", t + "/maxProducers", 1)
     s.eventually("set", lambda: s.http("GET", t + "/maxProducers", quietly=True)[1] == 1)
+
+
+@scenario
+def subscription_types_of_a_topic_with_other_policies(s):
+    t = rest(s.topic(namespace=namespace(s)))
+    s.call("PUT", t)
+    for scope in ("", "?isGlobal=true"):
+        types = f"{t}/subscriptionTypesEnabled{scope}"
+        s.call("DELETE", f"{t}/maxProducers{scope}")
+        s.call("GET", types, keep=True)
+        s.call("POST", f"{t}/maxProducers{scope}", 3)
+        s.eventually("set", lambda scope=scope: s.http("GET", f"{t}/maxProducers{scope}", quietly=True)[1] == 3)
+        s.call("GET", types, keep=True)
+        s.call("DELETE", f"{t}/maxProducers{scope}")
+        s.eventually("removed", lambda scope=scope: s.http("GET", f"{t}/maxProducers{scope}", quietly=True)[1] is None)
+        s.call("GET", types, keep=True)
+
+
+@scenario
+def subscription_types_for_all_clusters_beside_own_policies(s):
+    topic = s.topic(namespace=namespace(s))
+    t, c = rest(topic), s.connect()
+    s.call("PUT", t)
+    s.call("POST", f"{t}/maxProducers", 3)
+    s.call("POST", f"{t}/subscriptionTypesEnabled?isGlobal=true", ["Shared"])
+    s.eventually("set", lambda: s.http("GET", f"{t}/subscriptionTypesEnabled?isGlobal=true", quietly=True)[1])
+    time.sleep(0.5)
+    c.subscribe(topic, "sub", 1)
+    c.subscribe(topic, "sub", 2, subType="Shared")
 
 
 for _path, _row in POLICIES.items():
