@@ -75,6 +75,17 @@ def shown_offload(policies: Json | None) -> Json | None:
     return _DEFAULTS | policies | kinds
 
 
+def _in_force(own: Json | None, namespace: Json | None) -> Json | None:
+    """The policies of a topic filled up with those of its namespace; the defaults of own policies come first."""
+    if own is None or namespace is None:
+        return own or namespace
+    extra: Json = {}
+    for policies in (namespace, own):
+        found = policies.get("managedLedgerExtraConfigurations")
+        extra |= found if isinstance(found, dict) else {}
+    return namespace | _DEFAULTS | own | {"managedLedgerExtraConfigurations": extra}
+
+
 def with_value(policies: Json | None, name: str, value: int | None) -> Json:
     """The policies with one member changed; None removes it."""
     kept = {key: item for key, item in (policies or {}).items() if key != name}
@@ -181,8 +192,8 @@ _declare("offloadDeletionLagMs", "managedLedgerOffloadDeletionLagInMillis", None
 async def topic_offload_policies(call: Call) -> Response:
     name = policy_topic(call)
     found = call.namespaces.topic_policies(name).of_scope(all_clusters=call.flag("isGlobal")).offload_policies
-    if found is None and call.flag("applied"):
-        found = call.policies().offload_policies
+    if call.flag("applied"):
+        found = _in_force(found, call.policies().offload_policies)
     return json_response(shown_offload(found))
 
 

@@ -282,3 +282,22 @@ def policies_of_a_partitioned_topic_hold_for_each_partition(s):
     s.lookup(topic)
     c.producer(topic, 20, producer_name="a")
     c.producer(topic, 21, producer_name="b")
+
+
+@scenario
+def offload_policies_of_a_topic_and_its_namespace_together(s):
+    ns = namespace(s)
+    n, t = f"/admin/v2/namespaces/{ns}/offloadPolicies", rest(s.topic(namespace=ns), "/offloadPolicies")
+    s.call("PUT", t.removesuffix("/offloadPolicies"))
+    places = {"fileSystemURI": "u", "fileSystemProfilePath": "p", "managedLedgerOffloadMaxThreads": 5}
+    extra = {"managedLedgerExtraConfigurations": {"a": "1", "b": "2"}}
+    s.call("POST", n, {"managedLedgerOffloadDriver": "filesystem"} | places | extra)
+    s.call("GET", t + "?applied=true", keep=True)
+    extra = {"managedLedgerExtraConfigurations": {"b": "3"}}
+    own = {"managedLedgerOffloadDriver": "filesystem", "managedLedgerOffloadThresholdInBytes": 7}
+    s.call("POST", t, own | extra)
+    s.eventually("set", lambda: s.http("GET", t, quietly=True)[1])
+    s.call("GET", t, keep=True)
+    s.call("GET", t + "?applied=true", keep=True)
+    s.call("DELETE", n.replace("offloadPolicies", "removeOffloadPolicies"))
+    s.call("GET", t + "?applied=true", keep=True)
