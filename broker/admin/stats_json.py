@@ -1,6 +1,7 @@
 """Statistics as Pulsar's REST shows them: figures of broker objects under Pulsar's JSON names."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +12,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from magnetar.broker.compaction.compaction_stats import CompactionStats
     from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
@@ -244,13 +245,11 @@ async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_par
     """The sum over the statistics of a topic's partitions; with `per_partition` each partition as well."""
     figures = [{key: value for key, value in each.items() if key not in _NOT_SUMMED} for each in parts.values()]
     out: Json = _NOTHING | await _summed_in_turns(figures)
-    earliest = [each["earliestMsgPublishTimeInBacklogs"] for each in figures]
-    out["earliestMsgPublishTimeInBacklogs"] = min((ms for ms in earliest if ms > 0), default=0)
+    out["earliestMsgPublishTimeInBacklogs"] = _earliest(each["earliestMsgPublishTimeInBacklogs"] for each in figures)
     out["oldestBacklogMessageAgeSeconds"] = max([0, *(each["oldestBacklogMessageAgeSeconds"] for each in figures)])
-    messages = sum(each["msgRateIn"] for each in figures)
-    out["averageMsgSize"] = sum(each["msgThroughputIn"] for each in figures) / messages if messages else 0.0
-    for key in ("lastPublishTimeStamp", "topicCreationTimeStamp"):
-        out[key] = max((each[key] for each in figures), default=0)
+    out["averageMsgSize"] = _average([each["averageMsgSize"] for each in figures])
+    out["lastPublishTimeStamp"] = max((each["lastPublishTimeStamp"] for each in figures), default=0)
+    out["topicCreationTimeStamp"] = _earliest(each["topicCreationTimeStamp"] for each in figures)
     for key in ("backlogQuotaLimitSize", "backlogQuotaLimitTime"):
         out[key] = figures[0][key] if figures else -1
     out["publishers"] = _summed_publishers(parts.values())
@@ -263,12 +262,23 @@ async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_par
     return out
 
 
+def _earliest(times_ms: Iterable[int]) -> int:
+    """The earliest of the partitions' times, as Apache Pulsar adds them up: 0 is unknown, and -1 counts as a time
+    behind a known time alone.
+    """
+    return reduce(lambda found, ms: min(found, ms) if found and ms else max(found, ms), times_ms, 0)
+
+
+def _average(values: Sequence[float]) -> float:
+    """The mean of the partitions' averages, step by step as in Apache Pulsar: a partition without messages counts."""
+    return reduce(lambda found, row: (found * row[0] + row[1]) / (row[0] + 1), enumerate(values), 0.0)
+
+
 async def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
     each = [part["subscriptions"][name] for part in parts.values() if name in part["subscriptions"]]
     out = {key: value for key, value in (await _summed_in_turns(each)).items() if key not in _OF_ONE_PARTITION}
     out |= {key: 0 for key in out if key.endswith("Timestamp")}
-    earliest = [part["earliestMsgPublishTimeInBacklog"] for part in each]
-    out["earliestMsgPublishTimeInBacklog"] = min((ms for ms in earliest if ms), default=0)
+    out["earliestMsgPublishTimeInBacklog"] = _earliest(part["earliestMsgPublishTimeInBacklog"] for part in each)
     consumers: list[Json] = []
     for part in each:
         consumers = _with_consumers(consumers, part["consumers"])

@@ -81,6 +81,35 @@ def subscription_that_one_partition_has_added_up(s):
 
 
 @scenario
+def times_added_up_over_partitions(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/partitions"), 3, quietly=True)
+    parts = [f"{topic}-partition-{i}" for i in range(3)]
+    path = rest(topic, "/partitioned-stats?perPartition=true&getEarliestTimeInBacklog=true")
+
+    def noted(what):
+        found = s.http("GET", path, quietly=True)[1]
+        each = [found["partitions"][part]["subscriptions"]["sub"] for part in parts]
+        total, times = (found["subscriptions"]["sub"], *each), "earliestMsgPublishTimeInBacklog"
+        s.note(what, [row[times] if row[times] <= 0 else "time" for row in total])
+        s.note("topic", found["earliestMsgPublishTimeInBacklogs"] > 0)
+        created = [found["partitions"][part]["topicCreationTimeStamp"] for part in parts]
+        s.note("created first", found["topicCreationTimeStamp"] == min(created))
+
+    for part in parts:
+        s.lookup(part)
+        s.http("PUT", rest(part, "/subscription/sub"), "earliest", quietly=True)
+        time.sleep(0.02)
+    noted("without messages")
+    published(s, parts[2], 1)
+    noted("the last")
+    published(s, parts[0], 1)
+    noted("the first too")
+    published(s, parts[1], 1)
+    noted("all")
+
+
+@scenario
 def draining_hashes_by_mode(s):
     topic, c = s.topic(), s.connect()
     ranges = [dict(start=0, end=65535)]
