@@ -129,6 +129,11 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
     standalone.add_argument(
         "--check", action="store_true", help="check the settings and report errors, without a start"
     )
+    standalone.add_argument(
+        "--stop-with-stdin",
+        action="store_true",
+        help="stop, as with SIGTERM, when standard input ends: with the program that holds the other end of the pipe",
+    )
     verify_text = "check the data directory of a stopped broker; changes nothing unless asked to"
     verify = commands.add_parser("verify", help=verify_text, description=f"{verify_text.capitalize()}.")
     verify.set_defaults(parser=verify)
@@ -166,7 +171,13 @@ def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "
         return settings
     if settings.metadata_store_url:
         _complain("warning", "metadataStoreUrl has no effect here: `magnetar broker` is the member of a cluster")
-    return 0 if options.check else _run(settings, with_faults)
+    if options.check:
+        return 0
+    if options.stop_with_stdin:
+        from magnetar.broker.standard_input import stop_with_input  # noqa: PLC0415 - only where asked for
+
+        stop_with_input()
+    return _run(settings, with_faults)
 
 
 def _settings(config: Path | None, overrides: list[str], defaults: "Mapping[str, str]") -> "Settings | int":

@@ -10,6 +10,7 @@ async with magnetar.start_async() as broker:
 from __future__ import annotations
 
 import asyncio
+import os
 import pathlib
 import shutil
 import subprocess
@@ -27,6 +28,12 @@ __all__ = ["AsyncBroker", "BrokerProcess", "BrokerStartError"]
 
 _READY = "magnetar ready "
 _FAULTS = "magnetar faults "
+_PORTS = {
+    "pulsar": "brokerServicePort",
+    "pulsar+ssl": "brokerServicePortTls",
+    "http": "webServicePort",
+    "https": "webServicePortTls",
+}
 _STOP_TIMEOUT_S = 30
 
 
@@ -44,7 +51,9 @@ class BrokerProcess:
     faults     faults on demand; only with `faults=True` (docs/fault-kit.md)
 
     A context manager: the broker stops at the end of the block. Without a `with` block call `stop`; a broker without
-    references, or that is left when the interpreter ends, is killed.
+    references, or that is left when the interpreter ends, is killed. If the interpreter itself is killed, the broker
+    stops, and a temporary directory stays. An interrupt of the terminal does not reach the broker. Forked processes
+    leave the broker alone.
     """
 
     def __init__(
@@ -65,13 +74,14 @@ class BrokerProcess:
         if data_dir is None:  # the log stands beside the data, in the directory that is removed
             self._temporary = tempfile.mkdtemp(prefix="magnetar-")
             data_dir = pathlib.Path(self._temporary, "data")
-        self.data_dir = pathlib.Path(data_dir)
-        self.log_path = self.data_dir.with_suffix(".log")
+        self.data_dir = pathlib.Path(os.path.abspath(data_dir))  # noqa: PTH100 - without ".." the name is a name
+        self.log_path = self.data_dir.with_name(f"{self.data_dir.name}.log")
         self._settings = {"brokerServicePort": 0, "webServicePort": 0} | (settings or {})
         if faults:
             self._settings.setdefault("faultKitPort", 0)
         self._faults: Faults | None = None
         self._finalizer: weakref.finalize[..., BrokerProcess] | None = None
+        self._owner = os.getpid()
         try:
             self.start()
         except BaseException:
@@ -80,18 +90,28 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start it, and return when it takes clients. Raises: BrokerStartError."""
-        arguments = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(self.data_dir)]
+        arguments = [sys.executable, "-m", "magnetar", "standalone", "--stop-with-stdin"]
+        arguments += ["--data-dir", str(self.data_dir)]
         for key, value in self._settings.items():
             arguments += ["--set", f"{key}={_as_text(value)}"]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=log, text=True)  # noqa: S603 - this project's program
+            self._process = subprocess.Popen(  # noqa: S603 - this project's program
+                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, process_group=0
+            )
         if self._finalizer is not None:
             self._finalizer.detach()
-        self._finalizer = weakref.finalize(self, _abandon, self._process, self._temporary)
+        self._finalizer = weakref.finalize(self, _abandon, self._process, self._temporary, self._owner)
         self.url, self.http_url = self._wait_ready()
-        for key, url in (("brokerServicePort", self.url), ("webServicePort", self.http_url)):
-            if self._settings[key] == 0:
+        self._keep_ports()
+
+    def _keep_ports(self) -> None:
+        """The next start gets the ports that the system has chosen."""
+        chosen = {_PORTS[url.partition("://")[0]]: url for url in (self.url, self.http_url) if url != "-"}
+        if self._faults is not None:
+            chosen["faultKitPort"] = self._faults.url
+        for key, url in chosen.items():
+            if self._settings.get(key) == 0:
                 self._settings[key] = int(url.rpartition(":")[2])
 
     def _wait_ready(self) -> tuple[str, str]:
@@ -135,13 +155,13 @@ class BrokerProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        self.stop()
-        _remove(self._temporary)
+        if os.getpid() == self._owner:
+            self.stop()
+            _remove(self._temporary)
 
     def _ended(self) -> int:
         code = self._process.wait(_STOP_TIMEOUT_S)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        _close_pipes(self._process)
         return code
 
 
@@ -183,6 +203,11 @@ class AsyncBroker:
         return self._started.data_dir
 
     @property
+    def log_path(self) -> pathlib.Path:
+        """The log of the broker."""
+        return self._started.log_path
+
+    @property
     def faults(self) -> Faults:
         """The fault kit, whose calls wait: use it with `asyncio.to_thread` where the loop must go on."""
         return self._started.faults
@@ -194,6 +219,10 @@ class AsyncBroker:
     async def kill(self) -> None:
         """As `BrokerProcess.kill`."""
         await asyncio.to_thread(self._started.kill)
+
+    async def wait_exit(self) -> int:
+        """As `BrokerProcess.wait_exit`."""
+        return await asyncio.to_thread(self._started.wait_exit)
 
     async def start(self) -> None:
         """As `BrokerProcess.start`. Raises: BrokerStartError."""
@@ -220,14 +249,21 @@ def _check_names(settings: dict[str, Any]) -> None:
             raise BrokerStartError(f"unknown setting {name}; {hint}")
 
 
-def _abandon(process: subprocess.Popen[str], temporary: str | None) -> None:
-    """The owner is gone without a stop."""
+def _abandon(process: subprocess.Popen[str], temporary: str | None, owner: int) -> None:
+    """The owner is gone without a stop. A forked process, which ends too, owns nothing."""
+    if os.getpid() != owner:
+        return
     if process.poll() is None:
         process.kill()
         process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
+    _close_pipes(process)
     _remove(temporary)
+
+
+def _close_pipes(process: subprocess.Popen[str]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def _remove(temporary: str | None) -> None:

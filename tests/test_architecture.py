@@ -55,6 +55,7 @@ BROKER_FLOORS = (
         "tasks",
         "start_up",
         "shutdown",
+        "standard_input",
         "slices",
         "loop_watch",
         "limits",
@@ -420,6 +421,7 @@ DOORS = {
     "storage/embedded/lanes.py": "threads of the store",
     "broker/loop_watch.py": "the thread that watches the loop",
     "broker/shutdown.py": "the thread that ends a process whose stop hangs",
+    "broker/standard_input.py": "the thread that waits for the end of standard input",
 }
 """Modules that start tasks and threads: each keeps a reference, logs a failure, and ends with its owner."""
 

@@ -1,6 +1,7 @@
 """`magnetar.start` and `magnetar.start_async`."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -10,6 +11,8 @@ import pytest
 import magnetar
 from magnetar.process import AsyncBroker, BrokerStartError
 from tests.blackbox.clients import quiet_client
+from tests.broker.admin.test_admin_server import Certificates
+from tests.waiting import wait_for
 
 
 def send_and_receive(url):
@@ -44,11 +47,13 @@ async def test_for_asyncio():
     async with magnetar.start_async(maxMessageSize=4096) as broker:
         send_and_receive(broker.url)
         assert broker.http_url.startswith("http://127.0.0.1:")
+        assert broker.log_path.exists()
         folder, url = broker.data_dir.parent, broker.url
         await broker.kill()
         await broker.start()
         assert broker.url == url
         assert await broker.stop() == 0
+        assert await broker.wait_exit() == 0
     assert not folder.exists()
 
 
@@ -71,6 +76,84 @@ def test_the_end_of_the_interpreter_ends_the_broker(tmp_path):
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
     assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda each: each.name)
+def test_a_broker_ends_with_an_interpreter_that_is_killed(tmp_path, number):
+    script = (
+        f"import magnetar, time; broker = magnetar.start({str(tmp_path / 'data')!r});"
+        " print(broker._process.pid, flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as owner:
+        broker = int(owner.stdout.readline())
+        owner.send_signal(number)
+    wait_for(lambda: has_ended(broker), subject="the end of the broker")
+
+
+def has_ended(pid):
+    """Whether the process has ended; where no process waits for orphans, a zombie stays."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_an_interrupt_of_the_terminal_reaches_the_owner_alone():
+    with magnetar.start() as broker:
+        assert os.getpgid(broker._process.pid) != os.getpgrp()
+
+
+def test_a_forked_process_that_ends_leaves_the_broker_and_its_data():
+    with magnetar.start() as broker:
+        child = os.fork()
+        if child == 0:
+            try:
+                broker.__exit__(None, None, None)
+                broker._finalizer()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        assert broker.data_dir.exists()
+        send_and_receive(broker.url)
+
+
+def test_directories_whose_names_differ_behind_a_dot_have_separate_logs(tmp_path):
+    with magnetar.start(tmp_path / "node.1") as one, magnetar.start(tmp_path / "node.log") as two:
+        assert one.log_path == tmp_path / "node.1.log"
+        assert two.log_path == tmp_path / "node.log.log"
+
+
+def test_a_relative_directory_stays_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with magnetar.start(".") as here:
+        assert here.data_dir == tmp_path
+        assert here.log_path == tmp_path.with_name(f"{tmp_path.name}.log")
+    with magnetar.start("data") as broker:
+        monkeypatch.chdir("/")
+        broker.kill()
+        broker.start()
+        assert broker.data_dir == tmp_path / "data"
+        send_and_receive(broker.url)
+
+
+def test_a_broker_whose_ports_have_tls_alone_comes_back_where_it_was(tmp_path):
+    certificate, key = Certificates(tmp_path).make("localhost")
+    settings = {"brokerServicePort": None, "webServicePort": None, "brokerServicePortTls": 0, "webServicePortTls": 0}
+    with magnetar.start(tlsCertificateFilePath=certificate, tlsKeyFilePath=key, **settings) as broker:
+        addresses = broker.url, broker.http_url
+        assert addresses[0].startswith("pulsar+ssl://")
+        broker.kill()
+        broker.start()
+        assert (broker.url, broker.http_url) == addresses
+
+
+def test_the_faults_of_a_broker_that_comes_back_stay():
+    with magnetar.start(faults=True) as broker:
+        faults = broker.faults
+        broker.kill()
+        broker.start()
+        assert faults.state() == broker.faults.state()
 
 
 def test_importing_the_package_is_cheap():
