@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -41,16 +40,18 @@ MODULES: Final = {
 EXIT_OF_USAGE: Final = {"admin": 1}
 """Command -> exit code of a wrong command line, where it is not 2: pulsar-admin has a single exit code for failures."""
 EXIT_INTERRUPTED: Final = 130
-EXIT_CLOSED_PIPE: Final = 141
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command of this room; returns the exit code of the process."""
+    """Run one command of this room; returns the exit code of the process. Raises: OSError if it cannot print."""
     import click  # noqa: PLC0415 - only for these commands
 
     name, rest = arguments[0], list(arguments[1:])
     try:
-        result = command_of(name).main(rest, prog_name=f"magnetar {name}", standalone_mode=False)
+        with command_of(name).make_context(f"magnetar {name}", rest) as context:  # main() of click keeps closed pipes
+            result = context.command.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except (click.exceptions.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except click.ClickException as error:
@@ -59,9 +60,6 @@ def main(arguments: Sequence[str]) -> int:
     except CliError as error:
         sys.stderr.write(f"magnetar {name}: error: {error}\n")
         return error.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at exit
-        return EXIT_CLOSED_PIPE
     return int(result or 0)
 
 

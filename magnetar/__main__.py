@@ -1,11 +1,15 @@
 """`python -m magnetar` is the `magnetar` command. Each group of commands loads only its own modules."""
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
+
+EXIT_FILE = 74
+EXIT_CLOSED_PIPE = 141
 
 
 async def _run_with_faults(settings: "Settings") -> int:
@@ -21,7 +25,19 @@ def main() -> int:
         from magnetar.broker.cli import main as run_broker  # noqa: PLC0415 - nothing before it: its start is timed
 
         return run_broker(with_faults=_run_with_faults)
-    return _other(name)
+    try:
+        code = _other(name)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at exit
+        return EXIT_CLOSED_PIPE
+    except OSError as error:
+        sys.stderr.write(f"magnetar {name}: error: {error}\n")
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
+        return EXIT_FILE
+    return code
 
 
 def _other(name: str) -> int:

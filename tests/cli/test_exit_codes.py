@@ -1,7 +1,13 @@
 """Every code that a command can end with stands in the table, and the table in the page."""
 
+import os
 import pathlib
+import subprocess
+import sys
 
+import pytest
+
+from magnetar.__main__ import EXIT_CLOSED_PIPE, EXIT_FILE
 from magnetar.cli import errors, main
 from magnetar.cli.docs_page import PAGE, page_text
 from magnetar.cli.exit_codes import EXIT_CODES
@@ -17,11 +23,35 @@ def subclasses(kind):
 
 def test_every_code_is_documented():
     codes = {each.exit_code for each in subclasses(errors.CliError)}
-    used = codes | {0, EXIT_FAILED, main.EXIT_INTERRUPTED, main.EXIT_CLOSED_PIPE, *main.EXIT_OF_USAGE.values()}
+    used = codes | {0, EXIT_FAILED, main.EXIT_INTERRUPTED, EXIT_CLOSED_PIPE, EXIT_FILE, *main.EXIT_OF_USAGE.values()}
     assert used == set(EXIT_CODES)
     page = (DOCS / "cli.md").read_text()
     for code, text in EXIT_CODES.items():
         assert f"| {code} | {text} |" in page
+
+
+PRINTING = pytest.mark.parametrize("command", [["completion", "bash"], ["admin", "--help"], ["version"]])
+
+
+@PRINTING
+def test_a_closed_pipe_ends_a_command_quietly(command):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "magnetar", *command], stdout=writing, stderr=-1, text=True, timeout=60, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (EXIT_CLOSED_PIPE, "")
+
+
+@PRINTING
+def test_an_output_that_is_full_ends_a_command_with_an_error(command):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "magnetar", *command], stdout=full, stderr=-1, text=True, timeout=60, check=False
+        )
+    assert done.returncode == EXIT_FILE
+    assert done.stderr == f"magnetar {command[0]}: error: [Errno 28] No space left on device\n"
 
 
 def test_every_command_has_a_module_and_a_place_in_the_page():
