@@ -128,7 +128,6 @@ class Bench:
         else:
             environment = DelayEnvironment(
                 ledgers=self.storage.ledgers,
-                metadata=self.storage.metadata,
                 now_ms=self.now_ms,
                 call_later=loop.call_later,
                 spawn=self.spawn,
@@ -136,7 +135,7 @@ class Bench:
                 shelf=self.shelf,
             )
             settings = BucketSettings(min_index_count=options.index_count, max_buckets=options.max_buckets)
-            self.index = BucketDelayIndex("bench", self.log, POLICY, settings, environment)
+            self.index = BucketDelayIndex("bench", self.log, self.storage.metadata, POLICY, settings, environment)
             await self.index.open()
         self.views = [self.index.view(f"sub-{k}", Cursor(self.log), lambda: None) for k in range(options.subscriptions)]
         for view in self.views:

@@ -26,6 +26,7 @@ from magnetar.storage.position import Position
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from magnetar.delayed.delay_ports import Records
     from magnetar.storage.interfaces import MetadataStore
 
 
@@ -95,10 +96,10 @@ def catalogue_path(topic: str) -> str:
 class Catalogue:
     """The stored record of one topic and its version. One writer."""
 
-    def __init__(self, metadata: MetadataStore, topic: str) -> None:
+    def __init__(self, records: Records, topic: str) -> None:
         self.path = catalogue_path(topic)
         self.exists = False
-        self._metadata = metadata
+        self._records = records
         self._version = MUST_NOT_EXIST
         self._unsure: bytes | None = None
 
@@ -106,7 +107,7 @@ class Catalogue:
         """Read the stored record; None without a record. Raises StorageError; CatalogueError for a damaged record,
         which `save` may then replace.
         """
-        found = await self._metadata.get(self.path)
+        found = await self._records.get(self.path)
         if found is None:
             self._version, self.exists = MUST_NOT_EXIST, False
             return None
@@ -125,7 +126,7 @@ class Catalogue:
         value = encode(record)
         self._unsure = value
         try:
-            self._version = await self._metadata.put(self.path, value, self._version)
+            self._version = await self._records.put(self.path, value, self._version)
         except BadVersionError as error:
             self._unsure = None
             raise CatalogueConflictError(self.path) from error
@@ -136,7 +137,7 @@ class Catalogue:
 
     async def _find_out(self, value: bytes) -> bool:
         """Whether a write of unknown outcome was done."""
-        found = await self._metadata.get(self.path)
+        found = await self._records.get(self.path)
         version = MUST_NOT_EXIST if found is None else found[1]
         if version == self._version:
             self._unsure = None
@@ -149,7 +150,7 @@ class Catalogue:
     async def delete(self) -> None:
         """Delete the record, durable on return; no-op without a record."""
         with contextlib.suppress(NoNodeError):
-            await self._metadata.delete(self.path)
+            await self._records.delete(self.path)
         self._version, self.exists, self._unsure = MUST_NOT_EXIST, False, None
 
 

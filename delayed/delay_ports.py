@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pyroaring import BitMap
 
     from magnetar.delayed.bitmap_shelf import BitmapShelf
-    from magnetar.storage.interfaces import CallLater, LedgerStore, MetadataStore
+    from magnetar.storage.interfaces import CallLater, LedgerStore
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
-__all__ = ["DelayCursor", "DelayEnvironment", "Log", "OffLoop", "ScanCursor"]
+__all__ = ["DelayCursor", "DelayEnvironment", "Log", "OffLoop", "Records", "ScanCursor"]
 
 T = TypeVar("T")
 
@@ -54,6 +54,16 @@ class Log(Protocol):
     def new_read_cursor(self, start: Position) -> ScanCursor: ...
 
 
+class Records(Protocol):
+    """The metadata store for the owner of the topic; ``MetadataStore`` states the guarantees. After another broker has
+    taken the topic, ``put`` and ``delete`` raise StorageError and change nothing.
+    """
+
+    async def get(self, path: str) -> tuple[bytes, int] | None: ...
+    async def put(self, path: str, value: bytes, expected_version: int | None = ..., /) -> int: ...
+    async def delete(self, path: str, /) -> None: ...
+
+
 class OffLoop(Protocol):
     """Runs a function that takes long away from the loop."""
 
@@ -65,7 +75,6 @@ class DelayEnvironment:
     """The stores, the clock and the threads of one broker."""
 
     ledgers: LedgerStore
-    metadata: MetadataStore
     now_ms: Callable[[], int]
     call_later: CallLater
     spawn: Callable[[Coroutine[object, object, object], str], asyncio.Task[object]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
-from magnetar.delayed.delay_ports import DelayEnvironment, Log
+from magnetar.delayed.delay_ports import DelayEnvironment, Log, Records
 from magnetar.delayed.delay_settings import BucketSettings
 from magnetar.delayed.memory_tracker import MemoryDelayIndex
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.context import TopicContext
     from magnetar.delayed.delay_settings import DelayPolicy
-    from magnetar.storage.interfaces import LedgerStore, MetadataStore
+    from magnetar.storage.interfaces import LedgerStore
 
 DelayIndex = MemoryDelayIndex | BucketDelayIndex
 _IN_MEMORY = "InMemoryDelayedDeliveryTrackerFactory"
@@ -31,7 +31,7 @@ class DelayedLog(Log, Protocol):
     @property
     def store(self) -> LedgerStore: ...
     @property
-    def metadata(self) -> MetadataStore: ...
+    def records(self) -> Records: ...
 
 
 async def open_delay_index(
@@ -47,7 +47,6 @@ async def open_delay_index(
         )
     environment = DelayEnvironment(
         ledgers=ledger.store,
-        metadata=ledger.metadata,
         now_ms=context.now_ms,
         call_later=context.call_later,
         spawn=tasks.spawn,
@@ -55,7 +54,7 @@ async def open_delay_index(
         shelf=context.delay_shelf,
     )
     settings = context.shared(bucket_settings(context.settings))
-    index = BucketDelayIndex(ledger.name, ledger, policy, settings, context.shared(environment))
+    index = BucketDelayIndex(ledger.name, ledger, ledger.records, policy, settings, context.shared(environment))
     await index.open()
     return index
 

@@ -38,6 +38,7 @@ from magnetar.storage.managed.cursors.cursor_set import CursorSet
 from magnetar.storage.managed.entry_reader import EntryReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.orphaned_ledgers import end_deletion, note_deletion
+from magnetar.storage.managed.owned_records import OwnedRecords
 from magnetar.storage.managed.position_search import PositionSearch
 from magnetar.storage.managed.trimmer import Trimmer
 from magnetar.storage.position import EARLIEST, LATEST, Position
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from magnetar.protocol.runs import EntryRun
-    from magnetar.storage.interfaces import LedgerStore, MetadataStore
+    from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
     from magnetar.storage.managed.ledger_map import LedgerSlot
@@ -128,9 +129,9 @@ class ManagedLedger:
         return self._list.created_ms
 
     @property
-    def metadata(self) -> MetadataStore:
-        """The store of the records that belong to this log."""
-        return self._env.metadata
+    def records(self) -> OwnedRecords:
+        """The store of further records that belong to this log."""
+        return OwnedRecords(self._env.metadata, self._list)
 
     @property
     def store(self) -> LedgerStore:

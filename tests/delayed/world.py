@@ -239,16 +239,16 @@ class World:
             self.shelf.close()
         if self.bitmap_bytes is not None:
             self.shelf = BitmapShelf(self.bitmap_bytes, tempfile.TemporaryFile)
+        records = FaultyMetadata(self.metadata, self.faults)
         environment = DelayEnvironment(
             ledgers=FaultyLedgers(self.ledgers, self.faults),
-            metadata=FaultyMetadata(self.metadata, self.faults),
             now_ms=self.clock.now_ms,
             call_later=self.clock.call_later,
             spawn=self._spawn,
             off_loop=_off_loop,
             shelf=self.shelf,
         )
-        self.index = BucketDelayIndex(NAME, self.log, self.policy, self.settings, environment)
+        self.index = BucketDelayIndex(NAME, self.log, records, self.policy, self.settings, environment)
         self.run(self.index.open())
         for subscription in self.subscriptions.values():
             subscription.attach()
