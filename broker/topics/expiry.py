@@ -36,8 +36,13 @@ async def expire_by_ttl(topic: Topic) -> None:
 
 
 async def expire_older_than(topic: Topic, subscription: Subscription, seconds: int) -> bool:
-    """Skip messages published more than `seconds` ago; False when there were none."""
-    position = await topic.ledger.position_for_time(topic.context.now_ms() - seconds * 1000)
+    """Skip messages published more than `seconds` ago; False when there were none.
+
+    As in Apache Pulsar none is skipped while the first message of the backlog is young enough, though messages with
+    older stamps follow, from a time when the clock was behind.
+    """
+    older_than_ms = topic.context.now_ms() - seconds * 1000
+    position = await topic.ledger.position_for_time(older_than_ms, subscription.cursor.mark_delete)
     backlog = subscription.cursor.backlog_entries
     expired = await _expire_before(topic, subscription, position)
     if expired or not is_nearly_caught_up(subscription, backlog):

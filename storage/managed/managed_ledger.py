@@ -318,9 +318,11 @@ class ManagedLedger:
         total = self._ledgers.total_entries
         return await self.read_entry(self._ledgers.at(total - 1)) if total else None
 
-    async def position_for_time(self, timestamp_ms: int) -> Position:
-        """Return the first entry whose entry timestamp is at or after this time; the end when all entries are older."""
-        return await self._search.first_at_or_after(timestamp_ms)
+    async def position_for_time(self, timestamp_ms: int, after: Position | None = None) -> Position:
+        """Return the first entry, behind ``after`` if given, whose entry timestamp is at or after this time; the end
+        when all these entries are older.
+        """
+        return await self._search.first_at_or_after(timestamp_ms, after)
 
     async def expire(self, cursor: ManagedCursor, older_than_ms: int) -> int:
         """Acknowledge the cursor's entries from before this time (TTL); returns their number."""

@@ -46,14 +46,17 @@ class PositionSearch:
 
     async def first_at_or_after(self, timestamp_ms: int, after: Position | None = None) -> Position:
         """Return the first entry behind ``after`` whose entry timestamp is at least ``timestamp_ms``; the end of the
-        ledgers when all are older.
+        ledgers when all are older. With ``after`` the first entry behind decides alone if it is not older, whatever
+        times follow.
         """
         ledgers = self._ledgers
         low = ledgers.ordinal_after(after) if after is not None else 0
         first = ledgers.first_position
         high = ledgers.total_entries
+        looks_at_first = after is not None
         while low < high:
-            middle = (low + high) // 2
+            middle = low if looks_at_first else (low + high) // 2
+            looks_at_first = False
             is_older, probed = await self._is_older(middle, high, timestamp_ms)
             if ledgers.first_position != first:
                 return await self.first_at_or_after(timestamp_ms, after)  # trimmed during the wait

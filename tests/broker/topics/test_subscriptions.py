@@ -393,10 +393,10 @@ async def test_an_expiry_goes_on_behind_a_subscription_that_is_deleted_meanwhile
     bench.pass_time(100)
     position_for_time = topic.ledger.position_for_time
 
-    async def delete_and_find(time_ms):
+    async def delete_and_find(time_ms, after):
         if "a" in topic.subscriptions.by_name:
             await topic.subscriptions.delete("a")
-        return await position_for_time(time_ms)
+        return await position_for_time(time_ms, after)
 
     monkeypatch.setattr(topic.ledger, "position_for_time", delete_and_find)
     await bench.set_namespace(message_ttl_in_seconds=10)
