@@ -7,7 +7,7 @@ costs a single call), and a dict ``entry id -> unacked messages << 17 | key hash
 from __future__ import annotations
 
 from collections import Counter
-from itertools import repeat
+from itertools import compress, repeat
 from operator import rshift
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -180,16 +180,21 @@ class PendingAcks:
         self.add(ledger_id, entry_id, unacked, found.key_hash)
         return found.unacked - unacked
 
-    def by_hash(self) -> Counter[int]:
-        """Number of held entries by key hash, hash 0 for entries without a key hash; hashes in the order of their first
-        positions, except within a ledger hash 0, which comes first.
+    def by_hash(self, wanted: bytearray) -> Counter[int]:
+        """Number of held entries by key hash, of the hashes whose byte in `wanted` is not 0; hash 0 for entries without
+        a key hash. In the order of their first positions, except within a ledger hash 0, which comes first. The method
+        makes no call for each entry.
         """
         found: Counter[int] = Counter()
         for ledger_id in sorted(self._ledgers):
             ledger = self._ledgers[ledger_id]
-            if ledger.plain:
+            if ledger.plain and wanted[0]:
                 found[0] += len(ledger.plain)
-            found.update([ledger.packed[entry_id] & _HASH_MASK for entry_id in sorted(ledger.packed)])
+            packed = ledger.packed
+            entry_ids = sorted(packed)
+            values = packed.values() if entry_ids == list(packed) else map(packed.__getitem__, entry_ids)
+            hashes = list(map(_HASH_MASK.__and__, values))
+            found.update(compress(hashes, map(wanted.__getitem__, hashes)))
         return found
 
     def drop_up_to(self, position: Position) -> list[HeldOfLedger]:

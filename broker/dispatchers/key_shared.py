@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import TYPE_CHECKING, cast
 
 from pyroaring import BitMap
@@ -12,7 +11,7 @@ from magnetar.broker.consumers.draining_hashes import DrainingHashes
 from magnetar.broker.dispatchers.deliver import deliver_picked
 from magnetar.broker.dispatchers.hash_ring import RingSelector
 from magnetar.broker.dispatchers.held_entries import HeldEntries
-from magnetar.broker.dispatchers.key_ranges import KeySelector, SplitSelector, StickySelector
+from magnetar.broker.dispatchers.key_ranges import HASHES, KeySelector, SplitSelector, StickySelector
 from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
 from magnetar.broker.dispatchers.picking import Hand, pick
 from magnetar.broker.dispatchers.ports import Order
@@ -118,10 +117,11 @@ class KeySharedDispatcher:
             lost.setdefault(id(each.owner), []).append(each)
         for ranges in lost.values():
             owner = cast("Consumer", ranges[0].owner)
-            moved = _Ranges(ranges)
-            for key_hash, held in ({} if owner.pending_acks is None else owner.pending_acks.by_hash()).items():
-                if moved.covers(key_hash):
-                    self.draining.drain(key_hash, owner, held)
+            moved = bytearray(HASHES + 1)
+            for each in ranges:
+                moved[each.start : each.end + 1] = b"\1" * (each.end + 1 - each.start)
+            for key_hash, held in {} if owner.pending_acks is None else owner.pending_acks.by_hash(moved).items():
+                self.draining.drain(key_hash, owner, held)
 
     def remove_all(self) -> None:
         if self.consumers:
@@ -444,18 +444,6 @@ def _are_plain(spans: list[Span]) -> bool:
             if last.facts().any_flags & _SPECIAL:
                 return False
     return True
-
-
-class _Ranges:
-    """Decides whether one of the ranges covers a hash."""
-
-    def __init__(self, ranges: list[Assignment]) -> None:
-        self._starts = [each.start for each in ranges]
-        self._ends = [each.end for each in ranges]
-
-    def covers(self, key_hash: int) -> bool:
-        i = bisect_right(self._starts, key_hash) - 1
-        return i >= 0 and key_hash <= self._ends[i]
 
 
 class KeyHashes:
