@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Span
 
+_CONSUMERS_OF_A_COMMAND = 64
+"""Consumers that are looked at in the time of a command."""
 _GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than single entries
 
 
@@ -231,7 +233,7 @@ class HeldEntries:
                 of_others.append(entry_id)
             else:
                 messages += held
-        for owner, entry_id in self._holders(ledger_id, of_others) if of_others else ():
+        for owner, entry_id in self._holders(consumer, ledger_id, of_others) if of_others else ():
             messages += self._acked_one(owner, ledger_id, entry_id) or 0
         return messages
 
@@ -245,11 +247,16 @@ class HeldEntries:
             self._on_released(owner, held)
         return held.unacked
 
-    def _holders(self, ledger_id: int, entry_ids: Collection[int]) -> list[tuple[Consumer, int]]:
+    def _holders(
+        self, acknowledging: Consumer, ledger_id: int, entry_ids: Collection[int]
+    ) -> list[tuple[Consumer, int]]:
         """The consumers that hold some of these entries, each with an entry. The method looks at each consumer
-        once, since a command may name thousands of entries that no consumer holds.
+        once, since a command may name thousands of entries that no consumer holds; the connection of the command
+        spends as much.
         """
         wanted = BitMap(entry_ids)
+        if commands := len(self.members.consumers) // _CONSUMERS_OF_A_COMMAND:
+            acknowledging.outbox.spend(commands)
         return [
             (owner, entry_id)
             for owner in self.members.consumers
@@ -270,7 +277,7 @@ class HeldEntries:
                 messages += self._acked_part(consumer, ledger_id, entry_id, remaining)
             else:
                 of_others.append(entry_id)
-        for owner, entry_id in self._holders(ledger_id, of_others) if of_others else ():
+        for owner, entry_id in self._holders(consumer, ledger_id, of_others) if of_others else ():
             messages += self._acked_part(owner, ledger_id, entry_id, left[entry_id])
         return messages
 

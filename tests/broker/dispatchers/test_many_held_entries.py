@@ -184,3 +184,16 @@ async def test_a_join_of_key_shared_makes_no_call_for_each_held_entry():
         assert drained == {key_hash: held[key_hash] for key_hash in moved}
         assert list(drained) == moved
     assert counts[1] < counts[0] + 4000, counts  # a few for each of a thousand hashes
+
+
+@pytest.mark.parametrize("ack_set", [[], [1]])
+async def test_an_acknowledgement_spends_for_the_consumers_that_it_looks_at(ack_set):
+    bench = Bench()
+    consumers = [await bench.join(SHARED) for _ in range(200)]
+    first, last = consumers[0], consumers[-1]
+    bench.flow(last, 1)
+    (position,) = bench.publish(entry(batch=2))
+    bench.ack(last, position, ack_set=[3])
+    assert last.outbox.spent == 0
+    bench.ack(first, position, ack_set=ack_set)
+    assert (first.outbox.spent, last.permits.unacked) == (200 // 64, len(ack_set))
