@@ -260,7 +260,9 @@ class LedgerSwitch:
             if self._one_open and appender.current is not None:  # the seal has listed the reserve
                 return
             self._check_creation()
-            self._dropped += await self._settle_failed()
+            if self._failed is not None:
+                self._dropped += await self._settle_failed()
+                self._on_closed()  # on a full disk its space may be all that appends wait for
             dropped = list(self._dropped)
             if self._ahead is None:
                 self._ahead = await self._create_listed()

@@ -252,3 +252,20 @@ async def test_truncate_goes_on_when_a_cursor_is_deleted_meanwhile(monkeypatch):
     await truncating
     assert (first.backlog_entries, [slot.ledger_id for slot in ledger.ledgers]) == (0, [2])
     assert second.is_closed
+
+
+async def test_an_acknowledged_ledger_makes_room_when_a_failed_append_has_ended_it():
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("s", "earliest")
+    every = await append(ledger, [b"x"] * 5)
+    ground.ledgers.fail_appends = FULL
+    with pytest.raises(StorageFullError):
+        await append(ledger, [b"y"])
+    cursor.ack_many(every)
+    await settle()
+    assert 0 in await ground.ledgers.list_ledgers()
+    ledger.ready_to_create_new_ledger()
+    with pytest.raises(StorageFullError):
+        await append(ledger, [b"y"])
+    await settle()
+    assert 0 not in await ground.ledgers.list_ledgers()
