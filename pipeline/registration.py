@@ -45,7 +45,8 @@ def check_java() -> None:
 
 
 def register(spark: SparkSession | None = None) -> None:
-    """Make the format known to a session (default: the active session), and let filters be pushed down to it.
+    """Make the format known to a session (default: the active session), and let filters be pushed down to it. Python
+    workers of a local session run this interpreter from now on.
 
     May be repeated. Raises MissingError; PipelineError when there is no session, or another data source of that name
     (the jar of pulsar-spark).
@@ -60,6 +61,7 @@ def register(spark: SparkSession | None = None) -> None:
     if session is None:
         check_java()  # a missing Java may be the reason
         raise PipelineError("there is no Spark session: make one first, or give it to register(spark)")
+    use_this_python(session)
     try:
         session.dataSource.register(PulsarDataSource)
     except PySparkException as error:
@@ -69,6 +71,23 @@ def register(spark: SparkSession | None = None) -> None:
             'this session has another data source called "pulsar" (the jar of pulsar-spark?); leave one of them out'
         ) from error
     session.conf.set(_PUSHDOWN, "true")
+
+
+def use_this_python(session: SparkSession) -> None:
+    """Let Python workers of a local session run this interpreter, which has this package, unless the user chose one.
+
+    Spark's default is the first `python3` of the path, often that of the system: a virtual environment that is not
+    activated, as in an IDE, a notebook or a timer, is not on the path.
+    """
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - the extra may be absent
+
+    try:
+        context = session.sparkContext
+    except PySparkException:  # Spark Connect: the server has its own Python
+        return
+    chosen = "PYSPARK_PYTHON" in os.environ or context.getConf().contains("spark.pyspark.python")
+    if (context.master or "").startswith("local") and not chosen:
+        context.pythonExec = sys.executable
 
 
 def register_if_active() -> None:

@@ -1,12 +1,14 @@
 """Errors name the missing package and the command that installs it."""
 
 import builtins
+import sys
+import types
 
 import pytest
 
 from magnetar.pipeline import register
 from magnetar.pipeline.errors import PipelineError
-from magnetar.pipeline.registration import MissingError, check_java, check_pyspark
+from magnetar.pipeline.registration import MissingError, check_java, check_pyspark, use_this_python
 
 
 @pytest.fixture
@@ -53,3 +55,34 @@ def test_without_pyspark_the_error_names_the_extra(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingError, match=r"pip install 'magnetar\[spark\]'"):
         check_pyspark()
+
+
+def session_on(master, **conf):
+    """A session as `register` sees it, whose workers run the first `python3` of the path."""
+    settings = types.SimpleNamespace(contains=lambda key: key in conf)
+    context = types.SimpleNamespace(master=master, pythonExec="python3", getConf=lambda: settings)
+    return types.SimpleNamespace(sparkContext=context)
+
+
+def test_workers_of_a_local_session_run_this_python(monkeypatch):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    session = session_on("local[2]")
+    use_this_python(session)
+    assert session.sparkContext.pythonExec == sys.executable
+
+
+@pytest.mark.parametrize(
+    ("master", "environment", "conf"),
+    [
+        ("spark://elsewhere:7077", {}, {}),
+        ("local[2]", {"PYSPARK_PYTHON": "python3"}, {}),
+        ("local[2]", {}, {"spark.pyspark.python": "python3"}),
+    ],
+)
+def test_workers_elsewhere_or_with_a_chosen_python_keep_theirs(monkeypatch, master, environment, conf):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    session = session_on(master, **conf)
+    use_this_python(session)
+    assert session.sparkContext.pythonExec == "python3"
