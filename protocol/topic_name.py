@@ -123,8 +123,13 @@ class TopicName:
         return self._with_local(self.local_name[: self.local_name.rindex("-partition-")])
 
     def partition_name(self, index: int) -> TopicName:
-        """Return the name of partition `index` of this topic."""
-        return self._with_local(f"{self.local_name}-partition-{index}")
+        """Return the name of partition `index` of this topic, without a search for the index in the name."""
+        found = TopicName.__new__(TopicName)
+        found.domain, found.tenant, found.namespace = self.domain, self.tenant, self.namespace
+        found.local_name = f"{self.local_name}-partition-{index}"
+        found._full = f"{self._full}-partition-{index}"  # noqa: SLF001 - another name of this class
+        found.partition = index if 0 <= index <= _LAST_PARTITION else -1
+        return found
 
     def _with_local(self, local_name: str) -> TopicName:
         return TopicName(self.domain, self.tenant, self.namespace.partition("/")[2], local_name)

@@ -32,6 +32,7 @@ from magnetar.broker.compat.jetty_http import media_type
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.broker.schemas.schema_store import StoredSchema
 from magnetar.broker.schemas.work import INLINE_BYTES, SchemaWork
+from magnetar.broker.slices import sliced
 from magnetar.converters.entry import build_entry
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
@@ -77,8 +78,9 @@ async def produce(call: Call) -> Response:
     name = _topic(call)
     count = call.topics.partition_count(name)
     parts = [name] if count is None else [name.partition_name(i) for i in range(count)]
-    if not all(_is_there(call, part) for part in parts):
-        raise rest_refusals.TOPIC_OF_PRODUCE_UNKNOWN.error(topic=name)
+    async for some in sliced(parts):
+        if not all(_is_there(call, part) for part in some):
+            raise rest_refusals.TOPIC_OF_PRODUCE_UNKNOWN.error(topic=name)
     return await _published(call, body, parts)
 
 
