@@ -15,16 +15,33 @@ log = structlog.get_logger(__name__)
 
 
 class RoundTurns:
-    """Gives `most` turns in a round of the event loop, in the order of the requests."""
+    """Gives `most` turns in a round of the event loop, in the order of the requests. A turn of much work counts as
+    several turns.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: deque[Callable[[], bool]] = deque()
+        self._waiting: deque[Callable[[], int]] = deque()
         self._scheduled = False
+        self._at_once = 0
 
-    def add(self, turn: Callable[[], bool]) -> None:
-        """Call `turn` in a later round; it returns False when its connection has nothing to do, or has
-        ended, which counts as no turn.
+    def at_once(self, cost: int) -> bool:
+        """Whether work that counts as `cost` turns may begin in this round, because no turn waits and other such work
+        has left room; counts the work.
+        """
+        if self._waiting or self._at_once >= self._most:
+            return False
+        if not self._at_once:
+            asyncio.get_running_loop().call_soon(self._next_round)
+        self._at_once += cost
+        return True
+
+    def _next_round(self) -> None:
+        self._at_once = 0
+
+    def add(self, turn: Callable[[], int]) -> None:
+        """Call `turn` in a later round; it returns the turns that its work counts as, 0 when its connection has nothing
+        to do, or has ended.
         """
         self._waiting.append(turn)
         if not self._scheduled:
@@ -50,7 +67,7 @@ class RoundTurns:
     def _next(self) -> None:
         self._scheduled = False
         left, count = self._most, len(self._waiting)
-        while left and count:
+        while left > 0 and count:
             count -= 1
             try:
                 left -= self._waiting.popleft()()

@@ -58,6 +58,8 @@ class Router:
         self._partitions = partitions
 
     def partition(self, key: str | None) -> int:
+        if self._partitions == 1:
+            return 0
         if key is not None:
             value = murmur3_32(key.encode()) if self._murmur else java_string_hash(key)
             return value % self._partitions

@@ -46,6 +46,8 @@ _MOST_REASON_BYTES: Final = 120
 _FRAMES_A_TURN: Final = 128
 _PIECE: Final = 4096
 """Bytes that `websockets` cuts into frames in one call: up to 700 frames."""
+_TURN_BYTES: Final = 8192
+"""Bytes of a text that count as a turn of a session: their JSON takes a millisecond at most."""
 _quiet = logging.getLogger("magnetar.websocket.frames")
 _quiet.addHandler(logging.NullHandler())
 _quiet.propagate = False
@@ -165,9 +167,16 @@ class WebSocket(asyncio.Protocol):
         self._active = True
         if self._holds or self._waiting:
             self._waiting.append(data)
-        else:
+        elif self._turns.at_once(self._cost(len(data))):
             self._take(data)
+        else:
+            self._waiting.append(data)
+            self._wait_with_rest()
         self._weigh()
+
+    def _cost(self, size: int) -> int:
+        """The turns that so many received bytes count as: they may complete a text of which much has arrived before."""
+        return 1 + (len(self._begun) + len(self._frames.reader.buffer) + size) // _TURN_BYTES
 
     def _weigh(self) -> None:
         """Account for the received bytes of an incomplete message and of frames that wait for a later turn."""
@@ -193,9 +202,12 @@ class WebSocket(asyncio.Protocol):
             return
         self._waiting.insert(0, data[at:])
         if not self._holds:
-            if not self._transport.is_closing():
-                self._transport.pause_reading()
-            self._await_turn()
+            self._wait_with_rest()
+
+    def _wait_with_rest(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._await_turn()
 
     def eof_received(self) -> bool:
         self._frames.receive_eof()
@@ -314,17 +326,18 @@ class WebSocket(asyncio.Protocol):
             self._awaits_turn = True
             self._turns.add(self._on_turn)
 
-    def _on_turn(self) -> bool:
+    def _on_turn(self) -> int:
         self._awaits_turn = False
         if not self._waiting or self._holds or self._gone:
-            return False
+            return 0
         data = b"".join(self._waiting)
         self._waiting.clear()
+        cost = self._cost(len(data))
         self._take(data)
         self._weigh()
         if not self._waiting and not self._holds and not self._transport.is_closing():
             self._transport.resume_reading()
-        return True
+        return cost
 
     def _flush(self) -> None:
         data = b"".join(self._frames.data_to_send())

@@ -36,3 +36,25 @@ async def test_a_turn_that_raises_holds_no_other_connection():
     for _ in range(3):
         await asyncio.sleep(0)
     assert done == [*range(6)]
+
+
+async def test_work_at_once_shares_a_round_and_never_overtakes_turns_that_wait():
+    turns = RoundTurns(4)
+    assert [turns.at_once(3), turns.at_once(3), turns.at_once(1)] == [True, True, False]
+    await asyncio.sleep(0)
+    assert turns.at_once(100)
+    await asyncio.sleep(0)
+    turns.add(lambda: 1)
+    assert not turns.at_once(1)
+    await asyncio.sleep(0)
+    assert turns.at_once(1)
+
+
+async def test_a_turn_of_much_work_counts_as_several():
+    turns, had = RoundTurns(4), []
+    for cost in (1, 2, 50, 1, 1):
+        turns.add(lambda cost=cost: had.append(cost) or cost)
+    await asyncio.sleep(0)
+    assert had == [1, 2, 50]
+    await asyncio.sleep(0)
+    assert had == [1, 2, 50, 1, 1]

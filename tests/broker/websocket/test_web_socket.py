@@ -136,6 +136,38 @@ def test_frames_of_one_read_are_handled_in_several_turns(run):
     run(test)
 
 
+async def test_the_ends_of_large_texts_of_many_sessions_do_not_come_in_one_round():
+    """A hundred sessions whose texts of a MiB ended in one round held the loop for ten seconds."""
+    turns, opened = RoundTurns(8), []
+    for _ in range(30):
+        session = Session()
+        socket = WebSocket(FakeTransport(), 1 << 20, 0, 0, turns, lambda: None)
+        socket.link = Link()
+
+        async def open_session(_socket, session=session):
+            return session
+
+        await socket.open(HEAD, open_session)
+        opened.append((socket, session))
+    text = large(200_000) + b"x" * 200_000
+    for socket, _ in opened:
+        socket.data_received(text[:-10])
+        await asyncio.sleep(0)
+    for socket, _ in opened:
+        socket.data_received(text[-10:])
+        socket.data_received(frame(1, b"next"))
+
+    def ended():
+        return sum(len(text) > 10 for _, session in opened for text in session.texts)
+
+    before = ended()
+    assert before <= 1
+    while any(len(session.texts) < 2 for _, session in opened):
+        await asyncio.sleep(0)
+        assert ended() - before <= 1
+        before = ended()
+
+
 async def test_of_many_sessions_with_frames_a_few_have_a_turn_in_a_round():
     """With 200 sessions full of PINGs a message of another client waited for 0.7 s of processor time."""
     turns, opened = RoundTurns(2), []
@@ -184,9 +216,11 @@ def test_a_text_that_has_arrived_in_part_is_in_the_account_of_memory(run):
         socket.account(account.share("a", lambda: socket.release_reading("memory")), 60)
         socket.data_received(large(300 << 10) + b"x" * (200 << 10))
         assert 190 << 10 < account.used_bytes <= 200 << 10
+        await asyncio.sleep(0)
         socket.data_received(b"x" * (100 << 10))
         assert [len(text) for text in session.texts] == [300 << 10]
         assert account.used_bytes == 0
+        await asyncio.sleep(0)
         socket.data_received(frame(1, b"y" * 100, fin=False) + frame(0, b"z" * 100, fin=False) * 1000)
         await until(transport.is_reading)
         assert account.used_bytes == 64 << 10
@@ -206,6 +240,7 @@ def test_a_session_that_waits_for_memory_for_too_long_is_ended(run):
         assert not transport.is_reading()
         other.set("frame", 0)
         assert transport.is_reading(), "there is room again"
+        await asyncio.sleep(0)
         other.set("frame", 100 << 10)
         socket.data_received(b"x" * (70 << 10))
         assert not transport.is_reading()
@@ -222,6 +257,7 @@ def test_a_text_that_is_too_large_is_read_to_its_end_behind_the_close_frame(run)
         transport.written.clear()
         for _ in range(20):
             socket.data_received(b"\x81\xff" + (1 << 21).to_bytes(8, "big") + MASK + b"x" * 70_000)
+            await asyncio.sleep(0)
         assert bytes(transport.written[:4]) == b"\x88" + bytes([transport.written[1]]) + (1009).to_bytes(2, "big")
         assert transport.ended and transport.is_reading() and not transport.closing
         assert session.texts == []
