@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.broker.compat import absent_features
 from magnetar.broker.compat.java_times import instant
-from magnetar.broker.slices import sliced
+from magnetar.broker.slices import in_turns, sliced
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.message_id import signed
 
@@ -243,7 +242,9 @@ def consumer(stats: "ConsumerStats", topic: "TopicStats") -> Json:
 
 async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_partition: bool) -> Json:
     """The sum over the statistics of a topic's partitions; with `per_partition` each partition as well."""
-    figures = [{key: value for key, value in each.items() if key not in _NOT_SUMMED} for each in parts.values()]
+    figures: list[Json] = []
+    async for some in sliced(list(parts.values())):
+        figures += [{key: value for key, value in each.items() if key not in _NOT_SUMMED} for each in some]
     out: Json = _NOTHING | await _summed_in_turns(figures)
     out["earliestMsgPublishTimeInBacklogs"] = _earliest(each["earliestMsgPublishTimeInBacklogs"] for each in figures)
     out["oldestBacklogMessageAgeSeconds"] = max([0, *(each["oldestBacklogMessageAgeSeconds"] for each in figures)])
@@ -252,11 +253,10 @@ async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_par
     out["topicCreationTimeStamp"] = _earliest(each["topicCreationTimeStamp"] for each in figures)
     for key in ("backlogQuotaLimitSize", "backlogQuotaLimitTime"):
         out[key] = figures[0][key] if figures else -1
-    out["publishers"] = _summed_publishers(parts.values())
-    names = sorted({name for part in parts.values() for name in part["subscriptions"]})
-    out["subscriptions"] = {name: await _summed_subscription(name, parts) for name in names}
+    out["publishers"] = await _summed_publishers(list(parts.values()))
+    out["subscriptions"] = await _summed_subscriptions(list(parts.values()))
     out["replication"] = {}
-    out["compaction"] = _summed([each["compaction"] for each in parts.values()])
+    out["compaction"] = await _summed_in_turns([each["compaction"] for each in parts.values()])
     out["metadata"] = metadata
     out["partitions"] = parts if per_partition else {}
     return out
@@ -274,22 +274,31 @@ def _average(values: Sequence[float]) -> float:
     return reduce(lambda found, row: (found * row[0] + row[1]) / (row[0] + 1), enumerate(values), 0.0)
 
 
-async def _summed_subscription(name: str, parts: "dict[str, Json]") -> Json:
-    each = [part["subscriptions"][name] for part in parts.values() if name in part["subscriptions"]]
+async def _summed_subscriptions(parts: list[Json]) -> Json:
+    """The sums by name, in the order of the names; each partition may have other subscriptions."""
+    by_name: dict[str, list[Json]] = {}
+    async for part in in_turns(parts):
+        for name, stats in part["subscriptions"].items():
+            by_name.setdefault(name, []).append(stats)
+    return {name: await _summed_subscription(by_name[name]) async for name in in_turns(sorted(by_name))}
+
+
+async def _summed_subscription(each: list[Json]) -> Json:
     out = {key: value for key, value in (await _summed_in_turns(each)).items() if key not in _OF_ONE_PARTITION}
     out |= {key: 0 for key in out if key.endswith("Timestamp")}
-    out["earliestMsgPublishTimeInBacklog"] = _earliest(part["earliestMsgPublishTimeInBacklog"] for part in each)
+    out["earliestMsgPublishTimeInBacklog"] = _earliest(stats["earliestMsgPublishTimeInBacklog"] for stats in each)
     consumers: list[Json] = []
-    for part in each:
-        consumers = _with_consumers(consumers, part["consumers"])
+    async for stats in in_turns(each):
+        _add_consumers(consumers, stats["consumers"])
     return out | {"type": each[-1]["type"], "consumers": consumers}
 
 
-def _with_consumers(known: list[Json], more: list[Json]) -> list[Json]:
+def _add_consumers(known: list[Json], more: list[Json]) -> None:
     """Add up the consumers at the same places of two lists of equal length; else append the second list."""
     if len(known) != len(more):
-        return [*known, *(_one_consumer(None, each) for each in more)]
-    return [_one_consumer(each, another) for each, another in zip(known, more, strict=True)]
+        known += (_one_consumer(None, each) for each in more)
+    else:
+        known[:] = (_one_consumer(each, another) for each, another in zip(known, more, strict=True))
 
 
 def _one_consumer(known: Json | None, more: Json) -> Json:
@@ -300,10 +309,15 @@ def _one_consumer(known: Json | None, more: Json) -> Json:
     return out | _UNKNOWN_OF_CONSUMERS
 
 
-def _summed_publishers(parts: Iterable[Json]) -> list[Json]:
+async def _summed_publishers(parts: list[Json]) -> list[Json]:
     """Add up the first, second, ... producers of the partitions; as in Apache Pulsar, a row has no producer name."""
-    rows = zip_longest(*(part["publishers"] for part in parts))
-    return [_one_publisher([each for each in row if each is not None]) for row in rows]
+    rows: list[list[Json]] = []
+    async for part in in_turns(parts):
+        publishers = part["publishers"]
+        rows += ([] for _ in range(len(publishers) - len(rows)))
+        for row, each in zip(rows, publishers, strict=False):
+            row.append(each)
+    return [_one_publisher(row) async for row in in_turns(rows)]
 
 
 def _one_publisher(row: list[Json]) -> Json:
