@@ -48,6 +48,7 @@ from magnetar.broker.admin.elsewhere import sent_elsewhere
 from magnetar.broker.admin.request_limits import RequestRate, counted
 from magnetar.broker.admin.responses import error_response, failure
 from magnetar.broker.admin.routes import TOPIC
+from magnetar.broker.admin.wide_answers import WideAnswers, paced
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity
 from magnetar.broker.auth.table import PROBE, Action, Resource
@@ -131,8 +132,9 @@ def all_routes() -> "list[AdminRoute]":
 def build_app(api: "BrokerApi") -> "ASGIApp":
     """Build the ASGI application of a broker."""
     register_url_convertor("domain", _DomainConvertor())
+    wide = WideAnswers()
     routes = [
-        Route(row.path, _made(module, row, api), methods=[row.method])
+        Route(row.path, _made(module, row, api, wide), methods=[row.method])
         for module in TABLES
         for row in module.routes.rows
     ]
@@ -216,9 +218,11 @@ class _RawPaths:
         except RestError as e:
             await page(e.status, scope["method"])(scope, receive, send)
             return
-        share = self._api.memory.share((scope.get("client") or ("",))[0])
+        memory = self._api.memory
+        share = memory.share((scope.get("client") or ("",))[0])
+        sent = paced(scope, receive, send, share, memory.limits.per_connection // 2)
         try:
-            await self._app(scope, counted(receive, self._api.settings.http_max_request_size, share), send)
+            await self._app(scope, counted(receive, self._api.settings.http_max_request_size, share), sent)
         finally:
             share.close()
 
@@ -264,15 +268,18 @@ def _tells_of_tenants(row: "AdminRoute") -> bool:
     return row.need.resource is not Resource.CLUSTER and not row.path.startswith(tenants.TENANT)
 
 
-def _made(module: ModuleType, row: "AdminRoute", api: "BrokerApi") -> Any:
-    return _endpoint(row, api, uses=_uses_bundles(module, row), of_policies=_is_about_topic_policies(module, row))
+def _made(module: ModuleType, row: "AdminRoute", api: "BrokerApi", wide: WideAnswers) -> Any:
+    of_policies = _is_about_topic_policies(module, row)
+    return _endpoint(row, api, wide, uses=_uses_bundles(module, row), of_policies=of_policies)
 
 
 def _is_about_topic_policies(module: ModuleType, row: "AdminRoute") -> bool:
     return module in _TOPIC_POLICIES and row.path.startswith(TOPIC)
 
 
-def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_policies: bool = False) -> Any:
+def _endpoint(
+    row: "AdminRoute", api: "BrokerApi", wide: WideAnswers, *, uses: bool = False, of_policies: bool = False
+) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
             kind = media_type(request.headers.get("content-type", ""))
@@ -296,7 +303,7 @@ def _endpoint(row: "AdminRoute", api: "BrokerApi", *, uses: bool = False, of_pol
                 return elsewhere
             if of_policies and (reading := api.namespaces.topics.ready(call.namespace)) is not None:
                 await reading
-            return await row.handler(call)
+            return await (wide.made(request, lambda: row.handler(call)) if row.is_wide else row.handler(call))
         except NoSuchPathError:
             return page(404, request.method)
         except ClientDisconnect:

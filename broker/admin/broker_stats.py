@@ -24,7 +24,7 @@ _TURN: Final = 16 * 1024
 """Characters of the page of metrics made in one turn of the loop."""
 
 
-@routes.get("/metrics", PROBE)
+@routes.get("/metrics", PROBE, is_wide=True)
 async def metrics(call: Call) -> Response:
     """Prometheus text; needs credentials only with authenticateMetricsEndpoint."""
     api = call.api
@@ -52,12 +52,12 @@ async def _in_turns(parts: Iterator[str]) -> AsyncIterator[bytes]:
     yield "".join(waiting).encode()
 
 
-@routes.get("/metrics/", PROBE)
+@routes.get("/metrics/", PROBE, is_wide=True)
 async def metrics_with_slash(call: Call) -> Response:
     return await metrics(call)
 
 
-@routes.get(STATS + "/topics", SUPER)
+@routes.get(STATS + "/topics", SUPER, is_wide=True)
 async def topics(call: Call) -> Response:
     """Show every loaded topic: namespace -> bundle -> domain -> topic -> figures."""
     out: dict[str, Any] = {}
@@ -92,7 +92,7 @@ async def json_metrics(call: Call) -> Response:
     return json_response([{"metrics": figures, "dimensions": dimensions}])
 
 
-@routes.get(STATS + "/bookieops", SUPER)
+@routes.get(STATS + "/bookieops", SUPER, is_wide=True)
 async def bookie_operations(call: Call) -> Response:
     """Show namespace -> persistent topic -> operations that wait for bookies; the figures are always 0 here."""
     out: dict[str, dict[str, dict[str, int]]] = {}

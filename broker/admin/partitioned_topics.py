@@ -10,7 +10,7 @@ from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.elsewhere import together
 from magnetar.broker.admin.namespace_routes import in_bundle, without_system_topics
 from magnetar.broker.admin.policy_table import EMPTY_BODY
-from magnetar.broker.admin.responses import done, json_response, list_response, precondition
+from magnetar.broker.admin.responses import done, json_response, list_response, parts_response, precondition
 from magnetar.broker.admin.routes import ADMIN, TOPIC, RouteTable
 from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stats
 from magnetar.broker.admin.topic_calls import bounded, load_partition, refuse_in_use, topic_missing, topic_parts
@@ -147,7 +147,7 @@ async def delete_partitioned(call: Call) -> Response:
     return done()
 
 
-@routes.get(TOPIC + "/partitioned-stats", TOPIC_USE)
+@routes.get(TOPIC + "/partitioned-stats", TOPIC_USE, is_wide=True)
 async def get_partitioned_stats(call: Call) -> Response:
     """Show the sum over all partitions; ?perPartition=true (default) adds the figures of each partition."""
     name = call.topic()
@@ -163,11 +163,12 @@ async def get_partitioned_stats(call: Call) -> Response:
     each = dict(zip(map(str, parts), found, strict=True))
     per_partition = call.flag("perPartition", default=True)
     metadata = await _metadata(call, name, count)
-    asked = {k: as_asked(v, call) for k, v in each.items()}
-    return json_response(await partitioned_stats(asked, metadata, per_partition=per_partition))
+    async for stats in in_turns(found):
+        as_asked(stats, call)
+    return await parts_response(await partitioned_stats(each, metadata, per_partition=per_partition))
 
 
-@routes.get(TOPIC + "/partitioned-internalStats", TOPIC_USE)
+@routes.get(TOPIC + "/partitioned-internalStats", TOPIC_USE, is_wide=True)
 async def get_partitioned_internal_stats(call: Call) -> Response:
     name = call.topic()
     count = call.topics.partition_count(name)
@@ -176,7 +177,7 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     parts = await _parts(call)
     found = await together(call, parts, lambda part: _internal_stats_of(call, part))
     each = dict(zip(map(str, parts), found, strict=True))
-    return json_response({"metadata": await _metadata(call, name, count), "partitions": each})
+    return await parts_response({"metadata": await _metadata(call, name, count), "partitions": each})
 
 
 async def _stats_of(call: Call, part: TopicName) -> Json:

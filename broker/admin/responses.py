@@ -1,7 +1,7 @@
 """Answers of the admin API: JSON, nothing (204), an unset value (200, empty), and errors as {"reason": ...}."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.responses import Response
@@ -70,6 +70,19 @@ def json_response(value: object, status: int = 200) -> Response:
     if value is None:
         return Response(status_code=status)
     return Response(msgspec.json.encode(value), status_code=status, media_type=JSON)
+
+
+async def parts_response(value: dict[str, Any]) -> Response:
+    """An object as JSON, whose members may be objects of many members: encoded in slices with turns of the loop."""
+    parts = []
+    for key, inner in value.items():
+        if isinstance(inner, dict):
+            members = [msgspec.json.encode(dict(some))[1:-1] async for some in sliced(list(inner.items()))]
+            text = b"{" + b",".join(members) + b"}"
+        else:
+            text = msgspec.json.encode(inner)
+        parts.append(msgspec.json.encode(key) + b":" + text)
+    return Response(b"{" + b",".join(parts) + b"}", media_type=JSON)
 
 
 async def list_response(names: Sequence[str]) -> Response:

@@ -25,6 +25,8 @@ class AdminRoute(NamedTuple):
     need: Need
     most_body: int | None = MOST_BODY_BYTES
     """Largest body in bytes; None: only httpMaxRequestSize limits the body."""
+    is_wide: bool = False
+    """Whether the request walks through all topics, or all partitions of a topic (`wide_answers`)."""
 
 
 class RouteTable:
@@ -47,8 +49,12 @@ class RouteTable:
 
         return keep
 
-    def get(self, path: str, need: Need) -> Callable[[Handler], Handler]:
-        return self._declare("GET", path, need)
+    def get(self, path: str, need: Need, *, is_wide: bool = False) -> Callable[[Handler], Handler]:
+        def keep(handler: Handler) -> Handler:
+            self.rows.append(AdminRoute("GET", path, handler, need, is_wide=is_wide))
+            return handler
+
+        return keep
 
     def put(self, path: str, need: Need) -> Callable[[Handler], Handler]:
         return self._declare("PUT", path, need)

@@ -1,0 +1,146 @@
+"""Requests about all topics, or all partitions of a topic, and long answers: bounds of the memory that they take.
+
+Two such requests of an address are worked on at a time, and sixteen in all, until their peers have read the answers,
+within a minute. Further requests wait, 256 of an address. The bytes of a long answer count in the memory account until
+the peer has read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from starlette.requests import ClientDisconnect
+
+from magnetar.broker.admin.responses import failure
+from magnetar.broker.errors import RestError
+from magnetar.broker.slices import give_way
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from magnetar.broker.memory_account import MemoryShare
+
+log = structlog.get_logger(__name__)
+AT_ONCE_OF_ADDRESS: Final = 2
+AT_ONCE: Final = 16
+MOST_WAITING: Final = 256
+SENT_WITHIN_S: Final = 60.0
+PIECE_BYTES: Final = 64 * 1024
+
+
+class WideAnswers:
+    """Places of the requests of one broker that walk through all topics or partitions: each holds the figures of all of
+    them until its peer has read the answer.
+    """
+
+    def __init__(self) -> None:
+        self._held: Counter[str] = Counter()
+        self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
+
+    async def made(self, request: Request, make: Callable[[], Awaitable[Response]]) -> Response:
+        """Return the answer that `make` makes when the request has its place.
+
+        Raises RestError (429) when too many requests wait, ClientDisconnect when the client has left meanwhile.
+        """
+        address = request.client.host if request.client else ""
+        if await self._place(address) and await request.is_disconnected():
+            self._leave(address)
+            raise ClientDisconnect
+        try:
+            answer = await make()
+        except BaseException:
+            self._leave(address)
+            raise
+        return _Sent(answer, lambda: self._leave(address))  # type: ignore[return-value]
+
+    async def _place(self, address: str) -> bool:
+        """Take a place; return whether the request had to wait."""
+        if self._has_room(address):
+            self._held[address] += 1
+            return False
+        if sum(other == address for other, _ in self._waiting) >= MOST_WAITING:
+            raise RestError(429, "too many requests about all topics or partitions wait")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((address, turn))
+        try:
+            await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self._leave(address)
+            raise
+        return True
+
+    def _has_room(self, address: str) -> bool:
+        return self._held[address] < AT_ONCE_OF_ADDRESS and self._held.total() < AT_ONCE
+
+    def _leave(self, address: str) -> None:
+        self._held[address] -= 1
+        if not self._held[address]:
+            del self._held[address]
+        for _ in range(len(self._waiting)):
+            other, turn = self._waiting.popleft()
+            if turn.done():  # cancelled
+                continue
+            if self._has_room(other):
+                self._held[other] += 1
+                turn.set_result(None)
+            else:
+                self._waiting.append((other, turn))
+
+
+class _Sent:
+    """An answer that gives up its place when the peer has read it, or has not read it in time."""
+
+    def __init__(self, answer: ASGIApp, leave: Callable[[], None]) -> None:
+        self._answer = answer
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with asyncio.timeout(SENT_WITHIN_S):
+                await self._answer(scope, receive, send)
+        except TimeoutError:  # the connection ends without the rest
+            log.info("request.not_read", path=scope["path"])
+        finally:
+            self._leave()
+
+
+def paced(scope: Scope, receive: Receive, send: Send, share: MemoryShare, most_bytes: int) -> Send:
+    """Wrap `send`: a long body goes in pieces, each when the peer has read pieces before it, and counts in the share
+    until then, `most_bytes` at most. While the share is over its limit, 429 takes the place of an answer.
+    """
+    start: Message | None = None
+    refused = False
+
+    async def next_message(message: Message) -> None:
+        nonlocal start, refused
+        if message["type"] == "http.response.start":
+            start = message
+            return
+        if refused:
+            return
+        body = message.get("body", b"")
+        share.set("answer", min(len(body), most_bytes) if len(body) > PIECE_BYTES else 0)
+        if start is not None:
+            refused = len(body) > PIECE_BYTES and share.is_over
+            if refused:
+                share.refused()
+                await failure(429, "no memory for another answer; see maxClientMemoryInMB")(scope, receive, send)
+                return
+            await send(start)
+            start = None
+        rest = memoryview(body)
+        while len(rest) > PIECE_BYTES:
+            await send({"type": "http.response.body", "body": bytes(rest[:PIECE_BYTES]), "more_body": True})
+            await give_way()  # for the pause of a full socket
+            rest = rest[PIECE_BYTES:]
+        await send({**message, "body": bytes(rest)})
+
+    return next_message

@@ -1,0 +1,75 @@
+"""Answers about thousands of topics, and large texts of many WebSocket sessions that end together."""
+
+import base64
+import json
+import os
+import socket
+import urllib.parse
+
+import pytest
+
+from tests.attack.conftest import http
+from tests.blackbox.honest import HonestClient
+
+PARTITIONS = 2000
+PEERS = 60
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/admin/v2/persistent/public/default/{}/partitioned-stats"])
+def test_answers_about_all_topics_that_peers_do_not_read(new_broker, request, path):
+    """Each of them held the figures of all topics: 16 of 10,000 topics 800 MiB, and a PING waited for 1.4 s."""
+    broker = new_broker(pings=False)
+    name = request.node.name.partition("[")[0]
+    topic = f"/admin/v2/persistent/public/default/{name}"
+    assert http(broker, "PUT", topic + "/partitions", b"%d" % PARTITIONS)[0] == 204
+    assert http(broker, "GET", topic + "/partitioned-stats?perPartition=false")[0] == 200  # loads the partitions
+    address = urllib.parse.urlsplit(broker.http)
+    before, peers = broker.rss_bytes, []
+    with HonestClient(broker) as honest:
+        for _ in range(PEERS):
+            peers.append(socket.create_connection((address.hostname, address.port), 60))
+            peers[-1].sendall(f"GET {path.format(name)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        assert peers[0].recv(1) == b"H"
+        for _ in range(10):
+            assert http(broker, "GET", "/status")[0] == 200
+        answered = honest.answered
+        while honest.answered < answered + 100:
+            assert http(broker, "GET", "/status")[0] == 200
+    assert broker.rss_bytes - before < 80 * MIB
+    for peer in peers:
+        peer.close()
+    assert http(broker, "GET", path.format(name))[0] == 200
+    assert broker.stop() == 0
+
+
+def masked(opcode, data):
+    return bytes([0x80 | opcode, 0x80 | 127]) + len(data).to_bytes(8, "big") + bytes(4) + data
+
+
+def test_large_texts_of_many_sessions_that_end_together(new_broker, topic):
+    """Each text took 0.1 s, and those of all sessions came in one round of the event loop: a PING waited for 5 s."""
+    broker = new_broker(pings=False, webSocketServiceEnabled="true", maxClientMemoryInMB=2048)
+    address, sessions = urllib.parse.urlsplit(broker.http), []
+    path = "/ws/v2/producer/" + topic.replace("://", "/")
+    properties = {f"{number}": "" for number in range(70_000)}
+    text = masked(1, json.dumps({"payload": "", "properties": properties}).encode())
+    for _ in range(PEERS):
+        peer = socket.create_connection((address.hostname, address.port), 60)
+        key = base64.b64encode(os.urandom(16)).decode()
+        peer.sendall(
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+        )
+        assert peer.recv(4096).startswith(b"HTTP/1.1 101")
+        peer.sendall(text[:-10])
+        sessions.append(peer)
+    with HonestClient(broker) as honest:
+        for peer in sessions:
+            peer.sendall(text[-10:])
+        for peer in sessions:
+            assert b"ok" in peer.recv(4096)
+    assert honest.busiest_s < 0.6, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
+    for peer in sessions:
+        peer.close()
+    assert broker.stop() == 0

@@ -1,0 +1,185 @@
+"""Requests about all topics or partitions have places; long answers wait for their peers and count in the account."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response, StreamingResponse
+
+from magnetar.broker.admin import wide_answers
+from magnetar.broker.admin.app import all_routes
+from magnetar.broker.admin.wide_answers import (
+    AT_ONCE,
+    AT_ONCE_OF_ADDRESS,
+    MOST_WAITING,
+    PIECE_BYTES,
+    WideAnswers,
+    paced,
+)
+from magnetar.broker.errors import RestError
+from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+
+SCOPE = {"type": "http", "path": "/metrics", "method": "GET"}
+
+
+class Requests:
+    """Requests of many addresses, each of which ends when `end` is set."""
+
+    def __init__(self):
+        self.wide, self.working, self.tasks = WideAnswers(), [], []
+
+    def begin(self, address, *, gone=False):
+        async def is_disconnected():
+            return gone
+
+        end = asyncio.Event()
+
+        async def make():
+            self.working.append((address, end))
+            await end.wait()
+            return Response(b"")
+
+        async def go():
+            request = SimpleNamespace(client=SimpleNamespace(host=address), is_disconnected=is_disconnected)
+            answer = await self.wide.made(request, make)
+            await answer(SCOPE, None, lambda _message: asyncio.sleep(0))
+
+        self.tasks.append(asyncio.ensure_future(go()))
+        return self.tasks[-1]
+
+    def of(self, address):
+        return [end for other, end in self.working if other == address]
+
+
+async def settle():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_an_address_has_two_places_and_gets_the_next_when_an_answer_is_read():
+    requests = Requests()
+    for _ in range(5):
+        requests.begin("a")
+    requests.begin("b")
+    await settle()
+    assert len(requests.of("a")) == AT_ONCE_OF_ADDRESS
+    assert len(requests.of("b")) == 1
+    for number in range(5):
+        requests.of("a")[number].set()
+        await settle()
+    assert [task.done() for task in requests.tasks] == [True] * 5 + [False]
+    requests.of("b")[0].set()
+    await settle()
+    assert requests.wide._held == {}
+
+
+async def test_all_addresses_together_have_a_bounded_number_of_places():
+    requests = Requests()
+    for number in range(2 * AT_ONCE):
+        requests.begin(f"{number}")
+    await settle()
+    assert len(requests.working) == AT_ONCE
+    while any(not task.done() for task in requests.tasks):
+        for _, end in requests.working:
+            end.set()
+        await settle()
+    assert len(requests.working) == 2 * AT_ONCE
+
+
+async def test_requests_that_wait_have_a_bound_and_those_of_clients_that_left_do_no_work():
+    requests = Requests()
+    for _ in range(AT_ONCE_OF_ADDRESS):
+        requests.begin("a")
+    await settle()
+    waiting = [requests.begin("a", gone=True) for _ in range(MOST_WAITING)]
+    await settle()
+    refused = requests.begin("a")
+    await settle()
+    assert isinstance(refused.exception(), RestError)
+    waiting[0].cancel()
+    requests.of("a")[0].set()
+    await settle()
+    await asyncio.wait(waiting, timeout=10)
+    assert {type(task.exception()) for task in waiting[1:]} == {ClientDisconnect}
+    assert len(requests.working) == AT_ONCE_OF_ADDRESS
+    requests.of("a")[1].set()
+    await settle()
+    assert requests.wide._held == {}
+
+
+async def test_a_peer_that_does_not_read_loses_its_place(monkeypatch):
+    monkeypatch.setattr(wide_answers, "SENT_WITHIN_S", 0.01)
+    requests = Requests()
+
+    async def make():
+        return Response(b"x")
+
+    async def never(_message):
+        await asyncio.Event().wait()
+
+    request = SimpleNamespace(client=None)
+    answer = await requests.wide.made(request, make)
+    await answer(SCOPE, None, never)
+    assert requests.wide._held == {}
+
+
+async def test_a_failed_request_gives_up_its_place():
+    wide = WideAnswers()
+
+    async def make():
+        raise RestError(404, "nothing there")
+
+    with pytest.raises(RestError):
+        await wide.made(SimpleNamespace(client=None), make)
+    assert wide._held == {}
+
+
+def test_the_routes_that_walk_through_all_topics_have_places():
+    wide = {row.path.rpartition("/")[2] or "metrics/" for row in all_routes() if row.is_wide}
+    assert wide == {"metrics", "metrics/", "topics", "bookieops", "partitioned-stats", "partitioned-internalStats"}
+
+
+@pytest.fixture
+def share():
+    return MemoryAccount(MemoryLimits(10 << 20, 5 << 20, 1 << 20)).share("a")
+
+
+async def sent_by(answer, share, most=10 << 20):
+    """The messages of an answer, and the most bytes that the share had meanwhile."""
+    messages, held = [], []
+
+    async def send(message):
+        messages.append(message)
+        held.append(share.used)
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    await answer(SCOPE, receive, paced(SCOPE, receive, send, share, most))
+    return messages, max(held)
+
+
+async def test_a_long_answer_goes_in_pieces_and_counts(share):
+    text = bytes(range(256)) * 1000
+    messages, held = await sent_by(Response(text), share)
+    assert messages[0]["type"] == "http.response.start"
+    assert b"".join(each["body"] for each in messages[1:]) == text
+    assert max(len(each["body"]) for each in messages[1:]) <= PIECE_BYTES
+    assert [each.get("more_body", False) for each in messages[1:]] == [True] * (len(messages) - 2) + [False]
+    assert held == len(text)
+    assert (await sent_by(Response(text), share, 1000))[1] == 1000
+
+
+async def test_there_is_no_memory_for_a_long_answer(share):
+    async def parts():
+        yield b"x" * (2 << 20)
+        yield b"y"
+
+    for answer in (Response(b"x" * (2 << 20)), StreamingResponse(parts())):
+        messages, _ = await sent_by(answer, share)
+        assert messages[0]["status"] == 429
+        assert len(messages) == 2
+    share.set("answer", 2 << 20)
+    messages, _ = await sent_by(Response(b"short"), share)
+    assert [messages[0]["status"], messages[1]["body"]] == [200, b"short"]
