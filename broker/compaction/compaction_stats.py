@@ -20,6 +20,9 @@ class CompactionStats:
     succeeded_ms: int = 0
     failed_ms: int = 0
     duration_ms: int = 0
+    removed_events_total: int = 0
+    """Of all runs since the topic was loaded; the next field too."""
+    duration_total_ms: int = 0
     runs_succeeded: int = 0
     """Runs since the topic was loaded; the next field too."""
     runs_failed: int = 0

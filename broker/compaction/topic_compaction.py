@@ -96,6 +96,11 @@ class CompactionShown(Protocol):
         ...
 
 
+def _body_bytes(ledger: CompactedLedger) -> int:
+    """The bytes of the ledger's entries without the headers of their records."""
+    return ledger.size_bytes - ledger.entries * RECORD_HEADER_BYTES
+
+
 class TopicCompaction:
     """Compaction of one topic."""
 
@@ -188,7 +193,7 @@ class TopicCompaction:
         found = None if self._current is None else self._current.ledger
         if found is None:
             return self._stats
-        return replace(self._stats, entries=found.entries, size_bytes=found.size_bytes)
+        return replace(self._stats, entries=found.entries, size_bytes=_body_bytes(found))
 
     def ledger_json(self) -> dict[str, object]:
         """`compactedLedger` of the internal stats."""
@@ -196,7 +201,7 @@ class TopicCompaction:
         return {
             "ledgerId": -1 if found is None else found.ledger_id,
             "entries": -1 if found is None else found.entries,
-            "size": -1 if found is None else found.size_bytes - found.entries * RECORD_HEADER_BYTES,
+            "size": -1 if found is None else _body_bytes(found),
             "offloaded": False,
             "underReplicated": False,
         }
@@ -277,12 +282,15 @@ class TopicCompaction:
             log.exception("compaction.crashed", topic=str(self._name))
         else:
             now_ms = self._settings.now_ms()
+            duration_ms = max(0, now_ms - started_ms)
             self._status = CompactionStatus("SUCCESS")
             self._stats = replace(
                 self._stats,
                 removed_events=removed,
                 succeeded_ms=now_ms,
-                duration_ms=max(0, now_ms - started_ms),
+                duration_ms=duration_ms,
+                removed_events_total=self._stats.removed_events_total + removed,
+                duration_total_ms=self._stats.duration_total_ms + duration_ms,
                 runs_succeeded=self._stats.runs_succeeded + 1,
             )
         finally:

@@ -17,6 +17,13 @@ FILTER_GAUGES: Final = (
     "pulsar_subscription_filter_rejected_msg_count",
     "pulsar_subscription_filter_rescheduled_msg_count",
 )
+THROTTLING_GAUGES: Final = (
+    "pulsar_subscription_dispatch_throttled_msg_events",
+    "pulsar_subscription_dispatch_throttled_bytes_events",
+)
+THROTTLING_REASONS: Final = ("subscription", "topic", "broker")
+HEALTH_NOT_MEASURED: Final = -1
+"""Apache Pulsar's health of the broker while `healthCheckMetricsUpdateTimeInSeconds` is not set."""
 _TRANSACTIONS: Final = ("ongoingTxnCount", "abortedTxnCount", "committedTxnCount")
 UNUSED_TOPIC_FIELDS: Final = dict.fromkeys((*_TRANSACTIONS, "offloadedStorageSize"), 0)
 """JSON fields of a partitioned topic before its first partition is used."""

@@ -56,6 +56,17 @@ class OperationMeter:
         """
         return self._period.quantiles(wanted, empty=float("nan"))
 
+    @property
+    def period_count(self) -> int:
+        """Operations of the last period."""
+        return sum(self._period.last().buckets)
+
+    @property
+    def period_mean_ms(self) -> float:
+        """Mean duration in the last period; NaN after a period without operations."""
+        count = self.period_count
+        return self._period.last().total / count if count else float("nan")
+
 
 class SchemaMeters:
     """Reads, writes and deletions of the schemas of one namespace, and the decisions of the strategy

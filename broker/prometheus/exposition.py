@@ -8,33 +8,43 @@ its arguments.
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from magnetar import __version__
+from magnetar.broker.compat.absent_features import HEALTH_NOT_MEASURED, THROTTLING_GAUGES, THROTTLING_REASONS
 from magnetar.broker.prometheus.delayed import delayed_metrics, lateness
 from magnetar.broker.prometheus.help_texts import help_line
 from magnetar.broker.prometheus.ledger_rows import LedgerSums, ledger_rows
 from magnetar.broker.prometheus.operation_rows import OperationFigures, operation_metrics
 from magnetar.broker.prometheus.resource_rows import ResourceFigures, resource_metrics
 from magnetar.broker.prometheus.rows import (
+    BROKER_TOTALS,
     BUCKETS,
+    COMPACTION_ROWS,
     CONSUMER_ROWS,
+    CONSUMER_TOTALS,
+    NAMESPACE_ROWS,
     PRODUCER_ROWS,
     SUBSCRIPTION_ROWS,
     TOPIC_ROWS,
+    BucketFamily,
     QuotaView,
     Row,
     SubscriptionView,
     TopicView,
+    added_up,
+    compacted,
 )
 from magnetar.broker.slices import SLICE_ITEMS
 
 if TYPE_CHECKING:
+    from magnetar.broker.consumers.consumer_stats import ConsumerStats
     from magnetar.broker.foreign_entries.converter_figures import ConvertingFigures
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
-    from magnetar.broker.topics.topic_stats import TopicStats
+    from magnetar.broker.topics.topic_stats import LatencyCounts, SizeCounts, TopicStats
     from magnetar.protocol.topic_name import TopicName
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -83,12 +93,15 @@ class BrokerMetrics:
         return {name: getattr(self, attribute) for name, attribute in _BROKER_FIGURES.items()}
 
 
-_BROKER_FIGURES: Final = {
+_CONNECTION_FIGURES: Final = {
     "pulsar_active_connections": "active_connections",
     "pulsar_connection_created_total_count": "connections_created",
     "pulsar_connection_create_success_count": "connections_created",
     "pulsar_connection_create_fail_count": "connections_refused",
     "pulsar_connection_closed_total_count": "connections_closed",
+}
+"""Figures whose samples name the broker too."""
+_BROKER_FIGURES: Final = {
     "pulsar_broker_throttled_connections": "throttled_connections",
     "pulsar_broker_lookup_pending_requests": "lookups_pending",
     "pulsar_broker_topic_load_pending_requests": "topic_loads_pending",
@@ -161,7 +174,9 @@ def render(
     turn.
     """
     cluster = f'cluster="{escape(settings.cluster_name)}"'
-    views = yield from _collected(TopicView(stats, QuotaView.of(effective(stats.name))) for stats in topics)
+    views = yield from _collected(
+        TopicView(stats, QuotaView.of(effective(stats.name), persistent=stats.name.persistent)) for stats in topics
+    )
     yield from _broker_rows(cluster, broker, views)
     if settings.expose_topic_level_metrics_in_prometheus:
         yield from _topic_rows(settings, cluster, views)
@@ -181,6 +196,11 @@ def render(
 
 def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]) -> Iterator[str]:
     yield from _metric("pulsar_version_info", [Sample(f'{cluster},version="{__version__}",commit=""', 1)])
+    of_broker = f'{cluster},broker="{broker.resources.broker_id.rpartition(":")[0]}"'
+    for name, attribute in _CONNECTION_FIGURES.items():
+        labels = f'{of_broker},metric="broker_connection"'
+        yield from _metric(name, [Sample(labels, getattr(broker, attribute))])
+    yield from _metric("pulsar_health", [Sample(f'{of_broker},metric="broker_health"', HEALTH_NOT_MEASURED)])
     for name, value in broker.values().items():
         yield from _metric(name, [Sample(cluster, value)])
     for name, kind, rows in resource_metrics(broker.resources, cluster):
@@ -192,6 +212,9 @@ def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]
     sums = yield from _broker_sums(views)
     for name in ("pulsar_broker_topics_count", *_SUMS):
         yield from _metric(name, [Sample(cluster, sums[name])])
+    for name, group in groupby(BROKER_TOTALS, key=itemgetter(0)):
+        samples = [Sample(f'{cluster},{label}="{value}"', sums[name, value]) for _, label, value, _ in group]
+        yield from _metric(name, samples)
     yield from _metric(
         "pulsar_broker_storage_backlog_quota_exceeded_evictions_total",
         [Sample(f'{cluster},quota_type="{kind}"', sums[kind]) for kind in _EVICTIONS],
@@ -230,10 +253,11 @@ _EVICTIONS: "Final[dict[str, Callable[[TopicView], int]]]" = {
 }
 
 
-def _broker_sums(views: Sequence[TopicView]) -> "Generator[str, None, dict[str, Number]]":
-    """Sums over all topics, by their broker names and by kind of eviction."""
-    values = {**_SUMS, **_EVICTIONS}
-    sums: dict[str, Number] = dict.fromkeys(values, 0)
+def _broker_sums(views: Sequence[TopicView]) -> "Generator[str, None, dict[Any, Number]]":
+    """Sums over all topics, by their broker names, by kind of eviction, and by name and label of totals."""
+    totals = {(name, label): value for name, _, label, value in BROKER_TOTALS}
+    values: dict[Any, Callable[[TopicView], Number]] = {**_SUMS, **_EVICTIONS, **totals}
+    sums: dict[Any, Number] = dict.fromkeys(values, 0)
     sums["pulsar_broker_topics_count"] = len(views)
     for block in _blocks(views):
         for name, value in values.items():
@@ -267,13 +291,12 @@ def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) 
     labelled = yield from _collected((_topic_labels(settings, cluster, view.stats.name), view) for view in views)
     for row in TOPIC_ROWS:
         yield from _metric(row.name, (Sample(labels, row.value(view)) for labels, view in labelled))
+    found = yield from _collected((labels, view) for labels, view in labelled if compacted(view))
+    yield from _rows(COMPACTION_ROWS, found)
     yield from _bucket_rows(labelled)
-    evictions = (
-        Sample(f'{labels},quota_type="{kind}"', count(view))
-        for labels, view in labelled
-        for kind, count in _EVICTIONS.items()
+    yield from _evictions(
+        (labels, kind, count(view)) for labels, view in labelled for kind, count in _EVICTIONS.items()
     )
-    yield from _metric("pulsar_storage_backlog_quota_exceeded_evictions_total", evictions)
     indexes = [(labels, view.stats.delayed_index) for labels, view in labelled if view.stats.delayed_index is not None]
     for name, parts in delayed_metrics(indexes):
         rows = yield from _collected(parts)
@@ -286,7 +309,7 @@ def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) 
         for labels, view in labelled
         for name, stats in view.stats.subscriptions.items()
     )
-    yield from _rows(SUBSCRIPTION_ROWS, subscriptions)
+    consumers: list[tuple[str, ConsumerStats]] = []
     if settings.expose_consumer_level_metrics_in_prometheus:
         consumers = yield from _collected(
             (f'{labels},consumer_name="{escape(each.consumer_name)}",consumer_id="{each.consumer_id}"', each)
@@ -294,6 +317,7 @@ def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) 
             for each in view.stats.consumers
         )
         yield from _rows(CONSUMER_ROWS, consumers)
+    yield from _subscription_rows(subscriptions, consumers)
     if settings.expose_producer_level_metrics_in_prometheus:
         producers = yield from _collected(
             (f'{labels},producer_name="{escape(each.producer_name)}",producer_id="{each.producer_id}"', each)
@@ -301,6 +325,26 @@ def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) 
             for each in view.stats.publishers
         )
         yield from _rows(PRODUCER_ROWS, producers)
+
+
+def _subscription_rows(
+    subscriptions: Sequence[tuple[str, SubscriptionView]], consumers: "Sequence[tuple[str, ConsumerStats]]"
+) -> Iterator[str]:
+    """The rows of subscriptions; totals of consumers stand in the families of their subscriptions."""
+    for row in SUBSCRIPTION_ROWS:
+        samples = (Sample(labels, row.value(view)) for labels, view in subscriptions)
+        of_consumer = CONSUMER_TOTALS.get(row.name)
+        more = () if of_consumer is None else (Sample(labels, of_consumer(each)) for labels, each in consumers)
+        yield from _metric(row.name, chain(samples, more))
+    for name in THROTTLING_GAUGES:
+        samples = (Sample(f'{labels},reason="{why}"', 0) for labels, _ in subscriptions for why in THROTTLING_REASONS)
+        yield from _metric(name, samples)
+
+
+def _evictions(counts: Iterable[tuple[str, str, int]]) -> Iterator[str]:
+    """Evictions by a backlog quota; counts: labels, kind of the quota, number."""
+    samples = (Sample(f'{labels},quota_type="{kind}"', count) for labels, kind, count in counts)
+    yield from _metric("pulsar_storage_backlog_quota_exceeded_evictions_total", samples)
 
 
 def _rows(rows: "Sequence[Row[T]]", labelled: "Sequence[tuple[str, T]]") -> Iterator[str]:
@@ -311,11 +355,17 @@ def _rows(rows: "Sequence[Row[T]]", labelled: "Sequence[tuple[str, T]]") -> Iter
 def _bucket_rows(labelled: Sequence[tuple[str, TopicView]]) -> Iterator[str]:
     for family in BUCKETS:
         counts = yield from _collected((labels, family.counts(view)) for labels, view in labelled)
-        for i, suffix in enumerate(family.suffixes):
-            samples = (Sample(labels, c.buckets[i] if c else 0) for labels, c in counts)
-            yield from _metric(f"{family.name}{suffix}", samples)
-        yield from _metric(f"{family.name}_count", (Sample(labels, c.count if c else 0) for labels, c in counts))
-        yield from _metric(f"{family.name}_sum", (Sample(labels, c.sum if c else 0) for labels, c in counts))
+        yield from _bucket_family(family, counts)
+
+
+def _bucket_family(
+    family: BucketFamily, counts: "Sequence[tuple[str, LatencyCounts | SizeCounts | None]]"
+) -> Iterator[str]:
+    for i, suffix in enumerate(family.suffixes):
+        samples = (Sample(labels, c.buckets[i] if c else 0) for labels, c in counts)
+        yield from _metric(f"{family.name}{suffix}", samples)
+    yield from _metric(f"{family.name}_count", (Sample(labels, c.count if c else 0) for labels, c in counts))
+    yield from _metric(f"{family.name}_sum", (Sample(labels, family.sum_of(c) if c else 0) for labels, c in counts))
 
 
 def _namespace_rows(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
@@ -324,13 +374,28 @@ def _namespace_rows(cluster: str, views: Sequence[TopicView]) -> Iterator[str]:
     for view in views:
         by_namespace.setdefault(view.stats.name.namespace, []).append(view)
     labelled = [(f'{cluster},namespace="{escape(name)}"', group) for name, group in sorted(by_namespace.items())]
-    for row in TOPIC_ROWS:
+    for row in NAMESPACE_ROWS:
         extra = ',remote_cluster="local"' if row.name == "pulsar_msg_backlog" else ""
         samples: list[Sample] = []
         for labels, group in labelled:
             values = yield from _collected(map(row.value, group))
             samples.append(Sample(labels + extra, row.combined(values)))
         yield from _metric(row.name, samples)
+    evicted: list[tuple[str, str, int]] = []
+    for labels, group in labelled:
+        for kind, count in _EVICTIONS.items():
+            counts = yield from _collected(map(count, group))
+            evicted.append((labels, kind, sum(counts)))
+    yield from _evictions(evicted)
+    for family in BUCKETS:
+        sums: list[tuple[str, LatencyCounts | SizeCounts | None]] = []
+        for labels, group in labelled:
+            total: LatencyCounts | SizeCounts | None = None
+            for block in _blocks(map(family.counts, group)):
+                total = added_up((total, *block))
+                yield ""
+            sums.append((labels, total))
+        yield from _bucket_family(family, sums)
 
 
 def _converter_rows(settings: "Settings", cluster: str, figures: "ConvertingFigures") -> Iterator[str]:

@@ -11,11 +11,11 @@ __all__ = ["help_line", "help_text"]
 
 _BUCKET: Final = re.compile(r"^(?P<family>.+?)_(?:le_(?P<bound>\w+)|(?P<rest>overflow|count|sum))$")
 _FAMILIES: Final = {
-    "pulsar_storage_write_latency": ("time from an append to its receipt", "ms", "entries"),
-    "pulsar_storage_ledger_write_latency": ("time that the ledger store takes for an append", "ms", "entries"),
-    "pulsar_entry_size": ("size of stored entries", "bytes", "entries"),
+    "pulsar_storage_write_latency": ("time from an append to its receipt", "ms", "us", "entries"),
+    "pulsar_storage_ledger_write_latency": ("time that the ledger store takes for an append", "ms", "us", "entries"),
+    "pulsar_entry_size": ("size of stored entries", "bytes", "bytes", "entries"),
 }
-"""Distributions that are written as one gauge per bucket: meaning, unit of bounds and sum, counted objects."""
+"""Distributions that are written as one gauge per bucket: meaning, units of bounds and sum, counted objects."""
 
 _TEXTS: Final = {
     "pulsar_version_info": "Version of the broker, as a label; always 1",
@@ -24,6 +24,7 @@ _TEXTS: Final = {
     "pulsar_connection_create_success_count": "Connections accepted since the start",
     "pulsar_connection_create_fail_count": "Connections refused since the start: over a limit, or no proof of a role",
     "pulsar_connection_closed_total_count": "Connections closed since the start",
+    "pulsar_health": "Health of the broker; always -1, not measured: brokers/health of the admin API measures it",
     "pulsar_broker_throttled_connections": "Connections whose socket is not read because of a rate limit",
     "pulsar_broker_lookup": "Time of lookups of the last stats period by quantile, in ms",
     "pulsar_broker_lookup_answers_total": "Lookups answered with this broker's address since the start",
@@ -38,6 +39,8 @@ _TEXTS: Final = {
     "pulsar_topic_load_time_99_percentile_ms": "99 % of the topic loads took at most this time",
     "pulsar_topic_load_time_99_9_percentile_ms": "99.9 % of the topic loads took at most this time",
     "pulsar_topic_load_time_99_99_percentile_ms": "99.99 % of the topic loads took at most this time",
+    "pulsar_topic_load_time_mean_ms": "Mean time of topic loads of the last stats period",
+    "pulsar_topic_load_rate_s": "Loads of topics in the last stats period",
     "pulsar_schema_get_ops_latency": "Time of reads of a schema in the last stats period by quantile, in ms",
     "pulsar_schema_put_ops_latency": "Time of additions of a schema in the last stats period by quantile, in ms",
     "pulsar_schema_del_ops_latency": "Time of deletions of a schema in the last stats period by quantile, in ms",
@@ -122,6 +125,8 @@ _TEXTS: Final = {
     "pulsar_broker_storage_read_rate": "Entries read per second",
     "pulsar_broker_storage_read_cache_misses_rate": "Entries read from ledger files per second",
     "pulsar_broker_msg_backlog": "Messages that subscriptions have not acknowledged",
+    "pulsar_broker_out_bytes_total": "Bytes that loaded topics delivered, to clients and to compaction",
+    "pulsar_broker_in_bytes_total": "Bytes published to loaded topics, of clients and of the broker",
     "pulsar_broker_storage_backlog_quota_exceeded_evictions_total": "Evictions of backlog by a quota since the start",
     "pulsar_broker_publish_latency": "Time from the arrival of a message to its receipt, in ms, by quantile",
     "pulsar_expired_token_total": "Expired tokens that clients presented since the start",
@@ -158,7 +163,7 @@ _TEXTS: Final = {
     "pulsar_compaction_removed_event_count": "Messages that compaction dropped because a later message has their key",
     "pulsar_compaction_succeed_count": "Compactions of the topic that ended well",
     "pulsar_compaction_failed_count": "Compactions of the topic that failed",
-    "pulsar_compaction_duration_time_in_mills": "Duration of the last compaction, in ms",
+    "pulsar_compaction_duration_time_in_mills": "Duration of the compactions of the topic, in ms",
     "pulsar_compaction_read_throughput": "Bytes per second that the last compaction read",
     "pulsar_compaction_write_throughput": "Bytes per second that the last compaction wrote",
     "pulsar_compaction_compacted_entries_count": "Entries of the compacted ledger",
@@ -205,6 +210,9 @@ _TEXTS: Final = {
     "pulsar_subscription_filter_accepted_msg_count": "Messages that entry filters accepted",
     "pulsar_subscription_filter_rejected_msg_count": "Messages that entry filters rejected",
     "pulsar_subscription_filter_rescheduled_msg_count": "Messages that entry filters put off",
+    "pulsar_subscription_delayed_message_index_size_bytes": "Memory of the index of delayed messages",
+    "pulsar_subscription_dispatch_throttled_msg_events": "Dispatches held by a rate of messages; always 0",
+    "pulsar_subscription_dispatch_throttled_bytes_events": "Dispatches held by a rate of bytes; always 0",
     "pulsar_out_bytes_total": "Bytes delivered since the topic was loaded",
     "pulsar_out_messages_total": "Messages delivered since the topic was loaded",
     "pulsar_consumer_msg_rate_redeliver": "Messages delivered to the consumer again per second",
@@ -251,9 +259,9 @@ def _bucket_text(name: str) -> str | None:
     found = _BUCKET.match(name)
     if found is None or found["family"] not in _FAMILIES:
         return None
-    meaning, unit, counted = _FAMILIES[found["family"]]
+    meaning, unit, unit_of_sum, counted = _FAMILIES[found["family"]]
     if found["rest"] == "sum":
-        return f"Sum over the last stats period: {meaning}, in {unit}"
+        return f"Sum over the last stats period: {meaning}, in {unit_of_sum}"
     if found["rest"] == "count":
         return f"Number of {counted} in the last stats period: {meaning}"
     if found["rest"] == "overflow" or found["bound"] == "overflow":

@@ -68,6 +68,8 @@ def operation_metrics(figures: OperationFigures, cluster: str) -> Iterator[tuple
     quantiles = loads.quantiles(LOAD_QUANTILES)
     for suffix, quantile in _LOADS.items():
         yield f"pulsar_topic_load_time_{suffix}_ms", "gauge", [(labels, quantiles[quantile])]
+    yield "pulsar_topic_load_time_mean_ms", "gauge", [(labels, loads.period_mean_ms)]
+    yield "pulsar_topic_load_rate_s", "gauge", [(labels, loads.period_count)]
     yield "pulsar_topic_load_failed_count", "gauge", [(labels, loads.failures)]
     yield from _schema_metrics(figures.schemas, cluster)
 

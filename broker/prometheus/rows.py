@@ -3,7 +3,7 @@ metrics page).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 from magnetar.broker.compat.absent_features import FILTER_GAUGES, OFFLOADING_GAUGES, TRANSACTION_GAUGES
@@ -41,14 +41,18 @@ class QuotaView(NamedTuple):
     limit_seconds: int
 
     @classmethod
-    def of(cls, config: "TopicConfig") -> "QuotaView":
-        return cls(config.size_quota.limit_size, config.age_quota.limit_time)
+    def of(cls, config: "TopicConfig", *, persistent: bool) -> "QuotaView":
+        """The limits; a topic that stores nothing has a limit of 0 bytes, as in Apache Pulsar."""
+        return cls(config.size_quota.limit_size if persistent else 0, config.age_quota.limit_time)
 
 
 class TopicView:
     """A topic's statistics with the sums that several rows need."""
 
-    __slots__ = ("consumers", "msg_backlog", "quota", "rate_out", "stats", "throughput_out")
+    __slots__ = (
+        *("consumers", "internal_out_bytes", "msg_backlog", "out_bytes", "quota", "rate_out", "stats", "system"),
+        "throughput_out",
+    )
 
     def __init__(self, stats: "TopicStats", quota: QuotaView) -> None:
         subscriptions = stats.subscriptions.values()
@@ -58,6 +62,9 @@ class TopicView:
         self.rate_out = sum(each.msg_rate_out for each in subscriptions)
         self.throughput_out = sum(each.msg_throughput_out for each in subscriptions)
         self.msg_backlog = sum(each.msg_backlog for each in subscriptions)
+        self.out_bytes = stats.gone_bytes_out_counter + sum(each.bytes_out_counter for each in subscriptions)
+        self.internal_out_bytes = sum(each.bytes_out_counter for each in subscriptions if each.pinned)
+        self.system = stats.name.is_system
 
 
 class SubscriptionView(NamedTuple):
@@ -70,6 +77,12 @@ def _per_second(size: int, view: TopicView) -> float:
     """The rate of the last compaction; 0 before the first compaction."""
     duration_ms = view.stats.compaction.duration_ms
     return size * 1000 / duration_ms if duration_ms else 0.0
+
+
+def compacted(view: TopicView) -> bool:
+    """Whether a compaction of the topic has ended since the topic was loaded."""
+    found = view.stats.compaction
+    return bool(found.runs_succeeded or found.runs_failed)
 
 
 def _without_consumers(view: TopicView) -> int:
@@ -103,15 +116,26 @@ TOPIC_ROWS: Final[tuple[Row[TopicView], ...]] = (
     Row("pulsar_msg_backlog", lambda v: v.msg_backlog),
     Row("pulsar_delayed_message_index_size_bytes", lambda v: v.stats.delayed_index_bytes),
     *(Row(name, lambda _: 0) for name in TRANSACTION_GAUGES),
-    Row("pulsar_compaction_removed_event_count", lambda v: v.stats.compaction.removed_events),
+)
+BROKER_TOTALS: Final[tuple[tuple[str, str, str, Callable[[TopicView], int]], ...]] = (
+    ("pulsar_broker_out_bytes_total", "system_subscription", "false", lambda v: v.out_bytes - v.internal_out_bytes),
+    ("pulsar_broker_out_bytes_total", "system_subscription", "true", lambda v: v.internal_out_bytes),
+    ("pulsar_broker_in_bytes_total", "system_topic", "false", lambda v: 0 if v.system else v.stats.bytes_in_counter),
+    ("pulsar_broker_in_bytes_total", "system_topic", "true", lambda v: v.stats.bytes_in_counter if v.system else 0),
+)
+"""Sums over all topics: family, its label, the value of the label, the figure of a topic."""
+
+COMPACTION_ROWS: Final[tuple[Row[TopicView], ...]] = (
+    Row("pulsar_compaction_removed_event_count", lambda v: v.stats.compaction.removed_events_total),
     Row("pulsar_compaction_succeed_count", lambda v: v.stats.compaction.runs_succeeded),
     Row("pulsar_compaction_failed_count", lambda v: v.stats.compaction.runs_failed),
-    Row("pulsar_compaction_duration_time_in_mills", lambda v: v.stats.compaction.duration_ms),
+    Row("pulsar_compaction_duration_time_in_mills", lambda v: v.stats.compaction.duration_total_ms),
     Row("pulsar_compaction_read_throughput", lambda v: _per_second(v.stats.compaction.read_bytes, v)),
     Row("pulsar_compaction_write_throughput", lambda v: _per_second(v.stats.compaction.size_bytes, v)),
     Row("pulsar_compaction_compacted_entries_count", lambda v: v.stats.compaction.entries),
     Row("pulsar_compaction_compacted_entries_size", lambda v: v.stats.compaction.size_bytes),
 )
+"""Rows of a topic that was compacted since its load."""
 
 SUBSCRIPTION_ROWS: Final[tuple[Row[SubscriptionView], ...]] = (
     Row("pulsar_subscription_back_log", lambda v: v.stats.msg_backlog),
@@ -134,9 +158,16 @@ SUBSCRIPTION_ROWS: Final[tuple[Row[SubscriptionView], ...]] = (
     Row("pulsar_subscription_msg_drop_rate", lambda v: v.stats.msg_drop_rate),
     Row("pulsar_subscription_consumers_count", lambda v: len(v.stats.consumers)),
     *(Row(name, lambda _: 0) for name in FILTER_GAUGES),
+    Row("pulsar_subscription_delayed_message_index_size_bytes", lambda v: v.stats.delayed_index_bytes),
     Row("pulsar_out_bytes_total", lambda v: v.stats.bytes_out_counter),
     Row("pulsar_out_messages_total", lambda v: v.stats.msg_out_counter),
 )
+
+CONSUMER_TOTALS: "Final[dict[str, Callable[[ConsumerStats], int]]]" = {
+    "pulsar_out_bytes_total": lambda c: c.bytes_out_counter,
+    "pulsar_out_messages_total": lambda c: c.msg_out_counter,
+}
+"""Figures of a consumer under the name of a row of its subscription."""
 
 CONSUMER_ROWS: "Final[tuple[Row[ConsumerStats], ...]]" = (
     Row("pulsar_consumer_msg_rate_redeliver", lambda c: c.msg_rate_redeliver),
@@ -148,6 +179,19 @@ CONSUMER_ROWS: "Final[tuple[Row[ConsumerStats], ...]]" = (
     Row("pulsar_consumer_available_permits", lambda c: c.available_permits),
 )
 
+NAMESPACE_ROWS: Final[tuple[Row[TopicView], ...]] = (
+    *TOPIC_ROWS,
+    Row("pulsar_consumer_msg_ack_rate", lambda v: sum(s.message_ack_rate for s in v.stats.subscriptions.values())),
+    Row("pulsar_out_bytes_total", lambda v: v.out_bytes),
+    Row(
+        "pulsar_out_messages_total",
+        lambda v: v.stats.gone_msg_out_counter + sum(s.msg_out_counter for s in v.stats.subscriptions.values()),
+    ),
+    Row("pulsar_subscription_delayed", lambda v: sum(s.msg_delayed for s in v.stats.subscriptions.values())),
+    Row("pulsar_subscription_in_replay", lambda v: sum(s.msg_in_replay for s in v.stats.subscriptions.values())),
+)
+"""Rows of a namespace, where topics have none of their own."""
+
 PRODUCER_ROWS: "Final[tuple[Row[ProducerStats], ...]]" = (
     Row("pulsar_producer_msg_rate_in", lambda p: p.msg_rate_in),
     Row("pulsar_producer_msg_throughput_in", lambda p: p.msg_throughput_in),
@@ -157,13 +201,19 @@ PRODUCER_ROWS: "Final[tuple[Row[ProducerStats], ...]]" = (
 
 @dataclass(frozen=True, slots=True)
 class BucketFamily:
-    """Counts per bucket: one metric per suffix, plus _count and _sum."""
+    """Counts per bucket: one metric per suffix, plus _count and _sum. scale: from the sums here to those shown."""
 
     name: str
     suffixes: tuple[str, ...]
     counts: "Callable[[TopicView], LatencyCounts | SizeCounts | None]"
+    scale: int = 1
+
+    def sum_of(self, counts: "LatencyCounts | SizeCounts") -> int:
+        """The sum of the counted values, a whole number as in Apache Pulsar."""
+        return round(counts.sum * self.scale)
 
 
+_US_IN_MS: Final = 1000
 _LATENCY_SUFFIXES: Final = (
     *(f"_le_{ms}" for ms in ("0_5", "1", "5", "10", "20", "50", "100", "200", "1000")),
     "_overflow",
@@ -172,7 +222,18 @@ _SIZE_SUFFIXES: Final = tuple(
     f"_le_{size}" for size in ("128", "512", "1_kb", "2_kb", "4_kb", "16_kb", "100_kb", "1_mb", "overflow")
 )
 BUCKETS: Final = (
-    BucketFamily("pulsar_storage_write_latency", _LATENCY_SUFFIXES, lambda v: v.stats.write_latency_ms),
-    BucketFamily("pulsar_storage_ledger_write_latency", _LATENCY_SUFFIXES, lambda v: v.stats.write_latency_ms),
+    BucketFamily("pulsar_storage_write_latency", _LATENCY_SUFFIXES, lambda v: v.stats.write_latency_ms, _US_IN_MS),
+    BucketFamily(
+        "pulsar_storage_ledger_write_latency", _LATENCY_SUFFIXES, lambda v: v.stats.write_latency_ms, _US_IN_MS
+    ),
     BucketFamily("pulsar_entry_size", _SIZE_SUFFIXES, lambda v: v.stats.entry_sizes),
 )
+
+
+def added_up(counts: "Sequence[LatencyCounts | SizeCounts | None]") -> "LatencyCounts | SizeCounts | None":
+    """The sum of counts of one family; None where no topic has counts."""
+    found = [each for each in counts if each is not None]
+    if not found:
+        return None
+    buckets = tuple(map(sum, zip(*(each.buckets for each in found), strict=True)))
+    return replace(found[0], buckets=buckets, count=sum(buckets), sum=sum(each.sum for each in found))

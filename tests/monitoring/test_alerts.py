@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RULES = ROOT / "conf/alerts.yml"
 ALERTS = {rule["alert"]: rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
 B = 'instance="b"'
+CONNECTION = 'broker="localhost",metric="broker_connection"'
 T = 'topic="t",subscription="s"'
 FIRING = {
     "MagnetarDown": {f'up{{job="magnetar",{B}}}': "0x90"},
@@ -36,7 +37,7 @@ FIRING = {
         f"magnetar_client_memory_limit_bytes{{{B}}}": "100x90",
     },
     "MagnetarConnectionsShort": {
-        f"pulsar_active_connections{{{B}}}": "95x90",
+        f"pulsar_active_connections{{{B},{CONNECTION}}}": "95x90",
         f"magnetar_connections_limit{{{B}}}": "100x90",
     },
     "MagnetarDescriptorsShort": {
@@ -84,7 +85,7 @@ CALM = {
         f"magnetar_client_memory_limit_bytes{{{B}}}": "100x90",
     },
     "MagnetarConnectionsShort": {
-        f"pulsar_active_connections{{{B}}}": "5x90",
+        f"pulsar_active_connections{{{B},{CONNECTION}}}": "5x90",
         f"magnetar_connections_limit{{{B}}}": "100x90",
     },
     "MagnetarDescriptorsShort": {

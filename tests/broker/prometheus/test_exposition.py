@@ -5,12 +5,14 @@ import dataclasses
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from magnetar.broker.compaction.compaction_stats import CompactionStats
 from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
 from magnetar.broker.meters.operation_meter import OperationMeter, SchemaMeters
 from magnetar.broker.policies.effective import NO_POLICIES, NO_TOPIC_POLICIES, effective_config
 from magnetar.broker.prometheus.exposition import BrokerMetrics, escape, render
 from magnetar.broker.prometheus.ledger_rows import LedgerSums
 from magnetar.broker.prometheus.operation_rows import OperationFigures
+from magnetar.broker.prometheus.resource_rows import ResourceFigures
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.topic_stats import LatencyCounts, ProducerStats, SizeCounts, TopicStats
 from magnetar.protocol.topic_name import TopicName
@@ -86,14 +88,58 @@ def test_topic_and_subscription_figures():
 
 
 def test_broker_figures():
-    values, _ = samples([topic(), topic("persistent://public/default/u")], broker=BrokerMetrics(active_connections=3))
+    broker = BrokerMetrics(active_connections=3, resources=ResourceFigures(broker_id="10.0.0.1:8080"))
+    values, _ = samples([topic(), topic("persistent://public/default/u")], broker=broker)
     assert values["pulsar_broker_topics_count", ()] == 2
     assert values["pulsar_broker_consumers_count", ()] == 2
     assert values["pulsar_broker_msg_backlog", ()] == 14
-    assert values["pulsar_active_connections", ()] == 3
+    of_broker = (("broker", "10.0.0.1"), ("metric", "broker_connection"))
+    assert values["pulsar_active_connections", of_broker] == 3
+    assert values["pulsar_health", (("broker", "10.0.0.1"), ("metric", "broker_health"))] == -1
     assert values["pulsar_topics_count", (("namespace", "public/default"),)] == 2
     assert any(name == "process_cpu_seconds_total" for name, _ in values)
     assert any(name == "pulsar_version_info" for name, _ in values)
+
+
+def test_bytes_of_the_broker_by_those_of_clients_and_its_own():
+    own = dataclasses.replace(SUBSCRIPTION, pinned=True, bytes_out_counter=7)
+    topics = [
+        dataclasses.replace(topic(), subscriptions={"s": SUBSCRIPTION, "__compaction": own}, gone_bytes_out_counter=5),
+        topic("persistent://public/default/__change_events"),
+    ]
+    values, _ = samples(topics)
+    assert values["pulsar_broker_out_bytes_total", (("system_subscription", "false"),)] == 405
+    assert values["pulsar_broker_out_bytes_total", (("system_subscription", "true"),)] == 7
+    assert values["pulsar_broker_in_bytes_total", (("system_topic", "false"),)] == 1000
+    assert values["pulsar_broker_in_bytes_total", (("system_topic", "true"),)] == 1000
+
+
+def test_compactions_have_figures_where_a_topic_was_compacted():
+    figures = CompactionStats(
+        removed_events=1, removed_events_total=3, duration_ms=2, duration_total_ms=5, runs_succeeded=2, size_bytes=65
+    )
+    values, _ = samples([topic(compaction=figures), topic("persistent://public/default/u")])
+    found = {(name, dict(labels)["topic"]): value for (name, labels), value in values.items() if "_compaction_" in name}
+    assert {name.rpartition("/")[2] for _, name in found} == {"t"}
+    assert found["pulsar_compaction_removed_event_count", dict(TOPIC_LABELS)["topic"]] == 3
+    assert found["pulsar_compaction_duration_time_in_mills", dict(TOPIC_LABELS)["topic"]] == 5
+    assert found["pulsar_compaction_compacted_entries_size", dict(TOPIC_LABELS)["topic"]] == 65
+
+
+def test_dispatches_held_by_a_rate_are_shown_by_reason():
+    values, _ = samples([topic()])
+    for name in ("msg", "bytes"):
+        for reason in ("subscription", "topic", "broker"):
+            labels = tuple(sorted((*TOPIC_LABELS, ("subscription", "s"), ("reason", reason))))
+            assert values[f"pulsar_subscription_dispatch_throttled_{name}_events", labels] == 0
+
+
+def test_a_topic_that_stores_nothing_has_no_quota_of_bytes():
+    name = "non-persistent://public/default/t"
+    values, _ = samples([topic(name)])
+    labels = (("namespace", "public/default"), ("topic", name))
+    assert values["pulsar_storage_backlog_quota_limit", labels] == 0
+    assert values["pulsar_storage_backlog_quota_limit_time", labels] == -1
 
 
 def test_authentication_is_counted():
@@ -122,6 +168,8 @@ def test_consumers_and_producers_only_when_asked_for():
     values, _ = samples([topic()], settings)
     labels = tuple(sorted((*TOPIC_LABELS, ("subscription", "s"), ("consumer_name", "c"), ("consumer_id", "1"))))
     assert values["pulsar_consumer_available_permits", labels] == 990
+    assert values["pulsar_out_bytes_total", labels] == 200
+    assert values["pulsar_out_messages_total", labels] == 20
     labels = tuple(sorted((*TOPIC_LABELS, ("producer_name", "p"), ("producer_id", "1"))))
     assert values["pulsar_producer_msg_average_Size", labels] == 10
 
@@ -132,6 +180,29 @@ def test_namespaces_instead_of_topics():
     assert values["pulsar_rate_in", (("namespace", "public/default"),)] == 10
     assert values["pulsar_msg_backlog", (("namespace", "public/default"), ("remote_cluster", "local"))] == 14
     assert not any("topic" in dict(labels) for _, labels in values)
+
+
+def test_namespaces_have_the_figures_of_subscriptions_and_distributions():
+    settings = dataclasses.replace(Settings(), expose_topic_level_metrics_in_prometheus=False)
+    latency = LatencyCounts((1, 0, 0, 0, 0, 0, 0, 0, 0, 2), 3, 1.5)
+    topics = [
+        topic(write_latency_ms=latency, quota_evictions_size=1, gone_msg_out_counter=2),
+        topic("persistent://public/default/u", write_latency_ms=latency, quota_evictions_size=1),
+    ]
+    values, kinds = samples([*topics, topic("persistent://public/default/v")], settings)
+    namespace = ("namespace", "public/default")
+    assert values["pulsar_out_messages_total", (namespace,)] == 62
+    assert values["pulsar_out_bytes_total", (namespace,)] == 600
+    assert values["pulsar_subscription_delayed", (namespace,)] == 3
+    assert values["pulsar_consumer_msg_ack_rate", (namespace,)] == 0
+    assert values["pulsar_storage_write_latency_le_0_5", (namespace,)] == 2
+    assert values["pulsar_storage_write_latency_overflow", (namespace,)] == 4
+    assert values["pulsar_storage_write_latency_count", (namespace,)] == 6
+    assert values["pulsar_storage_write_latency_sum", (namespace,)] == 3000
+    assert values["pulsar_entry_size_le_1_kb", (namespace,)] == 0
+    evictions = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+    assert values[evictions, (namespace, ("quota_type", "size"))] == 2
+    assert kinds[evictions] == "gauge"
 
 
 def test_subscriptions_without_consumers_are_counted_by_topic_or_namespace():
@@ -163,6 +234,8 @@ def test_histograms_are_gauges_per_bucket():
     assert values["pulsar_storage_write_latency_le_1000", TOPIC_LABELS] == 8
     assert values["pulsar_storage_write_latency_overflow", TOPIC_LABELS] == 9
     assert values["pulsar_storage_write_latency_count", TOPIC_LABELS] == 45
+    assert values["pulsar_storage_write_latency_sum", TOPIC_LABELS] == 12_500, "in us, as in Apache Pulsar"
+    assert values["pulsar_entry_size_sum", TOPIC_LABELS] == 1000
     assert values["pulsar_entry_size_le_overflow", TOPIC_LABELS] == 8
     assert kinds["pulsar_entry_size_le_1_kb"] == "gauge"
     empty, _ = samples([topic()])

@@ -72,5 +72,6 @@ def test_buckets_name_their_bounds():
         "up to 2 kb and above the bound before: size of stored entries"
     )
     assert " up to 0.5 ms " in help_text("pulsar_storage_write_latency_le_0_5")
+    assert help_text("pulsar_storage_write_latency_sum").endswith("receipt, in us")
     assert "above the largest bound" in help_text("pulsar_entry_size_le_overflow")
     assert help_line("no_such_metric") == ""

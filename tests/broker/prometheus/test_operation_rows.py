@@ -13,6 +13,7 @@ async def test_counts_by_family():
             pass
     with loads.timed():
         pass
+    loads.roll()
     with schemas.put.timed():
         pass
     schemas.incompatible = 2
@@ -25,6 +26,8 @@ async def test_counts_by_family():
     assert found["topic_load_failed_total"] == ("counter", {"{" + CLUSTER: 4})
     labels = "{" + CLUSTER + ',broker="host",metric="pulsar_topic_load_times"'
     assert found["pulsar_topic_load_failed_count"] == ("gauge", {labels: 4})
+    assert found["pulsar_topic_load_rate_s"] == ("gauge", {labels: 1})
+    assert found["pulsar_topic_load_time_mean_ms"][1][labels] >= 0
     assert found["pulsar_schema_put_ops_latency"][1]['_count{cluster="c",namespace="a/b"'] == 1
     assert found["pulsar_schema_get_ops_latency"][1] == {}, "no rows for a kind of work that never happened"
     assert found["pulsar_schema_incompatible_total"][1] == {'{cluster="c",namespace="a/b"': 2}
