@@ -19,6 +19,7 @@ from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import loadable, shown_position, single_topic, topic_unloadable
 from magnetar.broker.auth.table import TOPIC_CONSUME
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_order import collected_order
 from magnetar.broker.compat.java_times import instant
 from magnetar.broker.errors import BrokerError, RestError
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -39,6 +40,8 @@ MOST_PLAIN_BYTES: Final = 16 * 1024 * 1024
 MOST_METADATA_BYTES: Final = 64 * 1024
 """Largest metadata that is shown in headers: HTTP clients do not accept more."""
 _BEYOND_LATIN_1: Final = re.compile(r"[^\x00-\xff]")
+_ESCAPED_BY_GSON: Final = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&='"})
+"""Letters of texts that Apache Pulsar's library of JSON escapes for pages of HTML."""
 _NOT_IN_HEADERS: Final = re.compile(r"[^\t\x20-\xff]")
 _OF_FIELDS: Final = {
     "chunk_id": "X-Pulsar-chunk-id",
@@ -194,7 +197,8 @@ def _metadata_headers(metadata: pb.MessageMetadata, entry_bytes: int) -> dict[st
         headers["X-Pulsar-num-batch-message"] = str(metadata.num_messages_in_batch)
         headers["X-Pulsar-batch-size"] = str(entry_bytes - metadata.ByteSize())
     properties = {each.key: each.value for each in metadata.properties}
-    text = json.dumps(properties, separators=(",", ":"), ensure_ascii=False)
+    ordered = {key: properties[key] for key in collected_order(properties)}
+    text = json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).translate(_ESCAPED_BY_GSON)
     headers["X-Pulsar-PROPERTY"] = _BEYOND_LATIN_1.sub(lambda found: json.dumps(found[0])[1:-1], text)
     headers["X-Pulsar-producer-name"] = metadata.producer_name
     headers["X-Pulsar-sequence-id"] = str(signed(metadata.sequence_id))

@@ -12,15 +12,28 @@ from magnetar.protocol.key_hash import java_hash
 _SMALLEST_TABLE = 16
 
 
+def collected_order(keys: Iterable[str]) -> list[str]:
+    """The keys in the iteration order of the HashMap of a Java collector (`Collectors.toMap`), which adds keys by
+    `merge`: in front of the keys of their slot, and the table doubles a key later.
+    """
+    given = list(dict.fromkeys(keys))
+    return _in_slots(given[::-1], len(given) - 1)
+
+
 def java_order(keys: Iterable[str], *, concurrent: bool = False) -> list[str]:
     """The keys in the iteration order of a Java HashMap, or ConcurrentHashMap, to which they were added in the given
     order. A HashMap doubles with the first key beyond three quarters of its size, a ConcurrentHashMap a key earlier.
     """
     given = list(dict.fromkeys(keys))
-    slots, early = _SMALLEST_TABLE, int(concurrent)
-    while len(given) + early > slots * 3 // 4:
+    return _in_slots(given, len(given) + concurrent)
+
+
+def _in_slots(keys: list[str], counted: int) -> list[str]:
+    """The keys by their slots in a table that holds `counted` keys without doubling."""
+    slots = _SMALLEST_TABLE
+    while counted > slots * 3 // 4:
         slots *= 2
-    return sorted(given, key=lambda key: _spread(java_hash(key)) & (slots - 1))
+    return sorted(keys, key=lambda key: _spread(java_hash(key)) & (slots - 1))
 
 
 def _spread(value: int) -> int:

@@ -1,6 +1,6 @@
 """Lists come in the order of Java's hash tables, as recorded from Apache Pulsar."""
 
-from magnetar.broker.compat.java_order import java_order
+from magnetar.broker.compat.java_order import collected_order, java_order
 
 NAMES = ["sub", "a", "zz", "sub-1", "b", "my-subscription", "sub-2", "c", "x", "other", "s1", "s2", "s10"]
 
@@ -22,3 +22,14 @@ def test_a_plain_table_doubles_one_name_later():
 
 def test_a_name_given_twice_is_there_once():
     assert java_order(["b", "a", "b"]) == ["a", "b"]
+
+
+def test_a_collected_table_lists_later_names_of_a_slot_first():
+    assert java_order(["zz", "aa"]) == ["zz", "aa"]
+    assert collected_order(["zz", "aa"]) == ["aa", "zz"]
+
+
+def test_a_collected_table_doubles_with_the_fourteenth_name():
+    in_sixteen_slots = [name for name in collected_order(NAMES) if name != "s10"]
+    assert in_sixteen_slots == collected_order(NAMES[:12])
+    assert [name for name in collected_order([*NAMES, "y"]) if name not in ("s10", "y")] != in_sixteen_slots

@@ -134,3 +134,17 @@ def messages_by_position_that_are_not_there(s):
         "/getMessageIdByIndex?index=0",
     ):
         s.call("GET", rest(topic, i), keep=True)
+
+
+@scenario
+def message_properties_in_the_order_of_a_hash_and_escaped(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/subscription/sub"), "earliest", quietly=True)
+    names = ("name", "age", "k=1", "x-y", "zz", "aa", "B", "c10")
+    values = ("<a href='x'>&</a>", "", "=", "é", "\t\\/", "1", '"', "9")
+    published(s, topic, 1, properties=[dict(key=k, value=v) for k, v in zip(names, values, strict=True)])
+    s.call("GET", rest(topic, "/subscription/sub/position/1"), show=["X-Pulsar-PROPERTY"])
+    for count in (12, 13, 14):
+        properties = [dict(key=f"{i * 37}-{i}", value="") for i in range(count)]
+        published(s, topic, 1, first=count, properties=properties)
+        s.call("GET", rest(topic, "/examinemessage"), show=["X-Pulsar-PROPERTY"])
