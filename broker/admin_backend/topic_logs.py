@@ -140,7 +140,10 @@ class AdminTopicLogs:
         topic = await self._lifecycle.persistent(name)
         position, batch_index = await topic.last_message_id()
         if position.entry_id < 0:
-            ended = topic.ledger.terminated
+            ended, last = topic.ledger.terminated, topic.ledger.last_confirmed
+            kept = any(slot.ledger_id == last.ledger_id for slot in topic.ledger.ledgers)
+            if not ended and not kept and last.entry_id >= 0:
+                return MessagePosition(-1, -1)
             position = await (topic.ledger.terminate() if ended else topic.position_before_first())
         return _message(topic, position, batch_index)
 

@@ -105,3 +105,18 @@ def last_message_id_of_a_compacted_batch(s):
             step()
             for consumer in (1, 2):
                 c.ask("GET_LAST_MESSAGE_ID", consumer_id=consumer)
+
+
+@scenario
+def last_message_id_over_rest_of_a_consumed_topic_after_a_load(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/subscription/sub"), "earliest", quietly=True)
+    published(s, topic, 2)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    published(s, topic, 2, first=2)
+    s.http("POST", rest(topic, "/subscription/sub/skip_all"), quietly=True)
+    s.call("GET", rest(topic, "/lastMessageId"), keep=("entryId",))
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.call("GET", rest(topic, "/lastMessageId"), keep=True)
+    published(s, topic, 1, first=4)
+    s.call("GET", rest(topic, "/lastMessageId"), keep=("entryId",))
