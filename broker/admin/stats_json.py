@@ -32,6 +32,8 @@ async def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str)
             consumers = await _in_slices(consumer, each.consumers, stats)
             subscriptions[name] = subscription(each, stats, name, consumers)
     out = _topic_figures(stats)
+    if stats.oldest_backlog_subscription is not None:
+        out[_OLDEST_SUBSCRIPTION] = stats.oldest_backlog_subscription
     out |= {
         "backlogQuotaLimitSize": config.size_quota.limit_size,
         "backlogQuotaLimitTime": config.age_quota.limit_time,
@@ -99,6 +101,7 @@ def _of_no_partition() -> Json:
 
 
 _NOTHING = _of_no_partition()
+_OLDEST_SUBSCRIPTION = "oldestBacklogMessageSubscriptionName"
 _NOT_SUMMED = (
     "publishers",
     "subscriptions",
@@ -107,6 +110,7 @@ _NOT_SUMMED = (
     "deduplicationStatus",
     "ownerBroker",
     "topicEpoch",
+    _OLDEST_SUBSCRIPTION,
 )
 _OF_ONE_PARTITION = ("activeConsumerName", "keySharedMode")
 _OF_ONE_CLIENT = ("address", "connectedSince", "clientVersion", "metadata")
@@ -247,7 +251,10 @@ async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_par
         figures += [{key: value for key, value in each.items() if key not in _NOT_SUMMED} for each in some]
     out: Json = _NOTHING | await _summed_in_turns(figures)
     out["earliestMsgPublishTimeInBacklogs"] = _earliest(each["earliestMsgPublishTimeInBacklogs"] for each in figures)
-    out["oldestBacklogMessageAgeSeconds"] = max([0, *(each["oldestBacklogMessageAgeSeconds"] for each in figures)])
+    oldest = max(parts.values(), key=_oldest_age, default=None)
+    age = out["oldestBacklogMessageAgeSeconds"] = 0 if oldest is None else max(0, _oldest_age(oldest))
+    if oldest is not None and age and _OLDEST_SUBSCRIPTION in oldest:
+        out[_OLDEST_SUBSCRIPTION] = oldest[_OLDEST_SUBSCRIPTION]
     out["averageMsgSize"] = _average([each["averageMsgSize"] for each in figures])
     out["lastPublishTimeStamp"] = max((each["lastPublishTimeStamp"] for each in figures), default=0)
     out["topicCreationTimeStamp"] = _earliest(each["topicCreationTimeStamp"] for each in figures)
@@ -260,6 +267,11 @@ async def partitioned_stats(parts: "dict[str, Json]", metadata: Json, *, per_par
     out["metadata"] = metadata
     out["partitions"] = parts if per_partition else {}
     return out
+
+
+def _oldest_age(part: Json) -> int:
+    age: int = part["oldestBacklogMessageAgeSeconds"]
+    return age
 
 
 def _earliest(times_ms: Iterable[int]) -> int:

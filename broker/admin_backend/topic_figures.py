@@ -79,6 +79,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
             name: _subscription_backlog_bytes(topic, s.cursor) for name, s in subscriptions.items()
         },
         oldest_backlog_age_seconds=topic.backlog.oldest_age_s() or -1,
+        oldest_backlog_subscription=topic.backlog.oldest_subscription,
         non_contiguous_deleted_ranges={name: count_deleted_ranges(s.cursor) for name, s in subscriptions.items()},
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
         delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
@@ -93,8 +94,8 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
 
 
 def _slowest(topic: Topic) -> ManagedCursor | None:
-    """The cursor with the smallest mark-delete position, of the durable subscriptions and deduplication."""
-    cursors = [s.cursor for s in topic.subscriptions.durable()]
+    """The cursor with the smallest mark-delete position, of the durable subscriptions, compaction and deduplication."""
+    cursors = [s.cursor for s in topic.subscriptions.by_name.values() if s.durable]
     deduplication = topic.ledger.cursors.get(DEDUPLICATION_CURSOR)
     if deduplication is not None:
         cursors.append(deduplication)

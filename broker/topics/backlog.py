@@ -49,6 +49,10 @@ class TopicBacklog:
         self._settings = settings
         self._now_ms = now_ms
         self._oldest_ms = 0
+        self.oldest_subscription: str | None = None
+        """The slowest durable subscription, while its oldest entry has an age in Apache Pulsar: while the ledger of the
+        entry is closed, or with preciseTimeBasedBacklogQuotaCheck.
+        """
 
     def size_bytes(self) -> int:
         """Estimated bytes that the slowest durable subscription has not acknowledged; 0 without subscriptions."""
@@ -67,7 +71,7 @@ class TopicBacklog:
         first = None if slowest is None else self._ledger.next_valid(slowest.cursor.mark_delete)
         if first is None:
             return 0
-        closed_ms = next((s.closed_at_ms for s in self._ledger.ledgers if s.ledger_id == first.ledger_id), 0)
+        closed_ms = self._closed_ms(first)
         return max(0, self._now_ms() - closed_ms) // 1000 if closed_ms else 0
 
     def oldest_age_s(self) -> int:
@@ -84,6 +88,13 @@ class TopicBacklog:
             position = self._ledger.next_valid(slowest.cursor.mark_delete)
         oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
         self._oldest_ms = oldest_ms  # behind the read: meanwhile the age of before counts
+        precise = self._settings.precise_time_based_backlog_quota_check
+        aged = position is not None and (precise or self._closed_ms(position))
+        self.oldest_subscription = slowest.name if aged and slowest is not None else None
+
+    def _closed_ms(self, position: Position) -> int:
+        """The time at which the ledger of the position was closed; 0 while the ledger is open."""
+        return next((s.closed_at_ms for s in self._ledger.ledgers if s.ledger_id == position.ledger_id), 0)
 
     def exceeded_policy(self, config: TopicConfig) -> str | None:
         """The policy of the first exceeded quota, by size before age; None if no quota is exceeded."""

@@ -61,6 +61,7 @@ class TopicStats:
     entry is behind it. On request.
     """
     oldest_backlog_age_seconds: int = -1
+    oldest_backlog_subscription: str | None = None
     publish_rate_limited_times: int = 0
     publishers: Sequence[ProducerStats] = ()
     waiting_publishers: int = 0

@@ -1,6 +1,6 @@
 """Sizes of backlogs whose messages have different sizes: Apache Pulsar estimates them from the mean of a ledger."""
 
-from harness.steps import published, rest
+from harness.steps import compact, published, rest
 from transcript import scenario
 
 
@@ -28,3 +28,16 @@ def backlogs_of_uneven_messages(s):
         s.http("POST", rest(topic, f"/subscription/a/skip/{skipped}"), quietly=True)
     s.http("POST", rest(topic, "/subscription/b/skip_all"), quietly=True)
     sizes(s, topic, "consumed")
+
+
+@scenario
+def backlog_that_compaction_alone_has(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    published(s, topic, 2, partition_key="k")
+    compact(s, topic)
+    sizes(s, topic, "compacted")
+    published(s, topic, 3, first=2, partition_key="k")
+    sizes(s, topic, "published")
+    s.http("PUT", rest(topic, "/subscription/sub"), "earliest", quietly=True)
+    sizes(s, topic, "subscribed")

@@ -110,6 +110,27 @@ def times_added_up_over_partitions(s):
 
 
 @scenario
+def subscription_of_the_oldest_message(s):
+    topic, key = s.topic(), "oldestBacklogMessageSubscriptionName"
+    s.http("PUT", rest(topic, "/partitions"), 2, quietly=True)
+    part = topic + "-partition-0"
+    for name in "ab":
+        s.http("PUT", rest(topic, f"/subscription/{name}"), "earliest", quietly=True)
+    published(s, part, 3)
+    s.note("in the open ledger", stats(s, part).get(key))
+    s.http("PUT", rest(part, "/unload"), quietly=True)
+    published(s, part, 1, first=3)
+    s.http("POST", rest(part, "/subscription/b/skip/1"), quietly=True)
+    s.eventually("a is the slowest", lambda: stats(s, part).get(key) == "a")
+    total = rest(topic, "/partitioned-stats?perPartition=false")
+    s.eventually("in the sum, too", lambda: s.http("GET", total, quietly=True)[1].get(key) == "a")
+    s.http("POST", rest(part, "/subscription/a/skip_all"), quietly=True)
+    s.eventually("b is the slowest", lambda: stats(s, part).get(key) == "b")
+    s.http("POST", rest(part, "/subscription/b/skip_all"), quietly=True)
+    s.eventually("none", lambda: key not in stats(s, part))
+
+
+@scenario
 def draining_hashes_by_mode(s):
     topic, c = s.topic(), s.connect()
     ranges = [dict(start=0, end=65535)]
