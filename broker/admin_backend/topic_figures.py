@@ -116,7 +116,8 @@ def _subscription_backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
     Apache Pulsar 4.2.4, whose figures of a ledger that is not written are 0).
     """
     ledger, position = topic.ledger, cursor.mark_delete
-    if ledger.terminated and not ledger.entries_added and position.ledger_id == ledger.newest_position.ledger_id:
+    was_terminated = ledger.terminated and not ledger.ended_by_this_owner
+    if was_terminated and position.ledger_id == ledger.newest_position.ledger_id:
         position = Position(position.ledger_id, -1)
     return _bytes_behind(ledger.ledgers, position)
 

@@ -399,3 +399,20 @@ def publishes_that_a_rate_held(s):
     s.note("held", stats(s, topic)["publishRateLimitedTimes"] > 0)
     published(s, topic, 5, first=1)
     s.note("held", stats(s, topic)["publishRateLimitedTimes"] > 0)
+
+
+@scenario
+def sizes_of_a_topic_that_ends_after_a_load(s):
+    """Before and after the end, without new messages."""
+    topic = s.topic()
+    c = s.connect()
+    c.subscribe(topic, "sub", 1, 10, quietly=True)
+    ids = published(s, topic, 6)
+    read(c, 6)
+    ack(c, ids[3], kind="Cumulative")
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.lookup(topic)
+    for what in ("loaded", "terminated"):
+        figures = stats(s, topic)
+        s.note(what, [figures["backlogSize"], figures["storageSize"], figures["subscriptions"]["sub"]["backlogSize"]])
+        s.http("POST", rest(topic, "/terminate"), quietly=True)
