@@ -26,6 +26,7 @@ from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.publishing import TopicPublishing
 from magnetar.broker.topics.subscriptions import TopicSubscriptions
 from magnetar.delayed.delay_settings import DelayPolicy
+from magnetar.storage.errors import ManagedLedgerFencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -242,6 +243,8 @@ class Topic:
         self.producers.disconnect_all()
         await self.publishing.wait_drained()
         try:
+            if await self.ledger.is_taken_over():  # the next owner reads the ledgers of the index and of the compaction
+                raise ManagedLedgerFencedError(self.ledger.name)
             if self.delay_index is not None:
                 await self.delay_index.delete()
             await self.compaction.delete()

@@ -16,8 +16,9 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.slices import SLICE_ITEMS
 from magnetar.broker.topics import topic_registry
 from magnetar.protocol.topic_name import TopicName
-from magnetar.storage.errors import StorageClosedError
+from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError
 from magnetar.storage.managed.factory import ManagedLedgerFactory
+from magnetar.storage.managed.ledger_list import ledger_list_path
 from tests.broker.admin.test_long_lists import Turns
 
 NAME = TopicName.parse("persistent://public/default/t")
@@ -142,6 +143,25 @@ async def test_a_failed_deletion_leaves_no_open_log_to_the_next_load(broker, mon
     assert again.ledger is not topic.ledger
     await broker.topics.delete(NAME)
     assert not broker.topics.known(NAME)
+
+
+async def test_a_former_owner_deletes_no_ledger_of_the_index_or_the_compaction(broker, monkeypatch):
+    deleted = []
+
+    async def delete(self):
+        deleted.append(self)
+
+    topic = await broker.topics.get(NAME, create=True)
+    metadata, path = topic.ledger._env.metadata, ledger_list_path(topic.ledger.name)
+    value, version = await metadata.get(path)
+    await metadata.put(path, value, version)  # as the next owner does
+    monkeypatch.setattr(TopicCompaction, "delete", delete)
+    monkeypatch.setattr("magnetar.delayed.bucket_index.BucketDelayIndex.delete", delete)
+    with pytest.raises(ManagedLedgerFencedError):
+        await broker.topics.delete(NAME)
+    assert not deleted
+    assert broker.topics.known(NAME)
+    assert not broker.topics.loaded
 
 
 class StubTopic:
