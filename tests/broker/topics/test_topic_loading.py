@@ -56,11 +56,12 @@ async def _note(seen, index):
 
 
 async def test_a_stop_waits_for_topics_that_are_being_loaded_and_takes_no_more(broker, monkeypatch):
-    go_on, open_ = asyncio.Event(), TopicCompaction.open
+    go_on, open_, opened = asyncio.Event(), TopicCompaction.open, []
 
-    async def slow(self):
+    async def slow(self, **options):
         await go_on.wait()
-        await open_(self)
+        await open_(self, **options)
+        opened.append(self)
 
     monkeypatch.setattr(TopicCompaction, "open", slow)
     loading = asyncio.ensure_future(broker.topics.get(NAME, create=True))
@@ -72,6 +73,7 @@ async def test_a_stop_waits_for_topics_that_are_being_loaded_and_takes_no_more(b
     go_on.set()
     await closing
     await asyncio.wait({loading})
+    assert opened
     assert not broker.topics.loaded
     with pytest.raises(ServiceNotReadyError):
         await broker.topics.get(TopicName.parse("persistent://public/default/u"), create=True)
