@@ -34,6 +34,8 @@ __all__ = ["BucketRecord", "Catalogue", "CatalogueRecord", "SnapshotReferences",
 
 FORMAT = 1
 _MAGIC = b"MDC1"
+_MOST_UNANSWERED = 8
+"""The most writes without an answer that the owner recognises later."""
 
 
 class BucketRecord(msgspec.Struct, frozen=True):
@@ -101,7 +103,8 @@ class Catalogue:
         self.exists = False
         self._records = records
         self._version = MUST_NOT_EXIST
-        self._unsure: bytes | None = None
+        self._unanswered: tuple[bytes, ...] = ()
+        """Records whose writes got no answer since the last answer; the store may carry out one of them later."""
 
     async def load(self) -> CatalogueRecord | None:
         """Read the stored record; None without a record. Raises StorageError; CatalogueError for a damaged record,
@@ -118,40 +121,46 @@ class Catalogue:
     async def save(self, record: CatalogueRecord) -> None:
         """Replace the record; durable on return. One call at a time.
 
-        Raises StorageError when the outcome of the write is unknown: the next call determines the outcome.
+        Raises StorageError when the outcome of the write is unknown: a later call determines the outcome.
         Raises CatalogueConflictError when another owner wrote.
         """
-        if self._unsure is not None:
-            await self._find_out(self._unsure)
         value = encode(record)
-        self._unsure = value
-        try:
-            self._version = await self._records.put(self.path, value, self._version)
-        except BadVersionError as error:
-            self._unsure = None
-            raise CatalogueConflictError(self.path) from error
-        except StorageError:
-            if not await self._find_out(value):
-                raise
-        self._unsure, self.exists = None, True
+        for _ in range(2):
+            try:
+                version = await self._records.put(self.path, value, self._version)
+            except BadVersionError:
+                await self._find_out()
+                continue
+            except StorageError:
+                self._unanswered = (*self._unanswered, value)[-_MOST_UNANSWERED:]
+                if await self._find_out() != value:
+                    raise
+            else:
+                self._stored(version)
+            return
+        raise CatalogueConflictError(self.path)
 
-    async def _find_out(self, value: bytes) -> bool:
-        """Whether a write of unknown outcome was done."""
+    async def _find_out(self) -> bytes | None:
+        """Return the own record that the store has carried out since the last answer, None if there is none. Raises
+        CatalogueConflictError when the store has a record of another owner.
+        """
         found = await self._records.get(self.path)
         version = MUST_NOT_EXIST if found is None else found[1]
         if version == self._version:
-            self._unsure = None
-            return False
-        if found is None or found[0] != value:
+            return None
+        if found is None or found[0] not in self._unanswered:
             raise CatalogueConflictError(self.path)
-        self._version, self._unsure, self.exists = version, None, True
-        return True
+        self._stored(version)
+        return found[0]
+
+    def _stored(self, version: int) -> None:
+        self._version, self._unanswered, self.exists = version, (), True
 
     async def delete(self) -> None:
         """Delete the record, durable on return; no-op without a record."""
         with contextlib.suppress(NoNodeError):
             await self._records.delete(self.path)
-        self._version, self.exists, self._unsure = MUST_NOT_EXIST, False, None
+        self._version, self.exists, self._unanswered = MUST_NOT_EXIST, False, ()
 
 
 class SnapshotReferences:

@@ -1,11 +1,22 @@
-"""References to snapshots, for the sweep of orphaned ledgers."""
+"""The stored record, and references to snapshots for the sweep of orphaned ledgers."""
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
-from magnetar.delayed.catalogue import CatalogueRecord, SnapshotReferences, catalogue_path, encode
+from magnetar.delayed.catalogue import (
+    Catalogue,
+    CatalogueRecord,
+    SnapshotReferences,
+    catalogue_path,
+    decode,
+    encode,
+)
+from magnetar.delayed.errors import CatalogueConflictError
 from magnetar.delayed.snapshot_store import SnapshotStore
+from magnetar.storage.errors import BadVersionError, StorageUnavailableError
 from magnetar.storage.managed.orphaned_ledgers import Verdict
 from tests.delayed.world import NAME
 from tests.twins.memory_ledgers import MemoryLedgerStore
@@ -41,3 +52,54 @@ async def test_ledgers_of_others_are_not_its_business():
     references, _, _ = await made()
     assert await references.verdict(7, {"component": "managed-ledger"}) is None
     assert await references.verdict(7, {"component": "delayed-index-bucket"}) is Verdict.UNKNOWN
+
+
+class LateRecords(MemoryMetadataStore):
+    """A store whose writes get no answer, and are carried out when the test calls ``arrive``."""
+
+    def __init__(self):
+        super().__init__()
+        self.late = []
+        self.silent = False
+
+    async def put(self, path, value, expected_version=None, guard=None):
+        if self.silent:
+            self.late.append((path, value, expected_version))
+            raise StorageUnavailableError("no answer")
+        return await super().put(path, value, expected_version, guard)
+
+    async def arrive(self):
+        for write in self.late:
+            with contextlib.suppress(BadVersionError):
+                await super().put(*write)
+
+
+async def test_a_write_without_an_answer_that_arrives_late_is_recognised():
+    records = LateRecords()
+    catalogue = Catalogue(records, NAME)
+    await catalogue.save(CatalogueRecord(doomed=(1,)))
+    records.silent = True
+    for doomed in (2, 3):
+        with pytest.raises(StorageUnavailableError):
+            await catalogue.save(CatalogueRecord(doomed=(doomed,)))
+    records.silent = False
+    await records.arrive()
+    await catalogue.save(CatalogueRecord(doomed=(4,)))
+    await catalogue.save(CatalogueRecord(doomed=(5,)))
+    assert decode((await records.get(catalogue_path(NAME)))[0]).doomed == (5,)
+
+
+async def test_a_write_of_another_owner_behind_a_write_without_an_answer_is_a_conflict():
+    records = LateRecords()
+    catalogue, other = Catalogue(records, NAME), Catalogue(records, NAME)
+    await catalogue.save(CatalogueRecord(doomed=(1,)))
+    records.silent = True
+    with pytest.raises(StorageUnavailableError):
+        await catalogue.save(CatalogueRecord(doomed=(2,)))
+    records.silent = False
+    await other.load()
+    await other.save(CatalogueRecord(doomed=(3,)))
+    for _ in range(2):
+        with pytest.raises(CatalogueConflictError):
+            await catalogue.save(CatalogueRecord(doomed=(4,)))
+    assert decode((await records.get(catalogue_path(NAME)))[0]).doomed == (3,)
