@@ -237,7 +237,7 @@ class ZooKeeperMetadataStore:
                 if guard is None:
                     await self.session.create(path, value, ephemeral=ephemeral, make_parents=True)
                 else:
-                    await self._commit(Create(path, value), guard)
+                    await self._create_guarded(path, value, guard)
             except NodeExistsError as error:
                 node = await self._node(path)
                 if node is None:
@@ -282,6 +282,14 @@ class ZooKeeperMetadataStore:
         stat = await self._commit(Set(path, value, version), guard)
         assert isinstance(stat, NodeStat)
         return stat.version
+
+    async def _create_guarded(self, path: str, value: bytes, guard: Guard) -> None:
+        try:
+            await self._commit(Create(path, value), guard)
+        except NoSuchNodeError:  # a transaction creates no parents
+            with contextlib.suppress(NodeExistsError):
+                await self.session.create(path.rpartition("/")[0], b"", ephemeral=False, make_parents=True)
+            await self._commit(Create(path, value), guard)
 
     async def _commit(self, operation: Operation, guard: Guard) -> str | NodeStat | None:
         """Carry out one operation while the guard's node has its version. Raises GuardChangedError."""

@@ -53,6 +53,12 @@ class MetadataStoreContract:
         assert await metadata.put("/g/a", b"2", 0, Guard("/g", 1)) == 1
         assert await metadata.put("/g/a", b"3", None, Guard("/g", 1)) == 2
         assert await metadata.put("/g/b", b"1", None, Guard("/g", 1)) == 0
+        for expected in (-1, None):
+            path = f"/new{expected}/below/a"
+            with pytest.raises(GuardChangedError):
+                await metadata.put(path, b"1", expected, Guard("/g", 0))
+            assert await metadata.put(path, b"1", expected, Guard("/g", 1)) == 0
+            assert await metadata.get(path) == (b"1", 0)
         for expected in (-1, 1):
             with pytest.raises(BadVersionError) as caught:
                 await metadata.put("/g/a", b"4", expected, Guard("/g", 1))

@@ -67,6 +67,9 @@ class SimZooKeeper:
         if isinstance(operation, Check):
             return self.check(operation.path, operation.version)
         if isinstance(operation, Create):
+            parent = operation.path.rpartition("/")[0]
+            if parent not in self.nodes and not self.children(parent):
+                raise NoSuchNodeError(operation.path)
             return self.create(operation.path, operation.value)
         if isinstance(operation, Delete):
             return self.delete(operation.path, operation.version)
