@@ -1,8 +1,9 @@
 """The broker itself: health, readiness, version, settings; the routes of tools for a cluster of one broker."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response
 
@@ -21,10 +22,14 @@ from magnetar.broker.setting_areas.refused import REFUSED
 from magnetar.broker.setting_suggestions import names_secret
 from magnetar.broker.settings import SETTINGS
 from magnetar.broker.slices import sliced
+from magnetar.broker.tasks import awaited
 from magnetar.storage.errors import StorageError
 
 routes = RouteTable()
 BROKERS = ADMIN + "/brokers"
+LOOK_WITHIN_S: Final = 5.0
+_looks: dict[str, asyncio.Task[bool]] = {}
+"""The look for each status file that is under way."""
 
 
 @routes.get(BROKERS + "/health", SUPER)
@@ -59,13 +64,23 @@ async def status(call: Call) -> Response:
 async def status_page(call: Call) -> Response:
     """Answer load balancers as Apache Pulsar does: OK, or 404 while the file of `statusFilePath` is away."""
     await ready(call)
-    if not _in_rotation(call.api.settings.status_file_path):
+    if not await _in_rotation(call.api.settings.status_file_path):
         raise NoSuchPathError("the status file does not exist")
     return Response("OK", headers={"Content-Type": "text/plain"})
 
 
-def _in_rotation(status_file: str) -> bool:
-    return not status_file or Path(status_file).exists()
+async def _in_rotation(status_file: str) -> bool:
+    """Look for the file in a thread, one for all probes: a file system may hang. Raises 503 when there is no answer."""
+    if not status_file:
+        return True
+    look = _looks.get(status_file)
+    if look is None:
+        look = _looks[status_file] = awaited(asyncio.to_thread(Path(status_file).exists), "status.file")
+        look.add_done_callback(lambda _look: _looks.pop(status_file))
+    try:
+        return await asyncio.wait_for(asyncio.shield(look), LOOK_WITHIN_S)
+    except TimeoutError:
+        raise RestError(503, "the file system of statusFilePath does not answer") from None
 
 
 @routes.get(BROKERS + "/version", OPEN)

@@ -1,19 +1,23 @@
 """Authentication, authorization, grants, health and metrics over HTTP."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
 import re
+import threading
 
 import pytest
 
+from magnetar.broker.admin import brokers
 from magnetar.broker.admin.app import all_routes
 from magnetar.broker.errors import PersistenceError
 from magnetar.broker.policies.records import bundle_of, even_bundles
 from magnetar.broker.policies.values import AuthPolicies
 from magnetar.broker.settings import Settings
 from tests.broker.admin_fakes import open_client
+from tests.waiting import until
 
 KEY = bytes(range(1, 33))
 
@@ -238,6 +242,28 @@ async def test_the_status_page_follows_the_status_file(tmp_path):
     assert (await call("GET", "/status")).status == 200
     file.touch()
     assert (await call("GET", "/status.html")).raw == b"OK"
+
+
+async def test_a_file_system_that_hangs_holds_one_thread_for_all_probes(monkeypatch):
+    """The event loop looked for the file itself."""
+    answers, looks = threading.Event(), []
+
+    def exists(path):
+        looks.append(path)
+        return answers.wait(60)
+
+    monkeypatch.setattr(brokers.Path, "exists", exists)
+    call = await open_client(Settings(status_file_path="/hangs"))
+    probes = [asyncio.ensure_future(call("GET", "/status.html")) for _ in range(20)]
+    try:
+        await until(lambda: looks)
+        with monkeypatch.context() as short:
+            short.setattr(brokers, "LOOK_WITHIN_S", 0.0)
+            assert (await call("GET", "/status.html")).status == 503
+    finally:
+        answers.set()
+    assert {answer.raw for answer in await asyncio.gather(*probes)} == {b"OK"}
+    assert len(looks) == 1
 
 
 async def test_a_protection_that_is_not_kept_cannot_be_switched_on_at_run_time():
