@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from magnetar.broker.handlers.table import HANDLERS
-from magnetar.broker.network.connection import feed
+from magnetar.broker.network.feed import feed
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.testing.frames import FrameStream, Topics, parse_frame

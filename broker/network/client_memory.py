@@ -34,13 +34,15 @@ class ClientMemory:
     """Counts the clients of one connection.
 
     The memory of the texts is a sum to which each command adds. Clients that left, or never came, are in the sum until
-    `recount`: once per keep-alive interval, and when the sum reaches the limit of the connection.
+    `recount`: once per keep-alive interval, and when the memory of the connection reaches a limit.
     """
 
     def __init__(self, owner: Owner, share: MemoryShare) -> None:
         self._owner = owner
         self._share = share
         self._kept = 0
+        self._in_sum = 0
+        """The clients of the sum, with those that left, or never came."""
 
     def require_room(self, command: Any) -> None:
         """Count the client that the command is about to open. Raises TooManyRequestsError when there is no memory."""
@@ -52,15 +54,26 @@ class ClientMemory:
             self._share.refused()
             raise TooManyRequestsError("No memory for another producer, consumer or watcher; see maxClientMemoryInMB")
         self._kept += kept
+        self._in_sum += 1
 
     def _weigh(self) -> None:
+        self._share.set("clients", CLIENT_BYTES * self._count + self._kept)
+
+    @property
+    def _count(self) -> int:
         owner = self._owner
-        clients = len(owner.producers) + len(owner.consumers) + len(owner.watchers)
-        self._share.set("clients", CLIENT_BYTES * clients + self._kept)
+        return len(owner.producers) + len(owner.consumers) + len(owner.watchers)
+
+    def are_over(self) -> bool:
+        """Whether the share of the connection is over a limit, with the clients that are connected now."""
+        if self._share.is_over and self._in_sum != self._count:
+            self.recount()
+        return self._share.is_over
 
     def recount(self) -> None:
         """Sum up the memory of the clients that are connected now."""
         owner = self._owner
         clients = (*owner.producers.values(), *owner.consumers.values())
         self._kept = sum(each.kept_bytes for each in clients if not isinstance(each, asyncio.Future))
+        self._in_sum = self._count
         self._weigh()

@@ -296,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
         """Read no more while this connection, its address or the broker is over its share. A connection that has not
         proved its role is closed instead.
         """
-        if not self._share.is_over or self.closed:
+        if self.waits_for_memory or self.closed or not self._clients.are_over():
             return
         if not self.connected:
             self._share.refused()
@@ -484,14 +484,3 @@ class Connection(asyncio.BufferedProtocol):
     def may_namespace(self, command_type: int, namespace: str) -> bool:
         """Whether a right to a namespace this connection used still stands."""
         return self.auth is None or self.auth.may_namespace(command_type, namespace)
-
-
-def feed(connection: Connection, frame: bytes) -> None:
-    """Give an open connection the bytes of a frame, as a socket does. Not from inside a call of the connection."""
-    view = memoryview(frame)
-    while view and not connection.closed:
-        room = connection.get_buffer(-1)
-        size = min(len(room), len(view))
-        room[:size] = view[:size]
-        connection.buffer_updated(size)
-        view = view[size:]

@@ -13,7 +13,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.auth.sessions import AuthSession
-from magnetar.broker.network.connection import PROTOCOL_VERSION, Connection, feed
+from magnetar.broker.network.connection import PROTOCOL_VERSION, Connection
+from magnetar.broker.network.feed import feed
 from magnetar.broker.websocket.errors import RequestFailedError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests

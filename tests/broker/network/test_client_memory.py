@@ -74,6 +74,17 @@ async def test_memory_of_clients_that_left_is_free_at_the_limit_and_at_each_reco
     assert share.used == CLIENT_BYTES
 
 
+async def test_clients_that_left_do_not_count_where_the_memory_is_over_its_limit(owner, share, memory):
+    opened(owner, memory, LARGE)
+    share.set("frame", LIMIT // 2)
+    full = share.used
+    assert memory.are_over()
+    assert share.used == full
+    owner.producers.clear()
+    assert not memory.are_over()
+    assert share.used == LIMIT // 2
+
+
 def test_the_memory_of_a_command():
     pairs = [pb.KeyValue(key=f"{number}", value="") for number in range(100)]
     ranges = pb.KeySharedMeta(keySharedMode=pb.STICKY, hashRanges=[pb.IntRange(start=1, end=2)] * 1000)

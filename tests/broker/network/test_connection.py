@@ -255,6 +255,23 @@ def test_a_consumer_whose_unsubscription_fails_is_closed_behind_the_error(client
     assert client.consume(shared) == [0]
 
 
+def test_the_texts_of_producers_that_left_keep_no_connection_waiting_for_memory(client):
+    """They counted until the end of the keep-alive interval: an honest client that closed them waited as long."""
+    connection, share = client.peer.connection, client.peer.connection._share
+    frame = client.send_of(0, b"y" * 50_000)
+
+    async def go() -> None:
+        connection._clients._kept, connection._clients._in_sum = 200_000, 5  # four producers have left since
+        connection._clients._weigh()
+        share.set("other", share._account.limits.per_connection - 100_000)
+        client.peer.send_bytes(frame[:45_000])
+        assert connection.is_reading
+
+    client.world.run(go())
+    client.take()
+    assert [each.type for each in client.send_bytes(frame[45_000:])] == [Command.SEND_RECEIPT]
+
+
 MANY_CLIENTS = 20 * FEW_REQUESTS
 """Clients of a connection whose end takes many rounds of the event loop."""
 
