@@ -99,6 +99,8 @@ class AppendDoor:
         def appended(result: AppendResult) -> None:
             if result.error is None:
                 topic.publishing.stored(producer, run, 1, result.pieces)
+                if isinstance(topic, Topic) and producer.name not in topic.producers.by_name:
+                    topic.deduplication.producer_left(producer.name)  # the name is forgotten after a while
                 ledger_id, entry_id, _, _ = result.pieces[0]
                 outcome: Position | PersistenceError = Position(ledger_id, entry_id)
             else:

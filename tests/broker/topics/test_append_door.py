@@ -48,6 +48,20 @@ async def test_entries_are_stored_in_order_with_index_and_count(broker):
     assert topic.publishing.rate_in.total_messages == 15
 
 
+async def test_deduplication_forgets_the_names_of_its_producers(broker):
+    """A request over REST chooses the name: each name stayed in memory while the topic was loaded."""
+    topic = await broker.topics.get(NAME, create=True)
+    await topic.deduplication.switch(on=True)
+    now_s = 1000.0
+    topic.deduplication._monotonic = lambda: now_s
+    for number in range(3):
+        await broker.append_door.append_foreign(NAME, Foreign("kafka", b"x", producer_name=f"p{number}"))
+    assert set(topic.deduplication.table.persisted) == {"p0", "p1", "p2"}
+    now_s += 360 * 60 + 1
+    await topic.deduplication.purge_inactive()
+    assert not topic.deduplication.table.persisted
+
+
 async def test_a_single_message_is_no_batch(broker):
     entry = Foreign("bytes", b"x", publish_time=5, producer_name="h", sequence_id=9).encode(7)
     metadata = Entry(entry).metadata
