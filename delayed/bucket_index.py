@@ -132,6 +132,7 @@ class BucketDelayIndex:
                 log.warning("delayed_index.not_saved", topic=self._topic, error=str(error))
         firing.views.clear()
         firing.pending.clear()
+        keeper.forget_callbacks()
 
     async def delete(self) -> None:
         """Remove all data of the topic's index from the stores. Raises StorageError; the caller may repeat the call."""

@@ -71,9 +71,10 @@ class BucketKeeper:
         """Whether the stored catalogue differs from memory."""
         self.owner = True
         """Whether no other index has written the catalogue."""
-        self.on_damage: Callable[[ImmutableBucket, SnapshotError], None] = lambda _bucket, _error: None
-        self.on_changed: Callable[[], None] = lambda: None
+        self.on_damage: Callable[[ImmutableBucket, SnapshotError], None]
+        self.on_changed: Callable[[], None]
         """Called when buckets came into service."""
+        self.forget_callbacks()
         self._firing = firing
         self._log = log
         self._settings = settings
@@ -83,6 +84,10 @@ class BucketKeeper:
         """Held from the making of a record until it is stored: each record holds the changes of the record before."""
 
     # --- coverage ------------------------------------------------------------------------------------------------
+
+    def forget_callbacks(self) -> None:
+        """Call no function of the index any more: a closed index then leaves no cycle to the garbage collector."""
+        self.on_damage, self.on_changed = _no_damage, _no_change
 
     def coverage(self) -> PositionRanges:
         """The ranges of the log in which every delayed entry is indexed."""
@@ -381,3 +386,11 @@ class BucketKeeper:
 def _starts(ranges: PositionRanges) -> list[tuple[Position, Position]]:
     """Return the first position as a range: after a crash the scan of the log starts there."""
     return [(first, first) for first, _ in ranges.ranges[:1]]
+
+
+def _no_damage(_bucket: ImmutableBucket, _error: SnapshotError) -> None:
+    """Do nothing."""
+
+
+def _no_change() -> None:
+    """Do nothing."""

@@ -244,6 +244,7 @@ class TopicCompaction:
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
+        self._shown = None  # the subscriptions have a reference to this object
 
     async def delete(self) -> None:
         """Close, and delete the ledgers of the compaction. Call before the deletion of the log."""

@@ -86,3 +86,9 @@ class Dispatcher(Protocol):
     def close(self) -> None:
         """End dispatch: no further turn runs. Idempotent."""
         ...
+
+    def cut_cycles(self) -> None:
+        """Clear the references of the parts to each other, once no read is under way after `close`: no cycle is left to
+        the garbage collector. Idempotent.
+        """
+        ...

@@ -35,6 +35,14 @@ _CONSUMERS_OF_A_COMMAND = 64
 _GROUP = 16  # from so many acknowledged entries on, bitmaps are cheaper than single entries
 
 
+def _no_room(_consumer: Consumer) -> None:
+    """Do nothing."""
+
+
+def _always() -> bool:
+    return True
+
+
 class HeldEntries:
     """The held entries and unacked messages of a subscription whose consumers acknowledge individually.
 
@@ -50,7 +58,7 @@ class HeldEntries:
         on_room: Callable[[Consumer], None],
         on_replay: Callable[[], None] | None = None,
         on_released: Callable[[Consumer, PendingAck], None] | None = None,
-        listens: Callable[[], bool] = lambda: True,
+        listens: Callable[[], bool] = _always,
     ) -> None:
         self.context = context
         self.loop = loop
@@ -127,6 +135,10 @@ class HeldEntries:
                 consumer.pending_acks.clear()
             consumer.permits.given_back(consumer.permits.unacked)
         self.loop.wake()
+
+    def cut_cycles(self) -> None:
+        """Forget the functions of the dispatcher, which is closed."""
+        self._on_room, self._on_replay, self._on_released, self._listens = _no_room, None, None, _always
 
     def set_settings(self) -> None:
         """Apply the settings of the context after they were replaced; the read loop takes a turn by itself."""

@@ -179,6 +179,10 @@ class KeySharedDispatcher:
     def close(self) -> None:
         self.loop.close()
 
+    def cut_cycles(self) -> None:
+        self.loop.cut_cycles()
+        self.held.cut_cycles()
+
     # --- entries that cannot be converted now --------------------------------------------------------------------
 
     def park(self, result: Transformed, _read: Read) -> None:

@@ -165,6 +165,15 @@ class DispatchThrottle(Protocol):
         ...
 
 
+def skip_nothing(_positions: list[Position]) -> None:
+    """Acknowledge nothing."""
+
+
+def never_ended() -> bool:
+    """Return False."""
+    return False
+
+
 @dataclass(slots=True)
 class DispatchContext:
     """The state that all dispatchers of one subscription share; settings may be replaced at any time."""
@@ -182,7 +191,7 @@ class DispatchContext:
     transform: EntryTransformer | None = None
     transform_flags: int = 0
     """`EntryTransformer.flags`, where every read can look."""
-    skipped: Callable[[list[Position]], None] = field(default=lambda _positions: None)
+    skipped: Callable[[list[Position]], None] = field(default=skip_nothing)
     """Acknowledges entries that no consumer gets (markers, unreadable entries)."""
     throttle: DispatchThrottle | None = None
     """None without a rate."""
@@ -190,10 +199,14 @@ class DispatchContext:
     """None in a broker without a limit of unacknowledged messages."""
     turns: DispatchTurns = field(init=False)
     """The read loops of a broker share one."""
-    ended: Callable[[], bool] = field(default=lambda: False)
+    ended: Callable[[], bool] = field(default=never_ended)
     """Whether no entry will follow; called when a read finds no entry. If so, and all entries are acknowledged, the
     consumers get a notice.
     """
 
     def __post_init__(self) -> None:
         self.turns = DispatchTurns(self.call_later)
+
+    def cut_cycles(self) -> None:
+        """Forget the functions of the subscription: a closed subscription leaves no cycle to the garbage collector."""
+        self.skipped, self.ended, self.delay = skip_nothing, never_ended, None

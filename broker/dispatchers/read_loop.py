@@ -453,5 +453,9 @@ class ReadLoop:
         self._stop_throttle_timer()
         self.forget_end()
 
+    def cut_cycles(self) -> None:
+        """Forget the dispatcher, once no read is under way after `close`."""
+        self.__dict__.pop("_serving", None)
+
 
 __all__ = ["TURN_BYTES", "Read", "ReadLoop", "Serving"]

@@ -125,6 +125,10 @@ class SharedDispatcher:
     def close(self) -> None:
         self.loop.close()
 
+    def cut_cycles(self) -> None:
+        self.loop.cut_cycles()
+        self.held.cut_cycles()
+
     # --- for the read loop -----------------------------------------------------------------------------------------
 
     def receivers(self) -> Sequence[Consumer]:

@@ -329,4 +329,8 @@ class SingleActiveDispatcher:
 
     def close(self) -> None:
         self._stop_failover_timer()
+        self._stop_waiting_timer()
         self.loop.close()
+
+    def cut_cycles(self) -> None:
+        self.loop.cut_cycles()

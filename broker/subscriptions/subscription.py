@@ -365,7 +365,9 @@ class Subscription:
         if self.dispatcher is not None:
             self.dispatcher.close()
             await self.dispatcher.loop.wait_idle()
+            self.dispatcher.cut_cycles()
         await self._tasks.close()
+        self.context.cut_cycles()
 
     def is_caught_up(self) -> bool:
         """Whether dispatch rates may leave it out, with dispatchThrottlingOnNonBacklogConsumerEnabled=false."""

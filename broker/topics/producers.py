@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
-from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, TopicTerminatedError
+from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.tasks import uninterrupted
 from magnetar.broker.topics.exclusive_queue import ExclusiveQueue, epoch_after
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -34,6 +34,10 @@ class TopicProducers:
         self.exclusive: Producer | None = None
         self._waiting = ExclusiveQueue()
         self._save_epoch = save_epoch
+
+    def close(self) -> None:
+        """Save no epoch any more: a closed topic leaves no cycle to the garbage collector."""
+        self._save_epoch = _refuse
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -233,3 +237,8 @@ class TopicProducers:
         """Close every producer from the broker's side, in the order in which Apache Pulsar does."""
         for producer in [self.by_name[name] for name in java_order(self.by_name, concurrent=True)]:
             producer.close_from_broker()
+
+
+async def _refuse(_epoch: int) -> None:
+    """Raise ServiceNotReadyError: the topic is closed."""
+    raise ServiceNotReadyError("Topic is closed")

@@ -71,11 +71,15 @@ class TopicPublishing:
         self._begun: deque[float] = deque()
         """The time when each append under way began, by the monotonic clock; appends end in this order."""
         self._drained: list[asyncio.Future[None]] = []
-        self._on_failure: Callable[[], object] = lambda: None
+        self._on_failure: Callable[[], object] = _nothing
 
     def on_failure(self, callback: Callable[[], object]) -> None:
         """Set the function to call when a failed append has fenced the topic."""
         self._on_failure = callback
+
+    def close(self) -> None:
+        """Forget the function of `on_failure`: a closed topic leaves no cycle to the garbage collector."""
+        self._on_failure = _nothing
 
     def takes(self, producer: AnsweredProducer, run: EntryRun) -> bool:
         """Whether the topic takes publishes now; if the topic is fenced, each SEND of the run gets a SEND_ERROR.
@@ -153,3 +157,7 @@ class TopicPublishing:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._drained.append(waiter)
             await waiter
+
+
+def _nothing() -> None:
+    """Do nothing."""

@@ -256,6 +256,8 @@ class Topic:
     def _closed(self) -> None:
         self.life.state = TopicState.CLOSED
         self.publishing.policy.rate.end()
+        self.publishing.close()
+        self.producers.close()
         if self.converting is not None:
             self.converting.close()
 

@@ -47,6 +47,8 @@ class ManagedLedgerFactory:
         self._open: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._closed = False
+        self._on_closed = self._forget
+        """The same object for each managed ledger."""
 
     async def open(
         self, name: str, config: ManagedLedgerConfig | None = None, *, create_if_missing: bool = True
@@ -64,7 +66,7 @@ class ManagedLedgerFactory:
             if known is not None:
                 return known
             managed = await self._bring_up(name, config or ManagedLedgerConfig(), create_if_missing=create_if_missing)
-            managed.on_closed = lambda: self._forget(managed)
+            managed.on_closed = self._on_closed
             self._open[name] = managed
             return managed
 

@@ -54,7 +54,7 @@ class LedgerSwitch:
         """The next ledger, which no list names yet, if the layout allows only one open ledger: created before the
         previous ledger is sealed, so that appends wait for the seal and for one save of the list alone.
         """
-        self._unlisted = UnlistedLedgers(env.ledgers, ledger_list.save)
+        self._unlisted = UnlistedLedgers(env.ledgers)
         self._unsealed_writer: LedgerWriter | None = None
         """The writer of the newest ledger until that ledger is sealed: the store may read the ledger through it."""
         self._preparing = False
@@ -79,6 +79,10 @@ class LedgerSwitch:
 
     def attach(self, appender: Appender) -> None:
         self._appender = appender
+
+    def detach(self) -> None:
+        """Forget the appender: the managed ledger is closed, and the garbage collector need not find the cycle."""
+        del self._appender
 
     # -- calls of the appender ---
 
@@ -169,7 +173,7 @@ class LedgerSwitch:
             self._failed, self._dropped = None, dropped
             await self._delete(dropped)
         if not self.ledger_list.fenced:
-            await self._unlisted.try_delete()
+            await self._unlisted.try_delete(self.ledger_list.save)
         self._background.start(self._delete_reserve(), "delete ledger")
 
     def give_up_creation(self) -> None:
@@ -301,7 +305,7 @@ class LedgerSwitch:
             "component": "managed-ledger",
             "pulsar/managed-ledger": self._appender.name,
         }
-        await self._unlisted.delete()
+        await self._unlisted.delete(self.ledger_list.save)
         self._check_creation()  # the managed ledger may have begun to close meanwhile
         return await self.env.ledgers.create(properties)
 

@@ -80,18 +80,17 @@ class ManagedLedger:
 
     def __init__(self, env: StorageEnv, ledger_list: LedgerList, config: ManagedLedgerConfig, index: int) -> None:
         self.name = ledger_list.name
-        self.config = config
-        self.on_closed: Callable[[], None] = lambda: None
+        self._config = ConfigInForce(config)
+        self.on_closed: Callable[[ManagedLedger], None] = _nothing
         self._env = env
         self._list = ledger_list
         self._ledgers = ledger_list.ledgers
         self._background = Background(self.name)
         self._reader = EntryReader(env.ledgers, self._ledgers)
-        config_now = lambda: self.config  # noqa: E731 - shared: idle topics are many
-        self._cursors = CursorSet(env, ledger_list, self._reader, config_now, self._background)
+        self._cursors = CursorSet(env, ledger_list, self._reader, self._config, self._background)
         self.cursors = self._cursors.by_name
         """Durable cursors by name, all loaded when the managed ledger is opened. Read cursors have no name."""
-        self._trimmer = Trimmer(env, ledger_list, self._cursors, config_now, self._background)
+        self._trimmer = Trimmer(env, ledger_list, self._cursors, self._config, self._background)
         self._cursors.on_advanced = trim = self._trimmer.schedule
         self._switch = LedgerSwitch(env, ledger_list, self._background, trim)
         self._appender = Appender(self.name, self._switch, config, index)
@@ -203,10 +202,14 @@ class ManagedLedger:
             cursors=len(self.cursors),
         )
 
+    @property
+    def config(self) -> ManagedLedgerConfig:
+        return self._config.value
+
     def set_config(self, config: ManagedLedgerConfig) -> None:
         if config == self.config:
             return
-        self.config = config
+        self._config.value = config
         self._appender.set_config(config)
         self._switch.arm_timer()
 
@@ -438,8 +441,19 @@ class ManagedLedger:
             save = not self._list.fenced
             await self._cursors.end(lambda cursor: self._close_part(cursor.close_durable(save=save)))
             await self._background.wait_idle()
+            self._cut_cycles()
         finally:
-            self.on_closed()
+            self.on_closed(self)
+
+    def _cut_cycles(self) -> None:
+        """Clear the references of the parts to each other that form cycles, so that a closed log does not wait for the
+        garbage collector.
+        """
+        index = self._appender.confirmed_index
+        self._list.index_floor = lambda: index
+        self._cursors.on_advanced = _advanced_nothing
+        self._appender.listeners.clear()
+        self._switch.detach()
 
     async def _close_part(self, part: Coroutine[object, object, None]) -> None:
         """Close one part. Log a StorageError, so that the other parts close too: the next opening recovers this
@@ -472,7 +486,7 @@ class ManagedLedger:
             await self._cursors.end(lambda cursor: cursor.close_durable(save=False))
             raise
         finally:
-            self.on_closed()
+            self.on_closed(self)
 
     def _stop(self) -> None:
         self._trimmer.stop()
@@ -487,6 +501,26 @@ class ManagedLedger:
             raise ManagedLedgerClosedError(self.name)
         if self._list.fenced:
             raise ManagedLedgerFencedError(self.name)
+
+
+class ConfigInForce:
+    """The configuration of a managed ledger, which its parts call for at any time."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: ManagedLedgerConfig) -> None:
+        self.value = value
+
+    def __call__(self) -> ManagedLedgerConfig:
+        return self.value
+
+
+def _nothing(_managed: ManagedLedger) -> None:
+    """Do nothing."""
+
+
+def _advanced_nothing() -> None:
+    """Do nothing."""
 
 
 def _change(properties: dict[str, str], changes: Mapping[str, str | None]) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from magnetar.storage.interfaces import LedgerStore, LedgerWriter
 
+    StoreRecord = Callable[[], Awaitable[None]]
+
 __all__ = ["UnlistedLedgers"]
 
 
@@ -25,23 +27,23 @@ class UnlistedLedgers:
     """The unlisted ledgers of an owner, which makes one attempt at a time.
 
     ``store_record`` writes the owner's record as it was before the attempt. After a failed write of the record the
-    ledger that it names is unknown, so no ledger is deleted before ``store_record`` succeeds.
+    ledger that it names is unknown, so no ledger is deleted before ``store_record`` succeeds. Each call gets the
+    function anew: a function of the owner that stayed here would be a reference cycle of each idle topic.
     """
 
-    def __init__(self, ledgers: LedgerStore, store_record: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, ledgers: LedgerStore) -> None:
         self._ledgers = ledgers
-        self._store_record = store_record
         self._ids: set[int] = set()
         self._in_doubt = False
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    async def create(self, properties: Mapping[str, str]) -> LedgerWriter:
+    async def create(self, properties: Mapping[str, str], store_record: StoreRecord) -> LedgerWriter:
         """A new ledger, unlisted until ``listed``. Raises StorageError, also when the ledger of an earlier attempt
         stays.
         """
-        await self.delete()
+        await self.delete(store_record)
         writer = await self._ledgers.create(properties)
         self.add(writer.ledger_id)
         return writer
@@ -59,16 +61,16 @@ class UnlistedLedgers:
         """The write of the record that names a new ledger failed; the record may have been written all the same."""
         self._in_doubt = True
 
-    async def delete(self) -> None:
+    async def delete(self, store_record: StoreRecord) -> None:
         """Delete the ledgers of earlier attempts. Raises StorageError."""
         if self._in_doubt and self._ids:
-            await self._store_record()
+            await store_record()
         self._in_doubt = False
         for ledger_id in sorted(self._ids):
             await self._ledgers.delete(ledger_id)
             self._ids.discard(ledger_id)
 
-    async def try_delete(self) -> None:
+    async def try_delete(self, store_record: StoreRecord) -> None:
         """Like ``delete``, but ignore a StorageError: the next attempt deletes the remaining ledgers."""
         with contextlib.suppress(StorageError):
-            await self.delete()
+            await self.delete(store_record)

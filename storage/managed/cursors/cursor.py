@@ -35,6 +35,10 @@ __all__ = ["EarlierEntries", "ManagedCursor"]
 _MANY = 16  # from this number of positions on, a call acknowledges with bitmaps
 
 
+def _nothing() -> None:
+    """Do nothing."""
+
+
 class EarlierEntries(Protocol):
     """Acknowledgements of entries that the managed ledger has dropped and a reader still delivers (a compacted
     topic).
@@ -62,8 +66,6 @@ class ManagedCursor:
         self.name = name
         self.cursor_properties: dict[str, str] = {}
         """The properties that the subscription's owner keeps with it; change them with ``set_cursor_properties``."""
-        self.position_properties: dict[str, int] = {}
-        """The properties of the mark-delete position; only ``note_mark_delete`` and ``note_properties`` change them."""
         self.state_lost = False
         """Whether the stored state was damaged: the cursor then has an older position, without position properties."""
         self.earlier: EarlierEntries | None = None
@@ -75,16 +77,27 @@ class ManagedCursor:
         self._acks = acks
         self._advanced = advanced
         self._saver: CursorSaver | None = None
+        self._unsaved_properties: dict[str, int] = {}
         self._read_position = acks.mark_delete.next()
         self._generation = 0
         self._reading = -1
         self._keeps_unsaved = False
-        self.on_close: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], None] = _nothing
 
-    def make_durable(self, saver: CursorSaver, cursor_properties: dict[str, str], properties: dict[str, int]) -> None:
+    def make_durable(self, saver: CursorSaver, cursor_properties: dict[str, str]) -> None:
         self._saver = saver
         self.cursor_properties = dict(cursor_properties)
-        self.position_properties = properties
+
+    @property
+    def position_properties(self) -> dict[str, int]:
+        """The properties of the mark-delete position; only ``note_mark_delete`` and ``note_properties`` change them."""
+        return self._unsaved_properties if self._saver is None else self._saver.properties
+
+    def _set_properties(self, properties: dict[str, int]) -> None:
+        if self._saver is None:
+            self._unsaved_properties = dict(properties)
+        else:
+            self._saver.properties = dict(properties)
 
     @property
     def durable(self) -> bool:
@@ -336,13 +349,13 @@ class ManagedCursor:
         """`mark_delete_with` in memory; durable with the next save (``flush``)."""
         self._keeps_unsaved = True
         self._acks.ack_up_to(position)
-        self.position_properties = dict(position_properties)
+        self._set_properties(position_properties)
         if self._saver is not None:
             self._saver.changed()
 
     def note_properties(self, position_properties: dict[str, int]) -> None:
         """Replace the position's properties, the position stays; durable with the next save (``flush``)."""
-        self.position_properties = dict(position_properties)
+        self._set_properties(position_properties)
         self._changed(self._acks.mark_delete, 1)
 
     async def set_cursor_properties(self, cursor_properties: dict[str, str]) -> None:
@@ -361,6 +374,7 @@ class ManagedCursor:
         self.is_closed = True
         self._generation += 1
         self.on_close()
+        self.on_close = self._advanced = _nothing  # no cycle of references is left for the garbage collector
 
     def stop_saving(self) -> None:
         """Begin no further save until ``close_durable``."""

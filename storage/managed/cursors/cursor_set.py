@@ -191,7 +191,7 @@ class CursorSet:
         self.on_advanced()
 
     def _attach(self, cursor: ManagedCursor, acks: AckState, store: CursorStore, properties: dict[str, int]) -> None:
-        saver = CursorSaver(store, acks, lambda: cursor.position_properties, self._env.scheduler, self._background)
-        cursor.make_durable(saver, store.cursor_properties, properties)
+        saver = CursorSaver(store, acks, properties, self._env.scheduler, self._background)
+        cursor.make_durable(saver, store.cursor_properties)
         cursor.state_lost = store.state_lost
         self.by_name[cursor.name] = cursor

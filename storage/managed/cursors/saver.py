@@ -13,8 +13,6 @@ from magnetar.storage import events
 from magnetar.storage.errors import StorageClosedError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from magnetar.storage.interfaces import Scheduler, Timer
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.cursors.ack_state import AckState
@@ -32,13 +30,14 @@ class CursorSaver:
         self,
         store: CursorStore,
         acks: AckState,
-        properties: Callable[[], dict[str, int]],
+        properties: dict[str, int],
         scheduler: Scheduler,
         background: Background,
     ) -> None:
         self._store = store
         self._acks = acks
-        self._properties = properties
+        self.properties = properties
+        """The present properties of the mark-delete position; saved with it."""
         self._scheduler = scheduler
         self._background = background
         self._unsaved = 0
@@ -86,7 +85,7 @@ class CursorSaver:
         async with self._lock:
             if not save:
                 return
-            await self._store.close(self._acks, self._properties, dirty=self.is_dirty)
+            await self._store.close(self._acks, self._present_properties, dirty=self.is_dirty)
             self._unsaved = 0
 
     async def delete(self) -> None:
@@ -107,6 +106,9 @@ class CursorSaver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _present_properties(self) -> dict[str, int]:
+        return self.properties
 
     def _arm(self) -> None:
         self._timer = self._scheduler.call_later(self._store.config.cursor_save_interval_ms / 1000, self._start)
@@ -136,7 +138,7 @@ class CursorSaver:
         saved, failure = False, StorageError("the save was interrupted")
         mark_delete = self._acks.mark_delete
         try:
-            await self._store.write(self._acks, self._properties)
+            await self._store.write(self._acks, self._present_properties)
             saved, self.saved_mark_delete = True, mark_delete
         except StorageError as error:
             failure = error

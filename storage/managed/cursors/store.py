@@ -88,7 +88,7 @@ class CursorStore:
         self._version = -1
         self._ledger_id = NO_LEDGER
         self._writer: LedgerWriter | None = None
-        self._unlisted = UnlistedLedgers(env.ledgers, lambda: self._put_record(self._version))
+        self._unlisted = UnlistedLedgers(env.ledgers)
         self._base = 0
         self._full_bytes = 0
         self._increment_bytes = 0
@@ -153,7 +153,7 @@ class CursorStore:
 
     async def close(self, acks: AckState, properties: Callable[[], dict[str, int]], *, dirty: bool) -> None:
         """Store the state a last time; a small state goes into the record, which makes the next opening cheap."""
-        await self._unlisted.try_delete()
+        await self._unlisted.try_delete(self._put_same_record)
         if self._ledger_id == NO_LEDGER and not dirty:
             return
         state = acks.snapshot(properties())
@@ -181,9 +181,12 @@ class CursorStore:
         with contextlib.suppress(NoNodeError):
             await self._list.guarded(partial(self._env.metadata.delete, self._path, ANY_VERSION))
         self._unlisted.listed(NO_LEDGER)  # no record exists that could name a ledger
-        await self._unlisted.try_delete()
+        await self._unlisted.try_delete(self._put_same_record)
         await self._drop_ledger(self._ledger_id)
         self._ledger_id, self._writer = NO_LEDGER, None
+
+    async def _put_same_record(self) -> None:
+        await self._put_record(self._version)
 
     # -- cursor ledger ---
 
@@ -216,13 +219,14 @@ class CursorStore:
                 "component": "managed-ledger",
                 "pulsar/managed-ledger": self._list.name,
                 "pulsar/cursor": self._cursor_name,
-            }
+            },
+            self._put_same_record,
         )
         mark_delete = acks.mark_delete
         try:
             await self._append(writer, self._full_entries(acks, properties(), 0))
         except StorageError:
-            await self._unlisted.try_delete()
+            await self._unlisted.try_delete(self._put_same_record)
             raise
         old_id, old_inline = self._ledger_id, self._inline
         self._ledger_id, self._inline, self._mark_delete = writer.ledger_id, None, mark_delete

@@ -97,7 +97,7 @@ async def test_the_index_goes_on_when_every_entry_is_gone():
 async def test_a_list_that_cannot_be_stored_drops_nothing():
     ground, ledger = await opened()
     await append(ledger, [b"x"] * 25)
-    ledger.config = DROP
+    ledger.set_config(DROP)
     ground.metadata.fail_writes = FULL
     with pytest.raises(StorageFullError):
         await ledger.trim(ground.clock.now_ms())
@@ -162,7 +162,7 @@ async def test_entries_behind_a_position_with_properties_stay_until_the_position
 async def test_a_trim_whose_caller_is_cancelled_ends_as_a_whole(monkeypatch):
     ground, ledger = await opened()
     await append(ledger, [b"x"] * 25)
-    ledger.config = DROP
+    ledger.set_config(DROP)
     put, stored = ground.metadata.put, asyncio.Event()
 
     async def slow_put(*args):

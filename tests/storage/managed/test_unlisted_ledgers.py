@@ -89,15 +89,15 @@ async def test_a_ledger_that_the_record_may_name_stays_until_the_record_is_writt
         if not records:
             raise FULL
 
-    unlisted = UnlistedLedgers(store, store_record)
-    first = await unlisted.create({})
+    unlisted = UnlistedLedgers(store)
+    first = await unlisted.create({}, store_record)
     unlisted.record_in_doubt()
     with pytest.raises(StorageFullError):
-        await unlisted.create({})
+        await unlisted.create({}, store_record)
     assert await store.list_ledgers() == [first.ledger_id]
     records.append("written")
-    second = await unlisted.create({})
+    second = await unlisted.create({}, store_record)
     assert await store.list_ledgers() == [second.ledger_id]
     unlisted.listed(second.ledger_id)
-    await unlisted.delete()
+    await unlisted.delete(store_record)
     assert await store.list_ledgers() == [second.ledger_id]
