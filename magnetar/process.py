@@ -127,6 +127,11 @@ class BrokerProcess:
         raise BrokerStartError(f"the broker did not start, exit code {code}:\n{log}")
 
     @property
+    def is_running(self) -> bool:
+        """Whether the process has not ended; after `start` it takes clients."""
+        return self._process.poll() is None
+
+    @property
     def faults(self) -> Faults:
         """The fault kit. Raises: RuntimeError without a fault kit."""
         if self._faults is None:

@@ -68,11 +68,16 @@ def magnetar_fault_broker(magnetar_broker_factory: Callable[..., BrokerProcess])
 
 @pytest.fixture
 def magnetar_faults(magnetar_fault_broker: BrokerProcess) -> Iterator[Faults]:
-    """The faults of `magnetar_fault_broker`; all end with the test."""
-    faults = magnetar_fault_broker.faults
-    faults.reset()
-    yield faults
-    faults.reset()
+    """The faults of `magnetar_fault_broker`; all end with the test. A broker that a test has ended starts again."""
+    _end_faults(magnetar_fault_broker)
+    yield magnetar_fault_broker.faults
+    _end_faults(magnetar_fault_broker)
+
+
+def _end_faults(broker: BrokerProcess) -> None:
+    if not broker.is_running:
+        broker.start()
+    broker.faults.reset()
 
 
 @pytest.fixture

@@ -56,6 +56,32 @@ def test_a_misspelt_setting_does_not_start_a_broker_and_is_corrected(magnetar_br
         magnetar_broker_factory(authenticationEnable=True)
 
 
+PROGRAM = """
+import pytest
+
+
+@pytest.mark.parametrize("end", ["fail_sync", "kill", "stop", "none"])
+def test_a_broker_ends(magnetar_fault_broker, magnetar_faults, magnetar_namespace, end):
+    if end == "fail_sync":
+        magnetar_faults.fail_sync()
+        assert magnetar_fault_broker.wait_exit() == 74
+    elif end != "none":
+        getattr(magnetar_fault_broker, end)()
+"""
+
+
+def test_the_broker_of_the_faults_starts_again_behind_a_test_that_ended_it(tmp_path):
+    (tmp_path / "test_ends.py").write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "4 passed" in done.stdout, done.stdout[-3000:]
+
+
 def test_the_plugin_is_registered_by_its_entry_point(tmp_path):
     listed = subprocess.run(
         [sys.executable, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", str(tmp_path)],
