@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def take_signals(broker: Broker) -> None:
-    """SIGTERM and SIGINT stop the broker in order; a second SIGINT (Ctrl-C) ends it at once.
+    """SIGTERM, SIGHUP and SIGINT stop the broker in order; a second SIGINT (Ctrl-C) ends it at once. A SIGHUP that was
+    ignored before (`nohup`) stays so.
 
     Call when the broker has recovered. Until then a signal ends the process itself, because the broker has acknowledged
     nothing to a client and the next start can repeat the recovery (docs/durability.md).
@@ -32,6 +33,8 @@ def take_signals(broker: Broker) -> None:
 
     loop.add_signal_handler(signal.SIGTERM, broker.request_stop)
     loop.add_signal_handler(signal.SIGINT, interrupted)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, broker.request_stop)
 
 
 def ready_line(broker: Broker) -> str:

@@ -129,6 +129,26 @@ def test_a_signal_while_it_starts_ends_it_at_once_and_without_a_traceback(tmp_pa
     assert "Traceback" not in said
 
 
+def test_a_terminal_that_closes_stops_the_broker_in_order(new_broker):
+    broker = new_broker()
+    broker.process.send_signal(signal.SIGHUP)
+    assert broker.wait_exit() == 0
+    assert "broker.stopped" in broker.log_text()
+
+
+def test_a_broker_without_a_terminal_stays(tmp_path):
+    command = ["nohup", sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(tmp_path / "data")]
+    command += ["--set", "brokerServicePort=0", "--set", "webServicePort=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        url = process.stdout.readline().split()[2]
+        process.send_signal(signal.SIGHUP)
+        client = quiet_client(url)
+        client.create_producer(TOPIC).send(b"still here")
+        client.close()
+        process.terminate()
+        assert process.wait(45) == 0
+
+
 def test_a_second_interrupt_does_not_wait_for_the_stop(new_broker):
     broker = new_broker()
     peer = RawPeer(broker.url, receive_buffer=4096)  # never reads, so the stop waits for it
