@@ -6,6 +6,8 @@ from typing import Final
 
 BROKER_COMMANDS: Final = {
     "standalone": "run a broker in the foreground until SIGTERM or SIGINT",
+    "broker": "run a broker of a cluster: metadata in ZooKeeper, messages in BookKeeper",
+    "initialize-cluster-metadata": "write the initial metadata of a new cluster to ZooKeeper",
     "verify": "check the data directory of a stopped broker",
     "tokens": "make keys and tokens for authentication",
     "kafka": "bring Kafka log files into a topic",

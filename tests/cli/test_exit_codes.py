@@ -1,5 +1,6 @@
 """Every code that a command can end with stands in the table, and the table in the page."""
 
+import argparse
 import os
 import pathlib
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from magnetar.__main__ import EXIT_CLOSED_PIPE, EXIT_FILE
+from magnetar.broker.cli import _parser
 from magnetar.cli import errors, main
 from magnetar.cli.docs_page import PAGE, page_text
 from magnetar.cli.exit_codes import EXIT_CODES
@@ -61,6 +63,11 @@ def test_every_command_has_a_module_and_a_place_in_the_page():
         assert main.command_of(name).name == name
         assert f"`{name}`" in page
     assert not set(BROKER_COMMANDS) & set(CLI_COMMANDS)
+
+
+def test_every_command_of_the_broker_is_in_the_table_for_completion():
+    (commands,) = (each for each in _parser([], {})._actions if isinstance(each, argparse._SubParsersAction))
+    assert set(commands.choices) == set(BROKER_COMMANDS)
 
 
 def test_the_page_of_verbs_is_the_one_the_table_gives():
