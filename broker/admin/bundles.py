@@ -188,11 +188,17 @@ async def _traffic(call: Call, names: list[str]) -> float:
 
 @routes.delete(NAMESPACE + "/{bundle}", NAMESPACE_ADMIN)
 async def delete_bundle(call: Call) -> Response:
-    """No effect on an empty bundle, which continues to exist; refused for a bundle with topics."""
+    """Unload the bundle, which continues to exist; refused for a bundle that no broker serves and, without
+    ?force=true, for a bundle with persistent topics.
+    """
     call.policies()
     bundle = "_".join(_check_bundle(call))
-    if await in_bundle(call, _names(call), bundle):
+    if isinstance(owner := await _present_owner(call, bundle), ServedAt):
+        return redirect_to_owner(call, owner.owner)
+    if not call.flag("force") and await in_bundle(call, call.topics.names(call.namespace, "persistent"), bundle):
         raise rest_refusals.BUNDLE_IN_USE.error()
+    if not await call.api.ownership.release(f"{call.namespace}/{bundle}"):
+        await unload_topics(call, call.namespace, bundle)
     return done()
 
 

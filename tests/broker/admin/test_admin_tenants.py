@@ -311,9 +311,11 @@ async def test_bundles_are_split_and_unloaded():
 async def test_a_bundle_with_topics_is_not_deleted_however_its_range_is_written(bundle):
     call = await open_client()
     assert (await call("PUT", "namespaces/public/n", {"bundles": {"numBundles": 1}})).status == 204
-    assert (await call("DELETE", f"namespaces/public/n/{bundle}")).status == 204
+    assert (await call("DELETE", f"namespaces/public/n/{bundle}")).status == 412, "no broker serves it"
     await call("PUT", "persistent/public/n/t")
     assert (await call("DELETE", f"namespaces/public/n/{bundle}")).status == 409
+    assert (await call("DELETE", f"namespaces/public/n/{bundle}?force=true")).status == 204
+    assert ("unload", "persistent://public/n/t") in call.topics.calls
 
 
 async def test_namespace_properties():

@@ -129,3 +129,18 @@ def web_socket_consumers_without_a_subscription(s):
     topic = s.topic()
     for query in ({}, {"subscriptionType": "x"}, {"subscriptionMode": "NonDurable"}, {"receiverQueueSize": "0"}):
         s.web_socket("consumer", topic, "%20", **query)
+
+
+@scenario
+def bundles_deleted_with_and_without_an_owner(s):
+    ns = s.namespace()
+    s.http("PUT", f"/admin/v2/namespaces/{ns}", {"bundles": {"numBundles": 1}}, quietly=True)
+    bundle = f"/admin/v2/namespaces/{ns}/{WHOLE}"
+    told(s, "DELETE", bundle)
+    told(s, "DELETE", bundle + "?force=true")
+    told(s, "DELETE", f"/admin/v2/namespaces/{ns}/{HIGH}")
+    topic = s.topic(namespace=ns)
+    s.http("PUT", rest(topic), quietly=True)
+    told(s, "DELETE", bundle)
+    told(s, "DELETE", bundle + "?force=true")
+    told(s, "DELETE", bundle + "?force=true")
