@@ -112,11 +112,18 @@ async def changed_settings(call: Call) -> Response:
     return json_response(_shown(call.api.dynamic_settings.values))
 
 
+_OPTIONALS: Final = (
+    *("brokerServicePort", "brokerServicePortTls", "webServicePort", "webServicePortTls"),
+    "loadBalancerOverrideBrokerNicSpeedGbps",
+)
+"""Settings that may be absent in Apache Pulsar."""
+
+
 @routes.get(BROKERS + "/configuration/runtime", SUPER)
 async def runtime_settings(call: Call) -> Response:
     """Show all settings in force, and changed settings without a meaning here; secrets are left out."""
     values = {
-        key: "(hidden)" if row.secret else _as_text(getattr(call.api.settings, row.attribute))
+        key: "(hidden)" if row.secret else _as_text(key, getattr(call.api.settings, row.attribute))
         for key, row in SETTINGS.items()
     }
     return json_response(_shown(call.api.dynamic_settings.values) | values)
@@ -127,7 +134,12 @@ def _shown(values: Mapping[str, str]) -> dict[str, str]:
     return {key: "(hidden)" if names_secret(key) else value for key, value in values.items()}
 
 
-def _as_text(value: Any) -> str:
+def _as_text(key: str, value: Any) -> str:
+    """The value as Apache Pulsar writes its type."""
+    if key in _OPTIONALS:
+        return f"Optional[{value}]" if value else "Optional.empty"
+    if key == "advertisedListeners":
+        return ",".join(value)
     if isinstance(value, bool):
         return str(value).lower()
     return f"[{', '.join(value)}]" if isinstance(value, tuple) else "" if value is None else str(value)
