@@ -17,6 +17,7 @@ from magnetar.broker.admin.responses import done, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import SUPER
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.values import ClusterData
 from magnetar.broker.topics.patterns import compiled
@@ -91,7 +92,7 @@ async def set_failure_domain(call: Call) -> Response:
     if body is None:  # null: as if the domain did not exist
         await call.namespaces.failure_domains.delete(cluster, name)
         return done()
-    brokers = list(dict.fromkeys(body.brokers or []))
+    brokers = java_order(body.brokers or [])
     for other, domain in _domains(call).items():
         taken = domain.get("brokers")
         common = [each for each in brokers if each in taken] if isinstance(taken, list) else []
@@ -161,12 +162,15 @@ def _set_policies(call: Call) -> dict[str, Any]:
 
 
 def _isolation_of(broker: str, policies: dict[str, Any]) -> dict[str, Any]:
-    """The namespaces whose policies name the broker, by regular expressions of its address; the last policy wins."""
+    """The namespaces whose policies name the broker, by regular expressions of its address; the name and the kind are
+    those of the last policy.
+    """
     answer: dict[str, Any] = {"brokerName": broker, "namespaceRegex": [], "primary": False}
     for name, policy in policies.items():
         is_primary = _names(policy.get("primary"), broker)
         if is_primary or _names(policy.get("secondary"), broker):
-            answer |= {"policyName": name, "namespaceRegex": policy.get("namespaces"), "primary": is_primary}
+            patterns = [*answer["namespaceRegex"], *policy.get("namespaces", ())]
+            answer |= {"policyName": name, "namespaceRegex": patterns, "primary": is_primary}
     return answer
 
 
@@ -219,8 +223,11 @@ async def migration(call: Call) -> Response:
 async def set_migration(call: Call) -> Response:
     """Store and show the migration; clients are not redirected."""
     urls = await call.body(dict[str, str])
+    migrated = call.flag("migrated")
+    if migrated and urls is None:
+        raise RestError(500, "the addresses of the other cluster are required")
     _cluster(call)
-    await _change(call, migrated=call.flag("migrated"), migrated_cluster_url=urls)
+    await _change(call, migrated=migrated, migrated_cluster_url=urls)
     return done(200)
 
 

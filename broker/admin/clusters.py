@@ -15,9 +15,15 @@ from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import ClusterData
 
 routes = RouteTable()
-# cluster_parts has the routes of this member
-_OF_OTHER_ROUTES: Final = ("failure_domains", "isolation_policies", "bookie_racks")
-_KEPT_APART: Final = dict.fromkeys((*_OF_OTHER_ROUTES, "migrated", "migrated_cluster_url"))
+# cluster_parts has the routes of these members
+_OF_OTHER_ROUTES: Final = (
+    "failure_domains",
+    "isolation_policies",
+    "bookie_racks",
+    "migrated",
+    "migrated_cluster_url",
+)
+_KEPT_APART: Final = dict.fromkeys(_OF_OTHER_ROUTES)
 CLUSTER = ADMIN + "/clusters/{cluster}"
 # Values that Apache Pulsar shows for every cluster, whether set or not.
 _ALWAYS_SHOWN = {
@@ -53,7 +59,9 @@ async def create_cluster(call: Call) -> Response:
     if not valid_name(name):
         raise rest_refusals.CLUSTER_NAME_INVALID.error()
     _check_urls(data)
-    await call.namespaces.clusters.create(name, data)
+    if name in call.namespaces.clusters:
+        raise rest_refusals.CLUSTER_EXISTS.error()
+    await call.namespaces.clusters.create(name, msgspec.structs.replace(data, **_KEPT_APART))
     return done(200)
 
 
@@ -99,7 +107,7 @@ async def set_peers(call: Call) -> Response:
     _cluster(call)
     for peer in peers or []:
         if peer == call.param("cluster"):
-            raise precondition("Cluster itself can't be part of peer-list")
+            raise precondition(f"{peer} itself can't be part of peer-list")
         if peer not in call.namespaces.clusters:
             raise rest_refusals.PEER_CLUSTER_UNKNOWN.error(cluster=peer)
     await call.namespaces.clusters.update(

@@ -61,8 +61,9 @@ async def put_group(call: Call) -> Response:
 @routes.delete(GROUP, SUPER)
 async def delete_group(call: Call) -> Response:
     """Delete the group; refused while a namespace uses the group."""
-    _group(call)
     name = call.param("group")
+    if name not in call.namespaces.resource_groups:
+        raise RestError(500, f"path /admin/resourcegroups/{name} not found.")
     for namespace in call.namespaces.namespaces.names():
         policies = call.namespaces.policies(namespace)
         if policies is not None and policies.resource_group_name == name:

@@ -91,8 +91,10 @@ async def _info(call: Call) -> TenantInfo:
     body = await call.body(TenantBody)
     if body is None:
         raise rest_refusals.TENANT_INFO_MISSING.error()
-    if not body.allowed_clusters:
+    if body.allowed_clusters is None:
         raise rest_refusals.CLUSTERS_MISSING.error()
+    if not body.allowed_clusters or not all(map(str.strip, body.allowed_clusters)):
+        raise rest_refusals.CLUSTERS_BLANK.error()
     if not all(name in call.namespaces.clusters for name in body.allowed_clusters):
         raise rest_refusals.CLUSTERS_UNKNOWN.error()
     if any(role != trimmed(role) for role in body.admin_roles or []):

@@ -206,6 +206,7 @@ PEERS_TOGETHER: Final = RestRefusal(
     409,
     "{cluster}'s peer-clusters [{peers}] can't be part of replication-clusters [{clusters}]",
 )
+CLUSTER_EXISTS: Final = RestRefusal(409, "Cluster already exists")
 NAMESPACE_EXISTS: Final = RestRefusal(409, "Namespace already exists")
 NAMESPACE_IN_USE: Final = RestRefusal(409, "Cannot delete non empty namespace")
 NOTHING_TO_EXPIRE: Final = RestRefusal(
@@ -265,6 +266,7 @@ BUNDLE_END_INVALID: Final = RestRefusal(
     "Invalid upper boundary for bundle {bundle}. Expected upper boundary of {found}",
 )
 CLUSTERS_MISSING: Final = RestRefusal(412, "Clusters cannot be null")
+CLUSTERS_BLANK: Final = RestRefusal(412, "Clusters cannot be empty or blank")
 CLUSTERS_UNKNOWN: Final = RestRefusal(412, "Clusters do not exist")
 CLUSTER_IDS_MISSING: Final = RestRefusal(412, "ClusterIds should not be null or empty")
 CLUSTER_IN_USE: Final = RestRefusal(412, "Cluster not empty")

@@ -130,6 +130,50 @@ def parts_of_a_cluster_outlive_its_update(s):
 
 
 @scenario
+def migration_of_a_cluster_is_no_part_of_its_data(s):
+    cluster = f"/admin/v2/clusters/{s.tag}"
+    data = {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:2"}
+    s.call("PUT", cluster, data | {"migrated": True})
+    s.call("GET", cluster + "/migrate")
+    s.call("POST", cluster + "/migrate?migrated=true", data)
+    s.call("POST", cluster, data | {"migrated": False})
+    s.call("GET", cluster + "/migrate", keep=True)
+    s.call("POST", cluster + "/migrate?migrated=true")
+    s.call("POST", cluster + "/migrate?migrated=false")
+    s.call("GET", cluster + "/migrate", keep=True)
+    s.call("POST", cluster + "/migrate?migrated=false", {})
+    s.call("GET", cluster + "/migrate", keep=True)
+    s.call("DELETE", cluster)
+
+
+@scenario
+def brokers_of_several_isolation_policies(s):
+    cluster = f"/admin/v2/clusters/{s.tag}"
+    s.call("PUT", cluster, {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:2"})
+    failover = {"policy_type": "min_available", "parameters": {"min_limit": "1", "usage_threshold": "80"}}
+    brokers = {"primary": ["b1"], "secondary": ["b2"], "auto_failover_policy": failover}
+    policies = cluster + "/namespaceIsolationPolicies"
+    for name, namespaces in (("zz", ["public/b.*", "public/a.*"]), ("aa", ["public/b.*"]), ("q", ["public/c"])):
+        s.call("POST", f"{policies}/{name}", brokers | {"namespaces": namespaces})
+    for broker in ("b1", "b2", "b3"):
+        s.call("GET", f"{policies}/brokers/{broker}", keep=True)
+    for name in ("zz", "aa", "q"):
+        s.call("DELETE", f"{policies}/{name}")
+    s.call("DELETE", cluster)
+
+
+@scenario
+def brokers_of_a_failure_domain_in_the_order_of_a_hash(s):
+    cluster = f"/admin/v2/clusters/{s.tag}"
+    s.call("PUT", cluster, {"serviceUrl": "http://localhost:1", "brokerServiceUrl": "pulsar://localhost:2"})
+    for name, count in (("few", 3), ("many", 14)):
+        s.call("POST", f"{cluster}/failureDomains/{name}", {"brokers": [f"{name}-{i}:8080" for i in range(count)]})
+        s.call("GET", f"{cluster}/failureDomains/{name}", keep=True)
+        s.call("DELETE", f"{cluster}/failureDomains/{name}")
+    s.call("DELETE", cluster)
+
+
+@scenario
 def quota_of_a_bundle_by_no_body(s):
     path = f"/admin/v2/resource-quotas/{namespace(s)}/0x00000000_0xffffffff"
     s.call("GET", path, keep=True)

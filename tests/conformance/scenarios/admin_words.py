@@ -90,3 +90,19 @@ def status_of_an_offload_without_a_driver(s):
     base = plain_and_partitioned(s)
     s.call("PUT", f"{base}/t/offload", {"ledgerId": 1, "entryId": 1})
     s.call("GET", f"{base}/t/offload", keep=True)
+
+
+@scenario
+def words_about_clusters_and_tenants(s):
+    cluster, tenant, group = (f"/admin/v2/{kind}/{s.tag}" for kind in ("clusters", "tenants", "resourcegroups"))
+    address = {"serviceUrl": "http://h:1", "brokerServiceUrl": "pulsar://h:2"}
+    words(s, "PUT", cluster, address)
+    words(s, "PUT", cluster, address)
+    words(s, "POST", cluster + "/peers", [s.tag])
+    words(s, "POST", cluster + "/peers", ["none"])
+    for clusters in (None, [], [""], ["standalone", " "], ["none"], ["standalone"], ["standalone"]):
+        words(s, "PUT", tenant, {"allowedClusters": clusters})
+    words(s, "POST", tenant, {"allowedClusters": []})
+    words(s, "DELETE", group)
+    words(s, "DELETE", tenant)
+    words(s, "DELETE", cluster)
