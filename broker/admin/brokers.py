@@ -137,7 +137,8 @@ def _shown(values: Mapping[str, str]) -> dict[str, str]:
 def _as_text(key: str, value: Any) -> str:
     """The value as Apache Pulsar writes its type."""
     if key in _OPTIONALS:
-        return f"Optional[{value}]" if value else "Optional.empty"
+        absent = value is None or (isinstance(value, float) and not value)  # a port of 0 is a free port
+        return "Optional.empty" if absent else f"Optional[{value}]"
     if key == "advertisedListeners":
         return ",".join(value)
     if isinstance(value, bool):
