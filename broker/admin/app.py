@@ -294,6 +294,8 @@ def _endpoint(
                     return failure(
                         rest_refusals.TENANT_MISSING.status, rest_refusals.TENANT_MISSING.text
                     )  # as in Apache Pulsar 4.2; tests of clients rely on it
+                if api.authorizer.lacks_prefix(identity, row.need, target):
+                    return failure(500, "the name of the subscription does not begin with the role")
                 return failure(row.need.denied_status, f"Unauthorized to {row.need.action.value}")
             call = Call(request, api, identity, row.most_body)
             if uses and api.namespaces.exists(call.namespace):

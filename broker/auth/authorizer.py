@@ -65,6 +65,21 @@ class Authorizer:
         roles = [identity.role] if identity.original is None else [identity.role, identity.original]
         return all(role is not None and self._role_allows(role, need, target) for role in roles)
 
+    def lacks_prefix(self, identity: Identity, need: Need, target: Target) -> bool:
+        """Whether the first role without the right lacks it because the name of the subscription does not begin with
+        the role: Apache Pulsar looks at names before grants, and over REST such a refusal is an error of the server.
+        """
+        roles = [identity.role] if identity.original is None else [identity.role, identity.original]
+        refused = next((role for role in roles if role is None or not self._role_allows(role, need, target)), None)
+        policies = self._namespaces.policies(target.namespace)
+        by_name = need.action is Action.CONSUME and need.resource is Resource.TOPIC and target.subscription
+        if refused is None or policies is None or not by_name:
+            return False
+        listed = policies.auth_policies.subscription_auth_roles.get(target.subscription)
+        if listed and refused not in listed:
+            return False
+        return not _has_prefix(refused, target.subscription, policies)
+
     def is_super_user(self, role: str | None) -> bool:
         return not self.enabled or role in self._settings.super_user_roles
 
@@ -138,4 +153,8 @@ def _may_use_subscription(role: str, subscription: str, policies: "Policies") ->
     roles = policies.auth_policies.subscription_auth_roles.get(subscription)
     if roles and role not in roles:
         return False
+    return _has_prefix(role, subscription, policies)
+
+
+def _has_prefix(role: str, subscription: str, policies: "Policies") -> bool:
     return policies.subscription_auth_mode != "Prefix" or subscription.startswith(role)

@@ -287,6 +287,28 @@ def prefix_mode_and_roles_of_the_subscription(s):
 
 
 @scenario
+def prefix_mode_over_rest(s):
+    namespace, topic = world(s, user=["consume"], maker=["produce"])
+    n = f"/admin/v2/namespaces/{namespace}"
+    s.call("POST", n + "/subscriptionAuthMode", "Prefix")
+    s.call("POST", n + "/permissions/subscription/listed", ["user"])
+    calls = (
+        ("PUT", "", "earliest"),
+        ("POST", "/skip_all", None),
+        ("GET", "/position/1", None),
+        ("POST", "/resetcursor/0", None),
+        ("GET", "/properties", None),
+        ("DELETE", "", None),
+    )
+    for subscription in ("sub", "user-1", "listed"):
+        for role in ("user", "maker", "nobody", "boss"):
+            path = rest(topic, f"/subscription/{subscription}")
+            token = jwt(role)
+            found = [s.http(method, path + more, body, quietly=True, token=token)[0] for method, more, body in calls]
+            s.note(f"{role} {subscription}", [200 if status == 204 else status for status in found])
+
+
+@scenario
 def names_of_methods_and_versions_of_old_clients(s):
     """Tokens work with any protocol version; a challenge needs the feature."""
     for version in (0, 1, 10, 13, 14, 21, 100):
