@@ -112,6 +112,7 @@ _NOT_SUMMED = (
     "topicEpoch",
     _OLDEST_SUBSCRIPTION,
 )
+_LIMITS = tuple((kind, level) for level in ("Subscription", "Topic", "Broker") for kind in ("Msg", "Bytes"))
 _OF_ONE_PARTITION = ("activeConsumerName", "keySharedMode")
 _OF_ONE_CLIENT = ("address", "connectedSince", "clientVersion", "metadata")
 _SUMMED_OF_CONSUMERS = (
@@ -153,6 +154,11 @@ def publisher(stats: "ProducerStats", topic: "TopicStats") -> Json:
     }
 
 
+def _limited(stats: "SubscriptionStats") -> dict[tuple[str, str], int]:
+    """How often dispatch waited, for each kind of tokens at each level."""
+    return dict.fromkeys(_LIMITS, 0) | stats.dispatch_limited
+
+
 def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str, consumers: list[Json]) -> Json:
     """One subscription of a topic."""
     durable = stats.is_durable
@@ -192,6 +198,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str, con
         "delayedMessageIndexSizeInBytes": stats.delayed_index_bytes,
         "subscriptionProperties": stats.subscription_properties,
         **absent_features.SUBSCRIPTION_FIELDS,
+        **{f"dispatchThrottled{kind}EventsBy{level}Limit": count for (kind, level), count in _limited(stats).items()},
         "durable": durable,
         "replicated": stats.is_replicated,
     }

@@ -17,11 +17,6 @@ FILTER_GAUGES: Final = (
     "pulsar_subscription_filter_rejected_msg_count",
     "pulsar_subscription_filter_rescheduled_msg_count",
 )
-THROTTLING_GAUGES: Final = (
-    "pulsar_subscription_dispatch_throttled_msg_events",
-    "pulsar_subscription_dispatch_throttled_bytes_events",
-)
-THROTTLING_REASONS: Final = ("subscription", "topic", "broker")
 HEALTH_NOT_MEASURED: Final = -1
 """Apache Pulsar's health of the broker while `healthCheckMetricsUpdateTimeInSeconds` is not set."""
 _TRANSACTIONS: Final = ("ongoingTxnCount", "abortedTxnCount", "committedTxnCount")
@@ -36,17 +31,11 @@ TOPIC_FIELDS: Final = UNUSED_TOPIC_FIELDS | dict.fromkeys(
     0,
 )
 """JSON fields in the statistics of a topic."""
-_THROTTLED: Final = tuple(
-    f"dispatchThrottled{kind}EventsBy{where}Limit"
-    for where in ("Subscription", "Topic", "Broker")
-    for kind in ("Msg", "Bytes")
-)
 SUBSCRIPTION_FIELDS: Final = dict.fromkeys(
     (
         *("filterProcessedMsgCount", "filterAcceptedMsgCount"),
         *("filterRejectedMsgCount", "filterRescheduledMsgCount"),
         "nonContiguousDeletedMessagesRangesSerializedSize",
-        *_THROTTLED,
     ),
     0,
 )

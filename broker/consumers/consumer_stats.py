@@ -75,7 +75,11 @@ class ConsumerStats:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStats:
-    """One subscription. `type_name` is "" while no consumer has been connected."""
+    """One subscription. `type_name` is "" while no consumer has been connected.
+
+    dispatch_limited: how often dispatch waited for a rate, by the kind of tokens (Msg, Bytes) and the level of the rate
+    (Broker, Topic, Subscription).
+    """
 
     msg_rate_out: float = 0.0
     msg_throughput_out: float = 0.0
@@ -111,6 +115,7 @@ class SubscriptionStats:
     key_shared_mode: str | None = None
     draining_hashes_cleared_total: int = 0
     subscription_properties: dict[str, str] = field(default_factory=dict)
+    dispatch_limited: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @property
     def draining_hashes_count(self) -> int:

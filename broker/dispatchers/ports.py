@@ -160,6 +160,10 @@ class DispatchThrottle(Protocol):
         """Messages that may be sent now."""
         ...
 
+    def note_wait(self) -> None:
+        """Count a wait for room."""
+        ...
+
     def wait_s(self) -> float:
         """Seconds until there is room."""
         ...

@@ -202,6 +202,7 @@ class ReadLoop:
         if throttle.room() > 0:
             return False
         if self._throttle_timer is None:
+            throttle.note_wait()
             self._throttle_timer = self.context.call_later(throttle.wait_s(), self._throttle_over)
         return True
 

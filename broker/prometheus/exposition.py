@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from magnetar import __version__
-from magnetar.broker.compat.absent_features import HEALTH_NOT_MEASURED, THROTTLING_GAUGES, THROTTLING_REASONS
+from magnetar.broker.compat.absent_features import HEALTH_NOT_MEASURED
 from magnetar.broker.prometheus.delayed import delayed_metrics, lateness
 from magnetar.broker.prometheus.help_texts import help_line
 from magnetar.broker.prometheus.ledger_rows import LedgerSums, ledger_rows
@@ -336,9 +336,13 @@ def _subscription_rows(
         of_consumer = CONSUMER_TOTALS.get(row.name)
         more = () if of_consumer is None else (Sample(labels, of_consumer(each)) for labels, each in consumers)
         yield from _metric(row.name, chain(samples, more))
-    for name in THROTTLING_GAUGES:
-        samples = (Sample(f'{labels},reason="{why}"', 0) for labels, _ in subscriptions for why in THROTTLING_REASONS)
-        yield from _metric(name, samples)
+    for kind in ("Msg", "Bytes"):
+        waits = (
+            Sample(f'{labels},reason="{level.lower()}"', view.stats.dispatch_limited.get((kind, level), 0))
+            for labels, view in subscriptions
+            for level in ("Subscription", "Topic", "Broker")
+        )
+        yield from _metric(f"pulsar_subscription_dispatch_throttled_{kind.lower()}_events", waits)
 
 
 def _evictions(counts: Iterable[tuple[str, str, int]]) -> Iterator[str]:

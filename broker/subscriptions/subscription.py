@@ -35,6 +35,7 @@ from magnetar.protocol.acks import MAX_ENTRY_ID
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
@@ -66,6 +67,8 @@ class Subscription:
 
     _has_ended = False
     """Whether UNSUBSCRIBE or close fenced the subscription: the end of a SEEK does not open it again."""
+    dispatch_limited: Counter[tuple[str, str]] | None = None
+    """How often dispatch had to wait, by the kind of tokens and the level of the rate; None without a rate so far."""
 
     def __init__(
         self,

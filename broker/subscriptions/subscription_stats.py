@@ -133,4 +133,5 @@ def _stored(subscription: Subscription, consumers: tuple[ConsumerStats, ...]) ->
         key_shared_mode=mode,
         draining_hashes_cleared_total=sum(c.draining_hashes_cleared_total for c in consumers),
         subscription_properties=dict(subscription.cursor.cursor_properties),
+        dispatch_limited=dict(subscription.dispatch_limited or {}),
     )

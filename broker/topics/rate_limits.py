@@ -10,7 +10,8 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections import Counter
+    from collections.abc import Callable, Sequence
 
 UNLIMITED = 1 << 62
 
@@ -100,6 +101,12 @@ class Throttle:
         now_s = self._monotonic()
         return self._messages.room(now_s) if self._bytes.room(now_s) > 0 else 0
 
+    def used_up(self) -> list[str]:
+        """The kinds of tokens that have run out: Msg, Bytes."""
+        now_s = self._monotonic()
+        buckets = (("Msg", self._messages), ("Bytes", self._bytes))
+        return [kind for kind, bucket in buckets if bucket.room(now_s) <= 0]
+
     def wait_s(self) -> float:
         """Seconds until `room` is no longer 0."""
         now_s = self._monotonic()
@@ -110,15 +117,23 @@ class Throttles:
     """Several throttles that apply together: the dispatch rates of the broker, the topic and the subscription.
 
     counts_entries: an entry counts as one message, whatever the size of its batch. is_spared: returns whether the rates
-    are suspended at the moment: dispatch has no limit and takes no tokens.
+    are suspended at the moment: dispatch has no limit and takes no tokens. levels: the names of the throttles; limited:
+    how often dispatch had to wait for tokens of a kind at a level.
     """
 
     def __init__(
-        self, *throttles: Throttle, counts_entries: bool = False, is_spared: Callable[[], bool] | None = None
+        self,
+        *throttles: Throttle,
+        counts_entries: bool = False,
+        is_spared: Callable[[], bool] | None = None,
+        levels: Sequence[str] = (),
+        limited: Counter[tuple[str, str]] | None = None,
     ) -> None:
         self._throttles = throttles
         self.counts_entries = counts_entries
         self._is_spared = is_spared
+        self._levels = levels
+        self._limited = limited
 
     def take(self, messages: int, size: int) -> None:
         if self._is_spared is None or not self._is_spared():
@@ -129,6 +144,15 @@ class Throttles:
         if self._is_spared is not None and self._is_spared():
             return UNLIMITED
         return min(throttle.room() for throttle in self._throttles)
+
+    def note_wait(self) -> None:
+        """Count that dispatch waits for the first throttle that is used up."""
+        if self._limited is None:
+            return
+        for level, throttle in zip(self._levels, self._throttles, strict=True):
+            if kinds := throttle.used_up():
+                self._limited.update((kind, level) for kind in kinds)
+                return
 
     def wait_s(self) -> float:
         return max(throttle.wait_s() for throttle in self._throttles)

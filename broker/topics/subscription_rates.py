@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.topics.rate_limits import SubscribeThrottle, Throttle, Throttles
@@ -50,11 +51,19 @@ class SubscriptionRates:
         own = kept_dispatch(self._own.pop(subscription.name, None), limits, context.monotonic)
         if own is not None:
             self._own[subscription.name] = own
-        throttles = [each for each in (context.rates.dispatch(config), self._dispatch, own) if each is not None]
+        levels = {"Broker": context.rates.dispatch(config), "Topic": self._dispatch, "Subscription": own}
+        throttles = {level: each for level, each in levels.items() if each is not None}
         if not throttles:
             return None
-        spared = subscription.is_caught_up if config.dispatch_rates_spare_caught_up else None
-        return Throttles(*throttles, counts_entries=config.dispatch_rates_count_entries, is_spared=spared)
+        if subscription.dispatch_limited is None:
+            subscription.dispatch_limited = Counter()
+        return Throttles(
+            *throttles.values(),
+            counts_entries=config.dispatch_rates_count_entries,
+            is_spared=subscription.is_caught_up if config.dispatch_rates_spare_caught_up else None,
+            levels=tuple(throttles),
+            limited=subscription.dispatch_limited,
+        )
 
     def _own_rate(self, name: str) -> DispatchRate:
         """The dispatch rate of the subscription of that name."""

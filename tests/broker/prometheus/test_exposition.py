@@ -32,6 +32,7 @@ PRODUCER = ProducerStats(
 SUBSCRIPTION = SubscriptionStats(
     msg_backlog=7, msg_backlog_no_delayed=6, msg_delayed=1, msg_rate_out=2.0, unacked_messages=4,
     blocked_on_unacked=True, bytes_out_counter=200, msg_out_counter=20, consumers=(CONSUMER,), type_name="Shared",
+    dispatch_limited={("Msg", "Subscription"): 3, ("Bytes", "Topic"): 2},
 )  # fmt: skip
 
 
@@ -128,10 +129,12 @@ def test_compactions_have_figures_where_a_topic_was_compacted():
 
 def test_dispatches_held_by_a_rate_are_shown_by_reason():
     values, _ = samples([topic()])
+    counts = {("msg", "subscription"): 3, ("bytes", "topic"): 2}
     for name in ("msg", "bytes"):
         for reason in ("subscription", "topic", "broker"):
             labels = tuple(sorted((*TOPIC_LABELS, ("subscription", "s"), ("reason", reason))))
-            assert values[f"pulsar_subscription_dispatch_throttled_{name}_events", labels] == 0
+            found = values[f"pulsar_subscription_dispatch_throttled_{name}_events", labels]
+            assert found == counts.get((name, reason), 0)
 
 
 def test_a_topic_that_stores_nothing_has_no_quota_of_bytes():

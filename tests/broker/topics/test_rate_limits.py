@@ -1,4 +1,5 @@
 import dataclasses
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,21 @@ def test_several_throttles_are_all_kept():
     assert both.room() == 0
     clock.now_s += both.wait_s()
     assert both.room() == 5
+
+
+def test_a_wait_counts_for_the_first_throttle_that_is_used_up():
+    clock, limited = Clock(), Counter()
+    topic, own = Throttle(Limits(5), clock), Throttle(Limits(5, 100), clock)
+    both = Throttles(topic, own, levels=("Topic", "Subscription"), limited=limited)
+    both.note_wait()
+    assert not limited
+    own.take(5, 100)
+    both.note_wait()
+    assert limited == {("Msg", "Subscription"): 1, ("Bytes", "Subscription"): 1}
+    topic.take(5, 1)
+    both.note_wait()
+    assert limited[("Msg", "Topic")] == 1
+    assert limited[("Msg", "Subscription")] == 1
 
 
 def test_a_connection_over_the_publish_rate_is_held_until_the_debt_is_paid():

@@ -32,7 +32,7 @@ def rate(messages, **values):
 
 
 def subscription(name="s"):
-    return SimpleNamespace(name=name, is_caught_up=lambda: False)
+    return SimpleNamespace(name=name, is_caught_up=lambda: False, dispatch_limited=None)
 
 
 def test_without_a_rate_there_is_no_throttle():
@@ -85,3 +85,17 @@ def test_a_consumer_may_subscribe_as_often_as_the_rate_says():
     assert rates.may_subscribe(other)
     context.now_s = 31.0
     assert rates.may_subscribe(consumer)
+
+
+def test_waits_count_by_level_and_go_on_when_a_rate_changes():
+    context, one = Context(), subscription()
+    rates = SubscriptionRates(context, config(subscription_dispatch_rate=rate(2)))
+    first = rates.throttle(one)
+    first.take(2, 1)
+    first.note_wait()
+    assert one.dispatch_limited == {("Msg", "Subscription"): 1}
+    rates.config_changed(config(dispatch_rate=rate(1)))
+    later = rates.throttle(one)
+    later.take(1, 1)
+    later.note_wait()
+    assert one.dispatch_limited == {("Msg", "Subscription"): 1, ("Msg", "Topic"): 1}

@@ -327,3 +327,67 @@ def redelivery_is_a_flow_of_the_subscription(s):
                 found = s.http("GET", rest(topic, "/stats"), quietly=True)[1]["subscriptions"]["sub"]
                 flows = [found["lastConsumedFlowTimestamp"], found["consumers"][0]["lastConsumedFlowTimestamp"]]
                 s.note(c.name, [flow > 0 for flow in flows])
+
+
+def oldest(s, topic):
+    found = s.http("GET", rest(topic), quietly=True)[1]
+    return [found["oldestBacklogMessageAgeSeconds"] > 0, found.get("oldestBacklogMessageSubscriptionName")]
+
+
+def in_a_closed_ledger(s, topic, messages):
+    """Put the messages into a ledger that an unload closes, and a message behind them."""
+    published(s, topic, messages)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.lookup(topic)
+    published(s, topic, 1, messages)
+
+
+@scenario
+def subscription_of_the_oldest_message(s):
+    topic = s.topic()
+    subscriptions = rest(topic, "/subscription/")
+    for name in "ab":
+        s.http("PUT", subscriptions + name, quietly=True)
+    in_a_closed_ledger(s, topic, 3)
+    for name, step in (("a", "/skip/2"), ("b", "/skip_all"), ("a", "/skip_all")):
+        time.sleep(1.5)
+        s.eventually(f"before {name}{step}", lambda other=name: oldest(s, topic + "/stats") == [True, other])
+        s.http("POST", subscriptions + name + step, quietly=True)
+    s.eventually("at the end", lambda: oldest(s, topic + "/stats") == [False, None])
+
+
+@scenario
+def subscription_of_the_oldest_message_in_partitions(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/partitions"), 2, quietly=True)
+    parts = [f"{topic}-partition-{i}" for i in range(2)]
+    for part, name in zip(parts, "ab", strict=True):
+        s.lookup(part)
+        s.http("PUT", rest(part, f"/subscription/{name}"), quietly=True)
+    for part in parts[::-1]:
+        in_a_closed_ledger(s, part, 1)
+        time.sleep(1.5)
+    for part, name in zip(parts, "ab", strict=True):
+        s.eventually(name, lambda part=part, name=name: oldest(s, part + "/stats") == [True, name])
+    s.note("together", oldest(s, topic + "/partitioned-stats"))
+
+
+@scenario
+def waits_for_dispatch_rates(s):
+    """Counted by the level of the rate and the kind of tokens."""
+    for kind in ("Shared", "Exclusive"):
+        for path, rate in (
+            ("subscriptionDispatchRate", {"dispatchThrottlingRateInMsg": 2}),
+            ("subscriptionDispatchRate", {"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": 10}),
+            ("dispatchRate", {"dispatchThrottlingRateInMsg": 2}),
+        ):
+            topic = s.topic(f"{path}{len(rate)}{kind}")
+            s.http("PUT", rest(topic), quietly=True)
+            s.http("POST", rest(topic, "/" + path), rate | {"ratePeriodInSecond": 60}, quietly=True)
+            time.sleep(0.3)
+            c = s.connect()
+            c.subscribe(topic, "sub", 1, 100, quietly=True, subType=kind)
+            published(s, topic, 10)
+            drained(c, 0.5)
+            row = stats(s, topic)["subscriptions"]["sub"]
+            s.note(kind, {key: value > 0 for key, value in row.items() if key.startswith("dispatchThrottled")})
