@@ -80,9 +80,13 @@ class TopicsSession(ConsumerSession):
             names = []
             for topic in self.path.topics:
                 names += await self.topic_names(topic)
-        if len(names) > MOST_PARTS:
-            raise SessionRefusedError(429, f"{len(names)} topics and partitions, at most {MOST_PARTS} are possible")
+                self._check_count(len(names))
+        self._check_count(len(names))
         return names
+
+    def _check_count(self, parts: int) -> None:
+        if parts > MOST_PARTS:
+            raise SessionRefusedError(429, f"{parts} topics and partitions, at most {MOST_PARTS} are possible")
 
     def subscription_of(self, part: Part) -> pb.CommandSubscribe:
         command = super().subscription_of(part)

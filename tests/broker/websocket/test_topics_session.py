@@ -148,6 +148,16 @@ async def test_changes_before_the_start_are_not_lost():
     await until(lambda: (1, "x2") in world.subscribed())
 
 
+async def test_topics_behind_too_many_partitions_are_not_looked_up():
+    """A session of a thousand topics with 10,000 partitions each made ten million names before its refusal."""
+    world = World(topics=",".join(f"{BASE}x{number}" for number in range(10)))
+    world.partitions = {f"{BASE}x{number}": 900 for number in range(10)}
+    with pytest.raises(SessionRefusedError) as refused:
+        await world.session.open()
+    assert refused.value.status == 429
+    assert [command.type for command in world.link.commands] == [_T.PARTITIONED_METADATA] * 3
+
+
 async def test_the_number_of_parts_has_a_bound(monkeypatch):
     monkeypatch.setattr(topics_session, "MOST_PARTS", 2)
     with pytest.raises(SessionRefusedError) as refused:
