@@ -14,6 +14,7 @@ from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, OPEN, TOPIC_ADMIN
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
+from magnetar.broker.limits import MAX_GRANTS_BYTES
 from magnetar.broker.policies.records import Policies
 from magnetar.broker.policies.values import AuthAction, AuthPolicies, Granted
 from magnetar.protocol.errors import InvalidTopicNameError
@@ -27,10 +28,16 @@ Change = Callable[[AuthPolicies], AuthPolicies]
 
 
 async def _change(call: Call, namespace: str, change: Change) -> Response:
-    """Store `change(grants)`, where `grants` are the present grants of the namespace."""
+    """Store `change(grants)`, where `grants` are the present grants of the namespace. Raises 413 for a change that adds
+    to MAX_GRANTS_BYTES of grants.
+    """
 
     def changed(old: Policies) -> Policies:
-        return msgspec.structs.replace(old, auth_policies=change(old.auth_policies))
+        grants = change(old.auth_policies)
+        size = len(msgspec.json.encode(grants))
+        if size > MAX_GRANTS_BYTES and size > len(msgspec.json.encode(old.auth_policies)):
+            raise RestError(413, f"the grants of a namespace have {size} bytes, at most {MAX_GRANTS_BYTES}")
+        return msgspec.structs.replace(old, auth_policies=grants)
 
     await call.namespaces.update_namespace(namespace, changed)
     return done()

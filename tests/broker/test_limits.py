@@ -59,3 +59,15 @@ async def test_properties_do_not_grow_past_the_bound_by_many_calls():
     await call("PUT", A)
     statuses = [(await call("PUT", f"{A}/properties", {f"k{i}": "b" * (100 << 10)})).status for i in range(4)]
     assert statuses == [204, 204, 413, 413]
+
+
+async def test_grants_of_a_namespace():
+    """A tenant's administrator could fill the memory: 60 grants of 25,000 roles each took 170 MiB."""
+    call = await open_client()
+    path, roles = "namespaces/public/default/permissions", [f"role-{number}" for number in range(19_000)]
+    grants = [(await call("POST", f"{path}/subscription/s{number}", roles)).status for number in range(6)]
+    assert grants == [204, 204, 204, 204, 413, 413]
+    assert (await call("POST", f"{path}/x", ["produce"])).status == 204
+    assert (await call("DELETE", f"{path}/subscription/s0/role-0")).status in (204, 404)
+    assert (await call("POST", f"{path}/subscription/s1", ["one"])).status == 204
+    assert (await call("POST", f"{path}/subscription/s4", roles)).status == 204
