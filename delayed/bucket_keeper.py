@@ -22,7 +22,7 @@ from pyroaring import BitMap
 from magnetar.delayed.bucket_merge import mergeable, write_merged
 from magnetar.delayed.catalogue import BucketRecord, CatalogueRecord
 from magnetar.delayed.due_merge import take_due
-from magnetar.delayed.errors import CatalogueConflictError, SnapshotError
+from magnetar.delayed.errors import CatalogueConflictError, NothingLeftError, SnapshotError
 from magnetar.delayed.immutable_bucket import ImmutableBucket
 from magnetar.delayed.position_ranges import PositionRanges
 from magnetar.delayed.snapshot_format import SnapshotEncoder
@@ -272,6 +272,8 @@ class BucketKeeper:
 
         try:
             return await self._create(write, "merge", started)
+        except NothingLeftError:
+            return None
         except SnapshotError as error:
             self.dirty = True
             for source in sources:

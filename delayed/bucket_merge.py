@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magnetar.delayed.due_merge import take_due
-from magnetar.delayed.errors import SnapshotError
+from magnetar.delayed.errors import NothingLeftError, SnapshotError
 from magnetar.delayed.snapshot_format import SnapshotEncoder, decode_segment
 from magnetar.delayed.sorted_run import AFTER_ALL, SortedRun
 from magnetar.delayed.sorting import WINDOW_INDEXES
@@ -104,7 +104,8 @@ async def write_merged(
 ) -> tuple[Directory, Bounds]:
     """Write all indexes of the sources, from their current segments on, as one snapshot.
 
-    Raises SnapshotError, which names the source's ledger; StorageError.
+    Raises NothingLeftError when no source has an index left; SnapshotError, which names the source's ledger;
+    StorageError.
     """
     encoder = SnapshotEncoder(settings.segment_limit, settings.segment_step_ms)
     readers = [_Reader(source) for source in sources]
@@ -120,6 +121,8 @@ async def write_merged(
             await off_loop(window)
             await writer.append(encoder.take())
     entries, directory = await off_loop(encoder.finish)
+    if not directory.counts:
+        raise NothingLeftError
     await writer.append(entries)
     return directory, encoder.bounds()
 

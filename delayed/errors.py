@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CatalogueConflictError", "CatalogueError", "DelayedError", "SnapshotError"]
+__all__ = ["CatalogueConflictError", "CatalogueError", "DelayedError", "NothingLeftError", "SnapshotError"]
 
 
 class DelayedError(Exception):
@@ -27,6 +27,10 @@ class SnapshotError(DelayedError):
 
     def __str__(self) -> str:
         return f"bucket snapshot {self.ledger_id}: {self.detail}"
+
+
+class NothingLeftError(DelayedError):
+    """All indexes of the buckets to merge have fired meanwhile."""
 
 
 class CatalogueError(DelayedError):

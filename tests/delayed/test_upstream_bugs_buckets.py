@@ -5,6 +5,8 @@ Where the others are shown: #8703 and #20233 (Key_Shared) in tests/blackbox/test
 (#23190, #24542, #25346, #25681) have no counterpart: all state changes on one loop.
 """
 
+import asyncio
+
 import pytest
 
 from magnetar.delayed import bucket_keeper, bucket_merge, snapshot_format
@@ -170,6 +172,29 @@ def test_25076_an_entry_that_is_added_again_counts_once():
     assert world.index.pending_count == 1
     sub.poll()
     drained(world, sub, 1)
+
+
+def test_buckets_that_are_used_up_when_their_merge_begins_to_read_are_dropped(monkeypatch):
+    world = World(max_buckets=1)
+    sub = world.subscribe("sub")
+    merged = []
+    write_merged = bucket_merge.write_merged
+
+    async def late(writer, sources, *others):
+        merged.append(len(sources))
+        world.clock.now += 100_000
+        world.index.clock_moved()
+        while not all(source.exhausted for source in sources):  # noqa: ASYNC110 - a turn of the world's loop
+            await asyncio.sleep(0)
+        return await write_merged(writer, sources, *others)
+
+    monkeypatch.setattr(bucket_keeper, "write_merged", late)
+    for _ in range(2):
+        world.publish(*range(50_000, 50_008))
+        world.settle()
+    assert merged == [2] and not world.buckets
+    world.poll()
+    drained(world, sub, 16)
 
 
 def test_26251_a_merged_bucket_holds_all_of_its_sources():
