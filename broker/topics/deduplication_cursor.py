@@ -22,6 +22,7 @@ from magnetar.storage.errors import (
     NoSuchCursorError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    StorageError,
     StorageFullError,
     StorageUnavailableError,
 )
@@ -180,7 +181,12 @@ class TopicDeduplication:
             and self._monotonic() - self.last_snapshot_s >= _SNAPSHOT_PAUSE_S
         ):
             self._since_snapshot = 0
-            self._tasks.spawn(self.snapshot(), "deduplication.snapshot")
+            self._tasks.spawn(self._try_snapshot(), "deduplication.snapshot")
+
+    async def _try_snapshot(self) -> None:
+        """Take a snapshot. If the store fails or the log closes, the cursor saves the table later."""
+        with contextlib.suppress(StorageError):
+            await self.snapshot()
 
     async def snapshot(self) -> None:
         """Save the table with the position of its last entry; no-op while a snapshot is under way."""

@@ -130,6 +130,21 @@ async def test_snapshots_by_entries_keep_a_pause():
     assert taken == [True, False, False, False, True, False]
 
 
+async def test_a_snapshot_that_the_end_of_the_topic_overtakes_is_no_bug():
+    bench = TopicBench(broker_deduplication_enabled=True, broker_deduplication_entries_interval=1)
+    topic = await bench.open()
+    bench.pass_time(1)
+    with capture_logs() as logs:
+        ids = await bench.publish(b"x")
+        topic.ledger._cursors.stop_saving()
+        topic.deduplication.stored("p", run_of([(5, 0, 0)]), 1, ids[-1])
+        await settle(50)
+        await topic.close()
+    assert [entry for entry in logs if entry["log_level"] == "error"] == []
+    assert (await bench.open()).deduplication.table.persisted == {"p": 5}
+    await bench.close()
+
+
 @pytest.mark.parametrize("lost", ["entry", "ledger"])
 async def test_a_topic_with_unreadable_entries_is_loaded_and_goes_on(lost):
     bench = TopicBench(broker_deduplication_enabled=True, managed_ledger_max_entries_per_ledger=3, **NO_MINIMUM_AGE)
