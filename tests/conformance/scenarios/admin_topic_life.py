@@ -369,3 +369,21 @@ def ledgers_of_a_topic_that_was_unloaded(s):
         c = s.connect()
         c.producer(topic, 1, quietly=True, producer_name="p")
         s.call("GET", rest(topic, "/internalStats"), keep=kept)
+
+
+@scenario
+def deletion_of_a_partitioned_topic_in_use(s):
+    """Refused; then without its consumers."""
+    for count, used in ((2, 0), (3, 1)):
+        topic = s.topic(f"{count}-{used}")
+        s.http("PUT", rest(topic, "/partitions"), count, quietly=True)
+        c, part = s.connect(), f"{topic}-partition-{used}"
+        s.lookup(part)
+        c.subscribe(part, quietly=True)
+        s.call("DELETE", rest(topic, "/partitions"))
+        names = s.http("GET", "/admin/v2/persistent/public/default", quietly=True)[1]
+        s.note("left", sorted(name for name in names if name.startswith(topic)))
+        s.call("GET", rest(topic, "/partitions"), keep=["partitions"])
+        c.ask("CLOSE_CONSUMER", quietly=True, consumer_id=1)
+        s.call("DELETE", rest(topic, "/partitions"))
+        s.call("GET", rest(topic, "/partitions"))
