@@ -157,6 +157,15 @@ PRODUCER_NAME_TAKEN: Final = WireRefusal(
     errors.ProducerBusyError,
     "Producer with name '{producer}' is already connected to topic '{topic}'",
 )
+FENCED_BY_EXCLUSIVE_PRODUCER: Final = WireRefusal(
+    errors.ProducerFencedError,
+    "Topic has an existing exclusive producer: {producer}",
+)
+FENCED_BY_SHARED_PRODUCERS: Final = WireRefusal(errors.ProducerFencedError, "Topic has existing shared producers")
+FENCED_BY_TOPIC_EPOCH: Final = WireRefusal(
+    errors.ProducerFencedError,
+    "Topic epoch has already moved. Current epoch: {current}, Producer epoch: {wanted}",
+)
 TOO_MANY_PRODUCERS_OF_ADDRESS: Final = WireRefusal(
     errors.ProducerBusyError,
     "Topic reached max same address producers limit",

@@ -105,10 +105,12 @@ class TopicProducers:
             await self._fence_others(producer)
         if not waits and wanted is not None and self.epoch is not None and wanted < self.epoch:
             self._release_exclusive(producer)
-            raise ProducerFencedError(f"Producer has epoch {wanted}, the topic has {self.epoch}")
+            raise wire_refusals.FENCED_BY_TOPIC_EPOCH.error(current=self.epoch, wanted=wanted)
         if producer.access_mode == pb.Exclusive:
+            if self.exclusive is not None:
+                raise wire_refusals.FENCED_BY_EXCLUSIVE_PRODUCER.error(producer=self.exclusive.name)
             if occupied or self._waiting:
-                raise ProducerFencedError("Topic has existing producers")
+                raise wire_refusals.FENCED_BY_SHARED_PRODUCERS.error()
         elif waits:
             on_queued()
             await self._wait_turn(producer)  # after the wait the producer keeps its requested epoch

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from magnetar.broker.errors import ServiceNotReadyError, TopicTerminatedError
+from magnetar.broker.errors import ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.handlers.publish import on_producer
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.producer import ProducerRequest
@@ -68,9 +68,9 @@ class Client(FakeConnection):
         return False
 
 
-def request(access_mode: int = pb.Shared) -> ProducerRequest:
+def request(access_mode: int = pb.Shared, name: str = "p", topic_epoch: int | None = None) -> ProducerRequest:
     return ProducerRequest(
-        1, "p", user_provided_name=True, epoch=0, access_mode=access_mode, topic_epoch=None, encrypted=False
+        1, name, user_provided_name=True, epoch=0, access_mode=access_mode, topic_epoch=topic_epoch, encrypted=False
     )
 
 
@@ -143,4 +143,36 @@ async def test_a_topic_that_closes_between_the_admission_and_its_answer_refuses_
         await on_producer(client, COMMAND)
     assert client.producers == {}
     assert "PRODUCER_SUCCESS" not in client.names()
+    await bench.close()
+
+
+@pytest.mark.parametrize(
+    ("access_mode", "text"),
+    [
+        (pb.Exclusive, "Topic has an existing exclusive producer: first"),
+        (pb.Shared, "Topic has existing shared producers"),
+    ],
+)
+async def test_a_refusal_of_exclusive_access_names_the_producers_that_have_the_topic(access_mode, text):
+    bench = TopicBench()
+    topic = await bench.open()
+    await topic.add_producer(topic.new_producer(Client(), request(access_mode, "first")), lambda: None)
+    with pytest.raises(ProducerFencedError, match=f"^{text}$"):
+        await topic.add_producer(topic.new_producer(Client(), request(pb.Exclusive, "second")), lambda: None)
+    await bench.close()
+
+
+async def test_a_refusal_of_an_old_topic_epoch_names_both_epochs():
+    bench = TopicBench()
+    topic = await bench.open()
+    for epoch in range(2):
+        producer = topic.new_producer(Client(), request(pb.Exclusive))
+        await topic.add_producer(producer, lambda: None)
+        assert producer.topic_epoch == epoch
+        topic.producers.remove(producer)
+    old = topic.new_producer(Client(), request(pb.Exclusive, topic_epoch=0))
+    with pytest.raises(
+        ProducerFencedError, match=r"^Topic epoch has already moved\. Current epoch: 1, Producer epoch: 0$"
+    ):
+        await topic.add_producer(old, lambda: None)
     await bench.close()
