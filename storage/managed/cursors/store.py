@@ -32,6 +32,7 @@ from magnetar.storage.errors import (
     NoNodeError,
     NoSuchLedgerError,
     StorageError,
+    StorageFullError,
     StorageUnavailableError,
 )
 from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
@@ -58,6 +59,8 @@ log = structlog.get_logger(__name__)
 
 _PAGE_BYTES = 4096
 """The smallest write of the journal."""
+_NO_LEDGER_NOW = (StorageUnavailableError, StorageFullError)
+"""Errors of ledgers alone: the metadata store may take a record. Acknowledgements make room on a full disk."""
 _RECORD_ATTEMPTS = 3
 """The most writes of a record for one save, while other writes of the record come in between."""
 
@@ -146,7 +149,7 @@ class CursorStore:
             self._writer = None
             state = acks.snapshot(properties())
             acks.needs_snapshot()
-            if not isinstance(error, StorageUnavailableError) or not self._fits_record(state):
+            if not isinstance(error, _NO_LEDGER_NOW) or not self._fits_record(state):
                 raise
             await self._write_to_record(state)
         self.saves += 1

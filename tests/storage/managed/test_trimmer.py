@@ -145,7 +145,7 @@ async def test_entries_behind_a_position_with_properties_stay_until_the_position
     ground, ledger = await opened(DROP)
     cursor = await ledger.open_cursor("sequences", "earliest")
     every = await append(ledger, [b"x"] * 15)
-    ground.ledgers.fail_appends = FULL
+    ground.ledgers.fail_appends = ground.metadata.fail_writes = FULL
     with pytest.raises(StorageFullError):
         await cursor.mark_delete_with(every[12], {"p": 12})
     await settle()
@@ -153,7 +153,7 @@ async def test_entries_behind_a_position_with_properties_stay_until_the_position
     found = await ground.after_crash().open(DROP)
     assert found.cursors["sequences"].position_properties == {}
     assert found.first_position == every[0], "the properties are made again from the entries"
-    ground.ledgers.fail_appends = None
+    ground.ledgers.fail_appends = ground.metadata.fail_writes = None
     await cursor.mark_delete_with(every[13], {"p": 13})
     await settle()
     assert [slot.ledger_id for slot in ledger.ledgers] == [1]

@@ -291,17 +291,17 @@ async def test_a_record_that_is_none_is_an_error():
         await after_crash(ground)
 
 
-async def test_a_full_disk_fails_the_flush_and_later_all_is_saved():
+async def test_a_disk_that_takes_no_record_either_fails_the_flush_and_later_all_is_saved():
     ground, _, cursor, every = await opened()
     cursor.ack(every[0])
     await cursor.flush()
-    ground.ledgers.fail_appends = StorageFullError("full")
+    ground.ledgers.fail_appends = ground.metadata.fail_writes = StorageFullError("full")
     cursor.ack_many(every[1:5])
     first, second = asyncio.ensure_future(cursor.flush()), asyncio.ensure_future(cursor.flush())
     for future in (first, second):
         with pytest.raises(StorageFullError):
             await future
-    ground.ledgers.fail_appends = None
+    ground.ledgers.fail_appends = ground.metadata.fail_writes = None
     ground.scheduler.advance(1.1)
     await settle()
     _, _, cursor = await after_crash(ground)
@@ -310,7 +310,8 @@ async def test_a_full_disk_fails_the_flush_and_later_all_is_saved():
 
 @pytest.mark.parametrize("layout", [OwnLayout, PulsarLayout])
 @pytest.mark.parametrize("has_ledger", [True, False])
-async def test_a_small_state_is_stored_while_no_ledger_can_be_written(monkeypatch, layout, has_ledger):
+@pytest.mark.parametrize("few", [StorageUnavailableError("not enough bookies"), StorageFullError("full")], ids=repr)
+async def test_a_small_state_is_stored_while_no_ledger_can_be_written(monkeypatch, layout, has_ledger, few):
     ground = Ground(layout=layout())
     ledger = await ground.open()
     every = await append(ledger, [b"x"] * 40)
@@ -318,7 +319,6 @@ async def test_a_small_state_is_stored_while_no_ledger_can_be_written(monkeypatc
     if has_ledger:
         cursor.ack(every[0])
         await cursor.flush()
-    few = StorageUnavailableError("not enough bookies")
 
     async def refuse(_properties):
         raise few
