@@ -23,7 +23,7 @@ from magnetar.cli.errors import (
 from magnetar.cli.output import Output
 from magnetar.cli.target import Target, chosen_target
 from magnetar.cli.web import Web
-from magnetar.client.errors import ClientError, InputError, RefusedError
+from magnetar.client.errors import BusyError, ClientError, InputError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -56,6 +56,8 @@ def cli_error(error: ClientError) -> CliError:
         if "NotFound" in text:
             return NotFoundError(text)
         return DeniedError(text) if "Authorization" in text or "Authentication" in text else ConflictError(text)
+    if isinstance(error, BusyError):
+        return UnreachableError(text)
     return UnreachableError(f"{text}: is the broker up, and is this its port? Give --url, or a context")
 
 

@@ -11,7 +11,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from magnetar import __version__
-from magnetar.client.errors import RefusedError, RetryError
+from magnetar.client.errors import BusyError, RefusedError, RetryError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.answers import Answer, AnswerCutter
@@ -47,7 +47,7 @@ _LASTING = {
 def refusal(code: int, message: str) -> RefusedError | RetryError:
     """Return the error for a ServerError of the broker: RetryError when a repetition may succeed."""
     text = f"{pb.ServerError.Name(code)}: {message}"
-    return RefusedError(f"the broker refused: {text}") if code in _LASTING else RetryError(text)
+    return RefusedError(f"the broker refused: {text}") if code in _LASTING else BusyError(text)
 
 
 class Cutter(Protocol):

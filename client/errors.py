@@ -5,6 +5,7 @@ ClientError
 ├── RefusedError 77   the broker refuses, and will refuse again (EX_NOPERM)
 ├── DeduplicationError 78 deduplication is off, or its state cannot be read (EX_CONFIG)
 └── RetryError   69   the connection or the producer is gone, or the broker is busy: worth another attempt
+    └── BusyError     the broker answers with an error that may pass
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class RetryError(ClientError):
     """The connection or the producer is gone, or the broker is busy: worth another attempt."""
 
     exit_code = 69
+
+
+class BusyError(RetryError):
+    """The broker answers with an error that may pass, for example while its disk is full."""
 
 
 async def retrying(work: Callable[[], Awaitable[_T]], seconds: float) -> _T:

@@ -2,9 +2,11 @@
 
 import pytest
 
+from magnetar.cli.session import cli_error
 from magnetar.client.address import Credentials
-from magnetar.client.connection import open_connection
+from magnetar.client.connection import open_connection, refusal
 from magnetar.client.errors import RetryError
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from tests.importing.scripted_broker import KIND, ScriptedBroker
 from tests.waiting import until
@@ -36,3 +38,10 @@ async def test_a_connection_stays_open_while_the_broker_answers_and_while_nothin
         connection.resume_reading()
         assert connection.lost is None
         await connection.wait_closed()
+
+
+def test_an_error_of_a_broker_that_answers_suggests_no_other_address():
+    full = refusal(pb.PersistenceError, "No space left on device")
+    assert isinstance(full, RetryError)
+    assert str(cli_error(full)) == "PersistenceError: No space left on device"
+    assert "is the broker up" in str(cli_error(RetryError("127.0.0.1:1 does not answer")))
