@@ -79,6 +79,9 @@ class Log:
     last_confirmed = EARLIEST
     first_position = Position(0, 0)
 
+    def __init__(self, records):
+        self.records = records
+
     def entries_between(self, after, up_to):
         return (up_to.ledger_id - after.ledger_id) * LEDGER + up_to.entry_id - after.entry_id
 
@@ -103,7 +106,7 @@ class Bench:
     def __init__(self, options, storage):
         self.options, self.storage = options, storage
         self.began = time.perf_counter()
-        self.log = Log()
+        self.log = Log(storage.metadata)
         self.tasks = set()
         self.thread = IndexThread()
         self.shelf = BitmapShelf(64 << 20, tempfile.TemporaryFile)
@@ -135,7 +138,7 @@ class Bench:
                 shelf=self.shelf,
             )
             settings = BucketSettings(min_index_count=options.index_count, max_buckets=options.max_buckets)
-            self.index = BucketDelayIndex("bench", self.log, self.storage.metadata, POLICY, settings, environment)
+            self.index = BucketDelayIndex("bench", self.log, POLICY, settings, environment)
             await self.index.open()
         self.views = [self.index.view(f"sub-{k}", Cursor(self.log), lambda: None) for k in range(options.subscriptions)]
         for view in self.views:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from magnetar.delayed.catalogue import BucketRecord
-    from magnetar.delayed.delay_ports import DelayCursor, DelayEnvironment, Log, Records
+    from magnetar.delayed.delay_ports import DelayCursor, DelayEnvironment, Log
     from magnetar.delayed.delay_settings import BucketSettings, DelayPolicy
     from magnetar.delayed.immutable_bucket import ImmutableBucket
     from magnetar.protocol.runs import EntryRun
@@ -55,17 +55,11 @@ class BucketDelayIndex:
     """The delayed index of one topic. Call `open` first; `close` or `delete` last."""
 
     def __init__(
-        self,
-        topic: str,
-        log_: Log,
-        records: Records,
-        policy: DelayPolicy,
-        settings: BucketSettings,
-        environment: DelayEnvironment,
+        self, topic: str, log_: Log, policy: DelayPolicy, settings: BucketSettings, environment: DelayEnvironment
     ) -> None:
         self._topic, self._log, self._settings, self._environment = topic, log_, settings, environment
         self._firing = Firing(policy, environment.now_ms, settings.slice_indexes, environment.shelf)
-        stores = SnapshotStore(environment.ledgers, topic), Catalogue(records, topic)
+        stores = SnapshotStore(environment.ledgers, topic), Catalogue(log_, topic)
         self._keeper = BucketKeeper(self._firing, stores, log_, settings, environment)
         self._keeper.on_damage = self._damaged
         self._keeper.on_changed = self._fire_soon

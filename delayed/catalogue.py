@@ -10,7 +10,7 @@ Bytes: ``MDC1`` | u32 crc32c (little-endian) of the rest | JSON.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote
 
 import msgspec
@@ -95,13 +95,20 @@ def catalogue_path(topic: str) -> str:
     return f"/delayed-index/{quote(topic, safe='')}"
 
 
+class LogWithRecords(Protocol):
+    """The log of the topic."""
+
+    @property
+    def records(self) -> Records: ...
+
+
 class Catalogue:
     """The stored record of one topic and its version. One writer."""
 
-    def __init__(self, records: Records, topic: str) -> None:
+    def __init__(self, log: LogWithRecords, topic: str) -> None:
         self.path = catalogue_path(topic)
         self.exists = False
-        self._records = records
+        self._log = log
         self._version = MUST_NOT_EXIST
         self._unanswered: tuple[bytes, ...] = ()
         """Records whose writes got no answer since the last answer; the store may carry out one of them later."""
@@ -110,7 +117,7 @@ class Catalogue:
         """Read the stored record; None without a record. Raises StorageError; CatalogueError for a damaged record,
         which `save` may then replace.
         """
-        found = await self._records.get(self.path)
+        found = await self._log.records.get(self.path)
         if found is None:
             self._version, self.exists = MUST_NOT_EXIST, False
             return None
@@ -127,7 +134,7 @@ class Catalogue:
         value = encode(record)
         for _ in range(2):
             try:
-                version = await self._records.put(self.path, value, self._version)
+                version = await self._log.records.put(self.path, value, self._version)
             except BadVersionError:
                 await self._find_out()
                 continue
@@ -144,7 +151,7 @@ class Catalogue:
         """Return the own record that the store has carried out since the last answer, None if there is none. Raises
         CatalogueConflictError when the store has a record of another owner.
         """
-        found = await self._records.get(self.path)
+        found = await self._log.records.get(self.path)
         version = MUST_NOT_EXIST if found is None else found[1]
         if version == self._version:
             return None
@@ -159,7 +166,7 @@ class Catalogue:
     async def delete(self) -> None:
         """Delete the record, durable on return; no-op without a record."""
         with contextlib.suppress(NoNodeError):
-            await self._records.delete(self.path)
+            await self._log.records.delete(self.path)
         self._version, self.exists, self._unanswered = MUST_NOT_EXIST, False, ()
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from magnetar.delayed.bitmap_shelf import BitmapShelf
 from magnetar.delayed.bucket_index import BucketDelayIndex
-from magnetar.delayed.delay_ports import DelayEnvironment, Log, Records
+from magnetar.delayed.delay_ports import DelayEnvironment, Log
 from magnetar.delayed.delay_settings import BucketSettings
 from magnetar.delayed.memory_tracker import MemoryDelayIndex
 
@@ -30,8 +30,6 @@ class DelayedLog(Log, Protocol):
     def name(self) -> str: ...
     @property
     def store(self) -> LedgerStore: ...
-    @property
-    def records(self) -> Records: ...
 
 
 async def open_delay_index(
@@ -54,7 +52,7 @@ async def open_delay_index(
         shelf=context.delay_shelf,
     )
     settings = context.shared(bucket_settings(context.settings))
-    index = BucketDelayIndex(ledger.name, ledger, ledger.records, policy, settings, context.shared(environment))
+    index = BucketDelayIndex(ledger.name, ledger, policy, settings, context.shared(environment))
     await index.open()
     return index
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,7 +77,7 @@ class LateRecords(MemoryMetadataStore):
 
 async def test_a_write_without_an_answer_that_arrives_late_is_recognised():
     records = LateRecords()
-    catalogue = Catalogue(records, NAME)
+    catalogue = Catalogue(SimpleNamespace(records=records), NAME)
     await catalogue.save(CatalogueRecord(doomed=(1,)))
     records.silent = True
     for doomed in (2, 3):
@@ -91,7 +92,7 @@ async def test_a_write_without_an_answer_that_arrives_late_is_recognised():
 
 async def test_a_write_of_another_owner_behind_a_write_without_an_answer_is_a_conflict():
     records = LateRecords()
-    catalogue, other = Catalogue(records, NAME), Catalogue(records, NAME)
+    catalogue, other = (Catalogue(SimpleNamespace(records=records), NAME) for _ in range(2))
     await catalogue.save(CatalogueRecord(doomed=(1,)))
     records.silent = True
     with pytest.raises(StorageUnavailableError):

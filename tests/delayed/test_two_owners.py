@@ -34,7 +34,7 @@ class Owner:
             off_loop=off_loop,
         )
         settings = BucketSettings(min_index_count=3)
-        self.index = BucketDelayIndex(NAME, self.log, self.log.records, DelayPolicy(), settings, environment)
+        self.index = BucketDelayIndex(NAME, self.log, DelayPolicy(), settings, environment)
         await self.index.open()
         return self
 

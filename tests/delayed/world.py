@@ -239,7 +239,7 @@ class World:
             self.shelf.close()
         if self.bitmap_bytes is not None:
             self.shelf = BitmapShelf(self.bitmap_bytes, tempfile.TemporaryFile)
-        records = FaultyMetadata(self.metadata, self.faults)
+        self.log.records = FaultyMetadata(self.metadata, self.faults)
         environment = DelayEnvironment(
             ledgers=FaultyLedgers(self.ledgers, self.faults),
             now_ms=self.clock.now_ms,
@@ -248,7 +248,7 @@ class World:
             off_loop=_off_loop,
             shelf=self.shelf,
         )
-        self.index = BucketDelayIndex(NAME, self.log, records, self.policy, self.settings, environment)
+        self.index = BucketDelayIndex(NAME, self.log, self.policy, self.settings, environment)
         self.run(self.index.open())
         for subscription in self.subscriptions.values():
             subscription.attach()
