@@ -58,7 +58,9 @@ def main(arguments: Sequence[str]) -> int:
         error.show()
         return EXIT_OF_USAGE.get(name, error.exit_code)
     except CliError as error:
-        sys.stderr.write(f"magnetar {name}: error: {error}\n")
+        from magnetar.cli.output import for_stream  # noqa: PLC0415 - after a failure
+
+        sys.stderr.write(for_stream(f"magnetar {name}: error: {error}\n", sys.stderr))
         return error.exit_code
     return int(result or 0)
 

@@ -34,12 +34,12 @@ class Output:
 
     def line(self, value: Any) -> None:
         """Print one JSON value on one line, for streams of messages."""
-        self._stream.write(json.dumps(value, ensure_ascii=False, default=str) + "\n")
+        self._stream.write(for_stream(json.dumps(value, ensure_ascii=False, default=str) + "\n", self._stream))
         self._stream.flush()
 
     def text(self, text: str) -> None:
         """Print a line of plain text."""
-        self._stream.write(f"{text}\n")
+        self._stream.write(for_stream(f"{text}\n", self._stream))
         self._stream.flush()
 
     def done(self, sentence: str, **facts: Any) -> None:
@@ -82,7 +82,7 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(str, value)) or "-"
+        return ", ".join(_printable(str(each)) for each in value) or "-"
     return _printable(str(value))
 
 
@@ -91,13 +91,24 @@ def _printable(text: str) -> str:
     return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
 
 
+def for_stream(text: str, stream: TextIO) -> str:
+    """Return the text, on a terminal without control characters but ends of lines and tabs; other streams get the text
+    as it is.
+    """
+    return _without_controls(text) if stream.isatty() else text
+
+
+def _without_controls(text: str) -> str:
+    return "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+
+
 def safe_text(data: bytes) -> str:
     """Return a payload for a terminal: text without control characters, other bytes as hex."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return f"0x{data.hex()}"
-    return "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+    return _without_controls(text)
 
 
 def size_text(size: float) -> str:

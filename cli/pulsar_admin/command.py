@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +13,7 @@ import click
 
 from magnetar.cli.contexts import Context
 from magnetar.cli.errors import CliError, CommandLineError, UnreachableError
+from magnetar.cli.output import for_stream
 from magnetar.cli.pulsar_admin.kinds import LABELS, converted
 from magnetar.cli.pulsar_admin.steps import Answer, carried_out
 from magnetar.cli.pulsar_admin.table import GROUPS, UNSUPPORTED, verbs_of_group
@@ -132,7 +134,7 @@ def values_of(verb: Verb, given: dict[str, Any]) -> dict[str, Any]:
 def _carry_out(verb: Verb, given: dict[str, Any]) -> None:
     try:
         for piece in carried_out(verb, values_of(verb, given), _Around(_web())):
-            click.echo(piece, nl=False)
+            click.echo(for_stream(piece, sys.stdout), nl=False)
     except CommandLineError as error:
         if error.__notes__ if hasattr(error, "__notes__") else False:
             _failed(error)
@@ -145,7 +147,7 @@ def _failed(error: CliError) -> None:
     """Return the error text as pulsar-admin prints it, with the reason on a separate line."""
     reason = error.__notes__[0] if hasattr(error, "__notes__") else str(error)
     first = str(error) if isinstance(error, UnreachableError) else reason
-    click.echo(f"{first}\n\nReason: {reason}", err=True)
+    click.echo(for_stream(f"{first}\n\nReason: {reason}", sys.stderr), err=True)
     raise click.exceptions.Exit(EXIT_FAILED)
 
 

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 import re
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +15,7 @@ import click
 
 from magnetar.cli.contexts import Context
 from magnetar.cli.errors import CliError, CommandLineError
+from magnetar.cli.output import for_stream
 from magnetar.cli.pulsar_client.key_values import ENCODINGS, KeyValueSchema
 from magnetar.cli.pulsar_client.payloads import MAX_MESSAGES, ValueSchema, files_of, properties_of, texts_of
 from magnetar.cli.pulsar_client.printing import BOUNDARY, message_id, message_line
@@ -312,7 +314,7 @@ async def _take(target: Target, wanted: Wanted, given: dict[str, Any], *, acknow
                 continue
             if not given["hide_content"]:
                 line = message_line(message, as_hex=given["as_hex"], with_metadata=given["print_metadata"])
-                click.echo(f"{BOUNDARY}\n{line}")
+                click.echo(for_stream(f"{BOUNDARY}\n{line}", sys.stdout))
             if acknowledge:
                 await consumer.acknowledge(message)
             taken += 1
@@ -332,5 +334,5 @@ def _run(work: Callable[[Target], Coroutine[Any, Any, None]]) -> None:
     except CommandLineError as error:
         raise click.UsageError(str(error)) from None
     except (CliError, ClientError) as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(for_stream(f"Error: {error}", sys.stderr), err=True)
         raise click.exceptions.Exit(EXIT_FAILED) from None

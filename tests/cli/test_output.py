@@ -6,7 +6,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magnetar.cli.output import Output, as_table, safe_text, shown, size_text
+from magnetar.cli.output import Output, as_table, for_stream, safe_text, shown, size_text
 from magnetar.cli.progress import Progress
 
 
@@ -27,14 +27,31 @@ def test_json_has_the_rows_by_column():
 
 
 def test_an_absent_value_is_a_dash():
-    assert [shown(each) for each in (None, True, 1.25, ["a", "b"], [], "x\x1b[2J")] == [
+    assert [shown(each) for each in (None, True, 1.25, ["a", "b\x1b"], [], "x\x1b[2J")] == [
         "-",
         "yes",
         "1.2",
-        "a, b",
+        "a, b\\x1b",
         "-",
         "x\\x1b[2J",
     ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_names_that_peers_choose_do_not_move_the_cursor_of_a_terminal():
+    """`magnetar admin topics list`, `magnetar client consume` and messages of errors passed escape sequences on."""
+    text = "évil\x1b]0;title\x07\t\x9b2J\r\n"
+    assert for_stream(text, Terminal()) == "évil\\x1b]0;title\\x07\t\\x9b2J\\x0d\n"
+    assert for_stream(text, io.StringIO()) == text
+    terminal = Terminal()
+    output = Output(as_json=False, stream=terminal)
+    output.text("name \x1b[2J")
+    output.line({"name": "\x9b2J"})
+    assert "\x1b" not in terminal.getvalue() and "\x9b" not in terminal.getvalue()
 
 
 @given(st.binary())
