@@ -256,7 +256,7 @@ def test_a_consumer_whose_unsubscription_fails_is_closed_behind_the_error(client
 
 
 def test_the_texts_of_producers_that_left_keep_no_connection_waiting_for_memory(client):
-    """They counted until the end of the keep-alive interval: an honest client that closed them waited as long."""
+    """The texts counted until the end of the keep-alive interval, and an honest client waited as long."""
     connection, share = client.peer.connection, client.peer.connection._share
     frame = client.send_of(0, b"y" * 50_000)
 
