@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 CERTIFICATE: Final = "magnetar.certificate"
 PROGRESS_BYTES: Final = 64 * 1024
 EVENTS_IN_ONE_TURN: Final = 256
+_FRAMINGS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _MOST_HEAD_BYTES: Final = 64 * 1024
 PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "/admin/v2/brokers/ready"})
 
 
 class _Events(h11.Connection):
-    """Bounds the events in a turn of the loop: one read may have tens of thousands of chunks of a byte each."""
+    """Bounds the events in a turn of the loop: one read may have tens of thousands of chunks of a byte each. Refuses a
+    request with a length and chunks, as Jetty does: a proxy that goes by the length takes the rest for another request.
+    """
 
     left = EVENTS_IN_ONE_TURN
 
@@ -48,7 +51,10 @@ class _Events(h11.Connection):
         if not self.left:
             return h11.NEED_DATA
         self.left -= 1
-        return super().next_event()
+        event = super().next_event()
+        if isinstance(event, h11.Request) and {name for name, _ in event.headers} >= _FRAMINGS:
+            raise h11.RemoteProtocolError("a length and chunks")
+        return event
 
 
 class _Flow(FlowControl):

@@ -227,3 +227,15 @@ async def test_chunks_of_a_byte_take_turns_with_other_work():
     await until(lambda: wire.written.startswith(b"HTTP/1.1 204"))
     assert not wire.held
     connection.connection_lost(None)
+
+
+async def test_a_request_with_a_length_and_chunks_is_refused(web):
+    """Behind a proxy that goes by the length, the rest of its body was a request of another client's connection."""
+    reader, writer = await (await web()).connect()
+    hidden = REQUEST % b"/status"
+    body = b"0\r\n\r\n" + hidden
+    head = b"POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n"
+    writer.write(head % len(body) + body)
+    answer = await asyncio.wait_for(reader.read(), 20)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
