@@ -218,12 +218,12 @@ class ManagedLedger:
         await self.set_properties({key: value})
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> None:
-        """Make all changes or none, durable on return; None removes a key."""
+        """Make all changes or none, durable on return; None removes a key. For a cancelled caller the save goes on."""
         properties = self._list.properties
         before = {key: properties.get(key) for key in changes}
         _change(properties, changes)
         try:
-            await self._list.save()
+            await self._background.uninterrupted(self._list.save(), "save list")
         except Exception:
             _change(self._list.properties, before)
             raise

@@ -52,6 +52,28 @@ async def test_properties_are_durable():
     assert (await ground.after_crash().open()).properties == {"c": "d"}
 
 
+@pytest.mark.parametrize("turns", [1, 2, 3])
+async def test_a_caller_that_is_cancelled_while_a_property_is_removed_costs_the_log_nothing(turns):
+    """The stored list has nothing new then, and no later save could tell it from the list of another owner."""
+    ground, ledger = await opened()
+    await ledger.set_property("a", "b")
+    put = ground.metadata.put
+
+    async def slow(*arguments):
+        written = asyncio.ensure_future(put(*arguments))
+        await settle(3)
+        return await asyncio.shield(written)
+
+    ground.metadata.put = slow
+    removing = asyncio.ensure_future(ledger.set_property("a", None))
+    await settle(turns)
+    removing.cancel()
+    await asyncio.wait([removing])
+    await ledger.set_property("c", "d")
+    assert ledger.properties == {"c": "d"}
+    await ledger.close()
+
+
 async def test_many_properties_are_one_transaction():
     ground, ledger = await opened()
     await ledger.set_properties({"a": "b", "c": "d"})
