@@ -44,8 +44,24 @@ def _limit(path: str, field: str, verb: str = "POST", **more: Any) -> PolicyRow:
     return Row(path=path, field=field, kind=int, verb=verb, rule=at_least_zero(path), **more)
 
 
-def _no_policies() -> RestError:
-    return rest_refusals.NAMESPACE_POLICIES_MISSING.error()
+_OF_POLICIES_ALONE: Final = {
+    "retention": ("POST", "DELETE"),
+    "delayedDelivery": ("POST", "DELETE"),
+    "inactiveTopicPolicies": ("POST", "DELETE"),
+    "deduplicationSnapshotInterval": ("POST",),
+    "maxSubscriptionsPerTopic": ("POST", "DELETE"),
+    "maxTopicsPerNamespace": ("POST", "DELETE"),
+    "replicatorDispatchRate": ("GET",),
+}
+"""Calls that miss the policies of a missing namespace, in the words of Apache Pulsar, where others miss the
+namespace.
+"""
+
+
+def _missing(row: PolicyRow, method: str) -> RestError | None:
+    """The refusal of a missing namespace; None: in the words of most calls."""
+    alone = method in _OF_POLICIES_ALONE.get(row.path, ())
+    return rest_refusals.NAMESPACE_POLICIES_MISSING.error() if alone else None
 
 
 def no_filters(value: EntryFilters) -> RestError | None:
@@ -180,8 +196,7 @@ ROWS: Final = (
 
 def _declare(row: PolicyRow) -> None:
     async def read(call: Call) -> Response:
-        missing = _no_policies() if row.path == "replicatorDispatchRate" else None
-        value = row.read(call.policies(missing), call.api.settings.cluster_name)
+        value = row.read(call.policies(_missing(row, "GET")), call.api.settings.cluster_name)
         if row.field == "is_allow_auto_update_schema" and value is None:
             value = call.api.settings.is_allow_auto_update_schema_enabled
         answer = row.show(value)
@@ -190,7 +205,7 @@ def _declare(row: PolicyRow) -> None:
     async def write(call: Call) -> Response:
         await row.refuse_misfit(call)
         value = await row.value_of_body(call)  # refused before the namespace is looked up
-        policies = call.policies()
+        policies = call.policies(_missing(row, "POST"))
         if row.field == "retention_policies":
             _refuse(policy_rules.retention_fits_quota(_by_size(policies.backlog_quota_map), value, "namespace"))
         if isinstance(value, AutoTopicCreation):
@@ -198,8 +213,7 @@ def _declare(row: PolicyRow) -> None:
         return await store(call, value, row.set_status)
 
     async def remove(call: Call) -> Response:
-        removes_alone = row.path in ("retention", "inactiveTopicPolicies")
-        call.policies(_no_policies() if removes_alone else None)
+        call.policies(_missing(row, "DELETE"))
         return await store(call, None, 204)
 
     async def store(call: Call, value: Any, status: int) -> Response:
@@ -347,7 +361,8 @@ async def set_allowed_clusters(call: Call) -> Response:
 
 @routes.get(NAMESPACE + "/dispatcherPauseOnAckStatePersistent", NAMESPACE_ADMIN)
 async def pause_on_ack_state(call: Call) -> Response:
-    return json_response(bool(call.policies(_no_policies()).dispatcher_pause_on_ack_state_persistent_enabled))
+    policies = call.policies(rest_refusals.NAMESPACE_POLICIES_MISSING.error())
+    return json_response(bool(policies.dispatcher_pause_on_ack_state_persistent_enabled))
 
 
 @routes.post(NAMESPACE + "/dispatcherPauseOnAckStatePersistent", NAMESPACE_ADMIN)

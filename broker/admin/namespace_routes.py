@@ -354,6 +354,7 @@ async def get_bundles(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/clearBacklog", NAMESPACE_CONSUME)
 async def clear_backlog(call: Call) -> Response:
+    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if call.api.peers is not None:
         check_all_subscriptions(call)
     if not await on_every_bundle(call, "POST", "clearBacklog"):
@@ -363,6 +364,7 @@ async def clear_backlog(call: Call) -> Response:
 
 @routes.post(NAMESPACE + "/clearBacklog/{subscription}", NAMESPACE_CONSUME)
 async def clear_backlog_of_subscription(call: Call) -> Response:
+    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if not await on_every_bundle(call, "POST", f"clearBacklog/{quote(call.param('subscription'), safe='')}"):
         await clear_subscriptions(call, call.param("subscription"))
     return done()
@@ -400,6 +402,7 @@ async def clear_subscriptions(call: Call, subscription: str | None, bundle: str 
 
 @routes.post(NAMESPACE + "/unsubscribe/{subscription}", NAMESPACE_CONSUME)
 async def unsubscribe(call: Call) -> Response:
+    call.policies(rest_refusals.NAMESPACE_UNKNOWN.error())
     if await on_every_bundle(call, "POST", f"unsubscribe/{quote(call.param('subscription'), safe='')}"):
         return done()
     return await unsubscribe_everywhere(call)
@@ -417,15 +420,21 @@ async def unsubscribe_everywhere(call: Call, bundle: str = "") -> Response:
 # --- properties -------------------------------------------------------------------------------------------------
 
 
+def _policies_of_tenant(call: Call) -> "Policies":
+    """The policies of the namespace; raises 404 that names the tenant where the tenant is missing."""
+    missing = call.param("tenant") not in call.namespaces.tenants
+    return call.policies(rest_refusals.TENANT_MISSING.error() if missing else None)
+
+
 @routes.get(NAMESPACE + "/properties", TENANT_ADMIN)
 async def get_properties(call: Call) -> Response:
-    return json_response(call.policies().properties)
+    return json_response(_policies_of_tenant(call).properties)
 
 
 @routes.put(NAMESPACE + "/properties", TENANT_ADMIN)
 async def add_properties(call: Call) -> Response:
     given = await call.required_body(dict[str, str | None])
-    call.policies()
+    _policies_of_tenant(call)
     more = {key: value for key, value in given.items() if value is not None}
     await _change_properties(call, lambda old: {k: v for k, v in old.items() if k not in given} | more)
     return done()
@@ -433,28 +442,28 @@ async def add_properties(call: Call) -> Response:
 
 @routes.delete(NAMESPACE + "/properties", TENANT_ADMIN)
 async def clear_properties(call: Call) -> Response:
-    call.policies()
+    _policies_of_tenant(call)
     await _change_properties(call, lambda _: {})
     return done()
 
 
 @routes.get(NAMESPACE + "/property/{key}", TENANT_ADMIN)
 async def get_property(call: Call) -> Response:
-    return Response(call.policies().properties.get(call.param("key"), ""), media_type="application/json")
+    return Response(_policies_of_tenant(call).properties.get(call.param("key"), ""), media_type="application/json")
 
 
 @routes.delete(NAMESPACE + "/property/{key}", TENANT_ADMIN)
 async def delete_property(call: Call) -> Response:
     """Remove the property; the answer is its former value."""
     key = call.param("key")
-    value = call.policies().properties.get(key, "")
+    value = _policies_of_tenant(call).properties.get(key, "")
     await _change_properties(call, lambda old: {k: v for k, v in old.items() if k != key})
     return Response(value, media_type="application/json")
 
 
 @routes.put(NAMESPACE + "/property/{key}/{value}", TENANT_ADMIN)
 async def set_property(call: Call) -> Response:
-    call.policies()
+    _policies_of_tenant(call)
     key, value = call.param("key"), call.param("value")
     await _change_properties(call, lambda old: old | {key: value})
     return done()

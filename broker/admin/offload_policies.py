@@ -128,7 +128,7 @@ async def offload_policies(call: Call) -> Response:
 @routes.post(NAMESPACE + "/offloadPolicies", NAMESPACE_ADMIN)
 async def set_offload_policies(call: Call) -> Response:
     given = await _given(call)
-    call.policies()
+    call.policies(RestError(500, "the namespace does not exist"))
     return await _store(call, given)
 
 

@@ -178,6 +178,8 @@ async def delete(call: Call) -> Response:
     known = name is not None and (call.topics.exists(name) or call.topics.partition_count(name) is not None)
     if name is not None and not name.persistent and not known:
         return done()  # the topic is already absent
+    if name is not None and not call.namespaces.exists(name.namespace):
+        raise topic_missing(name)
     name = call.topic()
     if call.topics.partition_count(name) is not None:
         raise rest_refusals.TOPIC_PARTITIONED.error(topic=name)

@@ -106,3 +106,40 @@ def words_about_clusters_and_tenants(s):
     words(s, "DELETE", group)
     words(s, "DELETE", tenant)
     words(s, "DELETE", cluster)
+
+
+@scenario
+def words_about_a_missing_namespace(s):
+    base = f"/admin/v2/namespaces/public/{s.tag}-none"
+    rate = {"dispatchThrottlingRateInMsg": 1}
+    for path, body in (
+        ("retention", {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1}),
+        ("delayedDelivery", {"active": True, "tickTime": 5}),
+        ("inactiveTopicPolicies", {"inactiveTopicDeleteMode": "delete_when_no_subscriptions"}),
+        ("deduplicationSnapshotInterval", 5),
+        ("maxSubscriptionsPerTopic", 5),
+        ("maxTopicsPerNamespace", 5),
+        ("maxProducersPerTopic", 5),
+        ("dispatchRate", rate),
+        ("messageTTL", 5),
+        ("persistence/bookieAffinity", {"bookkeeperAffinityGroupPrimary": "g"}),
+        ("offloadPolicies", {"managedLedgerOffloadDriver": "filesystem"}),
+    ):
+        for method in ("GET", "POST", "DELETE"):
+            words(s, method, f"{base}/{path}", body if method == "POST" else None)
+    for path in ("clearBacklog", "clearBacklog/s", "unsubscribe/s"):
+        words(s, "POST", f"{base}/{path}")
+    words(s, "DELETE", f"/admin/v2/persistent/public/{s.tag}-none/t")
+    words(s, "DELETE", f"/admin/v2/persistent/public/{s.tag}-none/t-partition-0")
+
+
+@scenario
+def words_about_a_missing_tenant(s):
+    base = f"/admin/v2/namespaces/{s.tag}-none/n"
+    words(s, "GET", base + "/properties")
+    words(s, "PUT", base + "/properties", {"a": "b"})
+    words(s, "DELETE", base + "/properties")
+    words(s, "GET", base + "/property/k")
+    words(s, "PUT", base + "/property/k/v")
+    words(s, "DELETE", base + "/property/k")
+    words(s, "DELETE", f"/admin/v2/persistent/{s.tag}-none/n/t")
