@@ -16,7 +16,7 @@ from magnetar.broker.admin.stats_json import Json, partitioned_stats, topic_stat
 from magnetar.broker.admin.topic_calls import bounded, load_partition, refuse_in_use, topic_missing, topic_parts
 from magnetar.broker.admin.topic_routes import as_asked, internal_stats
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POLICY, TOPIC_USE
-from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.compat.jackson_body import Int32
 from magnetar.broker.compat.java_numbers import fits
 from magnetar.broker.errors import NotAllowedError, RestError
@@ -101,12 +101,20 @@ async def create_partitioned(call: Call) -> Response:
         await call.lifecycle.create_missed_partitions(name, body.partitions)
         return done()
     if known is not None or call.topics.exists(name):
-        raise rest_refusals.TOPIC_EXISTS.error()
+        raise _too_many_topics(call, name, body.partitions) or rest_refusals.TOPIC_EXISTS.error()
     try:
         await call.lifecycle.create_partitioned(name, body.partitions, bounded(body.properties or {}))
     except NotAllowedError as e:
         raise precondition(str(e)) from e
     return done()
+
+
+def _too_many_topics(call: Call, name: TopicName, more: int) -> RestError | None:
+    """The refusal of `more` topics beyond the limit of the namespace, which Apache Pulsar checks before names."""
+    limit = call.namespaces.effective(name).max_topics_per_namespace
+    if not name.persistent or not 0 < limit < len(call.topics.names(name.namespace, "persistent")) + more:
+        return None
+    return precondition(wire_refusals.TOO_MANY_TOPICS.text)
 
 
 @routes.post(TOPIC + "/partitions", TOPIC_POLICY)

@@ -99,6 +99,23 @@ def namespaces_with_a_limit_of_topics(s):
 
 
 @scenario
+def namespaces_with_a_limit_of_topics_and_a_topic_that_is_there(s):
+    ns, path = new(s)
+    base = f"/admin/v2/persistent/{ns}/"
+    calls(
+        s,
+        ("POST", path + "/maxTopicsPerNamespace", 3),
+        ("PUT", base + "a"),
+        ("PUT", base + "a/partitions", 2),
+        ("PUT", base + "a/partitions", 3),
+        ("PUT", base + "b/partitions", 2),
+        ("PUT", base + "b/partitions", 2),
+        ("PUT", base + "a"),
+        ("PUT", base + "b"),
+    )
+
+
+@scenario
 def namespaces_with_limits_of_clients(s):
     ns, path = new(s)
     calls(
