@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from magnetar.storage.managed.entry_interception import EntryMetadataSource
 
-__all__ = ["UNLIMITED", "ManagedLedgerConfig"]
+__all__ = ["UNLIMITED", "ConfigInForce", "ManagedLedgerConfig"]
 
 UNLIMITED = -1
 
@@ -52,3 +52,15 @@ class ManagedLedgerConfig:
     """At its closing a cursor stores a state up to this size in its metadata record."""
     cursor_chunk_bytes: int = 64 << 10
     """Larger states are written as several entries of this size."""
+
+
+class ConfigInForce:
+    """The configuration of a managed ledger, which its parts call for at any time."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: ManagedLedgerConfig) -> None:
+        self.value = value
+
+    def __call__(self) -> ManagedLedgerConfig:
+        return self.value

@@ -32,9 +32,10 @@ from magnetar.storage.errors import (
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 from magnetar.storage.managed.appender import Appender, AppendState
 from magnetar.storage.managed.background import Background
-from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.config import ConfigInForce, ManagedLedgerConfig
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.cursor_set import CursorSet
+from magnetar.storage.managed.cut_cycles import cut_cycles, nothing
 from magnetar.storage.managed.entry_reader import EntryReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.orphaned_ledgers import end_deletion, note_deletion
@@ -81,7 +82,7 @@ class ManagedLedger:
     def __init__(self, env: StorageEnv, ledger_list: LedgerList, config: ManagedLedgerConfig, index: int) -> None:
         self.name = ledger_list.name
         self._config = ConfigInForce(config)
-        self.on_closed: Callable[[ManagedLedger], None] = _nothing
+        self.on_closed: Callable[[ManagedLedger], None] = nothing
         self._env = env
         self._list = ledger_list
         self._ledgers = ledger_list.ledgers
@@ -441,19 +442,9 @@ class ManagedLedger:
             save = not self._list.fenced
             await self._cursors.end(lambda cursor: self._close_part(cursor.close_durable(save=save)))
             await self._background.wait_idle()
-            self._cut_cycles()
+            cut_cycles(self._list, self._cursors, self._appender, self._switch)
         finally:
             self.on_closed(self)
-
-    def _cut_cycles(self) -> None:
-        """Clear the references of the parts to each other that form cycles, so that a closed log does not wait for the
-        garbage collector.
-        """
-        index = self._appender.confirmed_index
-        self._list.index_floor = lambda: index
-        self._cursors.on_advanced = _advanced_nothing
-        self._appender.listeners.clear()
-        self._switch.detach()
 
     async def _close_part(self, part: Coroutine[object, object, None]) -> None:
         """Close one part. Log a StorageError, so that the other parts close too: the next opening recovers this
@@ -501,26 +492,6 @@ class ManagedLedger:
             raise ManagedLedgerClosedError(self.name)
         if self._list.fenced:
             raise ManagedLedgerFencedError(self.name)
-
-
-class ConfigInForce:
-    """The configuration of a managed ledger, which its parts call for at any time."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: ManagedLedgerConfig) -> None:
-        self.value = value
-
-    def __call__(self) -> ManagedLedgerConfig:
-        return self.value
-
-
-def _nothing(_managed: ManagedLedger) -> None:
-    """Do nothing."""
-
-
-def _advanced_nothing() -> None:
-    """Do nothing."""
 
 
 def _change(properties: dict[str, str], changes: Mapping[str, str | None]) -> None:

@@ -15,7 +15,7 @@ from tests.model.simulated_broker import Simulation
 from tests.twins.fake_connection import FakeConnection
 
 TOPICS = 20
-MOST_OBJECTS = 94
+MOST_OBJECTS = 93
 """The allowed objects of a topic without clients and messages. Only a smaller number may replace the figure."""
 
 
