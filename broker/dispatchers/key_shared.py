@@ -151,9 +151,11 @@ class KeySharedDispatcher:
         self.loop.wake()
 
     def redeliver_all(self, consumer: Consumer, _epoch: int | None) -> None:
+        self._changes += 1  # the consumer may have room now, though none of its entries waits
         self.held.redeliver_all(consumer)
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
+        self._changes += 1
         self.held.redeliver(consumer, positions)
 
     def _replay_grew(self) -> None:

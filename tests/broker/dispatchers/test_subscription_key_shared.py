@@ -473,3 +473,16 @@ async def test_a_join_and_a_leave_cost_the_same_beside_many_consumers():
             sys.setprofile(None)
         counts.append(calls)
     assert counts[1] < 2 * counts[0], counts
+
+
+async def test_a_consumer_that_gives_back_entries_that_are_gone_gets_the_entries_that_waited_for_it():
+    """Retention removed the entries that a reader held: nothing goes to the replay queue, but the reader has room."""
+    bench = Bench(max_unacked_per_consumer=2)
+    reader = await bench.join(KEY_SHARED, permits=10, key_shared=STICKY_LOW)
+    await bench.join(KEY_SHARED, permits=10, key_shared=STICKY_HIGH)
+    positions = bench.publish(*[entry(key="k1") for _ in range(4)])
+    bench.publish(entry(key="key01"))
+    assert got(reader) == [0, 1]
+    bench.cursor.ack_cumulative(positions[1])
+    bench.redeliver(reader)
+    assert got(reader) == [2, 3]
