@@ -211,6 +211,12 @@ class DispatchContext:
     def __post_init__(self) -> None:
         self.turns = DispatchTurns(self.call_later)
 
+    @property
+    def reads_log(self) -> bool:
+        """Whether the cursor is the source of entries: a compacted topic has entries before the cursor, too."""
+        source: object = self.reader
+        return source is self.cursor
+
     def cut_cycles(self) -> None:
         """Forget the functions of the subscription: a closed subscription leaves no cycle to the garbage collector."""
         self.skipped, self.ended, self.delay = skip_nothing, never_ended, None

@@ -323,8 +323,8 @@ class ReadLoop:
             if generation == self.generation:
                 if result != [] or read.positions is not None:
                     spans = self._settled(result, read)
-                    if self.context.transform is not None:  # the reader knows nothing of the time of a conversion
-                        spans = without(spans, self.context.cursor.is_deleted)
+                    if self.context.transform is not None and self.context.reads_log:
+                        spans = without(spans, self.context.cursor.is_deleted)  # acknowledged during the conversion
                     self._dispatch_counted(spans, read)
                     self.wake()
                 else:

@@ -90,6 +90,27 @@ async def test_entries_acknowledged_during_their_conversion_are_not_sent(sub_typ
     assert got(consumer) == [5]
 
 
+async def test_entries_of_a_compacted_topic_before_the_cursor_are_sent():
+    """The log has dropped them, which moves the cursor of a reader; the compacted ledger still has them."""
+
+    class CompactedReader:
+        def __init__(self, cursor):
+            self.rewind, self._cursor = cursor.rewind, cursor
+
+        async def read(self, *limits):
+            spans = self._cursor.read(*limits)
+            self._cursor.ack_cumulative(Position(7, 1))
+            return spans
+
+    bench = Bench()
+    bench.subscription.context.reader = CompactedReader(bench.cursor)
+    bench.subscription.context.transform = lambda spans, _order: spans
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.publish(entry(), entry(), entry())
+    await bench.settle()
+    assert got(consumer) == [0, 1, 2]
+
+
 async def test_a_failed_read_is_tried_again_after_the_back_off():
     bench = Bench()
     consumer = await bench.join(EXCLUSIVE, permits=10)
