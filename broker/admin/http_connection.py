@@ -42,7 +42,8 @@ PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "
 
 class _Events(h11.Connection):
     """Bounds the events in a turn of the loop: one read may have tens of thousands of chunks of a byte each. Refuses a
-    request with a length and chunks, as Jetty does: a proxy that goes by the length takes the rest for another request.
+    request with a length and chunks, as Apache Pulsar does: a proxy that goes by the length takes the rest for another
+    request.
     """
 
     left = EVENTS_IN_ONE_TURN

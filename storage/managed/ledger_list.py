@@ -34,7 +34,7 @@ from magnetar.storage.managed.ledger_map import LedgerMap, LedgerSlot
 from magnetar.storage.managed.stored_layout import ListRecord, OwnLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from magnetar.storage.interfaces import MetadataStore
     from magnetar.storage.managed.stored_layout import StoredLayout
@@ -83,6 +83,16 @@ class LedgerList:
         self._unanswered: tuple[tuple[bytes, _Marks], ...] = ()
         """Lists whose saves got no answer since; the stored list may be one of them."""
         self._lock = asyncio.Lock()
+
+    def change_properties(self, changes: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Change the properties in memory, None removes a key; return the changes that undo these."""
+        before = {key: self.properties.get(key) for key in changes}
+        for key, value in changes.items():
+            if value is None:
+                self.properties.pop(key, None)
+            else:
+                self.properties[key] = value
+        return before
 
     async def load(self, now_ms: int, *, create_if_missing: bool) -> bool:
         """Read the record, or create an empty record; returns whether the record existed. Raises

@@ -220,13 +220,11 @@ class ManagedLedger:
 
     async def set_properties(self, changes: Mapping[str, str | None]) -> None:
         """Make all changes or none, durable on return; None removes a key. For a cancelled caller the save goes on."""
-        properties = self._list.properties
-        before = {key: properties.get(key) for key in changes}
-        _change(properties, changes)
+        before = self._list.change_properties(changes)
         try:
             await self._background.uninterrupted(self._list.save(), "save list")
         except Exception:
-            _change(self._list.properties, before)
+            self._list.change_properties(before)
             raise
 
     # -- appending ---
@@ -492,11 +490,3 @@ class ManagedLedger:
             raise ManagedLedgerClosedError(self.name)
         if self._list.fenced:
             raise ManagedLedgerFencedError(self.name)
-
-
-def _change(properties: dict[str, str], changes: Mapping[str, str | None]) -> None:
-    for key, value in changes.items():
-        if value is None:
-            properties.pop(key, None)
-        else:
-            properties[key] = value
