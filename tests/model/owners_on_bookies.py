@@ -457,14 +457,14 @@ FAULTS = [
 ]
 
 
-def play(seed: int) -> int:
-    """Play one history; return the number of its receipts. Raises ViolationError."""
+def play(seed: int, make=History) -> int:
+    """Play one history, ``make(seed)``; return the number of its receipts. Raises ViolationError."""
     loop = VirtualLoop()
     history = None
 
     async def main() -> int:
         nonlocal history
-        history = History(seed)
+        history = make(seed)
         return await history.run()
 
     with structlog.testing.capture_logs() as logs:

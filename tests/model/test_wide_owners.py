@@ -1,0 +1,51 @@
+"""Histories of owners on bookies with more operations (``wide_owners``): a sample here, 1,000 with
+MAGNETAR_CLUSTER_LONG=1 (``make cluster``).
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from magnetar.storage.managed.cursors.ack_state import AckState
+from tests.model.owners_on_bookies import ViolationError
+from tests.model.wide_owners import play
+
+SEEDS = 1000 if os.environ.get("MAGNETAR_CLUSTER_LONG") == "1" else 10
+
+
+@pytest.mark.timeout(3600)
+def test_histories_hold():
+    assert sum(play(seed) for seed in range(SEEDS)) > 10 * SEEDS
+
+
+def forget_parts_of_batches(patch):
+    """The stored state of a cursor lacks the parts of batches."""
+    snapshot = AckState.snapshot
+
+    def forgetful(self, properties):
+        state = snapshot(self, properties)
+        state.partial.clear()
+        return state
+
+    patch.setattr(AckState, "snapshot", forgetful)
+
+
+PLANTED = {
+    forget_parts_of_batches: 2,
+}
+"""Each defect with the seed of a history that finds it."""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("defect", PLANTED, ids=lambda defect: defect.__name__)
+def test_a_planted_defect_is_found(defect):
+    with pytest.MonkeyPatch.context() as patch:
+        defect(patch)
+        for seed in (PLANTED[defect], *range(300)):
+            try:
+                play(seed)
+            except ViolationError:
+                return
+    pytest.fail("no history finds it")
