@@ -56,7 +56,13 @@ class TopicProducers:
             raise wire_refusals.TOO_MANY_PRODUCERS_OF_ADDRESS.error()
 
     def check_limit(self, max_producers: int) -> None:
-        """Raise ProducerBusyError at the limit of attached producers (0: no limit); waiting producers do not count."""
+        """Raise ProducerBusyError at the limit of attached producers (0: no limit); waiting producers do not count. A
+        producer whose connection has ended gives up its place before its turn to leave.
+        """
+        if 0 < max_producers <= len(self.by_name):
+            lost = next((each for each in self.by_name.values() if each.connection.closed), None)
+            if lost is not None:
+                lost.connection_lost()
         if 0 < max_producers <= len(self.by_name):
             raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
 
@@ -91,6 +97,8 @@ class TopicProducers:
         self.by_name[producer.name] = producer
 
     def _check_shared(self) -> None:
+        if self.exclusive is not None and self.exclusive.connection.closed:
+            self.exclusive.connection_lost()
         if self.exclusive is not None:
             raise wire_refusals.EXCLUSIVE_PRODUCER_CONNECTED.error(producer=self.exclusive.name)
         if self._waiting:

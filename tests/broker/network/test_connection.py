@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -299,6 +300,26 @@ def test_an_exclusive_producer_comes_back_while_the_producers_of_its_lost_connec
     ending = client.peer
     client.reconnect()
     found = _end_then(client, ending, encoded(producer=exclusive))
+    assert [each.type for each in found] == [Command.PRODUCER_SUCCESS]
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_a_shared_producer_comes_while_the_only_producer_of_its_topic_leaves(client, most):
+    """The topic was behind an exclusive producer, or at its limit of producers, until the former client had its turn."""
+    for number in range(2, MANY_CLIENTS):
+        client.send(producer=pb.CommandProducer(topic=TOPIC, producer_id=number, request_id=number))
+    mode = pb.Shared if most else pb.Exclusive
+    former = pb.CommandProducer(
+        topic=TOPIC + "-2", producer_id=MANY_CLIENTS, request_id=1, producer_name="e", producer_access_mode=mode
+    )
+    assert [each.type for each in client.send(producer=former)] == [Command.PRODUCER_SUCCESS]
+    loaded = client.world.broker.topics.loaded[TOPIC + "-2"]
+    loaded.config = dataclasses.replace(loaded.config, max_producers=most)
+    ending = client.peer
+    client.reconnect()
+    found = _end_then(
+        client, ending, encoded(producer=pb.CommandProducer(topic=TOPIC + "-2", producer_id=1, request_id=1))
+    )
     assert [each.type for each in found] == [Command.PRODUCER_SUCCESS]
 
 
