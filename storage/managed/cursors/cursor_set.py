@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from magnetar.storage.managed.background import Background
-    from magnetar.storage.managed.config import ManagedLedgerConfig
+    from magnetar.storage.managed.config import ConfigInForce
     from magnetar.storage.managed.cursors.state import CursorState
     from magnetar.storage.managed.entry_reader import EntryReader
     from magnetar.storage.managed.environment import StorageEnv
@@ -45,7 +45,7 @@ class CursorSet:
         env: StorageEnv,
         ledger_list: LedgerList,
         reader: EntryReader,
-        config: Callable[[], ManagedLedgerConfig],
+        config: ConfigInForce,
         background: Background,
     ) -> None:
         self.by_name: dict[str, ManagedCursor] = {}

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.interfaces import LedgerWriter
-    from magnetar.storage.managed.config import ManagedLedgerConfig
+    from magnetar.storage.managed.config import ConfigInForce, ManagedLedgerConfig
     from magnetar.storage.managed.cursors.ack_state import AckState
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
@@ -77,7 +77,7 @@ class CursorStore:
         env: StorageEnv,
         ledger_list: LedgerList,
         cursor_name: str,
-        config: Callable[[], ManagedLedgerConfig],
+        config: ConfigInForce,
     ) -> None:
         self.cursor_properties: dict[str, str] = {}
         self.created_ms = 0
@@ -105,7 +105,7 @@ class CursorStore:
 
     @property
     def config(self) -> ManagedLedgerConfig:
-        return self._config()
+        return self._config.value
 
     async def create(self, acks: AckState, properties: dict[str, int], cursor_properties: dict[str, str]) -> None:
         """A new record with the whole state inline; durable on return."""
