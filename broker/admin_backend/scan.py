@@ -38,11 +38,13 @@ async def entry_of_index(ledger: IndexedLog, index: int) -> Position | None:
     """Find the entry with the message of that broker index by bisection; None when no entry has it.
 
     The index of an entry is the index of its last message. The search ends with None at an entry without an index
-    (written before the index was on).
+    (written before the index was on). As in Apache Pulsar, -1:-1 is the answer for all messages before the index of
+    the first entry, also for those in its batch.
     """
     low, high = 0, ledger.entries
     if index < 0 or index > ledger.confirmed_index:
         return None
+    found = -1
     while low < high:
         middle = (low + high) // 2
         span = await ledger.read_entry(ledger.position_at(middle))
@@ -52,7 +54,9 @@ async def entry_of_index(ledger: IndexedLog, index: int) -> Position | None:
         if metadata.index < index:
             low = middle + 1
         else:
-            high = middle
+            high, found = middle, metadata.index
+    if low == 0 and found > index:
+        return Position(-1, -1)
     return ledger.position_at(low) if low < ledger.entries else None
 
 

@@ -1,6 +1,6 @@
 """Topics over REST: created, described, changed and deleted, plain and partitioned, persistent and not."""
 
-from harness.steps import published, rest
+from harness.steps import published, published_batches, rest
 from transcript import scenario
 
 PARTITIONED = {"Content-Type": "application/vnd.partitioned-topic-metadata+json"}
@@ -208,6 +208,14 @@ def message_ids_by_index_and_bytes_behind_them(s):
     s.call("PUT", t + "/backlogSize", ids[2], keep=True)
     s.call("PUT", t + "/backlogSize", ids[4], keep=True)
     s.call("PUT", t + "/backlogSize", {"ledgerId": -1, "entryId": -1}, keep=True)
+
+
+@scenario
+def message_ids_by_an_index_in_a_batch(s):
+    topic = s.topic()
+    published_batches(s, topic, [b"a", b"b", b"c"], [b"d"], [b"e", b"f"])
+    for index in range(8):
+        s.call("GET", rest(topic, f"/getMessageIdByIndex?index={index}"), keep=True)
 
 
 @scenario
