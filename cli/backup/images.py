@@ -38,6 +38,7 @@ _PIECE: Final = 4 << 20
 _BLOCK: Final = 64 << 10
 _ZEROS: Final = bytes(_BLOCK)
 _SPARE_DESCRIPTORS: Final = 64
+_YOUNG_S: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -159,9 +160,12 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
     manifest: dict[str, Any] = earlier[-1][1] if earlier else {}
     previous = earlier[-1][0] / "data" / "ledgers" if earlier else None
     known = manifest.get("ledgers", {}) if manifest.get("source") == str(data_dir.resolve()) else {}
+    remove_abandoned(folder)
     with ExitStack() as stack:
         partial = folder / f".partial-{os.getpid()}"
         shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700)
+        stack.callback(os.close, _locked(partial))
         try:
             taken = take(data_dir, partial / "data", known, stack)
             moment = datetime.fromtimestamp(taken.moment_ms / 1000, UTC)
@@ -183,6 +187,31 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return {"image": str(folder / name), **{key: facts[key] for key in ("moment_ms", "new_bytes", "stopped_ms")}}
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the unfinished images of backups that were killed: no process holds their lock.
+
+    A folder younger than a minute stays, since its backup may be about to take the lock.
+    """
+    for partial in folder.glob(".partial-*"):
+        try:
+            if time.time() - partial.stat().st_mtime > _YOUNG_S:
+                os.close(_locked(partial))
+                shutil.rmtree(partial, ignore_errors=True)
+        except OSError:  # at work, of another user, or gone
+            continue
+
+
+def _locked(folder: Path) -> int:
+    """Lock the folder; return the descriptor that holds the lock. Raises OSError, BlockingIOError for a held lock."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _write(taken: Taken, target: Path, previous: Path | None, progress: Callable[[int], None]) -> int:

@@ -1,12 +1,13 @@
 """Images: a journal of any size goes through a few MiB, and a place that cannot be replaced is refused."""
 
+import os
 import tracemalloc
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from magnetar.cli.backup.images import restore_image, take
+from magnetar.cli.backup.images import _locked, remove_abandoned, restore_image, take
 from magnetar.cli.backup.moments import restore_moment
 from magnetar.cli.errors import ConflictError
 
@@ -57,3 +58,16 @@ def test_a_mount_point_is_refused_before_anything_is_copied(tmp_path, monkeypatc
         with pytest.raises(ConflictError, match="a mount point"):
             restore()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["image", "target"]
+
+
+def test_unfinished_images_of_killed_backups_are_removed(tmp_path):
+    for name in (".partial-1", ".partial-2", ".partial-3", "20261122T030405.678Z"):
+        (tmp_path / name / "data").mkdir(parents=True)
+        os.utime(tmp_path / name, (1, 1))
+    os.utime(tmp_path / ".partial-3")
+    at_work = _locked(tmp_path / ".partial-2")
+    remove_abandoned(tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == {".partial-2", ".partial-3", "20261122T030405.678Z"}
+    os.close(at_work)
+    remove_abandoned(tmp_path)
+    assert {each.name for each in tmp_path.iterdir()} == {".partial-3", "20261122T030405.678Z"}
