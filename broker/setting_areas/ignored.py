@@ -191,7 +191,7 @@ NOTHING_TO_PROTECT: Final[dict[str, str]] = {
     "allowAclChangesOnNonExistentTopics": "grants on topics that do not exist are always refused",
     "disableHttpDebugMethods": "TRACE and TRACK are always refused",
     "nettyMaxFrameSizeBytes": "maxMessageSize decides",
-    "maxConcurrentNonPersistentMessagePerConnection": "non-persistent messages are handed on at once: none ever waits",
+    "maxConcurrentNonPersistentMessagePerConnection": "limits of pending publishes bound those that wait",
     "maxMessageSizeCheckIntervalInSeconds": "a policy's maximum is in force at once",
     "schemaRegistryCompatibilityCheckers": "every kind of schema has its checker",
     "systemTopicSchemaCompatibilityStrategy": "there are no system topics",
