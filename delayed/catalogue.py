@@ -138,9 +138,9 @@ class Catalogue:
             except BadVersionError:
                 await self._find_out()
                 continue
-            except StorageError:
+            except BaseException as error:  # also for a cancelled caller the outcome is unknown
                 self._unanswered = (*self._unanswered, value)[-_MOST_UNANSWERED:]
-                if await self._find_out() != value:
+                if not isinstance(error, StorageError) or await self._find_out() != value:
                     raise
             else:
                 self._stored(version)

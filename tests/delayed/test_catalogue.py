@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from types import SimpleNamespace
 
@@ -103,4 +104,22 @@ async def test_a_write_of_another_owner_behind_a_write_without_an_answer_is_a_co
     for _ in range(2):
         with pytest.raises(CatalogueConflictError):
             await catalogue.save(CatalogueRecord(doomed=(4,)))
+    assert decode((await records.get(catalogue_path(NAME)))[0]).doomed == (3,)
+
+
+async def test_a_write_whose_caller_was_cancelled_is_recognised():
+    records = MemoryMetadataStore()
+    catalogue = Catalogue(SimpleNamespace(records=records), NAME)
+    await catalogue.save(CatalogueRecord(doomed=(1,)))
+    put = records.put
+
+    async def slow(*arguments):
+        await put(*arguments)
+        await asyncio.Event().wait()
+
+    records.put = slow
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(catalogue.save(CatalogueRecord(doomed=(2,))), 0.01)
+    records.put = put
+    await catalogue.save(CatalogueRecord(doomed=(3,)))
     assert decode((await records.get(catalogue_path(NAME)))[0]).doomed == (3,)
