@@ -190,7 +190,7 @@ class LedgerSwitch:
                 with contextlib.suppress(NoSuchLedgerError):
                     await self.env.ledgers.open_recover(ledger_id)
             except StorageError as error:
-                log.warning(events.BACKGROUND_FAILED, task=f"{self._appender.name} seal ledger", error=str(error))
+                log.warning(events.BACKGROUND_FAILED, task=f"{self.ledger_list.name} seal ledger", error=str(error))
                 return
             slot.closed_at_ms = self.env.clock.now_ms()
             self._unsealed.pop(ledger_id, None)

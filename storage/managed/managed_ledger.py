@@ -208,7 +208,8 @@ class ManagedLedger:
         return self._config.value
 
     def set_config(self, config: ManagedLedgerConfig) -> None:
-        if config == self.config:
+        """Follow this configuration from now on; a closed log follows none."""
+        if self._is_closed or config == self.config:
             return
         self._config.value = config
         self._appender.set_config(config)

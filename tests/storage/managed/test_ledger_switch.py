@@ -269,6 +269,17 @@ async def test_a_full_ledger_that_the_store_did_not_seal_is_sealed_by_a_later_tr
     assert await ground.ledgers.list_ledgers() == [1]
 
 
+async def test_a_trim_behind_the_close_leaves_a_ledger_that_the_store_does_not_seal():
+    ground, ledger = await opened(DROP)
+    await append(ledger, [b"x"] * 8)
+    await settle()
+    ground.ledgers.fail_closes = StorageFullError("full")
+    await append(ledger, [b"x"] * 8)
+    await settle()
+    await ledger.close()
+    assert await ledger.trim(ground.clock.now_ms()) == []
+
+
 async def test_a_ledger_with_failed_appends_is_sealed_before_the_ledger_made_ahead_takes_entries():
     ground, ledger = await opened(DROP)
     cursor = await ledger.open_cursor("c", "earliest")

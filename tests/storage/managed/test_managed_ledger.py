@@ -74,6 +74,16 @@ async def test_a_caller_that_is_cancelled_while_a_property_is_removed_costs_the_
     await ledger.close()
 
 
+async def test_a_closed_log_follows_no_configuration():
+    """The topics of a change of policies may close before their turns."""
+    _, ledger = await opened()
+    await append(ledger, [message()])
+    await ledger.close()
+    before = ledger.config
+    ledger.set_config(DROP)
+    assert ledger.config == before
+
+
 async def test_many_properties_are_one_transaction():
     ground, ledger = await opened()
     await ledger.set_properties({"a": "b", "c": "d"})
