@@ -67,8 +67,7 @@ class FanOut:
         """Drop the slabs under way. Call the runs that wait, whose slabs are dropped too."""
         self._ended = True
         self._slabs.clear()
-        while self._runs:
-            self._runs.popleft()()
+        self._begin_waiting()
 
     def _turn(self) -> int:
         """Go on until all is done or the turn has cost enough; return the cost in bytes."""
@@ -81,13 +80,20 @@ class FanOut:
                     cost += self._publish(slab, subscription)
                     continue
                 self._slabs.popleft()
-                while self._runs and not self._slabs:
-                    self._runs.popleft()()
+                self._begin_waiting()
         finally:
             self._works = False
             if self._slabs:
                 self._turns().wait(self._turn)
         return cost
+
+    def _begin_waiting(self) -> None:
+        """Call the runs that wait, up to the first that sends a slab."""
+        while self._runs and not self._slabs:
+            try:
+                self._runs.popleft()()
+            except Exception:  # such as MemoryError: the runs behind it must not wait for ever
+                log.exception("dispatch.failed", topic=str(self._topic))
 
     def _publish(self, slab: Slab, subscription: NonPersistentSubscription) -> int:
         """Hand the slab to one subscription; return the cost in bytes."""

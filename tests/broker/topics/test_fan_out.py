@@ -96,6 +96,17 @@ def test_a_subscription_that_fails_keeps_no_entry_from_the_others():
     assert bench.got == [[1, 2], [], [1, 2]]
 
 
+def test_a_waiting_run_that_fails_keeps_the_runs_behind_it_from_nothing():
+    bench = FanOutBench(ROUND_BYTES, ROUND_BYTES)
+    bench.publish(1)
+    bench.fan_out.begin(lambda: 1 // 0)
+    bench.publish(2)
+    bench.clock.run()
+    bench.publish(3)
+    bench.clock.run()
+    assert (bench.got, bench.begun) == ([[1, 2, 3]] * 2, [1, 2, 3])
+
+
 def test_the_end_drops_slabs_and_answers_waiting_runs():
     bench = FanOutBench(ROUND_BYTES, ROUND_BYTES)
     bench.publish(1)
