@@ -171,6 +171,7 @@ class ReadLoop:
                 return spent
             read = self._serving.next_read()
             if read is None:
+                spent, self._more_cost = spent + self._more_cost, 0
                 return spent
             try:
                 result = self._start(read)

@@ -108,6 +108,17 @@ async def test_a_seek_forgets_the_consumers_of_chunks():
     assert not owners.concern(last)
 
 
+async def test_a_turn_that_finds_only_waiting_chunks_has_its_cost(monkeypatch):
+    monkeypatch.setattr(shared, "_MAX_WAITING", 0)
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=1)
+    await bench.join(SHARED, "b", permits=9)
+    bench.publish(chunk("A", 0), chunk("A", 1))
+    assert got(a) == [0]
+    loop = bench.subscription.dispatcher.loop
+    assert [loop.entries_available() for _ in range(3)] == [shared._MESSAGE_COST_BYTES] * 3
+
+
 class Seat:
     priority_level = 0
 
