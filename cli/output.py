@@ -37,9 +37,9 @@ class Output:
         self._stream.write(for_stream(json.dumps(value, ensure_ascii=False, default=str) + "\n", self._stream))
         self._stream.flush()
 
-    def text(self, text: str) -> None:
-        """Print a line of plain text."""
-        self._stream.write(for_stream(f"{text}\n", self._stream))
+    def text(self, text: str, *, head: str = "") -> None:
+        """Print a line of plain text behind `head`, whose escape sequences are those of the command."""
+        self._stream.write(head + for_stream(f"{text}\n", self._stream))
         self._stream.flush()
 
     def done(self, sentence: str, **facts: Any) -> None:

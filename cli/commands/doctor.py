@@ -18,7 +18,7 @@ import click
 
 from magnetar.cli.commands.disk_checks import file_system_of, measure, verdict
 from magnetar.cli.errors import CliError, UnreachableError
-from magnetar.cli.output import size_text
+from magnetar.cli.output import shown, size_text
 from magnetar.cli.session import HELP, Session, with_broker
 from magnetar.client.connection import open_connection
 
@@ -54,7 +54,7 @@ def doctor(session: Session, data_dir: str | None, config: str | None, no_broker
         width = max(len(subject) for subject, _, _ in findings)
         for subject, found, text in findings:
             word = colours[found] if coloured else found
-            session.out.text(f"{subject:<{width}}  {word}{' ' * (7 - len(found))}  {text}")
+            session.out.text(text, head=f"{shown(subject):<{width}}  {word}{' ' * (7 - len(found))}  ")
     return 1 if any(found == ERROR for _, found, _ in findings) else 0
 
 

@@ -115,4 +115,4 @@ def _draw(session: Session, rows: list[tuple[Any, ...]]) -> None:
     table = as_table(LAG_COLUMNS, rows, colour=False) if rows else "no subscriptions\n"
     stamp = time.strftime("%H:%M:%S")
     clear = "\x1b[H\x1b[2J" if sys.stdout.isatty() else ""
-    session.out.text(f"{clear}{session.target.name}  {stamp}\n\n{table}")
+    session.out.text(f"{session.target.name}  {stamp}\n\n{table}", head=clear)

@@ -1,14 +1,17 @@
 """The doctor's conclusions from its findings, and the text of lag."""
 
 import email.utils
+import io
+import sys
 
 import pytest
 
-from magnetar.cli.commands import figures, resources
+from magnetar.cli.commands import doctor, figures, resources
 from magnetar.cli.commands.disk_checks import DiskFigures, file_system_of, measure, verdict
 from magnetar.cli.commands.doctor import clock_finding
 from magnetar.cli.commands.figures import caught_up
 from magnetar.cli.errors import NotFoundError
+from magnetar.cli.main import main
 
 MOUNTS = "/dev/sda1 / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /mnt/my\\040disk xfs rw 0 0\nbroken\n"
 
@@ -94,3 +97,30 @@ def test_a_namespace_one_of_whose_topics_is_deleted_meanwhile(monkeypatch):
     Topics(monkeypatch, a, b, missing=(a,))
     assert [row[0] for row in figures.lag_rows(None, "public/default")] == [b]
     assert [row[0] for row in resources.topic_rows(None, [a, b])] == [b]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_doctor_colours_its_verdicts_on_a_terminal(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    findings = [("name \x1b[2J", doctor.OK, "text \x1b[2J")]
+    monkeypatch.setattr(doctor, "machine_findings", lambda: findings)
+    assert main(["doctor", "--no-broker"]) == 0
+    assert sys.stdout.getvalue() == "name \\x1b[2J  \x1b[32mok\x1b[0m       text \\x1b[2J\n"
+
+
+def test_a_watched_lag_clears_the_screen_of_a_terminal(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    monkeypatch.setattr(figures, "lag_rows", lambda *_: [("t", "s\x1b[2J", 1, 0.0, 0.0, "never", 1, 0)])
+
+    def interrupted(_pause_s):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(figures.time, "sleep", interrupted)
+    assert main(["lag", "--watch"]) == 130
+    shown = sys.stdout.getvalue()
+    assert shown.startswith("\x1b[H\x1b[2J")
+    assert shown.count("\x1b") == 2
