@@ -90,7 +90,8 @@ class BrokerMetrics:
 
     def values(self) -> dict[str, Number]:
         """The plain figures by metric name."""
-        return {name: getattr(self, attribute) for name, attribute in _BROKER_FIGURES.items()}
+        figures = _CONNECTION_FIGURES | _BROKER_FIGURES
+        return {name: getattr(self, attribute) for name, attribute in figures.items()}
 
 
 _CONNECTION_FIGURES: Final = {
@@ -201,8 +202,8 @@ def _broker_rows(cluster: str, broker: BrokerMetrics, views: Sequence[TopicView]
         labels = f'{of_broker},metric="broker_connection"'
         yield from _metric(name, [Sample(labels, getattr(broker, attribute))])
     yield from _metric("pulsar_health", [Sample(f'{of_broker},metric="broker_health"', HEALTH_NOT_MEASURED)])
-    for name, value in broker.values().items():
-        yield from _metric(name, [Sample(cluster, value)])
+    for name, attribute in _BROKER_FIGURES.items():
+        yield from _metric(name, [Sample(cluster, getattr(broker, attribute))])
     for name, kind, rows in resource_metrics(broker.resources, cluster):
         samples = [Sample(*row) for row in rows]
         yield from _metric(name, samples, kind) if kind != "histogram" else _histogram(name, samples)

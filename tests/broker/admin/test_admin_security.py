@@ -303,6 +303,7 @@ async def test_facts_about_the_broker():
     assert (await call("GET", "broker-stats/load-report")).json["numTopics"] == 1
     figures = (await call("GET", "broker-stats/metrics")).json
     assert [each["dimensions"] for each in figures] == [{"broker": "localhost", "cluster": "standalone"}]
+    assert figures[0]["metrics"]["pulsar_active_connections"] == 2
     assert "public/default" in (await call("GET", "broker-stats/topics")).json
 
 
