@@ -114,10 +114,13 @@ class _Sent:
 
 def paced(scope: Scope, receive: Receive, send: Send, share: MemoryShare, most_bytes: int) -> Send:
     """Wrap `send`: a long body goes in pieces, each when the peer has read pieces before it, and counts in the share
-    until then, `most_bytes` at most. While the share is over its limit, 429 takes the place of an answer.
+    until then, `most_bytes` at most. While the share is over its limit, 429 takes the place of a long answer, but not
+    of the answer to a change, which is made already, nor of a stream, which has a single part in memory: metrics must
+    show that the memory is short.
     """
     start: Message | None = None
     refused = False
+    is_query = scope["method"] in ("GET", "HEAD")
 
     async def next_message(message: Message) -> None:
         nonlocal start, refused
@@ -129,7 +132,8 @@ def paced(scope: Scope, receive: Receive, send: Send, share: MemoryShare, most_b
         body = message.get("body", b"")
         share.set("answer", min(len(body), most_bytes) if len(body) > PIECE_BYTES else 0)
         if start is not None:
-            refused = len(body) > PIECE_BYTES and share.is_over
+            is_whole = not message.get("more_body", False)
+            refused = is_query and is_whole and len(body) > PIECE_BYTES and share.is_over
             if refused:
                 share.refused()
                 await failure(429, "no memory for another answer; see maxClientMemoryInMB")(scope, receive, send)

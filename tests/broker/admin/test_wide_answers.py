@@ -145,7 +145,7 @@ def share():
     return MemoryAccount(MemoryLimits(10 << 20, 5 << 20, 1 << 20)).share("a")
 
 
-async def sent_by(answer, share, most=10 << 20):
+async def sent_by(answer, share, most=10 << 20, method="GET"):
     """The messages of an answer, and the most bytes that the share had meanwhile."""
     messages, held = [], []
 
@@ -156,7 +156,8 @@ async def sent_by(answer, share, most=10 << 20):
     async def receive():
         await asyncio.Event().wait()
 
-    await answer(SCOPE, receive, paced(SCOPE, receive, send, share, most))
+    scope = SCOPE | {"method": method}
+    await answer(scope, receive, paced(scope, receive, send, share, most))
     return messages, max(held)
 
 
@@ -172,14 +173,26 @@ async def test_a_long_answer_goes_in_pieces_and_counts(share):
 
 
 async def test_there_is_no_memory_for_a_long_answer(share):
-    async def parts():
-        yield b"x" * (2 << 20)
-        yield b"y"
-
-    for answer in (Response(b"x" * (2 << 20)), StreamingResponse(parts())):
-        messages, _ = await sent_by(answer, share)
-        assert messages[0]["status"] == 429
-        assert len(messages) == 2
+    messages, _ = await sent_by(Response(b"x" * (2 << 20)), share)
+    assert messages[0]["status"] == 429
+    assert len(messages) == 2
     share.set("answer", 2 << 20)
     messages, _ = await sent_by(Response(b"short"), share)
     assert [messages[0]["status"], messages[1]["body"]] == [200, b"short"]
+
+
+async def test_metrics_are_shown_while_the_memory_is_short(share):
+    async def parts():
+        yield b"x" * (PIECE_BYTES + 1)
+        yield b"y"
+
+    share.set("body", 2 << 20)
+    messages, _ = await sent_by(StreamingResponse(parts()), share)
+    assert messages[0]["status"] == 200
+    assert sum(len(each["body"]) for each in messages[1:]) == PIECE_BYTES + 2
+
+
+async def test_a_request_whose_change_is_made_is_not_refused(share):
+    share.set("body", 2 << 20)
+    messages, _ = await sent_by(Response(b"x" * (PIECE_BYTES + 1)), share, method="POST")
+    assert messages[0]["status"] == 200
