@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, TextIO
+import unicodedata
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+_JOINERS: Final = "\u200c\u200d"
 
 
 class Output:
@@ -88,7 +91,16 @@ def shown(value: Any) -> str:
 
 def _printable(text: str) -> str:
     """Return the text without characters that would move the cursor of a terminal: peers choose names and payloads."""
-    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in text)
+    return "".join(each if _is_harmless(each) else _escaped(each) for each in text)
+
+
+def _is_harmless(letter: str) -> bool:
+    """Whether the letter moves no cursor and turns no text around: spaces and joiners of all scripts are harmless."""
+    return letter.isprintable() or letter in _JOINERS or unicodedata.category(letter) == "Zs"
+
+
+def _escaped(letter: str) -> str:
+    return f"\\x{ord(letter):02x}" if letter <= "\xff" else f"\\u{ord(letter):04x}"
 
 
 def for_stream(text: str, stream: TextIO) -> str:
@@ -99,7 +111,7 @@ def for_stream(text: str, stream: TextIO) -> str:
 
 
 def _without_controls(text: str) -> str:
-    return "".join(each if each.isprintable() or each in "\n\t" else f"\\x{ord(each):02x}" for each in text)
+    return "".join(each if each in "\n\t" or _is_harmless(each) else _escaped(each) for each in text)
 
 
 def safe_text(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import unicodedata
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,9 +55,17 @@ def test_names_that_peers_choose_do_not_move_the_cursor_of_a_terminal():
     assert "\x1b" not in terminal.getvalue() and "\x9b" not in terminal.getvalue()
 
 
+def test_spaces_and_joiners_of_all_scripts_are_shown():
+    """A Japanese text had \\x3000 for each of its spaces, a Persian text \\x200c within words."""
+    text = "日本語\u3000版 «\xa0oui\xa0» \u0645\u06cc\u200c\u062e 👩\u200d🔧"
+    assert for_stream(text, Terminal()) == safe_text(text.encode()) == shown(text) == text
+    assert shown("a\u202eb\u2028\x9b") == "a\\u202eb\\u2028\\x9b"
+
+
 @given(st.binary())
 def test_payloads_hold_no_control_characters_for_a_terminal(payload):
-    assert all(each.isprintable() or each in "\n\t" for each in safe_text(payload))
+    kinds = {unicodedata.category(each) for each in safe_text(payload) if each not in "\n\t\u200c\u200d"}
+    assert not kinds & {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def test_sizes():
