@@ -343,20 +343,6 @@ def in_a_closed_ledger(s, topic, messages):
 
 
 @scenario
-def subscription_of_the_oldest_message(s):
-    topic = s.topic()
-    subscriptions = rest(topic, "/subscription/")
-    for name in "ab":
-        s.http("PUT", subscriptions + name, quietly=True)
-    in_a_closed_ledger(s, topic, 3)
-    for name, step in (("a", "/skip/2"), ("b", "/skip_all"), ("a", "/skip_all")):
-        time.sleep(1.5)
-        s.eventually(f"before {name}{step}", lambda other=name: oldest(s, topic + "/stats") == [True, other])
-        s.http("POST", subscriptions + name + step, quietly=True)
-    s.eventually("at the end", lambda: oldest(s, topic + "/stats") == [False, None])
-
-
-@scenario
 def subscription_of_the_oldest_message_in_partitions(s):
     topic = s.topic()
     s.http("PUT", rest(topic, "/partitions"), 2, quietly=True)
