@@ -28,7 +28,7 @@ from magnetar.delayed.position_ranges import PositionRanges
 from magnetar.delayed.snapshot_format import SnapshotEncoder
 from magnetar.delayed.sorted_run import AFTER_ALL
 from magnetar.delayed.sorting import WINDOW_INDEXES
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import ManagedLedgerFencedError, StorageError
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class BucketKeeper:
         self.dirty = False
         """Whether the stored catalogue differs from memory."""
         self.owner = True
-        """Whether no other index has written the catalogue."""
+        """Whether no other index has written the catalogue, and no other owner has the log, as far as is known."""
         self.on_damage: Callable[[ImmutableBucket, SnapshotError], None]
         self.on_changed: Callable[[], None]
         """Called when buckets came into service."""
@@ -346,7 +346,7 @@ class BucketKeeper:
         self.dirty = False
         try:
             await self.catalogue.save(self._record(buckets, doomed, coverage, cancel))
-        except CatalogueConflictError:
+        except (CatalogueConflictError, ManagedLedgerFencedError):
             self.owner = False
             raise
         except BaseException:

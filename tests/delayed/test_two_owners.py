@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.delayed.delay_ports import DelayEnvironment
 from magnetar.delayed.delay_settings import BucketSettings, DelayPolicy
+from magnetar.storage.errors import ManagedLedgerFencedError
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.delayed.world_log import run_of
 from tests.storage.managed_for_tests import NAME, Ground, settle
@@ -68,5 +71,21 @@ async def test_a_former_owner_changes_no_catalogue_and_the_new_owner_stores_buck
     after = await owner.catalogue()
     assert len(before.buckets) == 1
     assert len(after.buckets) == 2
+    await owner.index.close()
+    await owner.log.close()
+
+
+async def test_a_former_owner_that_knows_creates_no_further_ledgers():
+    ground = Ground(layout=PulsarLayout())
+    former = await Owner(ground).open()
+    await former.publish(2)
+    owner = await Owner(Ground(ground.ledgers, ground.metadata, PulsarLayout())).open()
+    with pytest.raises(ManagedLedgerFencedError):
+        await former.index._keeper.seal()
+    before = await ground.ledgers.list_ledgers()
+    former.index._work_soon()
+    await settle()
+    await former.index.close()
+    assert await ground.ledgers.list_ledgers() == before
     await owner.index.close()
     await owner.log.close()
