@@ -186,11 +186,11 @@ class WaitingChunks:
 
     def blocked(self, owners: ChunkOwners) -> dict[int, BitMap]:
         """The positions, by ledger, of chunks whose consumer cannot take messages now."""
-        found: dict[int, BitMap] = {}
+        found: dict[int, list[BitMap]] = {}
         for uuid in owners.that_must_wait(self._of):
             for ledger_id, waiting in self._of[uuid].items():
-                found[ledger_id] = found[ledger_id] | waiting if ledger_id in found else waiting
-        return found
+                found.setdefault(ledger_id, []).append(waiting)
+        return {ledger_id: BitMap.union(*parts) for ledger_id, parts in found.items()}
 
     def all(self) -> Collection[str | bytes]:
         """The uuids of the messages of all these chunks."""
@@ -199,9 +199,12 @@ class WaitingChunks:
     def before(self, position: Position, replay: ReplayQueue, read: dict[int, BitMap]) -> set[str | bytes]:
         """The uuids of chunks that are in the replay queue before the position, and not among the positions `read`."""
         found = set()
+        not_read: dict[int, BitMap] = {}
         for uuid, ledgers in self._of.items():
             for ledger_id, waiting in ledgers.items():
-                others = waiting & replay.of_ledger(ledger_id) - read.get(ledger_id, BitMap())
+                if ledger_id not in not_read:
+                    not_read[ledger_id] = replay.of_ledger(ledger_id) - read.get(ledger_id, BitMap())
+                others = waiting & not_read[ledger_id]
                 if others and (ledger_id, others.min()) < position:
                     found.add(uuid)
         return found
