@@ -151,9 +151,9 @@ class Topic:
         return self.config is self.context.effective(self.name)
 
     async def config_changed(self) -> None:
-        """Policies of the topic, its namespace or the broker changed: follow them."""
+        """Policies of the topic, its namespace or the broker changed: follow them, unless the topic ends."""
         previous, self.config = self.config, self.context.effective(self.name)
-        if previous == self.config:
+        if previous == self.config or self.life.has_ended:
             return
         self._apply_config()
         if self.config.encryption_required:

@@ -421,3 +421,11 @@ async def test_rollover_by_the_brokers_settings(setting, value, entries, seconds
             await settle()
         await bench.publish(b"y")
     assert len(bench.topic.ledger.ledgers) == ledgers
+
+
+async def test_a_topic_that_closed_before_its_turn_follows_no_policies():
+    bench = TopicBench()
+    topic = await bench.open()
+    await topic.close()
+    await bench.set_topic(deduplication_enabled=True)
+    assert not topic.deduplication.is_wanted
