@@ -168,8 +168,10 @@ class DeadLetters:
         """Publish an entry behind `sent` other messages, with a turn of the event loop after each _A_TURN messages;
         return the number of all messages.
         """
-        publication = _Publication(place, len(found))
+        publication, closings = _Publication(place, len(found)), self._closings
         for message in found:
+            if self._closings != closings:
+                self._fail(publication)
             if publication.failed:
                 break
             self._sequence_id += 1

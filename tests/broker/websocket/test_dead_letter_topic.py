@@ -74,6 +74,14 @@ class Letters(World):
     def sent(self):
         return [each.send.sequence_id for each in self.link.of(_T.SEND)]
 
+    async def first_sent(self):
+        """Wait for the first turn in which messages are sent, and no turn longer; return their numbers."""
+        for _ in range(100):
+            if self.sent:
+                break
+            await asyncio.sleep(0)
+        return list(self.sent)
+
     @property
     def redelivered(self):
         asked = (each.redeliverUnacknowledgedMessages for each in self.link.of(_T.REDELIVER_UNACKNOWLEDGED_MESSAGES))
@@ -125,6 +133,19 @@ async def test_receipts_of_a_failed_attempt_do_not_count_for_the_next_attempt():
     assert world.acknowledged() == [(0, 7)]
 
 
+async def test_an_entry_whose_topic_is_unloaded_between_its_messages_is_redelivered():
+    """All receipts of the messages so far had come: no message waited that named the entry as unstored."""
+    world = await Letters().opened()
+    world.deliver(0, count=2, messages=100)
+    first = await world.first_sent()
+    for number in first:
+        world.receipt(number)
+    world.unload()
+    await turns()
+    assert (len(first), world.sent) == (64, first)
+    assert (world.redelivered, world.acknowledged()) == ([0], [])
+
+
 async def test_messages_that_the_client_does_not_get_give_their_permits_back():
     world = await Letters().opened()
     world.refusal = RequestFailedError(pb.AuthorizationError, "no right")
@@ -164,10 +185,7 @@ async def test_a_turn_publishes_a_bounded_number_of_messages():
 async def test_an_unload_between_two_turns_ends_the_publication_of_an_entry():
     world = await Letters().opened()
     world.deliver(0, count=2, messages=300)
-    for _ in range(10):
-        await asyncio.sleep(0)
-        if world.sent:
-            break
+    await world.first_sent()
     world.unload()
     await turns()
     await until(lambda: world.redelivered == [0])
