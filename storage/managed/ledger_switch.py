@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import proxy
 
 import structlog
 
@@ -81,8 +82,10 @@ class LedgerSwitch:
         self._appender = appender
 
     def detach(self) -> None:
-        """Forget the appender: the managed ledger is closed, and the garbage collector need not find the cycle."""
-        del self._appender
+        """Keep the appender no longer: the managed ledger is closed, and the garbage collector need not find the cycle.
+        Calls that are late still reach the appender, which the managed ledger keeps.
+        """
+        self._appender = proxy(self._appender)
 
     # -- calls of the appender ---
 

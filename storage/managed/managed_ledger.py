@@ -437,7 +437,8 @@ class ManagedLedger:
         self._is_closed = True
         self._stop()
         try:
-            await self._close_part(self._switch.settle())
+            async with self._ending:  # no end is stored behind the close
+                await self._close_part(self._switch.settle())
             save = not self._list.fenced
             await self._cursors.end(lambda cursor: self._close_part(cursor.close_durable(save=save)))
             await self._background.wait_idle()

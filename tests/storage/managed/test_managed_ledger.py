@@ -84,6 +84,38 @@ async def test_a_closed_log_follows_no_configuration():
     assert ledger.config == before
 
 
+async def test_a_close_waits_for_the_end_that_is_being_stored():
+    """Behind the close the save would take the list from the next instance of the log."""
+    ground, ledger = await opened()
+    (position,) = await append(ledger, [message()])
+    writer, sealed = ledger._appender.current.writer, asyncio.Event()
+    close = writer.close
+
+    async def slow():
+        await sealed.wait()
+        return await close()
+
+    writer.close = slow
+    ending = asyncio.ensure_future(ledger.terminate())
+    await settle()
+    closing = asyncio.ensure_future(ledger.close())
+    await settle()
+    assert not closing.done()
+    sealed.set()
+    await closing
+    assert await ending == position
+    assert (await ground.open()).end == position
+
+
+async def test_calls_that_are_late_find_a_closed_log():
+    _, ledger = await opened()
+    await append(ledger, [message()])
+    await ledger.close()
+    await ledger.roll()
+    ledger.give_up_creation()
+    assert ledger.stats().state == "CLOSED"
+
+
 async def test_many_properties_are_one_transaction():
     ground, ledger = await opened()
     await ledger.set_properties({"a": "b", "c": "d"})
