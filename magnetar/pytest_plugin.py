@@ -18,6 +18,7 @@ own, which may be killed and started again:
 
 from __future__ import annotations
 
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -75,9 +76,14 @@ def magnetar_faults(magnetar_fault_broker: BrokerProcess) -> Iterator[Faults]:
 
 
 def _end_faults(broker: BrokerProcess) -> None:
-    if not broker.is_running:
-        broker.start()
-    broker.faults.reset()
+    if broker.is_running:
+        try:
+            broker.faults.reset()
+        except (OSError, HTTPException):  # the broker is about to end
+            broker.wait_exit()
+        else:
+            return
+    broker.start()
 
 
 @pytest.fixture

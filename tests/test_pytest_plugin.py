@@ -4,10 +4,13 @@ import json
 import subprocess
 import sys
 import urllib.request
+from http.client import RemoteDisconnected
+from unittest import mock
 
 import pulsar
 import pytest
 
+from magnetar import pytest_plugin
 from tests.blackbox.clients import quiet_client
 
 
@@ -80,6 +83,15 @@ def test_the_broker_of_the_faults_starts_again_behind_a_test_that_ended_it(tmp_p
         check=False,
     )
     assert "4 passed" in done.stdout, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError, RemoteDisconnected])
+def test_a_broker_that_is_about_to_end_starts_again(error):
+    """A test that sees a failed publish ends a moment before the broker whose sync has failed."""
+    broker = mock.Mock(is_running=True)
+    broker.faults.reset.side_effect = error
+    pytest_plugin._end_faults(broker)
+    assert broker.method_calls == [mock.call.faults.reset(), mock.call.wait_exit(), mock.call.start()]
 
 
 def test_the_plugin_is_registered_by_its_entry_point(tmp_path):
