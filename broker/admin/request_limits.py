@@ -117,7 +117,10 @@ def counted(receive: Receive, most: int, share: MemoryShare) -> Receive:
     async def next_message() -> Message:
         nonlocal seen
         message = await receive()
-        seen += len(message.get("body", b""))
+        size = len(message.get("body", b""))
+        if not size:  # no body, its end, or the end of the connection: also behind the start of an answer
+            return message
+        seen += size
         if 0 <= most < seen:
             raise RestError(413, "the body is too large")
         share.set("body", _VALUE_FACTOR * seen)

@@ -19,6 +19,7 @@ from magnetar.broker.admin.wide_answers import (
 )
 from magnetar.broker.errors import RestError
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+from tests.broker.admin_fakes import open_client
 
 SCOPE = {"type": "http", "path": "/metrics", "method": "GET"}
 
@@ -196,3 +197,12 @@ async def test_a_request_whose_change_is_made_is_not_refused(share):
     share.set("body", 2 << 20)
     messages, _ = await sent_by(Response(b"x" * (PIECE_BYTES + 1)), share, method="POST")
     assert messages[0]["status"] == 200
+
+
+@pytest.mark.parametrize("path", ["/metrics", "broker-stats/topics", "clusters"])
+async def test_requests_without_a_body_need_no_memory_for_it(path):
+    """The answers that are streams failed behind their start, as they look for the end of the connection."""
+    call = await open_client()
+    call.broker.memory.share("another").set("frame", 1 << 40)
+    assert (await call("GET", path)).status == 200
+    assert (await call("POST", "namespaces/public/default/permissions/r", ["consume"])).status == 429
