@@ -50,10 +50,10 @@ class WideAnswers:
         Raises RestError (429) when too many requests wait, ClientDisconnect when the client has left meanwhile.
         """
         address = request.client.host if request.client else ""
-        if await self._place(address) and await request.is_disconnected():
-            self._leave(address)
-            raise ClientDisconnect
+        has_waited = await self._place(address)
         try:
+            if has_waited:
+                await _require_client(request)
             answer = await make()
         except BaseException:
             self._leave(address)
@@ -93,6 +93,11 @@ class WideAnswers:
                 turn.set_result(None)
             else:
                 self._waiting.append((other, turn))
+
+
+async def _require_client(request: Request) -> None:
+    if await request.is_disconnected():
+        raise ClientDisconnect
 
 
 class _Sent:

@@ -125,6 +125,26 @@ async def test_a_peer_that_does_not_read_loses_its_place(monkeypatch):
     assert requests.wide._held == {}
 
 
+async def test_a_request_that_fails_as_its_turn_comes_gives_up_its_place():
+    """The look for the end of its connection failed while the memory was short; its place was never free again."""
+    wide, end = WideAnswers(), asyncio.Event()
+
+    async def broken():
+        raise RestError(429, "no memory")
+
+    async def make():
+        await end.wait()
+        raise RestError(404, "nothing there")
+
+    requests = [wide.made(SimpleNamespace(client=None, is_disconnected=broken), make) for _ in range(5)]
+    tasks = [asyncio.ensure_future(each) for each in requests]
+    await settle()
+    end.set()
+    await asyncio.wait(tasks, timeout=10)
+    assert [task.exception().status for task in tasks] == [404, 404, 429, 429, 429]
+    assert wide._held == {}
+
+
 async def test_a_failed_request_gives_up_its_place():
     wide = WideAnswers()
 
