@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -96,7 +97,7 @@ async def _run(rest: ASGIApp, scope: Scope, payload: bytes) -> Answer:
     async def receive() -> Message:
         nonlocal sent
         if sent:
-            return {"type": "http.disconnect"}
+            await asyncio.Event().wait()  # the visitor stays: a stream ends with its connection
         sent = True
         return {"type": "http.request", "body": payload, "more_body": False}
 
