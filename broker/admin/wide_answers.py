@@ -1,13 +1,14 @@
 """Requests about all topics, or all partitions of a topic, and long answers: bounds of the memory that they take.
 
 Two such requests of an address are worked on at a time, and sixteen in all, until their peers have read the answers,
-within a minute. Further requests wait, 256 of an address. The bytes of a long answer count in the memory account until
-the peer has read them.
+within a minute. Further requests wait, 256 of an address; addresses get their places in turn. The bytes of a long
+answer count in the memory account until the peer has read them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +43,8 @@ class WideAnswers:
 
     def __init__(self) -> None:
         self._held: Counter[str] = Counter()
-        self._waiting: deque[tuple[str, asyncio.Future[None]]] = deque()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By address, in the order in which the addresses get their next places."""
 
     async def made(self, request: Request, make: Callable[[], Awaitable[Response]]) -> Response:
         """Return the answer that `make` makes when the request has its place.
@@ -65,17 +67,28 @@ class WideAnswers:
         if self._has_room(address):
             self._held[address] += 1
             return False
-        if sum(other == address for other, _ in self._waiting) >= MOST_WAITING:
+        waiting = self._waiting.setdefault(address, deque())
+        if len(waiting) >= MOST_WAITING:
             raise RestError(429, "too many requests about all topics or partitions wait")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((address, turn))
+        waiting.append(turn)
         try:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
                 self._leave(address)
+            else:
+                self._forget(address, turn)
             raise
         return True
+
+    def _forget(self, address: str, turn: asyncio.Future[None]) -> None:
+        """Drop a cancelled request from those that wait, unless its turn has come meanwhile."""
+        waiting = self._waiting.get(address, deque())
+        with contextlib.suppress(ValueError):
+            waiting.remove(turn)
+        if not waiting:
+            self._waiting.pop(address, None)
 
     def _has_room(self, address: str) -> bool:
         return self._held[address] < AT_ONCE_OF_ADDRESS and self._held.total() < AT_ONCE
@@ -84,15 +97,16 @@ class WideAnswers:
         self._held[address] -= 1
         if not self._held[address]:
             del self._held[address]
-        for _ in range(len(self._waiting)):
-            other, turn = self._waiting.popleft()
-            if turn.done():  # cancelled
-                continue
+        for other in list(self._waiting):
             if self._has_room(other):
-                self._held[other] += 1
-                turn.set_result(None)
-            else:
-                self._waiting.append((other, turn))
+                waiting = self._waiting.pop(other)
+                while waiting and waiting[0].done():  # cancelled
+                    waiting.popleft()
+                if waiting:
+                    self._held[other] += 1
+                    waiting.popleft().set_result(None)
+                if waiting:
+                    self._waiting[other] = waiting  # behind the other addresses
 
 
 async def _require_client(request: Request) -> None:

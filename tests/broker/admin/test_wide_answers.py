@@ -88,6 +88,48 @@ async def test_all_addresses_together_have_a_bounded_number_of_places():
     assert len(requests.working) == 2 * AT_ONCE
 
 
+async def test_an_address_with_a_request_waits_for_no_second_request_of_other_addresses():
+    """Eight addresses whose 256 requests each are not read kept the scrapes of a ninth address out for two hours."""
+    requests = Requests()
+    others = [f"10.0.0.{k}" for k in range(AT_ONCE // AT_ONCE_OF_ADDRESS)]
+    for other in others:
+        for _ in range(10):
+            requests.begin(other)
+    await settle()
+    requests.begin("10.0.1.1")
+    await settle()
+    ended = 0
+    while not requests.of("10.0.1.1"):
+        requests.working[ended][1].set()
+        ended += 1
+        await settle()
+    assert ended <= len(others) + 1
+    while ended < len(requests.working):
+        requests.working[ended][1].set()
+        ended += 1
+        await settle()
+    await asyncio.gather(*requests.tasks)
+    assert not requests.wide._waiting
+
+
+async def test_requests_that_are_cancelled_in_the_turn_of_their_places_take_no_place():
+    requests = Requests()
+    requests.wide._held["10.0.0.1"] = AT_ONCE_OF_ADDRESS
+    cancelled = [requests.begin("10.0.0.1") for _ in range(AT_ONCE_OF_ADDRESS)]
+    later = requests.begin("10.0.0.1")
+    await settle()
+    for each in cancelled:
+        each.cancel()
+    for _ in range(AT_ONCE_OF_ADDRESS):
+        requests.wide._leave("10.0.0.1")
+    await settle()
+    assert all(each.cancelled() for each in cancelled)
+    (end,) = requests.of("10.0.0.1")
+    end.set()
+    await later
+    assert (requests.wide._held.total(), requests.wide._waiting) == (0, {})
+
+
 async def test_requests_that_wait_have_a_bound_and_those_of_clients_that_left_do_no_work():
     requests = Requests()
     for _ in range(AT_ONCE_OF_ADDRESS):
