@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from magnetar.storage.bookkeeper import ledger_store
 from magnetar.storage.bookkeeper.ledger_store import BookKeeperLedgerStore
 from magnetar.storage.errors import StorageError
 from magnetar.storage.managed import trimmer
@@ -23,8 +24,11 @@ def test_histories_hold():
 
 
 def readers_end_with_their_writer(patch):
-    """A reader of a ledger that this process once wrote ends with the last entry that this process confirmed."""
+    """A reader of a ledger that this process once wrote ends with the last entry that this process confirmed, also after
+    the end of its log.
+    """
     reader_of = BookKeeperLedgerStore._reader
+    patch.setattr(ledger_store, "WeakValueDictionary", dict)
     patch.setattr(BookKeeperLedgerStore, "_reader", lambda self, ledger_id, _first: reader_of(self, ledger_id, -1))
 
 
@@ -52,7 +56,7 @@ def drop_what_no_cursor_released(patch):
 
 
 PLANTED = {
-    readers_end_with_their_writer: 50,
+    readers_end_with_their_writer: 512,
     append_before_the_list_is_stored: 0,
     drop_what_no_cursor_released: 7,
 }
