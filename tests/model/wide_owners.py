@@ -35,6 +35,7 @@ PARTS = 8
 FULL = (1 << PARTS) - 1
 SNAPSHOTS = "pulsar.dedup"
 SUBSCRIPTIONS = ("x", "y")
+_REPLACEMENT_S = 60.0
 PROPERTIES = ("a", "b")
 
 
@@ -297,7 +298,11 @@ class WideHistory(owners_on_bookies.History):
     # faults
 
     async def replace_bookie(self) -> None:
-        """A bookie is lost; auto-recovery copies its entries, and the bookie comes back empty."""
+        """A bookie is lost; auto-recovery copies its entries, and the bookie comes back empty.
+
+        Auto-recovery gives up behind a minute, and the bookie comes back with its entries: recoveries of the ledgers
+        that owners meanwhile open beside too few bookies could follow each other for hours.
+        """
         spare = len(self.cluster.bookies) - self.settings.ensemble_size
         if not spare or self.lost_bookie is not None:
             return
@@ -307,9 +312,10 @@ class WideHistory(owners_on_bookies.History):
         await asyncio.sleep(self.chance.choice((0.1, 3.0)))
         auditor = self.cluster.join(f"auditor-{self.next_payload}", **CLIENT)
         self.cluster.clients.remove(auditor)
-        done = True
+        done, deadline_s = True, asyncio.get_running_loop().time() + _REPLACEMENT_S
         for ledger_id in sorted(self.cluster.service.nodes):
-            done = await self.replicate(ledger_id, lost, auditor) and done
+            in_time = asyncio.get_running_loop().time() < deadline_s
+            done = in_time and await self.replicate(ledger_id, lost, auditor) and done
         if done and self.chance.random() < 0.7:
             self.note(f"{lost.bookie_id} comes back empty")
             lost.ledgers.clear()
