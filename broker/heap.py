@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import functools
 import os
 from typing import TYPE_CHECKING, Final
 
@@ -56,11 +57,16 @@ def use_one_arena() -> None:
         mallopt(_M_ARENA_MAX, 1)
 
 
+@functools.cache
+def _allocator() -> ctypes.CDLL:
+    return ctypes.CDLL(None)  # each library makes a type, which the garbage collector alone frees
+
+
 def free_bytes() -> int:
     """Return the bytes that the allocator holds and the process does not use; 0 for an allocator without this
     figure.
     """
-    if (mallinfo := getattr(ctypes.CDLL(None), "mallinfo2", None)) is None:
+    if (mallinfo := getattr(_allocator(), "mallinfo2", None)) is None:
         return 0
     mallinfo.restype = _MallocInfo
     return int(mallinfo().figures[_FREE])
@@ -68,7 +74,7 @@ def free_bytes() -> int:
 
 def give_back() -> None:
     """Give free memory back to the system."""
-    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+    if (trim := getattr(_allocator(), "malloc_trim", None)) is not None:
         trim(0)
 
 

@@ -182,6 +182,7 @@ class MemoryShare:
             return
         used, self.used, self._closed, self.is_waiting = self.used, 0, True, False
         self._parts.clear()
+        self._on_room = None
         self._address.used -= used
         self._account._closed(self._address_name, self._address)  # noqa: SLF001 - the other half of this class
         self._account._changed(-used)  # noqa: SLF001 - the same

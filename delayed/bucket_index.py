@@ -139,6 +139,7 @@ class BucketDelayIndex:
         await self._keeper.delete_all()
         self._firing.views.clear()
         self._firing.pending.clear()
+        self._keeper.forget_callbacks()
 
     async def _stop(self) -> None:
         self._closed = True

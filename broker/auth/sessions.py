@@ -73,7 +73,8 @@ class AuthSession:
     def __init__(self, conn: ProvingPeer, services: AuthServices) -> None:
         self.enabled = services.authenticator.enabled
         self.identity = Identity(None)
-        self._conn = conn
+        self._conn: ProvingPeer | None = conn
+        self._address = conn.address
         self._services = services
         self._authenticator = services.authenticator
         self._authorizer = services.authorizer
@@ -119,10 +120,11 @@ class AuthSession:
             self._arm()
 
     async def _prove(self, method: str, data: bytes) -> Authenticated:
+        certificate = None if self._conn is None else self._conn.peer_certificate()
         try:
-            return await self._authenticator.authenticate(method, data, self._conn.peer_certificate())
+            return await self._authenticator.authenticate(method, data, certificate)
         except AuthenticationFailedError as e:
-            self._authenticator.failure_log.failed("binary", self._conn.address, method, str(e))
+            self._authenticator.failure_log.failed("binary", self._address, method, str(e))
             raise wire_refusals.AUTHENTICATION_FAILED.error() from e
 
     async def _original(self, command: pb.CommandConnect) -> str | None:
@@ -144,26 +146,27 @@ class AuthSession:
 
     def _arm(self) -> None:
         seconds = self._services.settings.authentication_refresh_check_seconds
-        if seconds > 0:
+        if seconds > 0 and self._conn is not None:
             self._timer = self._conn.loop.call_later(seconds, self._on_refresh_tick)
 
     def _on_refresh_tick(self) -> None:
-        if self._conn.closed:
+        conn = self._conn
+        if conn is None or conn.closed:
             return
         self._arm()
         proof = self._original_proof or self._proof
         expires_ms = proof.expires_ms if proof is not None else None
         if self._challenged:
-            log.info("connection.refused", conn=self._conn.connection_id, reason="no answer to AUTH_CHALLENGE")
-            self._conn.close()
+            log.info("connection.refused", conn=conn.connection_id, reason="no answer to AUTH_CHALLENGE")
+            conn.close()
         elif expires_ms is not None and self._services.now_ms() >= expires_ms:
             is_only_named = self.identity.original is not None and self._original_proof is None
-            if is_only_named or not self._conn.features.supports_auth_refresh:
-                self._conn.close()  # a client that is only named cannot prove its role
+            if is_only_named or not conn.features.supports_auth_refresh:
+                conn.close()  # a client that is only named cannot prove its role
                 return
             self._challenged = True
-            version = self._conn.negotiated_version
-            self._conn.write(replies.auth_challenge(self._services.server_version, version, self._method, REFRESH_DATA))
+            version = conn.negotiated_version
+            conn.write(replies.auth_challenge(self._services.server_version, version, self._method, REFRESH_DATA))
 
     async def answer(self, command: pb.CommandAuthResponse) -> None:
         """Check the answer to a challenge, and an unsolicited answer in the same way, always by the method of CONNECT.
@@ -184,6 +187,8 @@ class AuthSession:
         self._challenged = False
 
     def close(self) -> None:
+        """Forget the connection, which has ended; rights are checked as before, for requests in progress."""
+        self._conn = None
         if self._timer is not None:
             self._timer.cancel()
 

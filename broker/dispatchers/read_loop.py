@@ -25,7 +25,7 @@ from magnetar.storage.errors import CorruptEntryError, StorageClosedError, Stora
 from magnetar.storage.managed.entry_reader import without
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.ports import DispatchContext, DispatchThrottle, Order, Parked
@@ -383,6 +383,13 @@ class ReadLoop:
         """Return when no read is under way."""
         while self._cold is not None:
             await asyncio.wait({self._cold})
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call `callback` at once, or at the end of the read under way."""
+        if self._cold is None:
+            callback()
+        else:
+            self._cold.add_done_callback(lambda _: callback())
 
     # --- failed reads --------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from magnetar.broker.errors import TooManyRequestsError
 from magnetar.broker.limits import kept_bytes
+from magnetar.broker.network.gone import GONE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -38,7 +39,7 @@ class ClientMemory:
     """
 
     def __init__(self, owner: Owner, share: MemoryShare) -> None:
-        self._owner = owner
+        self._owner: Owner = owner
         self._share = share
         self._kept = 0
         self._in_sum = 0
@@ -55,6 +56,10 @@ class ClientMemory:
             raise TooManyRequestsError("No memory for another producer, consumer or watcher; see maxClientMemoryInMB")
         self._kept += kept
         self._in_sum += 1
+
+    def close(self) -> None:
+        """Forget the connection, which has ended."""
+        self._owner = GONE
 
     def _weigh(self) -> None:
         self._share.set("clients", CLIENT_BYTES * self._count + self._kept)

@@ -144,7 +144,8 @@ class Connection(asyncio.BufferedProtocol):
             self.write(replies.error(-1, pb.NotAllowedError, refusal))
             self.close()
             return
-        self._keep_alive.start(lambda: self._settings.keep_alive_interval_seconds)
+        settings = self._settings
+        self._keep_alive.start(lambda: settings.keep_alive_interval_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
         self.closed = True
@@ -168,6 +169,8 @@ class Connection(asyncio.BufferedProtocol):
                 entry.cancel()
         self._output.call_waiting()  # callbacks that wait for room run now: the connection writes no more
         self._share.close()
+        self._clients.close()
+        self._requests.close()
         if len(self._requests):
             self._resources.tasks.spawn(self._requests.settle(), "connection.settle")
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol
 
+from magnetar.broker.network.gone import GONE
 from magnetar.protocol import replies
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class KeepAlive:
     def __init__(self, conn: Watched, incoming: ReadBuffer, outgoing: Output, loop: asyncio.AbstractEventLoop) -> None:
         self.heard = True
         """The connection sets it when bytes have arrived."""
-        self._conn = conn
+        self._conn: Watched = conn
         self._incoming = incoming
         self._outgoing = outgoing
         self._loop = loop
@@ -83,6 +84,7 @@ class KeepAlive:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(False)
+        self._conn = GONE
 
     def _arm(self) -> None:
         if self._interval_s() > 0:

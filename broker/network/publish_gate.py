@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from magnetar.broker.network.gone import GONE
+
 
 class Pausable(Protocol):
     """The part of a connection that the gate needs."""
@@ -51,7 +53,7 @@ class PublishGate:
     """Publishes in flight of one connection."""
 
     def __init__(self, owner: Pausable, budget: PublishBudget, max_entries: int) -> None:
-        self.owner = owner
+        self.owner: Pausable = owner
         self.pending_entries = 0
         self._budget = budget
         self._max_entries = max_entries
@@ -79,4 +81,6 @@ class PublishGate:
             self.owner.release_reading("publish-entries")
 
     def close(self) -> None:
+        """End the connection's part; receipts may still follow."""
         self._budget.forget(self)
+        self.owner = GONE

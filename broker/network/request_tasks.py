@@ -9,6 +9,7 @@ import structlog
 
 from magnetar.broker.errors import BrokerError, ConnectionFatalError
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS
+from magnetar.broker.network.gone import GONE
 from magnetar.broker.slices import IN_SLICES
 from magnetar.broker.tasks import TaskSet
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -44,19 +45,24 @@ class AskedServices(Protocol):
     def request_turns(self) -> RequestTurns: ...
 
 
-class Asker(Protocol):
+class Answering(Protocol):
     """The part of a connection that its requests need."""
+
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def refuse(self, reason: str) -> None: ...
+    def hold_reading(self, reason: str) -> None: ...
+    def release_reading(self, reason: str) -> None: ...
+
+
+class Asker(Answering, Protocol):
+    """A connection that is open."""
 
     connection_id: int
     loop: asyncio.AbstractEventLoop
 
     @property
     def services(self) -> AskedServices: ...
-    def write(self, data: bytes) -> None: ...
-    def close(self) -> None: ...
-    def refuse(self, reason: str) -> None: ...
-    def hold_reading(self, reason: str) -> None: ...
-    def release_reading(self, reason: str) -> None: ...
 
 
 class RequestTasks:
@@ -65,7 +71,10 @@ class RequestTasks:
     """
 
     def __init__(self, owner: Asker, share: MemoryShare) -> None:
-        self._owner = owner
+        self._owner: Answering = owner
+        self._connection_id = owner.connection_id
+        self._loop = owner.loop
+        self._turns = owner.services.request_turns
         self._share = share
         self._tasks = TaskSet()
         self._holding = False
@@ -105,14 +114,13 @@ class RequestTasks:
 
     def _count(self) -> None:
         """Count a request that began; hold reading for a round when there are too many in this round."""
-        owner = self._owner
-        turns = owner.services.request_turns
+        turns = self._turns
         if self._round != turns.round:
             self._round, self._begun = turns.round, 0
         self._begun += 1
-        if turns.count(owner.loop) and self._begun >= FEW_REQUESTS and not self._waits:
+        if turns.count(self._loop) and self._begun >= FEW_REQUESTS and not self._waits:
             self._waits = True
-            owner.hold_reading(IN_SLICES)
+            self._owner.hold_reading(IN_SLICES)
             turns.wait(self._go_on)
 
     def _go_on(self) -> None:
@@ -146,14 +154,18 @@ class RequestTasks:
             code, text, closes = error.server_error, str(error), error.closes_connection
         elif isinstance(error, StorageError):
             code, text, closes = pb.PersistenceError, str(error), False
-            log.warning("request.not_stored", conn=owner.connection_id, command=type(command).__name__, reason=text)
+            log.warning("request.not_stored", conn=self._connection_id, command=type(command).__name__, reason=text)
         else:
             code, text, closes = pb.UnknownError, "internal error", False
-            log.error("request.failed", conn=owner.connection_id, command=type(command).__name__, exc_info=error)
+            log.error("request.failed", conn=self._connection_id, command=type(command).__name__, exc_info=error)
         if fail is not None:
             owner.write(fail(command, code, text))
         if closes:
             owner.close()
+
+    def close(self) -> None:
+        """Forget the connection, which has ended: requests in progress go on and are not answered."""
+        self._owner = GONE
 
     async def settle(self) -> None:
         """Wait until all requests have ended. No request is cancelled, because it changes the metadata store as a

@@ -207,10 +207,11 @@ class Subscription:
         return SingleActiveDispatcher(self.context, consumer.sub_type)
 
     def _replace_dispatcher(self, dispatcher: Dispatcher) -> None:
-        if self.dispatcher is not None:
-            self.dispatcher.close()
-        self.dispatcher = dispatcher
+        former, self.dispatcher = self.dispatcher, dispatcher
         self.acknowledger.books = dispatcher.held
+        if former is not None:
+            former.close()
+            former.loop.when_idle(former.cut_cycles)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer left; safe to call twice."""
@@ -363,13 +364,25 @@ class Subscription:
         self.fenced = self._has_ended = True
         if disconnect:
             self.disconnect_all()
+        self.end()
+        if self.dispatcher is not None:
+            await self.dispatcher.loop.wait_idle()
+        await self._tasks.close()
+
+    def end(self) -> None:
+        """Stop dispatching, without a wait for the end of a read under way: no consumer is connected."""
+        self.fenced = self._has_ended = True
         if self.context.transform is not None:
             self.context.transform.close()
-        if self.dispatcher is not None:
+        if self.dispatcher is None:
+            self.context.cut_cycles()
+        else:
             self.dispatcher.close()
-            await self.dispatcher.loop.wait_idle()
+            self.dispatcher.loop.when_idle(self._cut_cycles)
+
+    def _cut_cycles(self) -> None:
+        if self.dispatcher is not None:
             self.dispatcher.cut_cycles()
-        await self._tasks.close()
         self.context.cut_cycles()
 
     def is_caught_up(self) -> bool:

@@ -319,6 +319,7 @@ class TopicSubscriptions:
                 self._delay_index.remove_view(subscription.name)
             if subscription.sought is not None:
                 self._sought.keep(subscription.name, subscription.sought)
+            subscription.end()
             subscription.cursor.close()
             self._count_gone(subscription)
 

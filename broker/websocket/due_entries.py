@@ -21,6 +21,10 @@ _DUE_IN_A_TURN: Final = 4096
 """Entries of each kind that a session has redelivered in one turn."""
 
 
+def _drop(_places: list[Place], _late: list[Place]) -> None:
+    """Take the place of the session's function when the session is closed."""
+
+
 class DueEntries:
     """See the module. The delays are in seconds; `timeout_s` 0: entries have no timeout.
 
@@ -71,6 +75,7 @@ class DueEntries:
     def close(self) -> None:
         """Call `on_due` no more."""
         self._closed = True
+        self._on_due = _drop
         if self._timer is not None:
             self._timer.cancel()
 

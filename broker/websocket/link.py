@@ -135,11 +135,16 @@ class Link:
     def lost(self, error: Exception | None) -> None:
         """The socket is closed: end the connection and fail waiting requests. Safe to call twice."""
         if not self._transport.gone:
-            self._transport.gone = True
+            self._transport.end()
             self.connection.connection_lost(error)
+            self.subscribers = {}
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(RequestFailedError(pb.ServiceNotReady, "the connection is closed"))
+
+
+def _drop(_data: bytes) -> None:
+    """Take the place of the link's function when the socket is closed."""
 
 
 class _LinkTransport(asyncio.Transport):
@@ -158,6 +163,11 @@ class _LinkTransport(asyncio.Transport):
             asyncio.get_running_loop().call_soon(self._hand_over)
         self._waiting.append(bytes(data))
         self._waiting_bytes += len(data)
+
+    def end(self) -> None:
+        """Deliver nothing more, and forget the link."""
+        self.gone = True
+        self._deliver = _drop
 
     def _hand_over(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0

@@ -156,11 +156,14 @@ class WebSocket(asyncio.Protocol):
             timer.cancel()
         self._waiting.clear()
         self._begun.clear()
-        if self._session is not None:
-            self._session.close()
-        if self.link is not None:
-            self.link.lost(exc)
-        for callback in self._when_gone:
+        session, self._session = self._session, None  # session, link and socket refer to each other
+        link, self.link = self.link, None
+        callbacks, self._when_gone = self._when_gone, []
+        if session is not None:
+            session.close()
+        if link is not None:
+            link.lost(exc)
+        for callback in callbacks:
             callback()
 
     def data_received(self, data: bytes) -> None:

@@ -477,6 +477,7 @@ class ManagedLedger:
             await self._cursors.end(lambda cursor: cursor.close_durable(save=False))
             raise
         finally:
+            cut_cycles(self._list, self._cursors, self._appender, self._switch)
             self.on_closed(self)
 
     def _stop(self) -> None:

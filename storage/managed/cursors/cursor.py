@@ -375,6 +375,7 @@ class ManagedCursor:
         self._generation += 1
         self.on_close()
         self.on_close = self._advanced = _nothing  # no cycle of references is left for the garbage collector
+        self.earlier = None
 
     def stop_saving(self) -> None:
         """Begin no further save until ``close_durable``."""

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import weakref
-from collections import Counter
 
 import pytest
 
@@ -11,6 +10,7 @@ from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, 
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol.topic_name import TopicName
 from tests.broker.topic_for_tests import NAME, TopicBench
+from tests.cycles import cycles
 from tests.model.simulated_broker import Simulation
 from tests.twins.fake_connection import FakeConnection
 
@@ -44,18 +44,6 @@ def test_the_objects_of_an_idle_topic_have_a_bound(world):
     gc.collect()
     found = len(gc.get_objects()) - before
     assert 50 * TOPICS < found <= MOST_OBJECTS * TOPICS, f"{found / TOPICS:.1f} objects a topic"
-
-
-def cycles() -> Counter:
-    """The objects of the broker that only the garbage collector frees, by type, since the last collection."""
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    try:
-        gc.collect()
-        found = [each for each in gc.garbage if type(each).__module__.startswith("magnetar.")]
-        return Counter(type(each).__qualname__ for each in found)
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
 
 
 def test_a_topic_that_is_unloaded_does_not_wait_for_the_garbage_collector(world):

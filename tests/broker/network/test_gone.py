@@ -1,0 +1,156 @@
+"""A connection, a session or a subscription that has ended does not wait for the garbage collector."""
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
+from magnetar.broker.heap import free_bytes
+from magnetar.broker.websocket.web_socket_service import WebSocketService
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
+from tests.broker.network.test_connection import TOPIC, Client
+from tests.broker.websocket.test_web_socket import HEAD
+from tests.cycles import cycles
+from tests.twins.fake_connection import FakeTransport
+
+
+@pytest.fixture
+def client():
+    made = Client()
+    yield made
+    made.world.close()
+
+
+def in_type_and_the_next(client, sub_type):
+    client.publish(3)
+    client.consume(sub_type)
+    client.send(close_consumer=pb.CommandCloseConsumer(consumer_id=1, request_id=client.world.next_id()))
+    client.consume(SHARED if sub_type != SHARED else EXCLUSIVE)
+    client.send(close_consumer=pb.CommandCloseConsumer(consumer_id=1, request_id=client.world.next_id()))
+    client.consume(sub_type)
+
+
+def unsubscribe(client):
+    client.consume(SHARED)
+    client.send(unsubscribe=pb.CommandUnsubscribe(consumer_id=1, request_id=client.world.next_id()))
+
+
+def read(client, *, compacted):
+    client.publish(3)
+    subscribe = pb.CommandSubscribe(
+        topic=TOPIC,
+        subscription="reader",
+        subType=EXCLUSIVE,
+        consumer_id=1,
+        request_id=client.world.next_id(),
+        durable=False,
+        read_compacted=compacted,
+        start_message_id=pb.MessageIdData(ledgerId=0, entryId=0),
+    )
+    client.send(subscribe=subscribe)
+    client.send(flow=pb.CommandFlow(consumer_id=1, messagePermits=1000))
+
+
+STEPS = {
+    "nothing": lambda _client: None,
+    "producer": lambda client: client.publish(3),
+    "exclusive": lambda client: in_type_and_the_next(client, EXCLUSIVE),
+    "shared": lambda client: in_type_and_the_next(client, SHARED),
+    "failover": lambda client: in_type_and_the_next(client, FAILOVER),
+    "key_shared": lambda client: in_type_and_the_next(client, KEY_SHARED),
+    "unsubscribe": unsubscribe,
+    "reader": lambda client: read(client, compacted=False),
+    "compacted": lambda client: read(client, compacted=True),
+}
+
+
+def begin(client):
+    client.reconnect()
+    client.send(producer=pb.CommandProducer(topic=TOPIC, producer_id=1, request_id=client.world.next_id()))
+
+
+def end(client):
+    async def closed():
+        client.peer.close()
+
+    connection = weakref.ref(client.peer.connection)
+    client.world.run(closed())
+    del client.peer.connection
+    client.world.run(asyncio.sleep(2))
+    return connection
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_a_connection_that_ended_leaves_no_cycles(client, step):
+    step(client)
+    end(client)
+    begin(client)
+    gc.collect()
+    gc.disable()
+    try:
+        step(client)
+        connection = end(client)
+        found = cycles()
+        assert connection() is None, found
+        assert not found
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("kind", ["producer/persistent/public/default/t", "consumer/persistent/public/default/t/s"])
+def test_nor_does_a_session(client, kind):
+    world = client.world
+    resources, services = world.broker.resources, world.broker.services
+    service = WebSocketService(resources, services)
+
+    async def session():
+        transport, gone = FakeTransport(), []
+        socket = service.serve(transport, HEAD, f"/ws/v2/{kind}", "", {}, None, lambda: gone.append(1))
+        await asyncio.sleep(1)
+        assert transport.written.startswith(b"HTTP/1.1 101")
+        link = weakref.ref(socket.link)
+        socket.connection_lost(None)
+        await asyncio.sleep(1)
+        assert gone
+        return link
+
+    world.run(session(), 3)
+    gc.collect()
+    gc.disable()
+    try:
+        link = world.run(session(), 3)
+        found = cycles()
+        assert link() is None, found
+        assert not found
+    finally:
+        gc.enable()
+
+
+def test_nor_does_a_deleted_topic(client):
+    world = client.world
+
+    def used():
+        begin(client)
+        client.consume(SHARED)
+        end(client)
+        world.run(world.broker.topics.delete(TopicName.parse(TOPIC)))
+        world.run(asyncio.sleep(1))
+
+    used()
+    gc.collect()
+    gc.disable()
+    try:
+        used()
+        assert not cycles()
+    finally:
+        gc.enable()
+
+
+def test_a_look_at_the_heap_makes_no_types():
+    free_bytes()
+    gc.collect()
+    free_bytes()
+    assert gc.collect() == 0
