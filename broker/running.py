@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from magnetar.broker.broker import Broker
+from magnetar.broker.collector import Collector
 from magnetar.broker.descriptors import raise_limit
 from magnetar.broker.heap import Heap, use_one_arena
 from magnetar.broker.shutdown import LONGEST_S, end_process_after, log_or_end
@@ -58,12 +59,14 @@ async def run(settings: Settings, *, in_cluster: bool = False) -> int:
     await broker.start(lambda: take_signals(broker), ready)
     spare_the_collector()
     broker.process.loop_watch.start()
-    heap = Heap()
+    heap, collector = Heap(), Collector()
     heap.start()
+    collector.start()
     most_s = settings.broker_shutdown_timeout_ms / 1000 + LONGEST_S
     broker.stopping.on_begin = lambda: end_process_after(most_s, lambda: broker.stopping.exit_code)
     try:
         return await broker.wait_stopped()
     finally:
+        collector.stop()
         heap.stop()
         broker.process.loop_watch.stop()

@@ -40,11 +40,9 @@ def require(*names: str) -> None:
 def spare_the_collector() -> None:
     """Keep full collections short: a collection over all objects of the modules would delay every client by tens of ms.
 
-    Present objects live as long as the process, so the collector ignores them. The youngest generation may grow past
-    the few hundred objects of a single turn before it is searched.
+    Present objects live as long as the process, so the collector ignores them (``Collector`` has the thresholds).
     """
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
 

@@ -63,6 +63,7 @@ BROKER_FLOORS = (
         "descriptors",
         "machine_cpu",
         "process_load",
+        "collector",
         "heap",
         "network_load",
     ),
