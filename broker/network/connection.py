@@ -92,8 +92,6 @@ class Connection(asyncio.BufferedProtocol):
         self.loop = asyncio.get_running_loop()
         self._resources = resources
         self._settings = resources.settings
-        most_entries = self._settings.max_pending_publish_requests_per_connection
-        self.gate = PublishGate(self, resources.publish_budget, most_entries)
         self.producers: dict[int, Producer | asyncio.Future[Producer]] = {}
         self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
         self.recently_closed_producers: dict[int, float] = {}
@@ -118,6 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rest: list[Any] = []  # items of the read bytes that are not handled yet
         self._rest_error: str | None = None
         self._rest_waits = False
+        self.gate: PublishGate
         self._output: Output
         self._share: MemoryShare
         self._clients: ClientMemory
@@ -133,6 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         host = peer[0] if isinstance(peer, tuple) else ""
         self._share = self._resources.memory.share(host, lambda: self.release_reading("memory"))
         self._share.set("connection", CONNECTION_BYTES)
+        most_entries = self._settings.max_pending_publish_requests_per_connection
+        self.gate = PublishGate(self, self._resources.publish_budget, most_entries)
         self._clients = ClientMemory(self, self._share)
         self._output = Output(transport, self._share)
         self._requests = RequestTasks(self, self._share)
@@ -167,7 +168,8 @@ class Connection(asyncio.BufferedProtocol):
         for entry in entries:  # last: a producer that waits for one of those that leave uses up its turn
             if isinstance(entry, asyncio.Future):
                 entry.cancel()
-        self._output.call_waiting()  # callbacks that wait for room run now: the connection writes no more
+        self._transport = None
+        self._output.close()
         self._share.close()
         self._clients.close()
         self._requests.close()

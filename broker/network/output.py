@@ -38,7 +38,7 @@ class Output:
 
     def __init__(self, transport: asyncio.Transport, share: MemoryShare) -> None:
         self.writable = True
-        self._transport = transport
+        self._transport: asyncio.Transport | None = transport
         self._share = share
         self._on_writable: list[Callable[[], None]] = []
         self._mark: int | None = None
@@ -53,8 +53,14 @@ class Output:
         if not self._is_tight:
             self._limit(WRITE_HIGH_BYTES)
 
+    def close(self) -> None:
+        """Forget the socket, which is closed, and call those that wait for room: the connection writes no more."""
+        self._transport = None
+        self.call_waiting()
+
     def _limit(self, high: int) -> None:
-        self._transport.set_write_buffer_limits(high=high, low=high // 4)
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=high, low=high // 4)
 
     def write(self, data: bytes) -> bool:
         """Send the bytes; return False when the output that waits for a slow peer exceeds the limit of one connection:
@@ -66,7 +72,8 @@ class Output:
         elif self._is_weighed:
             self._forget()
         self._since_mark += len(data)
-        self._transport.write(data)
+        if self._transport is not None:
+            self._transport.write(data)
         return self.writable or not self._share.is_over_own
 
     def _weigh(self, size: int) -> None:
@@ -85,7 +92,7 @@ class Output:
 
     @property
     def waiting_bytes(self) -> int:
-        return self._transport.get_write_buffer_size()
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def paused(self) -> None:
         """Count the peer as slow: the transport holds more than its limit."""

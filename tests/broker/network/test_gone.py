@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
 from magnetar.broker.heap import free_bytes
+from magnetar.broker.network.connection import Connection
 from magnetar.broker.websocket.web_socket_service import WebSocketService
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
@@ -125,6 +126,30 @@ def test_nor_does_a_session(client, kind):
         found = cycles()
         assert link() is None, found
         assert not found
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("made", [True, False], ids=["made", "never made"])
+def test_nor_does_a_connection_whose_transport_keeps_it(client, made):
+    """As the TLS transport does; a connection whose handshake fails is never made."""
+    broker = client.world.broker
+
+    async def lived():
+        connection = Connection(broker.resources, broker.services)
+        transport = FakeTransport()
+        transport.protocol = connection
+        if made:
+            connection.connection_made(transport)
+            await asyncio.sleep(0)
+            connection.connection_lost(None)
+
+    client.world.run(lived())
+    gc.collect()
+    gc.disable()
+    try:
+        client.world.run(lived())
+        assert not cycles()
     finally:
         gc.enable()
 
