@@ -20,7 +20,7 @@ from magnetar.bookkeeper.errors import BookKeeperError
 from magnetar.bookkeeper.metadata.ledger_metadata import Segment
 from magnetar.bookkeeper.metadata.metadata_format import decode_metadata, encode_metadata
 from magnetar.protocol.message_id import bits_to_words, words_to_bits
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import ManagedLedgerFencedError, StorageError, StorageUnavailableError
 from magnetar.storage.managed.managed_ledger import AppendState
 from magnetar.storage.position import EARLIEST, Position
 from tests.bookkeeper.sim_cluster import SimCluster
@@ -268,7 +268,22 @@ class WideHistory(owners_on_bookies.History):
 
     async def unsubscribe(self, process, ledger) -> None:
         name = self.chance.choice(SUBSCRIPTIONS)
-        await self.registers[name].change(process, False, ledger.delete_cursor(name))
+        cursor = ledger.cursors.get(name)
+        try:
+            await self.registers[name].change(process, False, ledger.delete_cursor(name))
+        except StorageUnavailableError:  # the deletion may have been carried out; a save makes the subscription stay
+            if ledger.cursors.get(name) is cursor:
+                await self.registers[name].change(process, True, self.saved(process, ledger, cursor))
+            raise
+
+    async def saved(self, process, ledger, cursor) -> None:
+        """Save the cursor; no other owner is the reason of a failure."""
+        try:
+            await cursor.flush()
+        except ManagedLedgerFencedError as error:
+            if ledger.state is not AppendState.FENCED and not await ledger.is_taken_over():
+                self.fail(f"{process.name}: {cursor.name} is not saved: {error}")
+            raise
 
     async def set_property(self, process, ledger) -> None:
         name, value = self.chance.choice(PROPERTIES), str(self.chance.random())

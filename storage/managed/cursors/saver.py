@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
-from magnetar.storage.errors import StorageClosedError, StorageError
+from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError, StorageError
 
 if TYPE_CHECKING:
     from magnetar.storage.interfaces import Scheduler, Timer
@@ -89,13 +89,16 @@ class CursorSaver:
             self._unsaved = 0
 
     async def delete(self) -> None:
-        """Delete the stored cursor, durable on return. When the store fails, the saver continues to save changes."""
+        """Delete the stored cursor, durable on return. When the store fails, the saver continues to save changes, and
+        saves the cursor once more: its record may be gone.
+        """
         self.stop()
         async with self._lock:
             try:
                 await self._store.delete()
-            except StorageError:
+            except StorageError as error:
                 self._closed = False
+                self._unsaved += not isinstance(error, ManagedLedgerFencedError)
                 self._settle()
                 raise
             self._unsaved = 0

@@ -14,7 +14,6 @@ out: each write of the record depends on the version of the list, which a new ow
 
 from __future__ import annotations
 
-import contextlib
 from array import array
 from functools import partial
 from typing import TYPE_CHECKING
@@ -35,7 +34,7 @@ from magnetar.storage.errors import (
     StorageFullError,
     StorageUnavailableError,
 )
-from magnetar.storage.interfaces import ANY_VERSION, MUST_NOT_EXIST
+from magnetar.storage.interfaces import MUST_NOT_EXIST
 from magnetar.storage.managed.cursors.state import CursorState
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.managed.slab_append import append_slab
@@ -98,6 +97,10 @@ class CursorStore:
         self._properties: dict[str, int] = {}
         self._inline: CursorState | None = None
         self._mark_delete = EARLIEST
+        self._may_be_deleted = False
+        """Whether a deletion of the record got no answer. Only the owner deletes records, so if no record is found now,
+        that deletion was carried out, and the next save creates the record again.
+        """
         self.state_lost = False
         """Whether no stored state was readable: the cursor then has the record's mark-delete position and no
         properties.
@@ -180,9 +183,12 @@ class CursorStore:
             raise
 
     async def delete(self) -> None:
-        """Delete the record first, then the cursor ledger."""
-        with contextlib.suppress(NoNodeError):
-            await self._list.guarded(partial(self._env.metadata.delete, self._path, ANY_VERSION))
+        """Delete the record first, then the cursor ledger. After an error the next save writes the record."""
+        try:
+            await self._delete_record()
+        except StorageError:
+            self._may_be_deleted, self._writer = True, None  # a save to the present ledger would not write the record
+            raise
         self._unlisted.listed(NO_LEDGER)  # no record exists that could name a ledger
         await self._unlisted.try_delete(self._put_same_record)
         await self._drop_ledger(self._ledger_id)
@@ -317,8 +323,25 @@ class CursorStore:
                 self._version = await self._list.guarded(partial(self._env.metadata.put, self._path, value, version))
             except BadVersionError:
                 found = await self._env.metadata.get(self._path)
-                if found is None:
+                if found is None and not self._may_be_deleted:
                     break  # deleted
+                version = MUST_NOT_EXIST if found is None else found[1]
+            else:
+                return
+        raise ManagedLedgerFencedError(self._list.name, f"cursor {self._cursor_name}")
+
+    async def _delete_record(self) -> None:
+        """Delete the record of a known version: the deletion cannot arrive late and delete a record written since."""
+        version = self._version
+        for _ in range(_RECORD_ATTEMPTS):
+            try:
+                await self._list.guarded(partial(self._env.metadata.delete, self._path, version))
+            except NoNodeError:
+                return
+            except BadVersionError:
+                found = await self._env.metadata.get(self._path)
+                if found is None:
+                    return
                 version = found[1]
             else:
                 return

@@ -10,6 +10,7 @@ from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError
 from magnetar.storage.managed.cursors.store import cursor_path
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
+from tests.storage.engine_for_tests import settle
 from tests.storage.managed_for_tests import NAME, Ground, append
 
 PATH = cursor_path(NAME, "s")
@@ -188,6 +189,95 @@ async def test_a_former_owner_without_bookies_does_not_write_the_record(monkeypa
     theirs.ack_many(every[:5])
     await theirs.flush()
     assert await backlog_after_crash(ground) == 35
+
+
+async def fail_to_delete(ground, ledger, monkeypatch, *, arrives):
+    """Delete the cursor without an answer; return the request, which may be carried out later."""
+    delete, requests = ground.metadata.delete, []
+
+    async def delete_without_answer(path, *conditions):
+        if path == PATH:
+            requests.append((path, *conditions))
+            if arrives:
+                await delete(path, *conditions)
+            raise StorageUnavailableError("no answer")
+        await delete(path, *conditions)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ground.metadata, "delete", delete_without_answer)
+        with pytest.raises(StorageUnavailableError):
+            await ledger.delete_cursor("s")
+    return requests[0]
+
+
+@pytest.mark.parametrize("has_ledger", [True, False])
+async def test_a_cursor_whose_deletion_got_no_answer_is_saved_again(monkeypatch, has_ledger):
+    ground, ledger, cursor, every = await opened()
+    if has_ledger:
+        cursor.ack(every[0])
+        await cursor.flush()
+    await fail_to_delete(ground, ledger, monkeypatch, arrives=True)
+    assert await stored(ground) is None
+    cursor.ack_many(every[:2])
+    await cursor.flush()
+    assert await backlog_after_crash(ground) == 38
+    assert (await ground.after_crash().open()).cursors["s"].cursor_properties == {"owner": "me"}
+    await ledger.delete_cursor("s")
+    assert await stored(ground) is None
+
+
+@pytest.mark.parametrize("closes", [True, False])
+@pytest.mark.parametrize("has_ledger", [True, False])
+async def test_a_cursor_whose_deletion_got_no_answer_is_there_at_the_next_opening(monkeypatch, has_ledger, closes):
+    """A consumer that goes on would otherwise find its subscription gone, and make a new one behind its backlog."""
+    ground, ledger, cursor, every = await opened()
+    if has_ledger:
+        cursor.ack(every[0])
+        await cursor.flush()
+    await fail_to_delete(ground, ledger, monkeypatch, arrives=True)
+    if closes:
+        await ledger.close()
+    else:
+        ground.scheduler.advance(2)
+        await settle()
+    assert await backlog_after_crash(ground) == 40 - has_ledger
+
+
+async def test_a_deletion_that_arrives_late_does_not_delete_a_record_that_was_written_since(monkeypatch):
+    ground, ledger, cursor, every = await opened()
+    path, *conditions = await fail_to_delete(ground, ledger, monkeypatch, arrives=False)
+    cursor.ack(every[0])
+    await cursor.flush()
+    with pytest.raises(StorageError):
+        await ground.metadata.delete(path, *conditions)
+    assert await backlog_after_crash(ground) == 39
+
+
+async def test_a_cursor_is_deleted_whose_record_a_former_owner_has_written():
+    ground, ledger, _, _ = await opened()
+    await write_record_again(ground)
+    await ledger.delete_cursor("s")
+    assert await stored(ground) is None
+
+
+async def test_a_record_that_changes_all_the_time_fails_the_deletion(monkeypatch):
+    ground, ledger, cursor, every = await opened()
+    get = ground.metadata.get
+
+    async def get_and_change(path):
+        found = await get(path)
+        if path == PATH:
+            await ground.metadata.put(path, found[0])
+        return found
+
+    await write_record_again(ground)
+    with monkeypatch.context() as patch:
+        patch.setattr(ground.metadata, "get", get_and_change)
+        with pytest.raises(ManagedLedgerFencedError):
+            await ledger.delete_cursor("s")
+    cursor.ack(every[0])
+    await cursor.flush()
+    assert await backlog_after_crash(ground) == 39
 
 
 @pytest.mark.parametrize("notices", [True, False])
