@@ -32,7 +32,7 @@ from magnetar.delayed.firing import Firing
 from magnetar.delayed.index_stats import DelayIndexStats
 from magnetar.delayed.snapshot_store import SnapshotStore
 from magnetar.delayed.sorted_run import AFTER_ALL
-from magnetar.storage.errors import StorageError
+from magnetar.storage.errors import ManagedLedgerFencedError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -129,14 +129,19 @@ class BucketDelayIndex:
         keeper.forget_callbacks()
 
     async def delete(self) -> None:
-        """Remove all data of the topic's index from the stores. Raises StorageError; the caller may repeat the call."""
+        """Remove all data of the topic's index from the stores. Raises StorageError: the caller may repeat the call,
+        unless another owner has the log, whose index keeps all of its ledgers.
+        """
         await self._stop()
-        with contextlib.suppress(CatalogueError):
-            record = await self._keeper.catalogue.load()
-            for bucket in record.buckets if record is not None else ():
-                self._keeper.doomed.add(bucket.ledger_id)
-            self._keeper.doomed.update(record.doomed if record is not None else ())
-        await self._keeper.delete_all()
+        try:
+            with contextlib.suppress(CatalogueError):
+                record = await self._keeper.catalogue.load()
+                for bucket in record.buckets if record is not None else ():
+                    self._keeper.doomed.add(bucket.ledger_id)
+                self._keeper.doomed.update(record.doomed if record is not None else ())
+            await self._keeper.delete_all()
+        except CatalogueConflictError as error:
+            raise ManagedLedgerFencedError(self._topic, "delayed index") from error
         self._firing.views.clear()
         self._firing.pending.clear()
         self._keeper.forget_callbacks()

@@ -7,6 +7,7 @@ Merge    1 create the ledger, name it doomed   2 read the sources (they stay in 
          3 close it   4 catalogue: + merged, - sources, sources doomed
          5 the merged bucket takes their place   6 delete their ledgers
 Delete   1 out of service   2 catalogue: - bucket, doomed   3 delete the ledger   4 no longer doomed (next record)
+The end  1 catalogue: no buckets, all doomed   2 delete the ledgers   3 delete the catalogue
 
 A failure before the step of the catalogue changes nothing; the work is repeated. A crash at any step leaves
 at most ledgers named doomed, which the next opening deletes.
@@ -306,8 +307,14 @@ class BucketKeeper:
         self.dirty = True
 
     async def delete_all(self) -> None:
-        """Delete all ledgers, then the catalogue: after a failure the next attempt finds the remaining ledgers."""
-        for ledger_id in sorted({b.record.ledger_id for b in self._firing.buckets} | self.doomed):
+        """Name all ledgers doomed, delete them, then the catalogue: after a failure the next attempt finds the ledgers
+        that remain, and another owner of the log finds a catalogue without buckets or all ledgers of its buckets.
+        Raises StorageError, CatalogueConflictError.
+        """
+        doomed = {b.record.ledger_id for b in self._firing.buckets} | self.doomed
+        if doomed:
+            await self.catalogue.save(self._record([], doomed, _NO_RANGES, None))
+        for ledger_id in sorted(doomed):
             await self.store.delete(ledger_id)
         await self.catalogue.delete()
 

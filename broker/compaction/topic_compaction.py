@@ -247,12 +247,12 @@ class TopicCompaction:
         self._shown = None  # the subscriptions have a reference to this object
 
     async def delete(self) -> None:
-        """Close, and delete the ledgers of the compaction. Call before the deletion of the log."""
+        """Close, and delete the ledgers of the compaction. Call behind the deletion of the log, which names them. A
+        failure leaves an orphaned ledger.
+        """
         await self.close()
-        record = self._record
         self._current = None
-        for ledger_id in record.ledger_ids:
-            await self._ledgers.delete(ledger_id)
+        await self._delete_ledgers(self._record)
 
     async def delete_cursor(self) -> None:
         """Delete the cursor, and with it the compacted topic, once no run is under way. Raises StorageError."""
@@ -263,6 +263,9 @@ class TopicCompaction:
         finally:
             self._ending = False
         record, self._record, self._current = self._record, CompactionRecord(), None
+        await self._delete_ledgers(record)
+
+    async def _delete_ledgers(self, record: CompactionRecord) -> None:
         for ledger_id in record.ledger_ids:
             with suppress(StorageError):  # if not, the sweep of orphaned ledgers deletes it after the next start
                 await self._ledgers.delete(ledger_id)

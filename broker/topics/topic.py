@@ -26,7 +26,6 @@ from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.publishing import TopicPublishing
 from magnetar.broker.topics.subscriptions import TopicSubscriptions
 from magnetar.delayed.delay_settings import DelayPolicy
-from magnetar.storage.errors import ManagedLedgerFencedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -233,7 +232,11 @@ class Topic:
             await self.ledger.close()
 
     async def delete(self) -> None:
-        """Remove the topic and all its data; close clients by CLOSE_*."""
+        """Remove the topic and all its data; close clients by CLOSE_*.
+
+        Where the log has another owner, the index and the log refuse the deletion before they lose a ledger. The
+        compacted ledger, perhaps the only copy of its messages, goes when no log is left that has a record of it.
+        """
         if self.life.has_ended:
             raise ServiceNotReadyError(f"Topic {self.name} is being closed")
         self.life.state = TopicState.CLOSING
@@ -243,12 +246,11 @@ class Topic:
         self.producers.disconnect_all()
         await self.publishing.wait_drained()
         try:
-            if await self.ledger.is_taken_over():  # the next owner reads the ledgers of the index and of the compaction
-                raise ManagedLedgerFencedError(self.ledger.name)
+            await self.compaction.close()
             if self.delay_index is not None:
                 await self.delay_index.delete()
-            await self.compaction.delete()
             await self.ledger.delete()
+            await self.compaction.delete()
         finally:  # a failed deletion, too, must not leave an open log to the topic that is loaded next
             await self.ledger.close()
             self._closed()

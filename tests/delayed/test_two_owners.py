@@ -89,3 +89,41 @@ async def test_a_former_owner_that_knows_creates_no_further_ledgers():
     assert await ground.ledgers.list_ledgers() == before
     await owner.index.close()
     await owner.log.close()
+
+
+@pytest.mark.parametrize("step", range(9))
+async def test_a_former_owner_that_deletes_the_index_leaves_every_ledger_of_the_new_owner(monkeypatch, step):
+    """The log gets its new owner before one of the requests of the deletion."""
+    ground = Ground(layout=PulsarLayout())
+    former = await Owner(ground).open()
+    await former.publish(3)
+    owner, requests = Owner(Ground(ground.ledgers, ground.metadata, PulsarLayout())), []
+
+    def watch(patch, store, name):
+        method = getattr(store, name)
+
+        async def request(*arguments):
+            requests.append(name)
+            if len(requests) == step + 1:
+                await owner.open()
+                await owner.publish(3)
+            return await method(*arguments)
+
+        patch.setattr(store, name, request)
+
+    with monkeypatch.context() as patch:
+        for name in ("get", "put", "delete"):
+            watch(patch, ground.metadata, name)
+        watch(patch, ground.ledgers, "delete")
+        outcome = await asyncio.gather(former.index.delete(), return_exceptions=True)
+    if len(requests) <= step:
+        assert outcome == [None]
+        assert await ground.metadata.get(catalogue_path(NAME)) is None
+        assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in former.log.ledgers]
+        return
+    assert isinstance(outcome[0], ManagedLedgerFencedError)
+    named = {bucket.ledger_id for bucket in (await owner.catalogue()).buckets}
+    assert named
+    assert named <= set(await ground.ledgers.list_ledgers())
+    await owner.index.close()
+    await owner.log.close()

@@ -368,8 +368,9 @@ async def test_deletion_takes_the_compacted_ledger_along():
     bench = await Bench().open()
     await bench.publish(single("a"))
     await bench.compact()
-    await bench.compaction.delete()
+    await bench.compaction.close()
     await bench.log.delete()
+    await bench.compaction.delete()
     assert await bench.ground.ledgers.list_ledgers() == []
 
 

@@ -20,6 +20,7 @@ from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError
 from magnetar.storage.managed.factory import ManagedLedgerFactory
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from tests.broker.admin.test_long_lists import Turns
+from tests.storage.managed_for_tests import append, message
 
 NAME = TopicName.parse("persistent://public/default/t")
 
@@ -137,7 +138,7 @@ async def test_a_failed_deletion_leaves_no_open_log_to_the_next_load(broker, mon
 
     topic = await broker.topics.get(NAME, create=True)
     with monkeypatch.context() as patch:
-        patch.setattr(TopicCompaction, "delete", fails)
+        patch.setattr(TopicCompaction, "close", fails)
         with pytest.raises(StorageClosedError):
             await broker.topics.delete(NAME)
     assert topic.life.has_ended
@@ -147,23 +148,52 @@ async def test_a_failed_deletion_leaves_no_open_log_to_the_next_load(broker, mon
     assert not broker.topics.known(NAME)
 
 
-async def test_a_former_owner_deletes_no_ledger_of_the_index_or_the_compaction(broker, monkeypatch):
-    deleted = []
-
-    async def delete(self):
-        deleted.append(self)
-
+@pytest.mark.parametrize("at", ["the index", "the log"])
+async def test_a_former_owner_deletes_no_ledger_of_the_index_or_the_compaction(broker, monkeypatch, at):
+    """The log gets its next owner before the deletion of the index, or between index and log."""
     topic = await broker.topics.get(NAME, create=True)
-    metadata, path = topic.ledger._env.metadata, ledger_list_path(topic.ledger.name)
-    value, version = await metadata.get(path)
-    await metadata.put(path, value, version)  # as the next owner does
-    monkeypatch.setattr(TopicCompaction, "delete", delete)
-    monkeypatch.setattr("magnetar.delayed.bucket_index.BucketDelayIndex.delete", delete)
+    await append(topic.ledger, [message()])
+    assert topic.compaction.start()
+    await topic.compaction.wait()
+    store, metadata, path = topic.ledger.store, topic.ledger._env.metadata, ledger_list_path(topic.ledger.name)
+    deleting = topic.delay_index if at == "the index" else topic.ledger
+    delete = deleting.delete
+
+    async def lose():
+        value, version = await metadata.get(path)
+        await metadata.put(path, value, version)  # as the next owner does
+        await delete()
+
+    monkeypatch.setattr(deleting, "delete", lose)
+    before = await store.list_ledgers()
     with pytest.raises(ManagedLedgerFencedError):
         await broker.topics.delete(NAME)
-    assert not deleted
+    assert topic.compaction.ledger_ids <= set(before)
+    assert topic.compaction.ledger_ids
+    assert await store.list_ledgers() == before
     assert broker.topics.known(NAME)
     assert not broker.topics.loaded
+
+
+async def test_a_deletion_takes_the_compacted_ledger_along_and_ends_when_the_store_keeps_it(broker, monkeypatch):
+    topic = await broker.topics.get(NAME, create=True)
+    await append(topic.ledger, [message()])
+    assert topic.compaction.start()
+    await topic.compaction.wait()
+    (compacted,) = topic.compaction.ledger_ids
+    store = topic.ledger.store
+    delete, deleted = store.delete, []
+
+    async def delete_but_one(ledger_id):
+        deleted.append(ledger_id)
+        if ledger_id == compacted:
+            raise StorageClosedError("the store is closed")
+        await delete(ledger_id)
+
+    monkeypatch.setattr(store, "delete", delete_but_one)
+    await broker.topics.delete(NAME)
+    assert deleted[-1] == compacted
+    assert not broker.topics.known(NAME)
 
 
 class StubTopic:
