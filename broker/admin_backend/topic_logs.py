@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.admin_backend.log_ranges import LogRanges
 from magnetar.broker.admin_backend.scan import entry_of_index, stored_message
@@ -22,7 +24,6 @@ from magnetar.broker.errors import (
 )
 from magnetar.broker.slices import in_turns, sliced
 from magnetar.broker.subscriptions.subscription_stats import stats_in_slices
-from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.broker.topics.log_facts import entry_time_ms
 from magnetar.broker.topics.topic import Topic
@@ -92,7 +93,7 @@ class AdminTopicLogs:
         known = self._catalog.partitioned(name)
         if known is not None:
             await self._catalog.update_partitioned(
-                name, lambda now: PartitionedTopic(now.partitions, change(now.properties or {}))
+                name, lambda now: msgspec.structs.replace(now, properties=change(now.properties or {}))
             )
         else:
             topic = await self._lifecycle.persistent(name)

@@ -3,7 +3,7 @@
 Backed by the metadata store, mirrored in memory so that lookups are plain reads; listeners (topic list watchers) are
 called for every creation and deletion. A persistent topic exists when its managed ledger does; a partitioned topic is a
 record of its own under ``/admin/partitioned-topics/<tenant>/<namespace>/<domain>/<encoded name>`` (Pulsar's path),
-value ``{"partitions": n, ...}``.
+value ``{"partitions": n, ...}``. Apache Pulsar ignores the members of a growth, and drops them with its next change.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import BadVersionError, NoNodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from magnetar.storage.interfaces import MetadataStore
     from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -30,11 +30,34 @@ _TOGETHER = 64
 """Records read at the same time."""
 
 
-class PartitionedTopic(msgspec.Struct, omit_defaults=True):
+class PartitionedTopic(msgspec.Struct, omit_defaults=True, frozen=True, rename="camel"):
     """Metadata of a partitioned topic."""
 
     partitions: int
     properties: dict[str, str] | None = None
+    growing_to: int = 0
+    """The partitions that a growth creates before clients may see them; the growth may have died with its broker."""
+    topics_before: tuple[int, ...] = ()
+    """Indexes among the partitions of that growth that were topics of their own before."""
+
+    @property
+    def created(self) -> set[int]:
+        """The indexes of all partitions that may exist: those of the topic, and those that a growth has created."""
+        return {*range(self.partitions), *set(range(self.partitions, self.growing_to)).difference(self.topics_before)}
+
+    def growing(self, partitions: int, topic_exists: Callable[[int], bool]) -> PartitionedTopic:
+        """The record at the begin of a growth to so many partitions."""
+        added = range(max(self.partitions, self.growing_to), partitions)
+        before = (*self.topics_before, *filter(topic_exists, added))
+        return msgspec.structs.replace(self, growing_to=max(self.growing_to, partitions), topics_before=before)
+
+    def grown(self, partitions: int) -> PartitionedTopic:
+        """The record at the end of a growth to so many partitions; a greater growth may be under way."""
+        count = max(self.partitions, partitions)
+        goes_on = self.growing_to > count
+        before = tuple(index for index in self.topics_before if index >= count) if goes_on else ()
+        growing_to = self.growing_to if goes_on else 0
+        return msgspec.structs.replace(self, partitions=count, growing_to=growing_to, topics_before=before)
 
 
 class TopicCatalog:
@@ -165,9 +188,9 @@ class TopicCatalog:
             self._partitioned.pop(str(name), None)
         raise wire_refusals.TOPIC_NOT_PARTITIONED.error(topic=name)
 
-    async def delete_partitioned(self, name: TopicName, partitions: int | None = None) -> bool:
+    async def delete_partitioned(self, name: TopicName, partitions: Collection[int] | None = None) -> bool:
         """Delete the record, durable on return; no error when it does not exist. Return False, and keep the record, if
-        the topic has more than ``partitions`` by now. After a StorageError the topic exists as before.
+        other than these ``partitions`` may exist by now. After a StorageError the topic exists as before.
         """
         found = self._partitioned.pop(str(name), None)
         if found is None:
@@ -176,7 +199,7 @@ class TopicCatalog:
         try:
             while (stored := await self._metadata.get(path)) is not None:
                 found = msgspec.json.decode(stored[0], type=PartitionedTopic)
-                if partitions is not None and found.partitions > partitions:
+                if partitions is not None and found.created.difference(partitions):
                     self._partitioned.setdefault(str(name), found)
                     return False
                 try:

@@ -147,8 +147,14 @@ class TopicLifecycle:
         Pulsar, each new subscription from the first message on; that of compaction only on the added, empty partitions.
         Clients see the added partitions afterwards: a subscription misses none of their messages. Raises
         TopicNotFoundError, also if another request deletes the topic meanwhile; then no added partition stays.
+
+        The record names the growth first: if the broker dies meanwhile, a deletion of the topic takes the partitions
+        added so far along, and a repeated growth completes the topic.
         """
         known = self._partitioned(name)
+        await self._catalog.update_partitioned(
+            name, lambda now: now.growing(partitions, lambda index: self._topics.known(name.partition_name(index)))
+        )
         async with self._adding(name) as added:
             await self._grow(name, known.partitions, partitions, added)
 
@@ -160,10 +166,8 @@ class TopicLifecycle:
             for request in requests:
                 if index >= before or request.subscription != COMPACTION_CURSOR:
                     await self._subscribe(name.partition_name(index), request)
-        if self._partitioned(name).partitions < partitions:  # another request may have added more partitions meanwhile
-            await self._catalog.update_partitioned(
-                name, lambda now: PartitionedTopic(max(partitions, now.partitions), now.properties)
-            )
+        self._partitioned(name)
+        await self._catalog.update_partitioned(name, lambda now: now.grown(partitions))
 
     def _partitioned(self, name: TopicName) -> PartitionedTopic:
         """Require that the topic exists. Raises TopicNotFoundError."""
@@ -228,12 +232,11 @@ class TopicLifecycle:
         Without `force` another broker refuses to delete a partition that has clients; the partitions before it are then
         already deleted. Partitions that another request adds meanwhile are deleted too.
         """
-        deleted = 0
-        while True:
-            parts = self.parts(name)
-            for part in parts[deleted:]:
-                await self._delete_part(part, force=force)
-            deleted = len(parts)
+        deleted: set[int] = set()
+        while (known := self._catalog.partitioned(name)) is not None:
+            for index in sorted(known.created - deleted):
+                await self._delete_part(name.partition_name(index), force=force)
+                deleted.add(index)
             if await self._catalog.delete_partitioned(name, deleted):
                 break
         await self._forget(name)

@@ -124,6 +124,59 @@ async def test_a_partition_that_was_a_topic_before_the_growth_stays(broker, reco
     assert broker.topics.catalog.names(NAME.namespace) == [str(own)]
 
 
+async def cut_growth(broker, monkeypatch, partitions, at):
+    """A growth whose broker dies before it records the partition ``at``, and the catalog of the next broker."""
+    topics = broker.topics
+    make_known = topics.make_known
+
+    async def dies(part):
+        if part == NAME.partition_name(at):
+            raise asyncio.CancelledError
+        await make_known(part)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(topics, "make_known", dies)
+        with pytest.raises(asyncio.CancelledError):
+            await broker.lifecycle.grow(NAME, partitions)
+    await topics.catalog.load([NAME.namespace])
+
+
+async def test_a_deletion_takes_the_partitions_of_a_growth_whose_broker_has_died(broker, monkeypatch):
+    await broker.lifecycle.create_partitioned(NAME, 2, {"a": "b"})
+    await cut_growth(broker, monkeypatch, 6, at=4)
+    assert broker.topics.catalog.exists(NAME.partition_name(3))
+    assert broker.topics.catalog.partitioned(NAME).partitions == 2
+    logs = AdminTopicLogs(broker.topics, broker.lifecycle, None)
+    await logs.change_properties(NAME, lambda now: now | {"c": "d"})
+    await broker.lifecycle.grow(NAME, 3)
+    assert broker.topics.catalog.partitioned(NAME).partitions == 3
+    assert await logs.properties(NAME) == {"a": "b", "c": "d"}
+    await broker.lifecycle.delete_partitioned(NAME)
+    assert await is_gone(broker)
+
+
+async def test_a_deletion_leaves_a_topic_from_before_a_growth_whose_broker_has_died(broker, monkeypatch):
+    own = NAME.partition_name(3)
+    await broker.topics.make_known(own)
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    await cut_growth(broker, monkeypatch, 6, at=5)
+    await cut_growth(broker, monkeypatch, 7, at=6)
+    await broker.lifecycle.delete_partitioned(NAME)
+    assert broker.topics.catalog.names(NAME.namespace) == [str(own)]
+
+
+async def test_a_repeated_growth_ends_the_growth_of_a_broker_that_has_died(broker, monkeypatch):
+    await broker.topics.make_known(NAME.partition_name(4))
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    await cut_growth(broker, monkeypatch, 6, at=3)
+    await broker.lifecycle.grow(NAME, 6)
+    stored, _ = await broker.topics.catalog._metadata.get(partitioned_path(NAME))
+    assert msgspec.json.decode(stored) == {"partitions": 6}
+    assert broker.topics.catalog.partitioned(NAME) == PartitionedTopic(6)
+    await broker.lifecycle.delete_partitioned(NAME)
+    assert await is_gone(broker)
+
+
 async def test_a_deletion_takes_partitions_that_a_growth_adds_meanwhile(broker, monkeypatch):
     topics, reached, go_on = broker.topics, asyncio.Event(), asyncio.Event()
     delete = topics.delete
