@@ -98,8 +98,9 @@ class AdminTopicLogs:
         else:
             topic = await self._lifecycle.persistent(name)
             own = broker_properties(topic)
-            changed = change(topic.properties.of_users() | own)
-            await topic.properties.replace({key: text for key, text in changed.items() if key not in own})
+            await topic.properties.change(
+                lambda now: {key: text for key, text in change(now | own).items() if key not in own}
+            )
 
     async def stats(self, name: TopicName, *, earliest_in_backlog: bool) -> TopicStats:
         topic = await self._topics.get(name, create=False)

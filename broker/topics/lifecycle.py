@@ -96,7 +96,7 @@ class TopicLifecycle:
             self._topics.check_limit(name, 1)
         topic = await self._topics.create(name)
         if isinstance(topic, Topic) and properties:
-            await topic.properties.replace(properties)
+            await topic.properties.change(lambda _now: properties)
 
     async def create_partitioned(self, name: TopicName, partitions: int, properties: dict[str, str]) -> None:
         """Create a topic with all its partitions. Raises ConflictError; NotAllowedError at a limit."""

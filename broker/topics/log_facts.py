@@ -10,7 +10,7 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from magnetar.broker.compaction.topic_compaction import TopicCompaction
     from magnetar.storage.slab import Span
@@ -35,7 +35,7 @@ class LogWithProperties(Protocol):
     def confirmed_index(self) -> int: ...
     @property
     def properties(self) -> Mapping[str, str]: ...
-    async def set_properties(self, changes: Mapping[str, str | None]) -> None: ...
+    async def change_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str | None]]) -> None: ...
 
 
 async def entry_time_ms(ledger: ReadableLog, position: Position) -> int:
@@ -94,13 +94,23 @@ class TopicProperties:
         return max(self._index_at_load, int(self._ledger.properties.get(_INDEX, -1)))
 
     def of_users(self) -> dict[str, str]:
-        return {
-            key.removeprefix(USER_PROPERTY): value
-            for key, value in self._ledger.properties.items()
-            if key.startswith(USER_PROPERTY)
-        }
+        return _of_users(self._ledger.properties)
 
-    async def replace(self, properties: dict[str, str]) -> None:
-        """Replace the properties that users keep with the topic, in one transaction; durable on return."""
-        gone: dict[str, str | None] = dict.fromkeys(self.of_users().keys() - properties.keys())
-        await self._ledger.set_properties({USER_PROPERTY + key: value for key, value in (gone | properties).items()})
+    async def change(self, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        """Replace the properties that users keep with the topic by ``change(properties)``, in one transaction; durable
+        on return. Of changes at the same time each gets the properties that the change before has left.
+        """
+
+        def changes(properties: Mapping[str, str]) -> Mapping[str, str | None]:
+            now = _of_users(properties)
+            new = change(now)
+            gone: dict[str, str | None] = dict.fromkeys(now.keys() - new.keys())
+            return {USER_PROPERTY + key: value for key, value in (gone | new).items()}
+
+        await self._ledger.change_properties(changes)
+
+
+def _of_users(properties: Mapping[str, str]) -> dict[str, str]:
+    return {
+        key.removeprefix(USER_PROPERTY): value for key, value in properties.items() if key.startswith(USER_PROPERTY)
+    }

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 
     _Marks = tuple[int, ...]
 
-__all__ = ["INDEX_PROPERTY", "ROOT", "LedgerList", "ledger_list_path"]
+    PropertyChange = Callable[[Mapping[str, str]], Mapping[str, str | None]]
+    """The present properties -> the changes; None removes a key."""
+
+__all__ = ["INDEX_PROPERTY", "ROOT", "LedgerList", "ledger_list_path", "unchanged"]
 
 T = TypeVar("T")
 
@@ -55,6 +58,11 @@ _MOST_UNANSWERED = 8
 def ledger_list_path(name: str) -> str:
     """The path of a managed ledger's list; ``name`` is ``tenant/namespace/persistent/<encoded topic>``."""
     return f"{ROOT}/{name}"
+
+
+def unchanged(_properties: Mapping[str, str]) -> Mapping[str, str | None]:
+    """Change no property."""
+    return {}
 
 
 class LedgerList:
@@ -84,7 +92,7 @@ class LedgerList:
         """Lists whose saves got no answer since; the stored list may be one of them."""
         self._lock = asyncio.Lock()
 
-    def change_properties(self, changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    def _change_properties(self, changes: Mapping[str, str | None]) -> dict[str, str | None]:
         """Change the properties in memory, None removes a key; return the changes that undo these."""
         before = {key: self.properties.get(key) for key in changes}
         for key, value in changes.items():
@@ -111,25 +119,33 @@ class LedgerList:
             raise NoSuchManagedLedgerError(self.name)
         return found is not None
 
-    async def save(self) -> None:
-        """Store the list, durable on return. Saves run one after the other; each stores the list as it is when it
-        begins.
+    async def save(self, change: PropertyChange = unchanged) -> None:
+        """Store the list, durable on return, with the change of its properties. Saves run one after the other; each
+        stores the list as it is when it begins. A failed save takes back its own change alone.
 
         Raises ManagedLedgerFencedError when another owner changed the stored list, StorageError when the write failed.
         """
         async with self._lock:
             self._check_owner()
-            value, marks = self._encode(), self._marks_now()
-            certain = not set(marks) <= set(self._marks)  # else a new owner may store the same bytes
+            before = self._change_properties(change(self.properties))
             try:
-                version = await self._own(partial(self._put, value, certain))
-            except ManagedLedgerFencedError:
+                await self._save()
+            except BaseException:
+                self._change_properties(before)
                 raise
-            except BaseException:  # also for a cancelled caller the outcome is unknown
-                if certain:
-                    self._unanswered = (*self._unanswered, (value, marks))[-_MOST_UNANSWERED:]
-                raise
-            self._stored(marks, version)
+
+    async def _save(self) -> None:
+        value, marks = self._encode(), self._marks_now()
+        certain = not set(marks) <= set(self._marks)  # else a new owner may store the same bytes
+        try:
+            version = await self._own(partial(self._put, value, certain))
+        except ManagedLedgerFencedError:
+            raise
+        except BaseException:  # also for a cancelled caller the outcome is unknown
+            if certain:
+                self._unanswered = (*self._unanswered, (value, marks))[-_MOST_UNANSWERED:]
+            raise
+        self._stored(marks, version)
 
     async def is_taken_over(self) -> bool:
         """Whether another owner has changed the stored list; later saves then fail. Raises StorageError."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.managed.environment import StorageEnv
-    from magnetar.storage.managed.ledger_list import LedgerList
+    from magnetar.storage.managed.ledger_list import LedgerList, PropertyChange
     from magnetar.storage.managed.ledger_map import LedgerSlot
     from magnetar.storage.slab import Span
 
@@ -217,16 +217,13 @@ class ManagedLedger:
 
     async def set_property(self, key: str, value: str | None) -> None:
         """Set the property, durable on return; None removes the key."""
-        await self.set_properties({key: value})
+        await self.change_properties(lambda _properties: {key: value})
 
-    async def set_properties(self, changes: Mapping[str, str | None]) -> None:
-        """Make all changes or none, durable on return; None removes a key. For a cancelled caller the save goes on."""
-        before = self._list.change_properties(changes)
-        try:
-            await self._background.uninterrupted(self._list.save(), "save list")
-        except Exception:
-            self._list.change_properties(before)
-            raise
+    async def change_properties(self, change: PropertyChange) -> None:
+        """Make all changes or none, durable on return: each change gets the properties that the change before has left.
+        For a cancelled caller the save goes on.
+        """
+        await self._background.uninterrupted(self._list.save(change), "save list")
 
     # -- appending ---
 

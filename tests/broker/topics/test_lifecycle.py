@@ -315,6 +315,20 @@ async def test_properties_that_are_set_at_the_same_time_are_all_kept(broker):
     assert await logs.properties(NAME) == {"a": "v", "b": "v", "c": "v"}
 
 
+async def test_properties_of_a_plain_topic_that_change_at_the_same_time_keep_all_changes(broker):
+    await broker.lifecycle.create(NAME, {"x": "1", "y": "1"})
+    logs = AdminTopicLogs(broker.topics, broker.lifecycle, None)
+    changes = [{"x": None}, {"a": "1"}, {"y": "2"}, {"b": "1"}, {"a": None}]
+
+    def merged(now, change):
+        return {key: value for key, value in (now | change).items() if value is not None}
+
+    await asyncio.gather(*(logs.change_properties(NAME, lambda now, each=each: merged(now, each)) for each in changes))
+    assert await logs.properties(NAME) == {"y": "2", "b": "1", "index": "-1"}
+    await broker.topics.unload(NAME)
+    assert await logs.properties(NAME) == {"y": "2", "b": "1", "index": "-1"}
+
+
 async def test_created_partitions_are_known_and_not_loaded(broker):
     """Ten thousand loaded partitions cost 200 MiB and held up a stop."""
     await broker.lifecycle.create_partitioned(NAME, 100, {})

@@ -52,6 +52,54 @@ async def test_properties_are_durable():
     assert (await ground.after_crash().open()).properties == {"c": "d"}
 
 
+async def change_at_once(ground, ledger, values, failures):
+    """Set one property to several values in the same moment; the first writes fail. Return the outcomes."""
+    put, failing = ground.metadata.put, [FULL] * failures
+
+    async def fail_first(*arguments):
+        await settle(3)
+        if failing:
+            raise failing.pop()
+        return await put(*arguments)
+
+    ground.metadata.put = fail_first
+    outcomes = await asyncio.gather(*(ledger.set_property("a", each) for each in values), return_exceptions=True)
+    ground.metadata.put = put
+    return outcomes
+
+
+@pytest.mark.parametrize("values", [("c", "d"), (None, "d"), ("d", "d"), ("c", None)])
+async def test_a_property_that_is_set_behind_a_change_that_fails_is_stored(values):
+    ground, ledger = await opened()
+    await ledger.set_property("a", "b")
+    assert await change_at_once(ground, ledger, values, failures=1) == [FULL, None]
+    assert ledger.properties.get("a") == values[1]
+    assert (await ground.after_crash().open()).properties == ledger.properties
+
+
+async def test_changes_of_a_property_that_fail_one_behind_the_other_leave_no_trace():
+    ground, ledger = await opened()
+    await ledger.set_property("a", "b")
+    assert await change_at_once(ground, ledger, ("c", "d", None), failures=3) == [FULL] * 3
+    assert ledger.properties == {"a": "b"}
+    await ledger.set_property("e", "f")
+    assert (await ground.after_crash().open()).properties == {"a": "b", "e": "f"}
+
+
+async def test_a_change_of_a_property_whose_caller_was_cancelled_and_which_fails_leaves_no_trace():
+    ground, ledger = await opened()
+    await ledger.set_property("a", "b")
+    ground.metadata.fail_writes = FULL
+    changing = asyncio.ensure_future(ledger.set_property("a", "c"))
+    await settle(1)
+    changing.cancel()
+    await asyncio.wait([changing])
+    await settle()
+    ground.metadata.fail_writes = None
+    await ledger.set_property("e", "f")
+    assert (await ground.after_crash().open()).properties == {"a": "b", "e": "f"}
+
+
 @pytest.mark.parametrize("turns", [1, 2, 3])
 async def test_a_caller_that_is_cancelled_while_a_property_is_removed_costs_the_log_nothing(turns):
     """The stored list has nothing new then, and no later save could tell it from the list of another owner."""
@@ -118,7 +166,7 @@ async def test_calls_that_are_late_find_a_closed_log():
 
 async def test_many_properties_are_one_transaction():
     ground, ledger = await opened()
-    await ledger.set_properties({"a": "b", "c": "d"})
+    await ledger.change_properties(lambda _: {"a": "b", "c": "d"})
     writes = []
     put = ground.metadata.put
 
@@ -127,11 +175,11 @@ async def test_many_properties_are_one_transaction():
         return await put(*args)
 
     ground.metadata.put = counted
-    await ledger.set_properties({f"k{i}": "v" for i in range(1000)} | {"a": None})
+    await ledger.change_properties(lambda _: {f"k{i}": "v" for i in range(1000)} | {"a": None})
     assert len(writes) == 1
     ground.metadata.fail_writes = FULL
     with pytest.raises(StorageFullError):
-        await ledger.set_properties({"c": "e", "k1": None, "new": "x"})
+        await ledger.change_properties(lambda _: {"c": "e", "k1": None, "new": "x"})
     assert ledger.properties == {"c": "d"} | {f"k{i}": "v" for i in range(1000)}
     assert (await ground.after_crash().open()).properties == ledger.properties
 
