@@ -9,6 +9,8 @@ import os
 import pytest
 
 from magnetar.storage.managed.cursors.ack_state import AckState
+from magnetar.storage.managed.cursors.store import CursorStore
+from magnetar.storage.managed.managed_ledger import ManagedLedger
 from tests.model.owners_on_bookies import ViolationError
 from tests.model.wide_owners import play
 
@@ -32,8 +34,37 @@ def forget_parts_of_batches(patch):
     patch.setattr(AckState, "snapshot", forgetful)
 
 
+def forget_deletions_without_an_answer(patch):
+    """A cursor whose record a deletion without an answer has deleted is not saved again."""
+    delete = CursorStore.delete
+
+    async def forgetful(self):
+        try:
+            await delete(self)
+        finally:
+            self._may_be_deleted = False
+
+    patch.setattr(CursorStore, "delete", forgetful)
+
+
+def overwrite_later_changes(patch):
+    """A change of properties that fails puts back the values from before its begin."""
+
+    async def change(self, change):
+        before = self._list._change_properties(change(self._list.properties))
+        try:
+            await self._background.uninterrupted(self._list.save(), "save list")
+        except Exception:
+            self._list._change_properties(before)
+            raise
+
+    patch.setattr(ManagedLedger, "change_properties", change)
+
+
 PLANTED = {
     forget_parts_of_batches: 2,
+    forget_deletions_without_an_answer: 199,
+    overwrite_later_changes: 291,
 }
 """Each defect with the seed of a history that finds it."""
 

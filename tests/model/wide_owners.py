@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from dataclasses import replace
+from unittest import mock
 
 from magnetar.bookkeeper.errors import BookKeeperError
 from magnetar.bookkeeper.metadata.ledger_metadata import Segment
@@ -23,6 +24,7 @@ from magnetar.protocol.message_id import bits_to_words, words_to_bits
 from magnetar.storage.errors import ManagedLedgerFencedError, StorageError, StorageUnavailableError
 from magnetar.storage.managed.managed_ledger import AppendState
 from magnetar.storage.position import EARLIEST, Position
+from magnetar.storage.zookeeper import zookeeper_metadata
 from tests.bookkeeper.sim_cluster import SimCluster
 from tests.model import owners_on_bookies
 from tests.model.owners_on_bookies import CLIENT, CURSORS, Process
@@ -444,8 +446,11 @@ OPERATIONS = [
 
 
 def play(seed: int) -> int:
-    """Play one history; return the number of its receipts. Raises ViolationError."""
-    return owners_on_bookies.play(seed, WideHistory)
+    """Play one history; return the number of its receipts. Raises ViolationError. In histories of odd seeds the store
+    does not repeat a write without an answer, as behind the last of its attempts.
+    """
+    with mock.patch.object(zookeeper_metadata, "_ATTEMPTS", 1 if seed % 2 else zookeeper_metadata._ATTEMPTS):
+        return owners_on_bookies.play(seed, WideHistory)
 
 
 if __name__ == "__main__":
