@@ -26,6 +26,7 @@ from magnetar.storage.errors import (
     ManagedLedgerClosedError,
     ManagedLedgerFencedError,
     NoSuchEntryError,
+    NotEmptyError,
     StorageClosedError,
     StorageError,
 )
@@ -465,7 +466,11 @@ class ManagedLedger:
             ledger_ids = [slot.ledger_id for slot in self._ledgers.slots]
             if ledger_ids:
                 await note_deletion(self._env.metadata, self.name, ledger_ids)
-            await self._list.delete()
+            try:
+                await self._list.delete()
+            except NotEmptyError:
+                await self._cursors.delete_strays()
+                await self._list.delete()
             for ledger_id in ledger_ids:
                 await self._env.ledgers.delete(ledger_id)
             if ledger_ids:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
-from magnetar.storage.errors import ManagedLedgerClosedError, NoSuchCursorError, StorageError
+from magnetar.storage.errors import ManagedLedgerClosedError, NoNodeError, NoSuchCursorError, StorageError
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.saver import CursorSaver
@@ -174,6 +174,14 @@ class CursorSet:
                 reader.close()
             for cursor in list(self.by_name.values()):
                 await finish(cursor)
+
+    async def delete_strays(self) -> None:
+        """Delete the records of cursors whose creation got no answer; call behind ``end``. Raises StorageError."""
+        for child in await self._env.metadata.children(self._list.path):
+            store = self._new_store(self._env.layout.cursor_name(child))
+            with contextlib.suppress(NoNodeError):
+                await store.load()
+                await store.delete()
 
     def _new(self, name: str, start: Position) -> tuple[ManagedCursor, AckState]:
         target = self._ledgers.at_or_after(start)

@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
-from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError, StorageError, StorageUnavailableError
+from magnetar.storage.errors import (
+    ManagedLedgerFencedError,
+    NotEmptyError,
+    StorageClosedError,
+    StorageError,
+    StorageUnavailableError,
+)
 from magnetar.storage.managed.cursors.store import cursor_path
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
@@ -408,6 +414,32 @@ async def test_the_cursors_of_a_log_whose_deletion_fails_are_not_saved_later(mon
         each.ack(every[1])
         with pytest.raises(StorageClosedError):
             await each.flush()
+
+
+async def test_a_log_is_deleted_with_a_cursor_whose_creation_got_no_answer(monkeypatch):
+    """ZooKeeper deletes no node that has children."""
+    ground, ledger, _, _ = await opened()
+    put, delete = ground.metadata.put, ground.metadata.delete
+
+    async def put_without_answer(path, *arguments):
+        await put(path, *arguments)
+        raise StorageUnavailableError("no answer")
+
+    async def delete_as_zookeeper(path, *conditions):
+        if await ground.metadata.children(path):
+            raise NotEmptyError(path)
+        await delete(path, *conditions)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ground.metadata, "put", put_without_answer)
+        with pytest.raises(StorageUnavailableError):
+            await ledger.open_cursor("other/1", "earliest")
+    assert set(ledger.cursors) == {"s"}
+    monkeypatch.setattr(ground.metadata, "delete", delete_as_zookeeper)
+    await ledger.delete()
+    assert await ground.metadata.get(ledger_list_path(NAME)) is None
+    assert await ground.metadata.children(ledger_list_path(NAME)) == []
+    assert await ground.ledgers.list_ledgers() == []
 
 
 async def test_a_log_closes_while_the_saves_of_its_cursors_fail_in_turns(monkeypatch):
