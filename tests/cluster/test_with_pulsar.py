@@ -12,9 +12,12 @@ import time
 import pulsar
 import pytest
 import requests
+from kazoo.client import KazooClient
+from msgspec.json import encode
 from pulsar.schema import AvroSchema, Record, String
 
 from magnetar.bookkeeper.client import BookKeeper
+from magnetar.broker.topics.catalog import PartitionedTopic
 from tests.cluster.broker_processes import Member, connect
 from tests.cluster.conftest import LONG
 from tests.cluster.pulsar_broker import LIB, MORE, NO_LIB, PulsarBroker, initialize_by_pulsar
@@ -218,6 +221,23 @@ def check_delayed(broker, first, due):
     client.close()
 
 
+def check_cut_growth(broker, cluster):
+    """Pulsar serves and grows a topic whose record names a growth that died with a broker of this project."""
+    path = "persistent/public/default/cut"
+    call(broker, "PUT", f"{path}/partitions", 2)
+    record = PartitionedTopic(2).growing(4, lambda _index: False)
+    client = KazooClient(cluster.zookeeper)
+    client.start(30)
+    client.set("/admin/partitioned-topics/public/default/persistent/cut", encode(record))
+    client.stop()
+    client.close()
+    call(broker, "PUT", f"{path}/properties", {"a": "b"})
+    found = call(broker, "GET", f"{path}/partitions").json()
+    assert (found["partitions"], found["properties"]) == (2, {"a": "b"})
+    call(broker, "POST", f"{path}/partitions", 3)
+    wait_for(lambda: call(broker, "GET", f"{path}/partitions").json()["partitions"] == 3, 30, "the growth")
+
+
 def test_a_cluster_changes_hands_and_both_kinds_serve_it_together(brokers, cluster):
     theirs, ours = brokers
     written_by_pulsar(theirs.start())
@@ -242,6 +262,7 @@ def test_a_cluster_changes_hands_and_both_kinds_serve_it_together(brokers, clust
     client.close()
     assert ours.terminate() == 0
     served_by_pulsar_again(theirs.start())
+    check_cut_growth(theirs, cluster)
     check_compacted(theirs, newest=14)
     check_delayed(theirs, 100, due)
     ours.start()
