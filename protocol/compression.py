@@ -1,7 +1,7 @@
 """Payload compression of Pulsar messages. The size in the metadata bounds decompression.
 
-LZ4 and SNAPPY are raw blocks, ZLIB a zlib stream, ZSTD a frame. A payload whose
-decompressed size differs from this size is refused: decompression never takes more memory than the metadata announces.
+LZ4 and SNAPPY are raw blocks, ZLIB a zlib stream that need not end, ZSTD a frame. A payload whose decompressed size
+differs from this size is refused: decompression never takes more memory than the metadata announces.
 The first use of a codec other than ZLIB loads its library, which takes 1.5 MB.
 """
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_UNCOMPRESSED_BYTES = 128 * 1024 * 1024
 """No message is so large; decompression refuses larger sizes without reading the payload."""
+_FLUSHED = b"\x00\x00\xff\xff"
+"""The last bytes of a ZLIB stream that is flushed and does not end."""
 
 
 def compress(codec: int, data: bytes | memoryview) -> bytes:
@@ -27,8 +29,9 @@ def compress(codec: int, data: bytes | memoryview) -> bytes:
     """
     if codec == pb.NONE:
         return bytes(data)
-    if codec == pb.ZLIB:
-        return zlib.compress(data)
+    if codec == pb.ZLIB:  # as Apache Pulsar: without the end of the stream, and no bytes for no data
+        worker = zlib.compressobj()
+        return worker.compress(data) + worker.flush(zlib.Z_SYNC_FLUSH) if len(data) else b""
     import cramjam  # noqa: PLC0415 - most brokers compress nothing
 
     if codec == pb.LZ4:
@@ -52,6 +55,19 @@ def decompress(codec: int, data: bytes | memoryview, uncompressed_bytes: int) ->
         raise CompressionError(f"codec {codec}: {e}") from e
     if len(out) != uncompressed_bytes:
         raise CompressionError(f"codec {codec}: {len(out)} bytes where {uncompressed_bytes} were claimed")
+    return out
+
+
+def expand_zlib(data: bytes | memoryview, most_bytes: int) -> bytes:
+    """Return the content of a stream; more than `most_bytes` bytes when the content is larger.
+
+    The stream has an end or is flushed: Apache Pulsar and its own clients write no end, and no bytes for no
+    data. Raises CompressionError for a stream that is cut, zlib.error.
+    """
+    decoder = zlib.decompressobj()
+    out = decoder.decompress(data, most_bytes + 1)
+    if not decoder.eof and len(out) <= most_bytes and bytes(data[-4:]) not in {b"", _FLUSHED}:
+        raise CompressionError("stream ends early")
     return out
 
 
@@ -100,11 +116,7 @@ def _failures() -> tuple[type[Exception], ...]:
 
 def _decode(codec: int, data: bytes | memoryview, size: int) -> bytes:
     if codec == pb.ZLIB:
-        decoder = zlib.decompressobj()
-        out = decoder.decompress(data, size + 1)
-        if not decoder.eof and len(out) <= size:
-            raise CompressionError("stream ends early")
-        return out
+        return expand_zlib(data, size)
     buffer = bytearray(size + 1)  # a byte more, to detect a payload that is larger than its claim
     if codec not in _INTO:
         raise CompressionError(f"unknown codec {codec}")

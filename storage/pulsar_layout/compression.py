@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import cramjam
 from google.protobuf.message import DecodeError
 
+from magnetar.protocol.compression import expand_zlib
+from magnetar.protocol.errors import CompressionError
 from magnetar.storage.errors import LedgerListError
 from magnetar.storage.pulsar_layout.pulsar_records_pb2 import LZ4, NONE, SNAPPY, ZLIB, ZSTD, CompressedInfo
 
@@ -44,7 +46,7 @@ def _zstd(data: bytes, size: int) -> bytes:
 _EXPAND: dict[int, Callable[[bytes, int], bytes]] = {
     NONE: lambda data, _size: data,
     LZ4: _lz4,
-    ZLIB: lambda data, size: zlib.decompress(data, bufsize=size),
+    ZLIB: expand_zlib,
     ZSTD: _zstd,
     SNAPPY: lambda data, _size: bytes(cramjam.snappy.decompress_raw(data)),
 }
@@ -62,7 +64,7 @@ def expanded(value: bytes) -> bytes:
         if not 0 <= info.uncompressedSize <= _LARGEST_BYTES:
             raise LedgerListError(f"a compressed value of {info.uncompressedSize} bytes")
         data = _EXPAND[info.compressionType](value[_HEADER.size + size :], info.uncompressedSize)
-    except (DecodeError, KeyError, zlib.error, cramjam.DecompressionError, ValueError) as error:
+    except (DecodeError, KeyError, CompressionError, zlib.error, cramjam.DecompressionError, ValueError) as error:
         raise LedgerListError(f"a compressed value that cannot be expanded: {error}") from error
     if len(data) != info.uncompressedSize:
         raise LedgerListError(f"a compressed value of {len(data)} bytes that says {info.uncompressedSize}")

@@ -29,6 +29,30 @@ def test_uncompressed_data_are_refused(codec):
             decompress(codec, data, len(DATA))
 
 
+OF_JAVA = bytes.fromhex("789c6260606015624c95604a35600033d32498d20c00000000ffff")
+"""A ZLIB payload of Apache Pulsar's Java code, which flushes the stream and does not end the stream."""
+PLAIN = bytes.fromhex("00000005120165180265300000000512016618026630")
+
+
+def test_streams_of_java_that_do_not_end_are_decompressed():
+    assert decompress(pb.ZLIB, OF_JAVA, len(PLAIN)) == PLAIN
+    assert decompress(pb.ZLIB, b"", 0) == b""
+    buffer = memoryview(bytearray(len(PLAIN) + 1))
+    decompress_into(pb.ZLIB, OF_JAVA, buffer)
+    assert buffer[:-1] == PLAIN
+
+
+@pytest.mark.parametrize("packed", [OF_JAVA[:-1], OF_JAVA[:-4], OF_JAVA + b"\x00", b""])
+def test_streams_of_java_that_are_cut_are_refused(packed):
+    with pytest.raises(CompressionError):
+        decompress(pb.ZLIB, packed, len(PLAIN))
+
+
+def test_compressed_bytes_are_those_of_java():
+    assert compress(pb.ZLIB, PLAIN) == OF_JAVA
+    assert compress(pb.ZLIB, b"") == b""
+
+
 def test_unknown_codec():
     with pytest.raises(CompressionError):
         compress(9, b"")

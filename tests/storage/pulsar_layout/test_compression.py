@@ -31,6 +31,14 @@ def test_every_kind_is_expanded(kind):
     assert expanded(compressed(kind, VALUE)) == VALUE
 
 
+def test_a_stream_of_java_that_does_not_end_is_expanded():
+    """Apache Pulsar compresses its records by the codec of its messages, which flushes streams without their end."""
+    worker = zlib.compressobj()
+    packed = worker.compress(VALUE) + worker.flush(zlib.Z_SYNC_FLUSH)
+    text = CompressedInfo(compressionType=ZLIB, uncompressedSize=len(VALUE)).SerializeToString()
+    assert expanded(pack(">HI", 0x4778, len(text)) + text + packed) == VALUE
+
+
 def test_other_bytes_are_the_value():
     for value in (b"", b"\x47", VALUE, b"\x47\x79" + VALUE):
         assert expanded(value) == value
