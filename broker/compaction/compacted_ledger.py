@@ -4,7 +4,7 @@ Entry, big-endian::
 
     u32 size of the id | MessageIdData | u32 size of the entry | entry as it was stored
 
-A batch that lost messages is rewritten (`protocol.batches.keep_messages`).
+A readable batch is rewritten (`protocol.batches.keep_messages`), also where all of its messages survive.
 
 Positions ascend, so a bisection finds a position: each step reads one entry, or none when its position is cached.
 """

@@ -140,7 +140,7 @@ class Compactor:
             left = source.survivors.range_cardinality(number, number + count)
             body: bytes | memoryview = slab.body(k)
             if left:
-                if left < count:
+                if is_batch:
                     keep = [n - number for n in source.survivors & BitMap(range(number, number + count))]
                     body = await self._rewritten(body, keep)
                 await writer.add(slab.position(k), body)

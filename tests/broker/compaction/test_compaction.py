@@ -8,10 +8,11 @@ import pytest
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.metadata import parse_metadata
 from magnetar.storage.errors import CorruptEntryError, StorageError, StorageFullError
 from magnetar.storage.position import EARLIEST, LATEST, Position
 from tests.broker.compaction_for_tests import Bench, batch, entries_of, messages_of, read_on, single
-from tests.storage.managed_for_tests import Ground, MemoryLedgerStore, payload, settle
+from tests.storage.managed_for_tests import Ground, MemoryLedgerStore, settle
 
 CODECS = [pb.NONE, pb.LZ4, pb.ZLIB, pb.ZSTD, pb.SNAPPY]
 
@@ -27,16 +28,21 @@ async def test_the_last_of_each_key_stays_at_its_position():
     assert await bench.values() == [(ids[2], -1, "a", b"2"), (more, -1, "c", b"3")]
 
 
-async def test_entries_that_survive_whole_are_not_touched():
+async def test_batches_that_survive_whole_name_their_messages():
+    """As in Apache Pulsar, `compacted_batch_indexes` and the size come with every batch of a compacted topic."""
     bench = await Bench().open()
-    bodies = [single("a", b"1"), batch(("b", b"1"), ("c", b"2"), codec=pb.ZSTD), single("d", b"", null_value=False)]
+    bodies = [single("a", b"1"), batch(("b", b"1"), ("c", b"2"), codec=pb.ZLIB), batch(("d", b"3"))]
     ids = await bench.publish(*bodies)
-    await bench.compact()
-    found = await read_on(bench.reader())
-    plain = await bench.log.read_entry(ids[1])
-    assert [position for position, _ in found] == ids[:2]
-    assert found[1][1] == bytes(plain.body(0))
-    assert payload(plain, 0) == bodies[1]
+    for _ in range(2):
+        await bench.compact()
+        found = await read_on(bench.reader())
+        assert [position for position, _ in found[:3]] == ids
+        plain = await bench.log.read_entry(ids[0])
+        assert found[0][1] == bytes(plain.body(0))
+        metadata = [parse_metadata(body) for _, body in found]
+        assert [list(each.compacted_batch_indexes) for each in metadata] == [[], [0, 1], [0]]
+        assert [each.num_messages_in_batch for each in metadata[1:]] == [2, 1]
+        assert metadata[1].uncompressed_size == 20
 
 
 async def test_a_damaged_entry_of_the_cursor_leaves_the_compacted_topic():

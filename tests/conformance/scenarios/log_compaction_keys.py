@@ -1,5 +1,7 @@
 """Compaction by keys: null keys, null values, empty keys, batches, chunks, encryption, compression; readers of it."""
 
+import zlib
+
 from harness.steps import (
     EARLIEST,
     LATEST,
@@ -321,3 +323,32 @@ def compacted_batches_acked_in_part(s):
     d.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1)
     d.send("FLOW", quietly=True, consumer_id=1, messagePermits=5)
     s.note("again", [[f.command.redelivery_count, list(f.command.ack_set)] for f in drained(d)])
+
+
+@scenario
+def compacted_batches_that_survive_whole(s):
+    topic = s.topic()
+    p = s.connect("p")
+    p.producer(topic, 1, quietly=True, producer_name="p")
+
+    def send(sequence_id, payload, count, **metadata):
+        counts = dict(num_messages=count)
+        p.publish(1, sequence_id, payload, command=counts, num_messages_in_batch=count, **metadata)
+        p.recv()
+
+    deflater = zlib.compressobj()
+    text = batch(b"e0", b"f0", partition_key=["e", "f"])
+    send(0, batch(b"a0", partition_key=["a"]), 1)
+    send(1, batch(b"b0", b"c0", partition_key=["b", "c"]), 2, partition_key="k", event_time=9)
+    send(3, zlib.compress(text), 2, compression="ZLIB", uncompressed_size=len(text))
+    text = batch(b"g0", b"h0", partition_key=["g", ""])
+    flushed = deflater.compress(text) + deflater.flush(zlib.Z_SYNC_FLUSH)
+    send(5, flushed, 2, compression="ZLIB", uncompressed_size=len(text))
+    send(7, batch(b"i0", b"j0", partition_key=["i", "j"]) + b"behind", 2)
+    for i in range(2):
+        compact(s, topic)
+        c = reader(s, topic, f"r{i}")
+        for _ in range(5 + i):
+            c.recv()
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+        published(s, topic, [b"b1"], 9, producer="q", partition_key="b")
