@@ -77,6 +77,8 @@ _AVRO_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json, pb.Schema.Protobuf})
 _COMPARED_TYPES = frozenset({pb.Schema.Avro, pb.Schema.Json})
 _OLD_JSON = object()
 _PRINTED_BYTES = 16 << 10
+_MOST_KEY_VALUES = 16
+"""The most levels of KeyValue schemas inside each other."""
 _JSON_SCHEMA_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null", "any"})
 
 
@@ -139,8 +141,7 @@ def check_definition(new: Definition, work: SchemaWork | None = None) -> None:
     work = work or SchemaWork()
     if len(new.data) > MAX_DEFINITION_BYTES:
         raise InvalidSchemaError(f"A schema may have {MAX_DEFINITION_BYTES} bytes, not {len(new.data)}")
-    for part_type, part in _parts(new):
-        _validate(part_type, part, work)
+    _validate(new, work)
 
 
 def check_with_existing(
@@ -154,9 +155,16 @@ def check_with_existing(
         _check_type(new.type, old.type)
         if strategy is Strategy.ALWAYS_INCOMPATIBLE:
             raise _always_incompatible(new, work)
-        for (new_type, new_data), (old_type, old_data) in zip(_parts(new), _parts(old), strict=True):
-            _check_type(new_type, old_type)
-            _check_part(new_type, new_data, old_data, strategy, work)
+        _check_definition(new, old, strategy, work)
+
+
+def _check_definition(new: Definition, old: Definition, strategy: Strategy, work: SchemaWork, depth: int = 0) -> None:
+    _check_type(new.type, old.type)
+    if new.type != pb.Schema.KeyValue:
+        _check_part(new.type, new.data, old.data, strategy, work)
+        return
+    for new_part, old_part in zip(_key_and_value(new, work, depth), _key_and_value(old, work, depth), strict=True):
+        _check_definition(new_part, old_part, strategy, work, depth + 1)
 
 
 def _check_type(new: int, old: int) -> None:
@@ -230,15 +238,15 @@ def fingerprint(schema_type: int, data: bytes, work: SchemaWork | None = None) -
     return hashlib.sha256(b"%d %s " % (schema_type, form) + seen).digest()
 
 
-def _parts(schema: Definition) -> list[tuple[int, bytes]]:
-    """Return type and data of the parts of a schema: of key and value for a KeyValue, else of the schema itself.
+def _key_and_value(schema: Definition, work: SchemaWork, depth: int) -> list[Definition]:
+    """Return the parts of a KeyValue, each of which may be a KeyValue. Raises BrokenKeyValueError.
 
     A KeyValue's data is ``u32 size | key schema | u32 size | value schema`` (size -1: empty). Its properties name the
-    types of the parts; a part without a type is plain bytes.
+    types of the parts, and have the properties of the parts as JSON; a part without a type is plain bytes.
     """
-    if schema.type != pb.Schema.KeyValue:
-        return [(schema.type, schema.data)]
-    parts: list[tuple[int, bytes]] = []
+    if depth >= _MOST_KEY_VALUES:
+        raise BrokenKeyValueError(f"KEY_VALUE schemas inside each other may have {_MOST_KEY_VALUES} levels")
+    parts: list[Definition] = []
     at, data = 0, schema.data
     for name in ("key", "value"):
         size = int.from_bytes(data[at : at + 4], "big", signed=True)
@@ -248,9 +256,22 @@ def _parts(schema: Definition) -> list[tuple[int, bytes]]:
         type_name = schema.properties.get(f"{name}.schema.type", "BYTES")
         if type_name not in _JAVA_TYPES:
             raise BrokenKeyValueError(f"There is no schema type {type_name}")
-        parts.append((_JAVA_TYPES[type_name], data[at + 4 : end]))
+        kind = _JAVA_TYPES[type_name]
+        nested = kind == pb.Schema.KeyValue
+        properties = _properties(schema.properties.get(f"{name}.schema.properties", ""), work) if nested else {}
+        parts.append(Definition(kind, data[at + 4 : end], properties))
         at = end
     return parts
+
+
+def _properties(text: str, work: SchemaWork) -> dict[str, str]:
+    try:
+        parsed = parse_json(text.encode(), work) if text.strip() else {}
+    except SchemaTextError as e:
+        raise BrokenKeyValueError(f"The properties of a part of a KEY_VALUE schema are no JSON: {e}") from e
+    if not isinstance(parsed, dict):
+        raise BrokenKeyValueError("The properties of a part of a KEY_VALUE schema are no JSON object")
+    return {key: value for key, value in parsed.items() if isinstance(value, str)}
 
 
 def _parse(schema_type: int, data: bytes, work: SchemaWork, *, is_new: bool = False) -> Any:
@@ -278,8 +299,13 @@ def _is_json_schema(data: bytes, work: SchemaWork) -> bool:
     return isinstance(kind, str) and kind in _JSON_SCHEMA_TYPES
 
 
-def _validate(schema_type: int, data: bytes, work: SchemaWork) -> None:
-    """Raise InvalidSchemaError unless `data` can describe that type."""
+def _validate(schema: Definition, work: SchemaWork, depth: int = 0) -> None:
+    """Raise InvalidSchemaError unless the data can describe the type."""
+    schema_type, data = schema.type, schema.data
+    if schema_type == pb.Schema.KeyValue:
+        for part in _key_and_value(schema, work, depth):
+            _validate(part, work, depth + 1)
+        return
     if schema_type in _AVRO_TYPES:
         if isinstance(_parse(schema_type, data, work, is_new=True), list) and schema_type == pb.Schema.Avro:
             raise wire_refusals.SCHEMA_UNION.error()

@@ -140,6 +140,43 @@ def test_key_and_value_are_compared_part_by_part():
             check_compatible(broken, old, Strategy.FULL)
 
 
+def nested(depth, text=b"", kind="AVRO", properties="{}"):
+    """A KeyValue whose value is a KeyValue, `depth` times; the innermost value has that type and text."""
+    data, value_type = b"\x00\x00\x00\x00" + len(text).to_bytes(4, "big") + text, kind
+    for _ in range(depth):
+        properties = json.dumps({"value.schema.type": value_type, "value.schema.properties": properties})
+        data, value_type = b"\x00\x00\x00\x00" + len(data).to_bytes(4, "big") + data, "KEY_VALUE"
+    return Definition(
+        pb.Schema.KeyValue, data, {"value.schema.type": value_type, "value.schema.properties": properties}
+    )
+
+
+def test_key_values_inside_key_values_are_compared_part_by_part():
+    old, new = (nested(2, json.dumps(record(*fields)).encode()) for fields in ([A], [A, B]))
+    check_compatible(nested(2, json.dumps(record(A, B_DEFAULT)).encode()), [old], Strategy.FULL)
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(new, [old], Strategy.FULL)
+    with pytest.raises(IncompatibleSchemaError):
+        check_compatible(nested(1), [old], Strategy.FULL)
+    with pytest.raises(InvalidSchemaError):
+        check_compatible(nested(2, b"{"), [], Strategy.FULL)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        nested(0, b"junk", kind="KEY_VALUE"),
+        nested(1, kind="NOTHING"),
+        nested(1)._replace(properties={"value.schema.type": "KEY_VALUE", "value.schema.properties": "[]"}),
+        nested(1)._replace(properties={"value.schema.type": "KEY_VALUE", "value.schema.properties": "{"}),
+        nested(17, b"{"),
+    ],
+)
+def test_key_values_without_two_parts_inside_key_values_are_refused(broken):
+    with pytest.raises(BrokenKeyValueError):
+        check_compatible(broken, [], Strategy.FULL)
+
+
 def test_definitions_are_the_same_by_meaning():
     def same(one, other):
         return fingerprint(AVRO, json.dumps(one).encode()) == fingerprint(AVRO, json.dumps(other, indent=1).encode())

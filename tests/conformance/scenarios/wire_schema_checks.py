@@ -77,3 +77,29 @@ def consumers_with_an_impossible_schema(s):
         topic = s.topic(kind)
         for definition in (VERSIONS[0], undefined, twice, b'{"type":"record","name":"R"}', b'{"type":"object"}'):
             s.note(kind, tried(c, topic, schema(kind, definition)))
+
+
+def pair(key, value):
+    return b"".join(len(part).to_bytes(4, "big") + part for part in (key, value))
+
+
+def key_value(kinds, data, **properties):
+    """A KeyValue schema of parts of these types; `properties` are those of its parts as JSON."""
+    names = zip(("key", "value"), kinds, strict=True)
+    return schema("KeyValue", data, **{f"{n}.schema.type": k for n, k in names}, **properties)
+
+
+@scenario
+def key_values_inside_key_values(s):
+    c = s.connect()
+    a, b, text = avro(("a", "int")), avro(("a", "int"), ("b", "int", 0)), avro(("a", "string"))
+    inner = {"value.schema.properties": json.dumps({"key.schema.type": "AVRO", "value.schema.type": "STRING"})}
+    whole = ((a, pair(a, b""), inner), (b, pair(b, b""), inner), (a, pair(text, b""), inner), (a, pair(a, b""), {}))
+    untyped = ((a, pair(a, b""), {}), (a, pair(text, text), {}), (a, pair(text, b""), inner), (a, b"junk", {}))
+    for name, definitions in (("whole", whole), ("untyped", untyped)):
+        topic = s.topic(name)
+        for n, (key, value, more) in enumerate(definitions):
+            wanted = key_value(("AVRO", "KEY_VALUE"), pair(key, value), **more)
+            c.ask("GET_OR_CREATE_SCHEMA", topic=topic, schema=wanted)
+            c.subscribe(topic, f"{name}{n}", s.next_request(), schema=wanted)
+            c.ask("GET_SCHEMA", topic=topic)
