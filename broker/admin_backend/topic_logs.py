@@ -140,7 +140,7 @@ class AdminTopicLogs:
 
     async def last_message(self, name: TopicName) -> MessagePosition:
         topic = await self._lifecycle.persistent(name)
-        position, batch_index = await topic.last_message_id()
+        position, batch_index = await topic.last.entry_id()
         if position.entry_id < 0:
             ended, last = topic.ledger.terminated, topic.ledger.last_confirmed
             kept = any(slot.ledger_id == last.ledger_id for slot in topic.ledger.ledgers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compaction.compacted_ledger import last_batch_index
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 USER_PROPERTY = "user."
 _INDEX = "index"
+_MARKERS_IN_ONE_TURN = 100
 
 
 class ReadableLog(Protocol):
@@ -24,6 +26,11 @@ class ReadableLog(Protocol):
 
     @property
     def confirmed_index(self) -> int: ...
+    @property
+    def first_position(self) -> Position | None: ...
+    @property
+    def last_confirmed(self) -> Position: ...
+    def previous(self, position: Position) -> Position: ...
     async def read_entry(self, position: Position) -> Span: ...
     async def read_last_entry(self) -> Span | None: ...
 
@@ -64,21 +71,63 @@ async def last_publish_ms(ledger: ReadableLog) -> int:
     return found
 
 
-async def last_message_id(ledger: ReadableLog, compaction: TopicCompaction | None = None) -> tuple[Position, int]:
-    """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty, 0 after compaction of all.
+class LastMessage:
+    """Finds the last message of a log.
 
-    compaction: set for a reader of the compacted topic; it counts when compaction covers the whole log.
+    A marker that the log had when its topic was loaded is no message: no consumer gets the marker, and a reader would
+    wait for it for ever. A later marker counts until the next load, as in Apache Pulsar.
     """
-    if compaction is not None and compaction.covers_all:
-        compacted = await compaction.last_entry()
-        return (EARLIEST, 0) if compacted is None else (compacted.first_position, last_batch_index(compacted))
-    span = await ledger.read_last_entry()
+
+    def __init__(self, ledger: ReadableLog) -> None:
+        self._ledger = ledger
+        self._loaded_end = ledger.last_confirmed
+        self._markers_from: Position | None = None
+        """From this position to the end at the load there are only markers."""
+
+    async def message_id(self, compaction: TopicCompaction | None = None) -> tuple[Position, int]:
+        """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty, 0 after compaction of
+        all.
+
+        compaction: set for a reader of the compacted topic; it counts when compaction covers the whole log.
+        """
+        if compaction is not None and compaction.covers_all:
+            compacted = await compaction.last_entry()
+            return (EARLIEST, 0) if compacted is None else (compacted.first_position, last_batch_index(compacted))
+        return _id_of(await self._last_entry())
+
+    async def entry_id(self) -> tuple[Position, int]:
+        """Position and batch index of the last entry, be it a marker; (-1, -1) and -1 when the topic is empty."""
+        return _id_of(await self._ledger.read_last_entry())
+
+    async def _last_entry(self) -> Span | None:
+        ledger, steps = self._ledger, 0
+        span = await ledger.read_last_entry()
+        if span is not None and self._markers_from is not None and span.first_position <= self._loaded_end:
+            span = await self._entry_before(self._markers_from)
+        while span is not None and span.first_position <= self._loaded_end and _is_marker(span):
+            self._markers_from = span.first_position
+            span = await self._entry_before(self._markers_from)
+            steps += 1
+            if steps % _MARKERS_IN_ONE_TURN == 0:
+                await asyncio.sleep(0)
+        return span
+
+    async def _entry_before(self, position: Position) -> Span | None:
+        first, earlier = self._ledger.first_position, self._ledger.previous(position)
+        return None if first is None or earlier < first else await self._ledger.read_entry(earlier)
+
+
+def _id_of(span: Span | None) -> tuple[Position, int]:
     if span is None:
         return EARLIEST, -1
     facts = span.slab.facts()
     batched = memoryview(facts.flags).cast("I")[span.start] & EntryFlag.BATCHED
     size = memoryview(facts.batch_sizes).cast("q")[span.start]
     return span.first_position, size - 1 if batched else -1
+
+
+def _is_marker(span: Span) -> bool:
+    return bool(memoryview(span.slab.facts().flags).cast("I")[span.start] & EntryFlag.MARKER)
 
 
 class TopicProperties:

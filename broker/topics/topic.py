@@ -20,7 +20,7 @@ from magnetar.broker.topics.backlog import TopicBacklog
 from magnetar.broker.topics.deduplication_cursor import DeduplicationSettings, TopicDeduplication
 from magnetar.broker.topics.delay_indexes import open_delay_index
 from magnetar.broker.topics.life import TopicLife, TopicState
-from magnetar.broker.topics.log_facts import TopicProperties, last_message_id, last_publish_ms
+from magnetar.broker.topics.log_facts import LastMessage, TopicProperties, last_publish_ms
 from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.publishing import TopicPublishing
@@ -60,6 +60,7 @@ class Topic:
         self.created_ms = ledger.created_ms
         self.life = TopicLife(name, context.monotonic)
         self.properties = TopicProperties(ledger)
+        self.last = LastMessage(ledger)
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
         self.deduplication = TopicDeduplication(
@@ -281,7 +282,7 @@ class Topic:
 
     async def last_message_id(self, *, read_compacted: bool = False) -> tuple[Position, int]:
         """Position and batch index of the last message; (-1, -1) and -1 when the topic is empty."""
-        return await last_message_id(self.ledger, self.compaction if read_compacted else None)
+        return await self.last.message_id(self.compaction if read_compacted else None)
 
     async def recall_last_publish(self) -> None:
         """Set the time of the last publish from the last entry of a loaded topic; the time stays 0 while that entry is

@@ -120,3 +120,30 @@ def last_message_id_over_rest_of_a_consumed_topic_after_a_load(s):
     s.call("GET", rest(topic, "/lastMessageId"), keep=True)
     published(s, topic, 1, first=4)
     s.call("GET", rest(topic, "/lastMessageId"), keep=("entryId",))
+
+
+@scenario
+def last_message_id_and_markers(s):
+    """A marker counts while the topic stays loaded, and no longer after a load."""
+    plain, marker, both = {}, dict(marker_type=10), dict(marker_type=20)
+    for i, entries in enumerate(((plain, marker), (marker, both), (plain, marker, plain, marker))):
+        topic = s.topic(str(i))
+        p = s.connect("p")
+        p.producer(topic, 1, quietly=True, producer_name="p")
+        c = s.connect()
+        c.subscribe(topic, quietly=True)
+        for sequence_id, metadata in enumerate(entries):
+            p.publish(1, sequence_id, **metadata)
+            p.recv()
+            c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+        s.call("PUT", rest(topic, "/unload"))
+        p.recv()
+        c.recv()
+        s.lookup(topic)
+        c.subscribe(topic, quietly=True)
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+        s.call("GET", rest(topic, "/lastMessageId"), keep=True)
+        p.producer(topic, 2, quietly=True, producer_name="p")
+        p.publish(2, 9, **marker)
+        p.recv()
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
