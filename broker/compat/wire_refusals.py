@@ -79,6 +79,7 @@ SCHEMA_TYPE_CHANGED: Final = WireRefusal(
 SCHEMA_VERSION_EMPTY: Final = WireRefusal(errors.IncompatibleSchemaError, "Empty schema version")
 SCHEMA_UNION: Final = WireRefusal(errors.InvalidSchemaError, "Avro schema typed [UNION] is not supported")
 CONSUMER_UNKNOWN: Final = WireRefusal(errors.MetadataError, "Consumer not found")
+CONSUMER_NOT_CONNECTED: Final = WireRefusal(errors.MetadataError, "Consumer was not connected")
 ENCRYPTION_REQUIRED: Final = WireRefusal(errors.MetadataError, "Messages must be encrypted")
 ENCRYPTION_REQUIRED_TO_PRODUCE: Final = WireRefusal(errors.MetadataError, "Encryption is required in this topic")
 NAMESPACE_MISSING: Final = WireRefusal(errors.MetadataError, "Namespace {namespace} does not exist")

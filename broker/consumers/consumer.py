@@ -125,12 +125,16 @@ class ServingSubscription(Protocol):
         """REDELIVER_UNACKNOWLEDGED_MESSAGES: these messages, or all that the consumer holds."""
         ...
 
-    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
+    def serves(self, consumer: Consumer) -> bool:
+        """Whether the consumer is connected here."""
+        ...
+
+    def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
         """Remove all consumers; raises MetadataError when others are connected and `force` is not set."""
         ...
 
-    async def seek(self, position: Position, ack_set: list[int] | None = None) -> None:
-        """Read next at the position; durable on return."""
+    def seek(self, position: Position, ack_set: list[int] | None = None) -> Awaitable[None]:
+        """Read next at the position. Closes the consumers at once; the position is durable when the awaitable ends."""
         ...
 
     def mark_delete_for_client(self) -> Position:

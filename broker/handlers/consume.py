@@ -33,15 +33,17 @@ from magnetar.broker.topics.topic import Topic
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.message_id import signed
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Coroutine
 
     from magnetar.broker.consumers.consumer import ServingSubscription
+    from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.protocol.topic_name import TopicName
 
 _INT32_MAX = 2**31 - 1
+_SINGLE_ACTIVE = (pb.CommandSubscribe.Exclusive, pb.CommandSubscribe.Failover)
 ACKS_IN_ONE_TURN = 5000
 """Message ids of one ACK or one redelivery that are handled in one turn of the event loop: some 5 ms."""
 
@@ -50,6 +52,8 @@ class ConsumingClient(Client, Outbox, Protocol):
     """A connection that may have consumers."""
 
     consumers: dict[int, Consumer | asyncio.Future[Consumer]]
+    sought_consumers: dict[int, Consumer]
+    """Consumers that a SEEK of the present read has closed."""
 
     def hold_reading(self, reason: str) -> None: ...
     def release_reading(self, reason: str) -> None: ...
@@ -62,7 +66,7 @@ def on_subscribe(conn: ConsumingClient, command: pb.CommandSubscribe) -> Corouti
     coroutine does the rest.
     """
     name = parse_topic(command.topic)
-    existing = conn.consumers.get(command.consumer_id)
+    existing = conn.consumers.get(command.consumer_id) or conn.sought_consumers.get(command.consumer_id)
     if existing is None:
         conn.consumers[command.consumer_id] = pending = conn.loop.create_future()
         return _subscribe(conn, command, name, pending)
@@ -160,7 +164,7 @@ def _consumer(conn: ConsumingClient, consumer_id: int) -> Consumer | None:
 
 
 def _required(conn: ConsumingClient, consumer_id: int) -> tuple[Consumer, ServingSubscription]:
-    consumer = _consumer(conn, consumer_id)
+    consumer = _consumer(conn, consumer_id) or conn.sought_consumers.get(consumer_id)
     if consumer is None:
         raise wire_refusals.CONSUMER_UNKNOWN.error()
     return consumer, consumer.subscription
@@ -185,6 +189,8 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
     """Acknowledge messages. Answers, once durable, only a command with a request id. Ignores unknown consumers."""
     consumer = _consumer(conn, command.consumer_id)
     if consumer is None:
+        if command.consumer_id in conn.sought_consumers and command.HasField("request_id"):
+            conn.write(replies.ack_response(command.consumer_id, command.request_id))
         return None
     if command.properties and len({p.key for p in command.properties}) < len(command.properties):
         raise ConnectionFatalError("ACK with a property twice")
@@ -285,12 +291,22 @@ async def _redeliver_in_slices(
         conn.release_reading(IN_SLICES)
 
 
-async def on_unsubscribe(conn: ConsumingClient, command: pb.CommandUnsubscribe) -> None:
+def on_unsubscribe(conn: ConsumingClient, command: pb.CommandUnsubscribe) -> Coroutine[Any, Any, None]:
+    """Close the consumers of the subscription at once, before later commands of the same read; the returned coroutine
+    deletes the subscription.
+    """
     consumer, subscription = _required(conn, command.consumer_id)
     topic = conn.services.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
-    await subscription.unsubscribe(consumer, force=command.force)
+    subscription.unsubscribe(consumer, force=command.force)
+    return _delete(conn, command, consumer, topic)
+
+
+async def _delete(
+    conn: ConsumingClient, command: pb.CommandUnsubscribe, consumer: Consumer, topic: ServedTopic
+) -> None:
+    subscription = consumer.subscription
     try:
         if topic.subscriptions.by_name.get(subscription.name) is subscription:
             await topic.subscriptions.delete(subscription.name)
@@ -302,8 +318,12 @@ async def on_unsubscribe(conn: ConsumingClient, command: pb.CommandUnsubscribe) 
     conn.write(replies.success(command.request_id))
 
 
-async def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> None:
-    """Move the subscription. The broker closes its consumers, whose clients subscribe again by themselves."""
+def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> Coroutine[Any, Any, None]:
+    """Move the subscription. The broker closes its consumers, whose clients subscribe again by themselves.
+
+    A SEEK to a message closes the consumers at once. Later requests of the same read still find the consumer, as in
+    Apache Pulsar.
+    """
     consumer, subscription = _required(conn, command.consumer_id)
     topic = conn.services.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
@@ -311,16 +331,26 @@ async def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> None:
     if not command.HasField("message_id") and not command.HasField("message_publish_time"):
         raise wire_refusals.SEEK_WITHOUT_TARGET.error()
     if not isinstance(topic, Topic):
-        conn.write(replies.success(command.request_id))
+        moving = subscription.seek(EARLIEST)
     elif command.HasField("message_id"):
         ident = command.message_id
         check_ack_set(len(ident.ack_set))
-        position = Position(signed(ident.ledgerId), signed(ident.entryId))
-        await subscription.seek(position, list(ident.ack_set) or None)
-        conn.write(replies.success(command.request_id))
+        moving = subscription.seek(Position(signed(ident.ledgerId), signed(ident.entryId)), list(ident.ack_set) or None)
+        if command.consumer_id not in conn.consumers:
+            conn.sought_consumers[command.consumer_id] = consumer
+            conn.loop.call_soon(conn.sought_consumers.pop, command.consumer_id, None)
     else:
-        await subscription.seek(await topic.ledger.position_for_time(signed(command.message_publish_time)), None)
-        conn.write(replies.success(command.request_id))
+        moving = _seek_time(subscription, topic, signed(command.message_publish_time))
+    return _answer_when_moved(conn, command, moving)
+
+
+async def _seek_time(subscription: ServingSubscription, topic: Topic, time_ms: int) -> None:
+    await subscription.seek(await topic.ledger.position_for_time(time_ms))
+
+
+async def _answer_when_moved(conn: ConsumingClient, command: pb.CommandSeek, moving: Awaitable[None]) -> None:
+    await moving
+    conn.write(replies.success(command.request_id))
 
 
 def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -> None:
@@ -330,6 +360,9 @@ def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -
     further command meanwhile.
     """
     entry = conn.consumers.pop(command.consumer_id, None)
+    closed = entry or conn.sought_consumers.get(command.consumer_id)
+    if isinstance(closed, Consumer) and closed.sub_type in _SINGLE_ACTIVE and not closed.subscription.serves(closed):
+        raise wire_refusals.CONSUMER_NOT_CONNECTED.error()
     if isinstance(entry, asyncio.Future):
         entry.cancel()
     elif entry is not None:
@@ -350,9 +383,16 @@ def _close_in_turn(conn: ConsumingClient, command: pb.CommandCloseConsumer, cons
         conn.release_reading(IN_SLICES)
 
 
-async def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLastMessageId) -> None:
+def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLastMessageId) -> Coroutine[Any, Any, None]:
     """The last message of the topic and how far the subscription has acknowledged."""
-    consumer, subscription = _required(conn, command.consumer_id)
+    consumer, _ = _required(conn, command.consumer_id)
+    return _answer_last_message_id(conn, command, consumer)
+
+
+async def _answer_last_message_id(
+    conn: ConsumingClient, command: pb.CommandGetLastMessageId, consumer: Consumer
+) -> None:
+    subscription = consumer.subscription
     topic = conn.services.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
@@ -375,7 +415,7 @@ async def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLa
 def on_consumer_stats(conn: ConsumingClient, command: pb.CommandConsumerStats) -> None:
     from magnetar.broker.subscriptions.subscription_stats import consumer_stats  # noqa: PLC0415 - not at the start
 
-    consumer = _consumer(conn, command.consumer_id)
+    consumer = _consumer(conn, command.consumer_id) or conn.sought_consumers.get(command.consumer_id)
     if consumer is None:
         raise ConnectionFatalError(f"CONSUMER_STATS of the unknown consumer {command.consumer_id}")
     conn.write(replies.consumer_stats(command.request_id, consumer_stats(consumer.subscription, consumer).wire()))

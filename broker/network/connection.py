@@ -94,6 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._settings = resources.settings
         self.producers: dict[int, Producer | asyncio.Future[Producer]] = {}
         self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
+        self.sought_consumers: dict[int, Consumer] = {}
         self.recently_closed_producers: dict[int, float] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
         self.lists = asyncio.Lock()

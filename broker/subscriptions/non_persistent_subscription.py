@@ -115,9 +115,12 @@ class NonPersistentSubscription:
         self.dispatcher = dispatcher
 
     def _remove(self, consumer: Consumer) -> None:
-        if self.dispatcher is not None and consumer in self.dispatcher.consumers:
+        if self.dispatcher is not None and self.serves(consumer):
             self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
             self.dispatcher.remove_consumer(consumer)
+
+    def serves(self, consumer: Consumer) -> bool:
+        return self.dispatcher is not None and consumer in self.dispatcher.consumers
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer left; safe to call twice."""
@@ -200,11 +203,10 @@ class NonPersistentSubscription:
     def on_redeliver(self, consumer: Consumer, message_ids: object, consumer_epoch: int | None) -> None:
         """Do nothing: the subscription can deliver nothing again."""
 
-    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
+    def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
         """Remove the consumers as `Subscription.unsubscribe` does."""
         dispatcher = self.dispatcher
-        allowed = dispatcher is not None and consumer in dispatcher.consumers
-        if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):
+        if dispatcher is None or not self.serves(consumer) or not (force or dispatcher.can_unsubscribe(consumer)):
             raise wire_refusals.UNSUBSCRIBE_REFUSED.error()
         self.fenced = True
         self._remove(consumer)

@@ -36,7 +36,8 @@ from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+    from typing import Any
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.dispatchers.dispatcher import Dispatcher
@@ -213,10 +214,13 @@ class Subscription:
             former.close()
             former.loop.when_idle(former.cut_cycles)
 
+    def serves(self, consumer: Consumer) -> bool:
+        return self.dispatcher is not None and consumer in self.dispatcher.consumers
+
     def remove_consumer(self, consumer: Consumer) -> None:
         """A consumer left; safe to call twice."""
         dispatcher = self.dispatcher
-        if dispatcher is not None and consumer in dispatcher.consumers:
+        if dispatcher is not None and self.serves(consumer):
             self.gone.add(consumer.out.total_messages, consumer.out.total_bytes)
             dispatcher.remove_consumer(consumer)
             self._check_empty()
@@ -295,24 +299,25 @@ class Subscription:
         else:
             dispatcher.redeliver_all(consumer, consumer_epoch)
 
-    async def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
+    def unsubscribe(self, consumer: Consumer, *, force: bool = False) -> None:
         """Remove all consumers so that the topic can delete the subscription, which stays fenced.
 
         Raises MetadataError when the consumer is not connected here, and, unless `force` is set, when other consumers
         are connected or the consumer is a standby.
         """
         dispatcher = self.dispatcher
-        allowed = dispatcher is not None and consumer in dispatcher.consumers
-        if not allowed or dispatcher is None or not (force or dispatcher.can_unsubscribe(consumer)):
+        if dispatcher is None or not self.serves(consumer) or not (force or dispatcher.can_unsubscribe(consumer)):
             raise wire_refusals.UNSUBSCRIBE_REFUSED.error()
         self.fenced = self._has_ended = True
         self.remove_consumer(consumer)
         self.disconnect_all()
 
-    async def seek(self, position: Position, ack_set: list[int] | None = None, *, rolls_back: bool = False) -> None:
-        """Continue reading at `position` (inclusive; the nearest valid position), durable on return.
+    def seek(
+        self, position: Position, ack_set: list[int] | None = None, *, rolls_back: bool = False
+    ) -> Coroutine[Any, Any, None]:
+        """Continue reading at `position` (inclusive; the nearest valid position), durable when the coroutine returns.
 
-        Consumers are closed first (of a Failover subscription the active consumer): their clients subscribe again.
+        Consumers are closed at once (of a Failover subscription the active consumer): their clients subscribe again.
         Pending redeliveries and redelivery counts are forgotten, and the delay view is cleared. A non-durable
         subscription ends when the SEEK closes all its consumers; the next reader of its name continues at `position`.
         `rolls_back`: a consumer is about to join, so the subscription does not end.
@@ -324,13 +329,18 @@ class Subscription:
         self.fenced = True
         self._settled.clear()
         dispatcher = self.dispatcher
-        had_consumers = bool(self.consumers)
+        ends = bool(self.consumers) and not rolls_back
+        if dispatcher is not None:
+            for consumer in dispatcher.remove_for_seek():
+                self._close(consumer)
+            dispatcher.loop.paused = True
+            dispatcher.forget_read()
+        return self._reset(position, ack_set, ends=ends)
+
+    async def _reset(self, position: Position, ack_set: list[int] | None, *, ends: bool) -> None:
+        dispatcher = self.dispatcher
         try:
             if dispatcher is not None:
-                for consumer in dispatcher.remove_for_seek():
-                    self._close(consumer)
-                dispatcher.loop.paused = True
-                dispatcher.forget_read()
                 await dispatcher.loop.wait_idle()
             await self.cursor.reset(position, ack_set)
             self.note_reset(position)
@@ -344,7 +354,7 @@ class Subscription:
             if dispatcher is not None:
                 dispatcher.loop.paused = False
                 dispatcher.loop.wake()
-        if had_consumers and not rolls_back and not (self.durable or self.consumers or self._admitting):
+        if ends and not (self.durable or self.consumers or self._admitting):
             self.sought = SoughtPlace(position, self.cursor.read_position, ack_set)
             self._check_empty()
         log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))

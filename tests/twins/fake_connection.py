@@ -50,6 +50,7 @@ class FakeConnection:
         self.client_version = "test"
         self.role = None
         self.consumers: dict = {}
+        self.sought_consumers: dict = {}
         self.frames: list[tuple[str, Any]] = []
         self.writes = 0
         self.writable = True

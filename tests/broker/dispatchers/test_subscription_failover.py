@@ -123,7 +123,7 @@ async def test_failover_takes_so_many_consumers_as_allowed():
 async def test_unsubscribe_of_a_lone_consumer():
     bench = Bench()
     consumer = await bench.join(FAILOVER)
-    await bench.subscription.unsubscribe(consumer)
+    bench.subscription.unsubscribe(consumer)
     assert not bench.subscription.consumers
     with pytest.raises(MetadataError):
-        await bench.subscription.unsubscribe(consumer, force=True)
+        bench.subscription.unsubscribe(consumer, force=True)

@@ -116,8 +116,8 @@ async def test_exclusive_and_types():
     bench.send(entry(b"1"))
     assert (payloads(first), payloads(second)) == ([], [b"1"])
     with pytest.raises(MetadataError):
-        await bench.subscription.unsubscribe(first)
-    await bench.subscription.unsubscribe(second)
+        bench.subscription.unsubscribe(first)
+    bench.subscription.unsubscribe(second)
     assert not bench.subscription.consumers
 
 

@@ -3,7 +3,7 @@
 import time
 
 from harness.joining import join, left
-from harness.steps import published, published_batches, read, rest, texts
+from harness.steps import EARLIEST, LATEST, published, published_batches, read, rest, texts
 from transcript import encode, encode_send, scenario
 
 
@@ -340,3 +340,54 @@ def close_and_subscribe_again_in_one_write(s):
     c.none(0.4)
     c.send("FLOW", consumer_id=1, messagePermits=5)
     c.recv()
+
+
+SINGLE_ACTIVE = ("Exclusive", "Failover")
+
+
+def behind(s, kind, first, second):
+    """A consumer of a topic with three messages, which sends both requests in one write."""
+    topic = s.topic(kind)
+    published(s, topic, 3)
+    c = join(s, topic, kind, permits=0)
+    both(c, f"{first[0]} {second[0]}", *(encode(name, consumer_id=1, **more) for name, more in (first, second)))
+    return topic, c
+
+
+@scenario
+def seek_behind_seek_in_one_write(s):
+    for kind in (*SINGLE_ACTIVE, "Shared", "Key_Shared"):
+        _, c = behind(
+            s,
+            kind,
+            ("SEEK", dict(request_id=1, message_id=EARLIEST)),
+            ("SEEK", dict(request_id=2, message_id=LATEST)),
+        )
+        for _ in range(3):
+            c.recv()
+        c.none(0.3)
+
+
+@scenario
+def close_behind_seek_in_one_write(s):
+    for kind in SINGLE_ACTIVE:
+        _, c = behind(s, kind, ("SEEK", dict(request_id=1, message_id=LATEST)), ("CLOSE_CONSUMER", dict(request_id=2)))
+        for _ in range(3):
+            c.recv()
+        c.ask("GET_LAST_MESSAGE_ID", consumer_id=1)
+
+
+@scenario
+def statistics_behind_seek_in_one_write(s):
+    for kind in SINGLE_ACTIVE:
+        _, c = behind(s, kind, ("SEEK", dict(request_id=1, message_id=LATEST)), ("CONSUMER_STATS", dict(request_id=2)))
+        for _ in range(3):
+            c.recv()
+
+
+@scenario
+def close_behind_unsubscribe_in_one_write(s):
+    for kind in SINGLE_ACTIVE:
+        topic, c = behind(s, kind, ("UNSUBSCRIBE", dict(request_id=1)), ("CLOSE_CONSUMER", dict(request_id=2)))
+        c.recv_sorted(2)
+        s.call("GET", rest(topic, "/subscriptions"), keep=True)
