@@ -340,6 +340,9 @@ class Connection(asyncio.BufferedProtocol):
             base = pb.BaseCommand.FromString(data)
         except Exception as e:
             raise ConnectionFatalError(f"command {command_type} does not parse") from e
+        if base.type != command_type and base.HasField("type"):  # the type came twice: the last counts
+            self._on_command(base.type, base.SerializePartialToString())
+            return
         if (
             not base.HasField(cast("Any", row.field)) or not base.IsInitialized()
         ):  # the parser does not check required fields

@@ -222,6 +222,26 @@ def command_without_a_type(s):
 
 
 @scenario
+def type_that_comes_twice(s):
+    """The last counts."""
+    body = lookup()[8:]
+    metadata = encode("PARTITIONED_METADATA", topic="persistent://public/default/t", request_id=2)[8:]
+    ping, another = b"\x08" + varint(18), metadata[:2]
+    for name, command in {
+        "PING, then LOOKUP": ping + body,
+        "LOOKUP, then PING": body + ping,
+        "LOOKUP, then another without its field": body + another,
+        "LOOKUP, then PARTITIONED_METADATA": body + metadata,
+        "PARTITIONED_METADATA, then LOOKUP": metadata + body,
+        "the same twice": body[:2] + body,
+    }.items():
+        c = s.connect()
+        c.raw(struct.pack(">II", 4 + len(command), len(command)) + command, name)
+        c.recv(2)
+        c.none(0.3)
+
+
+@scenario
 def sizes_that_disagree(s):
     whole = lookup()
     for name, head in {
