@@ -96,8 +96,8 @@ class _Run:
         self.size += len(entry)
         self.ends.append(self.size)
         self.sequences.append(signed(send.sequence_id))
-        highest = send.highest_sequence_id
-        self.highest.append(signed(highest) if highest >= send.sequence_id else 0)  # smaller: counts as absent
+        highest = signed(send.highest_sequence_id)
+        self.highest.append(highest if highest >= signed(send.sequence_id) else 0)  # smaller: counts as absent
         self.counts.append(send.num_messages)
         self.deliver_at.append(deliver_at)
         self.flags.append(flags)

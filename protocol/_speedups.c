@@ -473,7 +473,7 @@ static int run_add(run *r, const send_command *c, const uint8_t *entry, size_t n
     r->total += c->num_messages > 0 ? c->num_messages : 0;
     r->offsets[k + 1] = (int64_t)r->used;
     r->sequences[k] = sequence;
-    r->highest[k] = (int64_t)(c->highest >= c->sequence_id ? c->highest : 0);
+    r->highest[k] = (int64_t)c->highest >= (int64_t)c->sequence_id ? (int64_t)c->highest : 0;
     r->counts[k] = c->num_messages;
     r->deliver_at[k] = deliver_at;
     r->flags[k] = flags;

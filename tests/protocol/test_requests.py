@@ -43,15 +43,15 @@ def test_a_connection_without_credentials():
     assert not answer.command.connect.HasField("auth_method_name")
 
 
-@pytest.mark.parametrize("highest", [5, 9])
-def test_a_send_is_a_run_with_its_ids_and_count(highest):
+@pytest.mark.parametrize(("highest", "found"), [(5, 5), (9, 9), (3, 5), (2**63, 5), (2**64 - 1, 5)])
+def test_a_send_is_a_run_with_its_ids_and_count(highest, found):
     meta = pb.MessageMetadata(producer_name="p", sequence_id=5, publish_time=1, num_messages_in_batch=4)
     body = entry(meta, b"payload")
     frame = requests.send(7, 5, highest, 4, body)
     _, [item], error = speed.cut(frame, 0, len(frame), 1 << 20)
     run = EntryRun.from_cut(item)
     assert error is None
-    assert (run.producer_id, run.sequence(0), run.high(0), run.total_messages) == (7, 5, highest, 4)
+    assert (run.producer_id, run.sequence(0), run.high(0), run.total_messages) == (7, 5, found, 4)
     assert bytes(run.entry(0)) == body
 
 

@@ -417,3 +417,10 @@ def batch_and_single_messages_in_one_write(s):
     s.lines = keep
     s.note("receipts", [p.recv_quietly().command.sequence_id for _ in range(4)])
     s.note("index", [f.entry_metadata.index for f in read(c, 4)])
+
+
+@scenario
+def highest_sequence_ids_beyond_an_int64(s):
+    c, d = sender(s, s.topic())
+    for low, high in ((0, 2**63 - 1), (1, 2**63), (2, 2**63 + 7), (2**63 + 1, 2**63), (2**63 + 3, 8), (2**64 - 1, 0)):
+        sent(c, d, sequence_id=low, command={"highest_sequence_id": high})
