@@ -72,7 +72,7 @@ async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) ->
     services = conn.services
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.LOOKUP, name)
-    listener = command.advertised_listener_name if command.HasField("advertised_listener_name") else ""
+    listener = command.advertised_listener_name.strip() and command.advertised_listener_name
     services.topics.require_namespace(name)
     services.namespaces.in_use.add(name.namespace)
     answer = await services.ownership.lookup(name, authoritative=command.authoritative)

@@ -370,3 +370,10 @@ def partitioned_topic_made_again_with_more_partitions(s):
     c.ask("PARTITIONED_METADATA", topic=topic)
     c.subscribe(topic + "-partition-0", permits=10, initialPosition="Earliest")
     s.note("nothing of before", told(drained(c)))
+
+
+@scenario
+def lookup_with_a_blank_listener_name(s):
+    c, topic = s.connect(), s.topic()
+    for name in (" ", "\t\n", " x"):
+        c.ask("LOOKUP", topic=topic, advertised_listener_name=name)
