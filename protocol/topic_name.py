@@ -17,6 +17,7 @@ from urllib.parse import quote_plus, unquote_plus
 
 from magnetar.protocol.checksum import crc32c
 from magnetar.protocol.errors import InvalidTopicNameError
+from magnetar.protocol.url_encoder import url_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -152,8 +153,8 @@ class TopicName:
 
     @property
     def schema_name(self) -> str:
-        """``tenant/namespace/topic`` of the base topic: the name of its schema."""
-        return f"{self.namespace}/{self.base.local_name}"
+        """``tenant/namespace/encoded local name`` of the base topic: the name of its schema."""
+        return f"{self.namespace}/{url_encoded(self.base.local_name)}"
 
     @property
     def persistence_name(self) -> str:

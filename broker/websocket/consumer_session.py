@@ -39,6 +39,7 @@ from magnetar.broker.websocket.incoming import (
 )
 from magnetar.broker.websocket.outstanding import PLACE_BYTES, Outstanding, Place
 from magnetar.broker.websocket.parameters import MOST_WINDOW
+from magnetar.broker.websocket.pull_credit import PullCredit
 from magnetar.broker.websocket.session import Session
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
@@ -78,7 +79,8 @@ class ConsumerSession(Session):
         self._arrived: deque[Answer] = deque()
         self._queue: deque[Incoming] = deque()  # messages of the latest parsed entry
         self._waiting_bytes = self._place_units = 0
-        self._with_client = self._permitted = 0
+        self._with_client = 0
+        self._pull = PullCredit()
         self._due = DueEntries(parameters.nack_delay_ms / 1000, parameters.ack_timeout_ms / 1000, self._on_due)
         self._turn: asyncio.Handle | None = None
         self.dead_letters: DeadLetters | None = None
@@ -269,13 +271,13 @@ class ConsumerSession(Session):
     def room(self) -> int:
         """How many messages the session may write now."""
         if self.parameters.pull:
-            return self._permitted
+            return self._pull.room
         return self.parameters.window - self._with_client
 
     def _write(self, message: Incoming) -> None:
         part = self.parts[message.part]
         if self.parameters.pull:
-            self._permitted -= 1
+            self._pull.delivered()
             if not self.has_one_part:
                 self._owe(part, 1)
         else:
@@ -358,11 +360,11 @@ class ConsumerSession(Session):
     def _on_permit(self, permits: int | None) -> None:
         if permits is None:
             raise BadMessageError(INVALID_DATA, "permit: permitMessages is missing")
-        if not self.parameters.pull or permits <= 0:
+        if not self.parameters.pull:
             return
-        self._permitted = min(self._permitted + permits, _MOST_PERMITS)
+        grown = self._pull.permit(permits)
         if self.has_one_part:
-            self._owe(self.parts[0], permits)
+            self._owe(self.parts[0], grown)
         self.pump()
 
     async def _unsubscribe(self) -> None:
@@ -486,7 +488,7 @@ class ConsumerSession(Session):
             return
         self.forget(part, owed=False)
         part.is_open, part.has_begun, part.owed = True, True, 0
-        self._owe(part, self._permitted if self.parameters.pull and self.has_one_part else self._first_credit())
+        self._owe(part, self._pull.room if self.parameters.pull and self.has_one_part else self._first_credit())
 
     def close(self) -> None:
         self._due.close()

@@ -80,3 +80,8 @@ def test_names_that_are_remembered_are_bounded_in_bytes():
         TopicName.parse(f"{number:01000d}")
     assert sum(map(len, topic_name._parsed)) == topic_name._parsed_chars <= topic_name._KNOWN_CHARS
     assert TopicName.parse(f"{1:01000d}").local_name == f"{1:01000d}"
+
+
+def test_schemas_are_named_after_the_encoded_topic():
+    for text, name in {"a b": "a+b", "\xe4": "%C3%A4", "x-partition-3": "x", "a*~": "a*%7E"}.items():
+        assert TopicName.parse(f"persistent://t/n/{text}").schema_name == f"t/n/{name}"

@@ -189,6 +189,20 @@ def ws_consumer_pull_mode(s):
 
 
 @scenario
+def ws_pull_mode_with_no_permits(s):
+    """A permit of 0 or less delivers a message too, which the next permits pay for."""
+    for name, permits in enumerate(((0, 0, 3, 1, 1), (-2, 1, 1, 0, 4), (2, 0, -1, 1), (0, -1, 2, 0, 2))):
+        topic = s.topic(str(name))
+        c = consumer(s, topic, pullMode="true")
+        for i, number in enumerate(permits):
+            if i == 1:
+                publish(s, topic, *(b"m%d" % i for i in range(20)))
+            c.send(type="permit", permitMessages=number)
+            while c.recv(0.7):
+                pass
+
+
+@scenario
 def ws_permits_without_pull_mode(s):
     topic = s.topic()
     c = consumer(s, topic, receiverQueueSize=1)

@@ -267,3 +267,17 @@ def topic_used_by_its_short_name(s):
     a.recv()
     b.recv()
     s.http("GET", rest(topic, "/subscriptions"), keep=True)
+
+
+@scenario
+def schemas_of_names_with_odd_characters(s):
+    """The schema in an answer is named after the encoded topic."""
+    c = s.connect()
+    for tail in ("\xe4", "a b", "a+b", "a%20b", "a:b*~-_.", "\x00"):
+        topic = s.topic(tail)
+        c.producer(topic, s.next_request(), quietly=True, schema=dict(name="s", schema_data=b"", type="String"))
+        c.ask("GET_SCHEMA", topic=topic)
+    s.call("PUT", rest(s.topic("\xe4 p"), "/partitions").replace("\xe4 p", "%C3%A4%20p"), 2)
+    topic = s.topic("\xe4 p-partition-1")
+    c.producer(topic, s.next_request(), quietly=True, schema=dict(name="s", schema_data=b"", type="String"))
+    c.ask("GET_SCHEMA", topic=topic)
