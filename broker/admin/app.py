@@ -43,16 +43,17 @@ from magnetar.broker.admin import (
     upgrades,
 )
 from magnetar.broker.admin.browser_rules import BrowserRules
-from magnetar.broker.admin.call import Call, target_of
+from magnetar.broker.admin.call import Call, decoded, target_of
 from magnetar.broker.admin.elsewhere import sent_elsewhere
 from magnetar.broker.admin.request_limits import RequestRate, counted
 from magnetar.broker.admin.responses import error_response, failure
 from magnetar.broker.admin.routes import TOPIC
 from magnetar.broker.admin.wide_answers import WideAnswers, paced
 from magnetar.broker.auth.authenticator import AuthenticationFailedError
-from magnetar.broker.auth.authorizer import Identity
+from magnetar.broker.auth.authorizer import Identity, Target
 from magnetar.broker.auth.table import PROBE, Action, Resource
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.denied_requests import denied_text
 from magnetar.broker.compat.jetty_http import accepts_json, allowed, media_type, page, plain_path
 from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.storage.errors import StorageError
@@ -287,7 +288,8 @@ def _endpoint(
                 return page(406, request.method)
             if kind not in ("", "application/json") and row.path.startswith(_JSON_ALONE_TAKEN):
                 return page(415, request.method)
-            identity = await _identify(request, api, row.need)
+            claimed = await _identify(request, api, row.need)
+            identity = claimed if api.authorizer.valid_identity(claimed, itself=True) else Identity(None)
             target = target_of(request.path_params)
             if not api.authorizer.allows(identity, row.need, target):
                 if _tells_of_tenants(row) and target.tenant not in api.namespaces.tenants:
@@ -296,7 +298,7 @@ def _endpoint(
                     )  # as in Apache Pulsar 4.2; tests of clients rely on it
                 if api.authorizer.lacks_prefix(identity, row.need, target):
                     return failure(500, "the name of the subscription does not begin with the role")
-                return failure(row.need.denied_status, f"Unauthorized to {row.need.action.value}")
+                return _denied(request, row, claimed, target, api)
             call = Call(request, api, identity, row.most_body)
             if uses and api.namespaces.exists(call.namespace):
                 api.namespaces.in_use.add(call.namespace)
@@ -322,6 +324,15 @@ def _endpoint(
     return endpoint
 
 
+def _denied(request: Request, row: "AdminRoute", claimed: Identity, target: Target, api: "BrokerApi") -> Response:
+    """The refusal of a request without the right, in Apache Pulsar's words where it has the route."""
+    names = {name: decoded(str(value)) for name, value in request.path_params.items()} | {"topic": target.topic}
+    text = denied_text(
+        row.method, row.path, names, role=claimed.role, original=claimed.original, broker=api.urls.broker_id
+    )
+    return failure(row.need.denied_status, text or f"Unauthorized to {row.need.action.value}")
+
+
 def _report_failure(request: Request, api: "BrokerApi", reason: str) -> None:
     """Log a failed authentication: a warning for invalid credentials, an info for a request without credentials."""
     authorization = request.headers.get("authorization")
@@ -333,7 +344,7 @@ def _report_failure(request: Request, api: "BrokerApi", reason: str) -> None:
 
 
 async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identity:
-    """The identity of the caller; it has no role when the caller may not act for the principal that its header names.
+    """The identity that the caller claims: its proven role, and the principal that its header names.
 
     Raises 401 for missing or invalid credentials. Probes alone need no credentials: any other request of an
     unauthenticated client could take effect once authorization is enabled.
@@ -353,5 +364,4 @@ async def _identify(request: Request, api: "BrokerApi", need: "Need") -> Identit
             return Identity(None)
         _report_failure(request, api, str(e))
         raise rest_refusals.AUTHENTICATION_REQUIRED.error() from e
-    identity = Identity(found.role, request.headers.get(ORIGINAL_PRINCIPAL) or None)
-    return identity if api.authorizer.valid_identity(identity, itself=True) else Identity(None)
+    return Identity(found.role, request.headers.get(ORIGINAL_PRINCIPAL) or None)

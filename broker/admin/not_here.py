@@ -8,7 +8,7 @@ from starlette.responses import Response
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.admin.topic_calls import topic_missing
-from magnetar.broker.auth.table import OPEN
+from magnetar.broker.auth.table import NAMESPACE_PACKAGES, OPEN
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jetty_http import media_type
 from magnetar.broker.errors import RestError
@@ -99,7 +99,7 @@ async def _no_packages(call: Call) -> Response:
     raise rest_refusals.PACKAGES_DISABLED.error()
 
 
-@routes.get(_PACKAGES, OPEN)
+@routes.get(_PACKAGES, NAMESPACE_PACKAGES)
 async def list_packages(call: Call) -> Response:
     if call.param("type") not in _KINDS:
         raise rest_refusals.PACKAGE_DOMAIN_INVALID.error(kind=call.param("type"))
@@ -110,7 +110,7 @@ for _method, _path in (
     *(("GET", path) for path in (_PACKAGES + "/{name}", _VERSION, _VERSION + "/metadata")),
     *(("DELETE", _VERSION), ("PUT", _VERSION + "/metadata")),
 ):
-    routes.add(_method, _path, OPEN, _no_packages)
+    routes.add(_method, _path, NAMESPACE_PACKAGES, _no_packages)
 routes.add("POST", _VERSION, OPEN, _no_uploads)
 
 # --- transactions -----------------------------------------------------------------------------------------------

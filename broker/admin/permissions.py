@@ -167,7 +167,7 @@ async def _grants(call: Call) -> list[tuple[TopicName, TopicGrant]]:
     caller administers no tenant.
     """
     if not call.api.authorizer.administers_something(call.identity):
-        raise RestError(401, "Unauthorized to administer the topic")
+        raise rest_refusals.TENANT_ADMINISTRATION_DENIED.error()
     grants = await call.body(list[TopicGrant])
     if grants is None or not all(each.topic for each in grants):
         raise RestError(500, "topics are required")
@@ -176,7 +176,7 @@ async def _grants(call: Call) -> list[tuple[TopicName, TopicGrant]]:
     named = [(_parsed(each.topic), each) for each in grants]
     for name, _ in named:
         if not call.api.authorizer.allows(call.identity, TOPIC_ADMIN, Target.of_topic(name)):
-            raise RestError(401, "Unauthorized to administer the topic")
+            raise rest_refusals.TENANT_ADMINISTRATION_DENIED.error()
     if len({name.namespace for name, _ in named}) != 1:
         raise rest_refusals.NAMESPACES_DIFFER.error()
     for name, _ in named:

@@ -177,6 +177,6 @@ async def create_missed_partitions(call: Call) -> Response:
         raise rest_refusals.TOPIC_TO_COMPLETE_UNKNOWN.error(topic=name)
     namespace = Target(tenant=call.param("tenant"), namespace=name.namespace)
     if not call.api.authorizer.allows(call.identity, NAMESPACE_ADMIN, namespace):
-        raise RestError(403, f"Unauthorized to create topics in {name.namespace}")
+        raise rest_refusals.NAMESPACE_OPERATION_DENIED.error(operation="CREATE_TOPIC", namespace=name.namespace)
     await call.lifecycle.create_missed_partitions(name)
     return done()

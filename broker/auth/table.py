@@ -45,6 +45,7 @@ class Action(enum.Enum):
     PRODUCE = "produce"
     CONSUME = "consume"
     USE = "produce or consume"
+    PACKAGES = "packages"
 
 
 class Need(NamedTuple):
@@ -74,6 +75,7 @@ TENANT_ADMIN: Final = Need(Resource.TENANT, Action.ADMINISTER)
 NAMESPACE_ADMIN: Final = Need(Resource.NAMESPACE, Action.ADMINISTER)
 NAMESPACE_USE: Final = Need(Resource.NAMESPACE, Action.USE)
 NAMESPACE_CONSUME: Final = Need(Resource.NAMESPACE, Action.CONSUME)
+NAMESPACE_PACKAGES: Final = Need(Resource.NAMESPACE, Action.PACKAGES, 401)
 TOPIC_ADMIN: Final = Need(Resource.TOPIC, Action.ADMINISTER)
 TOPIC_POLICY: Final = Need(Resource.TOPIC, Action.ADMINISTER, 403)
 TOPIC_USE: Final = Need(Resource.TOPIC, Action.USE)

@@ -72,6 +72,7 @@ TOPIC_NAME_OF_PARTITION: Final = RestRefusal(400, "Topic name can't contain '-pa
 
 AUTHENTICATION_REQUIRED: Final = RestRefusal(401, "Authentication required")
 ROLES_INVALID: Final = RestRefusal(401, "Invalid roles")
+TENANT_ADMINISTRATION_DENIED: Final = RestRefusal(401, "Don't have permission to administrate resources on this tenant")
 
 # --- 403 Forbidden --------------------------------------------------------------------------------------------------
 
@@ -80,6 +81,10 @@ CLUSTER_BEYOND_TENANT: Final = RestRefusal(
     "Cluster [{cluster}] is not in the list of allowed clusters list for tenant [{tenant}]",
 )
 CLUSTER_ID_INVALID: Final = RestRefusal(403, "Invalid cluster id: {cluster}")
+NAMESPACE_OPERATION_DENIED: Final = RestRefusal(
+    403,
+    "Unauthorized to validateNamespaceOperation for operation [{operation}] on namespace [{namespace}]",
+)
 
 # --- 404 Not Found --------------------------------------------------------------------------------------------------
 

@@ -151,6 +151,12 @@ async def test_nothing_but_probes_is_open_to_clients_without_credentials(authori
     assert call.broker.namespaces.policies("public/default").auth_policies == AuthPolicies()
 
 
+def nameless(answer):
+    """The answer without the name of the resource, which the caller knows."""
+    raw = re.sub(rb"(on (?:topic|namespace|tenant|cluster)) \[[^]]*\]", rb"\1", answer.raw)
+    return re.sub(rb"persistent://[^]\"]*", b"", raw)
+
+
 async def test_a_role_without_rights_cannot_probe_for_existing_objects(call):
     """Over every route: the same answer for an existing and a missing namespace, topic or subscription. Only the
     absence of a tenant shows, as in Apache Pulsar.
@@ -167,7 +173,7 @@ async def test_a_role_without_rights_cannot_probe_for_existing_objects(call):
             if "tenant" in change and missing.status == 404:
                 assert missing.raw == b'{"reason":"Tenant does not exist"}', row.path
                 continue
-            assert (missing.status, missing.raw) == (there.status, there.raw), (row.path, change)
+            assert (missing.status, nameless(missing)) == (there.status, nameless(there)), (row.path, change)
             compared += 1
     assert compared > 1000
 
