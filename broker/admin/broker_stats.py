@@ -6,14 +6,14 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
+from magnetar.broker.admin.bundle_stats import topic_in_bundle
 from magnetar.broker.admin.call import Call
 from magnetar.broker.admin.responses import JSON, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
-from magnetar.broker.admin.stats_json import topic_stats
 from magnetar.broker.auth.table import PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.absent_features import ALLOCATOR_STATS, ALLOCATORS, LEDGER_OPERATIONS
-from magnetar.broker.errors import RestError
+from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.prometheus.exposition import CONTENT_TYPE, render
 from magnetar.broker.slices import give_way, sliced
 
@@ -63,10 +63,12 @@ async def topics(call: Call) -> Response:
     out: dict[str, Any] = {}
     for stats in await call.logs.loaded_stats():
         await give_way()
-        config = call.namespaces.effective(stats.name)
-        bundle = out.setdefault(stats.name.namespace, {}).setdefault("0x00000000_0xffffffff", {})
-        shown = await topic_stats(stats, config, owner=call.api.urls.broker_id)
-        bundle.setdefault(stats.name.domain, {})[str(stats.name)] = msgspec.json.encode(shown).decode()
+        name = stats.name
+        if not call.namespaces.exists(name.namespace):  # deleted meanwhile
+            continue
+        bundle = bundle_of(str(name), call.bundles_of(name.namespace))
+        domain = out.setdefault(name.namespace, {}).setdefault(bundle, {}).setdefault(name.domain, {})
+        domain[str(name)] = msgspec.json.encode(await topic_in_bundle(stats)).decode()
     return StreamingResponse(_in_turns(_object(out)), media_type=JSON)
 
 
@@ -119,7 +121,7 @@ async def allocator(call: Call) -> Response:
 
 @routes.get(STATS + "/broker-resource-availability/{tenant}/{namespace}", SUPER)
 async def availability(_call: Call) -> Response:
-    raise RestError(409, "this load manager does not report available resources")
+    raise rest_refusals.RESOURCES_NOT_REPORTED.error()
 
 
 @routes.get(STATS + "/load-report", SUPER)

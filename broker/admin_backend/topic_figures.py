@@ -81,6 +81,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
         oldest_backlog_age_seconds=topic.backlog.oldest_age_s() or -1,
         oldest_backlog_subscription=topic.backlog.oldest_subscription,
         non_contiguous_deleted_ranges={name: count_deleted_ranges(s.cursor) for name, s in subscriptions.items()},
+        entries_since_mark_delete={name: _taken(topic, s.cursor) for name, s in subscriptions.items()},
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
         delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
         compaction=topic.compaction.stats(),
@@ -330,6 +331,11 @@ def _cursors(topic: Topic) -> dict[str, ManagedCursor]:
     return {**topic.ledger.cursors, **{s.name: s.cursor for s in topic.subscriptions.by_name.values() if not s.durable}}
 
 
+def _taken(topic: Topic, cursor: ManagedCursor) -> int:
+    """How many entries behind the mark-delete position the subscription has read."""
+    return topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
+
+
 def _cursor(topic: Topic, name: str, cursor: ManagedCursor, ranges: list[DeletedRange]) -> dict[str, object]:
     mark_delete = _shown(topic, cursor.mark_delete)
     read = _shown(topic, max(cursor.read_position, cursor.mark_delete.next()))
@@ -338,7 +344,7 @@ def _cursor(topic: Topic, name: str, cursor: ManagedCursor, ranges: list[Deleted
     if subscription is not None and subscription.loaded_at == cursor.mark_delete:
         mark_delete = shown_mark_delete(topic.ledger.ledgers, subscription)
         read = max(read, mark_delete.next())
-    taken = topic.ledger.entries_between(cursor.mark_delete, cursor.read_position.previous())
+    taken = _taken(topic, cursor)
     # Apache Pulsar puts a cursor that is reset to the start before the first entry, until a consumer reads an entry.
     at_start = taken == 0 and subscription is not None and subscription.rewound_to == cursor.mark_delete
     if at_start:

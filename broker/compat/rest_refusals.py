@@ -228,6 +228,10 @@ NOTHING_TO_EXPIRE_UP_TO: Final = RestRefusal(
 )
 PARTITION_BEYOND: Final = RestRefusal(409, "Illegal topic partition name {topic} with max allowed {count} partitions")
 PARTITION_METADATA_MISSING: Final = RestRefusal(409, "Partition metadata not found for the partitioned topic: {topic}")
+RESOURCES_NOT_REPORTED: Final = RestRefusal(
+    409,
+    "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerWrapper does not support this operation",
+)
 SUBSCRIPTION_EXISTS: Final = RestRefusal(409, "Subscription already exists for topic")
 TENANT_EXISTS: Final = RestRefusal(409, "Tenant already exist")
 TENANT_IN_USE: Final = RestRefusal(409, "The tenant still has active namespaces")

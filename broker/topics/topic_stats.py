@@ -69,6 +69,8 @@ class TopicStats:
     deduplication_status: str = "Disabled"
     topic_epoch: int | None = None
     non_contiguous_deleted_ranges: dict[str, int] = field(default_factory=dict)
+    entries_since_mark_delete: dict[str, int] = field(default_factory=dict)
+    """Entries behind the mark-delete position that each subscription has read."""
     delayed_index_bytes: int = 0
     delayed_index: DelayIndexStats | None = None
     compaction: CompactionStats = field(default_factory=CompactionStats)
