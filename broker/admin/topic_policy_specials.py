@@ -1,5 +1,7 @@
 """Policies of topics that do not fit the table: quotas, rates of one subscription, clusters, numbers in the query."""
 
+from typing import Final, NoReturn
+
 import msgspec
 from starlette.responses import Response
 
@@ -15,10 +17,13 @@ from magnetar.broker.compat import rest_refusals
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
 from magnetar.broker.policies.records import TopicPolicies, shown
 from magnetar.broker.policies.values import DispatchRate
+from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 _NAMES = {"messageTTL": "message TTL", "subscriptionExpirationTime": "subscription expiration time"}
+_MANY: Final = 2
+"""Clusters of a namespace that replicates."""
 
 
 def _declare_query_number(path: str, field: str, applied: str) -> None:
@@ -149,7 +154,7 @@ async def set_replication(call: Call) -> Response:
     if not clusters:
         raise rest_refusals.CLUSTER_IDS_MISSING.error()
     if scope_of(call):
-        raise precondition("Can not set topic-level replication clusters for all clusters")
+        _refuse_for_all_clusters(clusters, call.policies().replication_clusters or [])
     if call.api.settings.cluster_name not in clusters:
         raise rest_refusals.LOCAL_CLUSTER_REMOVED.error()
     for cluster in clusters:
@@ -158,6 +163,15 @@ async def set_replication(call: Call) -> Response:
     if (refused := policy_rules.peers_together(call.namespaces.clusters.get, clusters)) is not None:
         raise refused
     return await _store_replication(call, name, clusters)
+
+
+def _refuse_for_all_clusters(clusters: list[str], of_namespace: list[str]) -> NoReturn:
+    """Raise 412: a broker of several clusters alone has replication for all of them."""
+    if len(of_namespace) < _MANY:
+        raise rest_refusals.NAMESPACE_NOT_REPLICATED.error()
+    if not set(clusters) <= set(of_namespace):
+        raise rest_refusals.CLUSTERS_BEYOND_NAMESPACE.error()
+    raise precondition("Can not set topic-level replication clusters for all clusters")
 
 
 @routes.delete(TOPIC + "/replication", TOPIC_POLICY)
@@ -173,8 +187,27 @@ async def _store_replication(call: Call, name: TopicName, clusters: list[str] | 
 
 @routes.put(TOPIC + "/shadowTopics", TOPIC_POLICY)
 async def set_shadow_topics(call: Call) -> Response:
-    policy_topic(call)
+    """Refuse the topics, a fault of them in Apache Pulsar's words: shadow topics are not supported."""
+    if not policy_topic(call).persistent:
+        raise rest_refusals.SHADOW_SOURCE_NOT_PERSISTENT.error()
+    shadows = await call.body(list[str])
+    if not shadows:
+        raise rest_refusals.SHADOW_TOPICS_MISSING.error()
+    for text in shadows:
+        _check_shadow(call, text)
     raise precondition("There is no cluster to have shadow topics in")
+
+
+def _check_shadow(call: Call, text: str) -> None:
+    """Raise a refusal unless the text is the name of a persistent topic that exists."""
+    try:
+        name = TopicName.parse(text)
+    except InvalidTopicNameError:
+        raise rest_refusals.SHADOW_TOPIC_INVALID.error(topic=text) from None
+    if not name.persistent:
+        raise rest_refusals.SHADOW_TOPIC_NOT_PERSISTENT.error()
+    if not call.topics.exists(name) and call.topics.partition_count(name) is None:
+        raise rest_refusals.SHADOW_TOPIC_UNKNOWN.error(topic=text)
 
 
 @routes.delete(TOPIC + "/shadowTopics", TOPIC_POLICY)

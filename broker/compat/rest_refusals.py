@@ -85,6 +85,7 @@ NAMESPACE_OPERATION_DENIED: Final = RestRefusal(
     403,
     "Unauthorized to validateNamespaceOperation for operation [{operation}] on namespace [{namespace}]",
 )
+SHADOW_TOPIC_INVALID: Final = RestRefusal(403, "Invalid shadow topic name: {topic}")
 
 # --- 404 Not Found --------------------------------------------------------------------------------------------------
 
@@ -277,6 +278,11 @@ BUNDLE_END_INVALID: Final = RestRefusal(
 CLUSTERS_MISSING: Final = RestRefusal(412, "Clusters cannot be null")
 CLUSTERS_BLANK: Final = RestRefusal(412, "Clusters cannot be empty or blank")
 CLUSTERS_UNKNOWN: Final = RestRefusal(412, "Clusters do not exist")
+CLUSTERS_BEYOND_NAMESPACE: Final = RestRefusal(
+    412,
+    "The policies at the global topic level will only be copied to the clusters included in the namespace level "
+    "replication. Therefore, please do not set the policies including other clusters",
+)
 CLUSTER_IDS_MISSING: Final = RestRefusal(412, "ClusterIds should not be null or empty")
 CLUSTER_IN_USE: Final = RestRefusal(412, "Cluster not empty")
 CLUSTER_NAME_INVALID: Final = RestRefusal(412, "Cluster name is not valid")
@@ -342,6 +348,17 @@ TOPIC_LIKE_PARTITION_BEYOND: Final = RestRefusal(
     'Can\'t create topic {topic} with "-partition-" followed by a number smaller than number of partition of '
     "partitioned topic {base}",
 )
+NAMESPACE_NOT_REPLICATED: Final = RestRefusal(
+    412,
+    "Please do not use the global topic level policy when namespace-level replication is not enabled, because the "
+    "global level policy relies on namespace-level replication",
+)
+SHADOW_SOURCE_NOT_PERSISTENT: Final = RestRefusal(412, "Only persistent source topic is supported with shadow topics.")
+SHADOW_TOPICS_MISSING: Final = RestRefusal(
+    412, "Cannot specify empty shadow topics, please use remove command instead."
+)
+SHADOW_TOPIC_NOT_PERSISTENT: Final = RestRefusal(412, "Only persistent topic can be set as shadow topic")
+SHADOW_TOPIC_UNKNOWN: Final = RestRefusal(412, "Shadow topic [{topic}] not exists.")
 TOPIC_MISSING: Final = RestRefusal(412, "Topic does not exist")
 TOPIC_NAME_INVALID: Final = RestRefusal(412, "Topic name is not valid")
 TOPIC_NOT_CREATABLE: Final = RestRefusal(412, "Topic does not exist and cannot be auto-created")
