@@ -5,9 +5,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.call import Call, topic_of
 from magnetar.broker.admin.routes import RouteTable
-from magnetar.broker.admin.topic_calls import topic_missing
 from magnetar.broker.auth.table import NAMESPACE_PACKAGES, OPEN
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.jetty_http import media_type
@@ -142,9 +141,11 @@ async def position_in_pending_acks(call: Call) -> Response:
 @routes.get(_TRANSACTIONS + f"/transactionBufferInternalStats{_OF_TOPIC}", OPEN)
 async def transaction_buffer(call: Call) -> Response:
     """Answer the only request about transactions that succeeds: no topic has a snapshot."""
-    name = call.topic()
+    name = topic_of(call.request.path_params)
+    if name is None:
+        raise rest_refusals.TOPIC_NAME_INVALID.error()
     if not call.topics.exists(name):
-        raise topic_missing(name)
+        raise rest_refusals.TOPIC_OF_LOOKUP_UNKNOWN.error(topic=name)
     raise rest_refusals.TRANSACTION_SNAPSHOT_MISSING.error()
 
 

@@ -116,7 +116,7 @@ async def backlog_size(call: Call) -> Response:
     return json_response(await call.logs.bytes_after(name, message.position()))
 
 
-@routes.get(TOPIC + "/backlog", TOPIC_ADMIN)
+@routes.get(TOPIC + "/backlog", TOPIC_CONSUME)
 async def stored(call: Call) -> Response:
     """PersistentOfflineTopicStats: figures of the stored entries, without the topic's clients."""
     name = call.topic()

@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from magnetar.broker.admin.call import Call, topic_of
+from magnetar.broker.admin.call import Call, target_of, topic_of
 from magnetar.broker.admin.elsewhere import of_each
 from magnetar.broker.admin.responses import conflict, done, json_response
 from magnetar.broker.admin.routes import TOPIC, RouteTable
@@ -135,8 +135,11 @@ async def unload(call: Call) -> Response:
     return done()
 
 
-@routes.delete(TOPIC + "/truncate", TOPIC_ADMIN)
+@routes.delete(TOPIC + "/truncate", TOPIC_USE)
 async def truncate(call: Call) -> Response:
+    """Delete all messages; requires the right to administer the topic."""
+    if not call.may(TOPIC_ADMIN, target_of(call.request.path_params)):
+        raise rest_refusals.TENANT_ADMINISTRATION_DENIED.error()
     if call.request.path_params["domain"] == "non-persistent":
         raise rest_refusals.NO_TRUNCATION_OF_NON_PERSISTENT.error()
     await of_each(call, await existing_parts(call), call.logs.truncate)

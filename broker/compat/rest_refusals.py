@@ -376,11 +376,11 @@ PARTITION_TO_TERMINATE_MISSING: Final = RestRefusal(500, "Topic partitions were 
 BUNDLE_TO_UNLOAD_INVALID: Final = RestRefusal(500, "Invalid bundle range: {bundle}")
 LISTENER_UNKNOWN: Final = RestRefusal(500, "the broker do not have {listener} listener")
 NAMESPACE_OF_GRANT_UNKNOWN: Final = RestRefusal(500, "Namespace {namespace} does not exist")
-NAMESPACE_OF_PRODUCE_UNKNOWN: Final = RestRefusal(500, "Namespace not found")
+NAMESPACE_OF_PRODUCE_UNKNOWN: Final = RestRefusal(500, "Fail to publish message: Namespace not found")
 PACKAGE_KIND_INVALID: Final = RestRefusal(500, "java.lang.IllegalArgumentException: Invalid package domain: '{kind}'")
 PUBLISH_FAILED: Final = RestRefusal(500, "Fail to publish message: {problem}")
 TOPIC_NAME_OF_LOOKUP_INVALID: Final = RestRefusal(500, "Topic name is not valid")
-TOPIC_OF_PRODUCE_UNKNOWN: Final = RestRefusal(500, "Topic {topic} not found")
+TOPIC_OF_PRODUCE_UNKNOWN: Final = RestRefusal(500, "Fail to publish message: Topic {topic} not found")
 
 # --- 503 Service Unavailable ----------------------------------------------------------------------------------------
 

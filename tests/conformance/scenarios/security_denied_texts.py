@@ -203,3 +203,19 @@ def packages_for_roles_without_rights(s):
         denied(s, "DELETE", f"/admin/v3/packages/function/{namespace}/x/1", role=role)
         denied(s, "GET", f"/admin/v3/packages/function/{s.tag}-none/ns/x", role=role)
         denied(s, "GET", f"/admin/v3/packages/function/{s.tag}/none/x", role=role)
+
+
+@scenario
+def a_topic_for_roles_with_grants(s):
+    _, topic = world(s, prod=["produce"], cons=["consume"])
+    base = "/admin/v2/" + topic.replace("://", "/")
+    for role in ("prod", "cons"):
+        for method, more in (
+            ("DELETE", "/truncate"), ("POST", "/terminate"), ("PUT", "/unload"), ("PUT", "/compaction"), ("POST", "/trim"),
+            ("DELETE", ""), ("GET", "/retention"), ("GET", "/permissions"), ("DELETE", "/properties?key=k"),
+        ):  # fmt: skip
+            denied(s, method, base + more, role=role)
+    for more in ("/backlog", "/subscriptions", "/lastMessageId", "/messageid/1"):
+        denied(s, "GET", base + more, role="prod")
+    for more in ("/backlog", "/subscriptions"):
+        s.call("GET", base + more, token=jwt("cons"))
