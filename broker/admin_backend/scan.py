@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 _SCAN_ENTRIES = 100
 _SCAN_BYTES = 4 << 20
-_SCAN_LIMIT = 10_000
 
 
 class IndexedLog(Protocol):
@@ -61,55 +60,77 @@ async def entry_of_index(ledger: IndexedLog, index: int) -> Position | None:
 
 
 async def analyze_backlog(topic: Topic, found: Subscription, start: Position | None = None) -> dict[str, object]:
-    """AnalyzeSubscriptionBacklogResult: counts the backlog entry by entry, up to the limit of a scan.
+    """AnalyzeSubscriptionBacklogResult: counts the backlog entry by entry, up to the limits of a scan.
 
     start: the position at which the scan begins; as in Apache Pulsar, entries from there to mark-delete count too.
     """
     mark_delete = found.cursor.mark_delete
     begin = mark_delete.next() if start is None else start
     cursor = topic.ledger.new_read_cursor(begin)
-    entries = messages = markers = 0
-    first = last = None
+    limits, monotonic = topic.context.settings, topic.context.monotonic
+    end = monotonic() + limits.subscription_backlog_scan_max_time_ms / 1000
+    remaining, counts, aborted = limits.subscription_backlog_scan_max_entries, _Counts(), False
     try:
-        while cursor.has_more and entries < _SCAN_LIMIT:
+        while cursor.has_more and not aborted:
+            if monotonic() > end:
+                aborted = True
+                break
             result = cursor.read(_SCAN_ENTRIES, _SCAN_BYTES)
-            for span in await result if inspect.isawaitable(result) else result:
-                for i in range(span.start, span.end):
-                    position = span.slab.position(i)
-                    if position > mark_delete and found.cursor.is_deleted(position):
-                        continue
-                    entries += 1
-                    first, last = first or position, position
-                    metadata = parse_metadata(span.slab.body(i))
-                    if metadata is not None:
-                        messages += metadata.num_messages_in_batch
-                        markers += metadata.HasField("marker_type")
+            spans = await result if inspect.isawaitable(result) else result
+            wanted = [
+                (position, span.slab.body(i))
+                for span in spans
+                for i in range(span.start, span.end)
+                for position in (span.slab.position(i),)
+                if position <= mark_delete or not found.cursor.is_deleted(position)
+            ]
+            # As in Apache Pulsar acknowledged entries use up the limit too, and the last entry of the limit is not
+            # counted.
+            remaining -= sum(span.end - span.start for span in spans) - len(wanted)
+            for position, body in wanted[: max(0, remaining - 1)]:
+                counts.add(position, body)
+            remaining -= len(wanted)
+            aborted = remaining <= 0
             await give_way()  # entries of the cache are there at once
     finally:
         cursor.close()
-    return _backlog_json(entries, messages, markers, first, last)
+    return counts.json(aborted=aborted)
 
 
-def _backlog_json(
-    entries: int, messages: int, markers: int, first: Position | None, last: Position | None
-) -> dict[str, object]:
-    """AnalyzeSubscriptionBacklogResult."""
-    out: dict[str, object] = {
-        "entries": entries,
-        "messages": messages,
-        "markerMessages": markers,
-        "filterRejectedEntries": 0,
-        "filterAcceptedEntries": entries,
-        "filterRescheduledEntries": 0,
-        "filterRejectedMessages": 0,
-        "filterAcceptedMessages": messages,
-        "filterRescheduledMessages": 0,
-        "aborted": entries >= _SCAN_LIMIT,
-    }
-    if first is not None and last is not None:
-        out["firstMessageId"] = f"{first.ledger_id}:{first.entry_id}"
-        out["lastMessageId"] = f"{last.ledger_id}:{last.entry_id}"
-    return out
+class _Counts:
+    """The counted entries of a scan."""
+
+    def __init__(self) -> None:
+        self.entries = self.messages = self.markers = 0
+        self.first: Position | None = None
+        self.last: Position | None = None
+
+    def add(self, position: Position, body: memoryview) -> None:
+        self.entries += 1
+        self.first, self.last = self.first or position, position
+        metadata = parse_metadata(body)
+        if metadata is not None:
+            self.messages += metadata.num_messages_in_batch
+            self.markers += metadata.HasField("marker_type")
+
+    def json(self, *, aborted: bool) -> dict[str, object]:
+        """AnalyzeSubscriptionBacklogResult."""
+        out: dict[str, object] = {
+            "entries": self.entries,
+            "messages": self.messages,
+            "markerMessages": self.markers,
+            "filterRejectedEntries": 0,
+            "filterAcceptedEntries": self.entries,
+            "filterRescheduledEntries": 0,
+            "filterRejectedMessages": 0,
+            "filterAcceptedMessages": self.messages,
+            "filterRescheduledMessages": 0,
+            "aborted": aborted,
+        }
+        if self.first is not None and self.last is not None:
+            out["firstMessageId"] = f"{self.first.ledger_id}:{self.first.entry_id}"
+            out["lastMessageId"] = f"{self.last.ledger_id}:{self.last.entry_id}"
+        return out
 
 
 async def place_of_reset(

@@ -108,6 +108,20 @@ class DeliverySettings(Table):
         unit="min",
         minimum=1,
     )
+    subscription_backlog_scan_max_entries: int = setting(
+        "subscriptionBacklogScanMaxEntries",
+        10_000,
+        "An analysis of a backlog (`analyzeBacklog`) stops at this entry.",
+        unit="entries",
+        minimum=1,
+    )
+    subscription_backlog_scan_max_time_ms: int = setting(
+        "subscriptionBacklogScanMaxTimeMs",
+        120_000,
+        "An analysis of a backlog begins no further read after this time.",
+        unit="ms",
+        minimum=0,
+    )
     dispatcher_max_read_batch_size: int = setting(
         "dispatcherMaxReadBatchSize",
         100,

@@ -64,7 +64,5 @@ REFUSED: Final[dict[str, Refusal]] = {
     "maxTopicListInFlightHeapMemSizeMB": Refusal(("100",), "leave it out; set brokerMaxConnections"),
     "maxTopicListInFlightDirectMemSizeMB": Refusal(("100",), "leave it out; set brokerMaxConnections"),
     "managedLedgerMaxReadsInFlightSizeInMB": Refusal(_NONE, "set dispatcherMaxReadSizeBytes, which bounds each read"),
-    "subscriptionBacklogScanMaxTimeMs": Refusal(("120000",), "leave it out; a scan ends after 10000 entries"),
-    "subscriptionBacklogScanMaxEntries": Refusal(("10000",), "leave it out; a scan ends after 10000 entries"),
     "dispatchThrottlingForFilteredEntriesEnabled": Refusal(_OFF, "leave it out; entries are not filtered here"),
 }

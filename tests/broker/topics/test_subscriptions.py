@@ -235,6 +235,44 @@ async def test_a_subscription_named_as_a_scan_keeps_its_cursor():
     await bench.close()
 
 
+@pytest.mark.parametrize(("most", "counted"), [(8, 7), (7, 6), (1, 0), (9, 8), (10, 8)])
+async def test_the_analysis_of_a_backlog_ends_at_its_last_entry(most, counted):
+    """As in Apache Pulsar the analysis does not count the entry at which the limit is used up."""
+    bench = TopicBench(subscription_backlog_scan_max_entries=most)
+    await bench.open()
+    found = await bench.subscribe()
+    positions = await bench.publish(*[b"x"] * 8)
+    result = await analyze_backlog(bench.topic, found)
+    assert (result["entries"], result["messages"], result["aborted"]) == (counted, counted, most <= 8)
+    last = positions[counted - 1]
+    assert result.get("lastMessageId") == (f"{last.ledger_id}:{last.entry_id}" if counted else None)
+    await bench.close()
+
+
+async def test_acknowledged_entries_use_up_the_limit_of_an_analysis():
+    bench = TopicBench(subscription_backlog_scan_max_entries=6)
+    await bench.open()
+    found = await bench.subscribe()
+    positions = await bench.publish(*[b"x"] * 8)
+    for position in positions[2:5]:
+        found.cursor.ack(position)
+    result = await analyze_backlog(bench.topic, found)
+    assert (result["entries"], result["aborted"]) == (2, True)
+    await bench.close()
+
+
+async def test_the_analysis_of_a_backlog_ends_after_its_time():
+    bench = TopicBench(subscription_backlog_scan_max_time_ms=1000)
+    await bench.open()
+    found = await bench.subscribe()
+    await bench.publish(*[b"x"] * 250)
+    times = iter((0.0, 0.5, 1.0, 1.1))
+    bench.topic.context.monotonic = lambda: next(times)
+    result = await analyze_backlog(bench.topic, found)
+    assert (result["entries"], result["aborted"]) == (200, True)
+    await bench.close()
+
+
 async def test_the_analysis_of_a_backlog_in_the_cache_goes_in_slices(monkeypatch):
     """Without turns between its reads, 10,000 entries took a tenth of a second of the event loop."""
     bench, turns, parse = TopicBench(), Turns(), scan.parse_metadata
