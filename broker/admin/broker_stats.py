@@ -8,6 +8,7 @@ from starlette.responses import Response, StreamingResponse
 
 from magnetar.broker.admin.bundle_stats import topic_in_bundle
 from magnetar.broker.admin.call import Call
+from magnetar.broker.admin.namespace_figures import NamespaceFigures, connection_group
 from magnetar.broker.admin.responses import JSON, json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import PROBE, SUPER
@@ -85,13 +86,19 @@ def _object(value: dict[str, Any] | str) -> Iterator[str]:
     yield "}" if value else "{}"
 
 
-@routes.get(STATS + "/metrics", SUPER)
+@routes.get(STATS + "/metrics", SUPER, is_wide=True)
 async def json_metrics(call: Call) -> Response:
-    """The broker's figures as JSON, with its name and its cluster, as in Apache Pulsar."""
-    figures = {name: value for name, value in call.api.metrics().values().items() if isinstance(value, (int, float))}
-    host = call.api.urls.broker_id.rpartition(":")[0]
-    dimensions = {"broker": host, "cluster": call.api.settings.cluster_name}
-    return json_response([{"metrics": figures, "dimensions": dimensions}])
+    """Groups of figures, each with its dimensions: the broker, its connections, each namespace with a loaded topic."""
+    found = call.api.metrics()
+    figures = {name: value for name, value in found.values().items() if isinstance(value, (int, float))}
+    host, cluster = call.api.urls.broker_id.rpartition(":")[0], call.api.settings.cluster_name
+    groups: list[dict[str, object]] = [{"metrics": figures, "dimensions": {"broker": host, "cluster": cluster}}]
+    groups.append(connection_group(found, host, cluster))
+    namespaces: dict[str, NamespaceFigures] = {}
+    for stats in await call.logs.loaded_stats():
+        await give_way()
+        namespaces.setdefault(stats.name.namespace, NamespaceFigures()).add(stats)
+    return json_response(groups + [each.group(name) for name, each in namespaces.items()])
 
 
 @routes.get(STATS + "/bookieops", SUPER, is_wide=True)

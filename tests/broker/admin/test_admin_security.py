@@ -308,8 +308,12 @@ async def test_facts_about_the_broker():
     assert (await call("GET", "brokers/standalone/other:1/ownedNamespaces")).status == 404
     assert (await call("GET", "broker-stats/load-report")).json["numTopics"] == 1
     figures = (await call("GET", "broker-stats/metrics")).json
-    assert [each["dimensions"] for each in figures] == [{"broker": "localhost", "cluster": "standalone"}]
+    here = {"broker": "localhost", "cluster": "standalone"}
+    of_namespace = {"namespace": "public/default"}
+    assert [each["dimensions"] for each in figures] == [here, here | {"metric": "broker_connection"}, of_namespace]
     assert figures[0]["metrics"]["pulsar_active_connections"] == 2
+    assert figures[1]["metrics"]["brk_active_connections"] == 2
+    assert figures[2]["metrics"]["brk_no_of_subscriptions"] == 0
     assert "public/default" in (await call("GET", "broker-stats/topics")).json
 
 
