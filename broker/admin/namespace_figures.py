@@ -37,7 +37,7 @@ class NamespaceFigures:
             "brk_no_of_consumers": sum(len(each.consumers) for each in subscriptions),
             "brk_no_of_producers": len(stats.publishers),
             "brk_no_of_subscriptions": len(subscriptions),
-            "brk_storage_size": float(stats.storage_bytes),
+            "brk_storage_size": float(stats.backlog_bytes),  # not the stored bytes, as in Apache Pulsar
         }
         if stats.write_latency_ms is not None:
             more |= zip((*_BUCKETS, _OVERFLOW), stats.write_latency_ms.buckets, strict=True)

@@ -19,7 +19,8 @@ RECORDED = (
 def topic(name):
     subscription = SubscriptionStats(msg_rate_out=1.5, msg_throughput_out=30.0, msg_backlog=4)
     return TopicStats(
-        name=TopicName.parse(name), msg_rate_in=2.0, msg_throughput_in=40.0, storage_bytes=100,
+        name=TopicName.parse(name), msg_rate_in=2.0, msg_throughput_in=40.0, storage_bytes=300,
+        backlog_bytes=100,
         subscriptions={"s": subscription, "t": subscription},
         write_latency_ms=LatencyCounts((0, 1, 0, 0, 0, 0, 0, 0, 0, 2), 3, 9.0),
     )  # fmt: skip
