@@ -140,12 +140,12 @@ async def stored(call: Call) -> Response:
 @routes.get(TOPIC + "/getMessageIdByIndex", TOPIC_CONSUME)
 async def message_by_index(call: Call) -> Response:
     """Show the id of the message with the broker index ?index=; 0 when absent."""
-    name = single_topic(call, rest_refusals.NO_INDEX_OF_PARTITIONED.error())
-    if not name.persistent:
-        raise rest_refusals.NO_INDEX_OF_NON_PERSISTENT.error()
     index = call.query_number("index") or 0
     if index < 0:
         raise rest_refusals.MESSAGE_INDEX_NEGATIVE.error(index=index)
+    name = single_topic(call, rest_refusals.NO_INDEX_OF_PARTITIONED.error())
+    if not name.persistent:
+        raise rest_refusals.NO_INDEX_OF_NON_PERSISTENT.error()
     found = await call.logs.message_by_index(name, index)
     if found is None:
         if (await call.logs.last_message(name)).entry_id < 0:

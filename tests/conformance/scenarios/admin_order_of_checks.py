@@ -133,3 +133,14 @@ def properties_among_statistics_of_partitions(s):
         s.call("GET", base + "/p/partitioned-internalStats", keep=kept)
     s.call("DELETE", base + "/p/properties?key=a")
     s.call("GET", base + "/p/partitioned-stats", keep=kept)
+
+
+@scenario
+def an_invalid_index_is_judged_before_the_topic(s):
+    for domain in ("persistent", "non-persistent"):
+        base = plain_and_partitioned(s, domain)
+        for name in ("t", "p", "p-partition-0", "none"):
+            for query in ("?index=-1", "?index=x", "?index=", ""):
+                status, answer = s.http("GET", f"{base}/{name}/getMessageIdByIndex{query}", quietly=True)
+                reason = answer.get("reason", "") if isinstance(answer, dict) else ""
+                s.note(f"{domain} {name} {query}", [status, reason.replace(s.tag, "$")])
