@@ -38,7 +38,8 @@ def _declare_query_number(path: str, field: str, applied: str) -> None:
         return json_response(value)
 
     async def write(call: Call) -> Response:
-        name, value = policy_topic(call), call.query_number(path, bits=32)
+        value = call.query_number(path, bits=32)  # before the topic, as in Apache Pulsar
+        name = policy_topic(call)
         if value is not None and value < 0:
             raise rest_refusals.POLICY_VALUE_INVALID.error(policy=_NAMES.get(path, path))
         return await store(call, name, value)

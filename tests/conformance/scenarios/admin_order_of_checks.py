@@ -144,3 +144,13 @@ def an_invalid_index_is_judged_before_the_topic(s):
                 status, answer = s.http("GET", f"{base}/{name}/getMessageIdByIndex{query}", quietly=True)
                 reason = answer.get("reason", "") if isinstance(answer, dict) else ""
                 s.note(f"{domain} {name} {query}", [status, reason.replace(s.tag, "$")])
+
+
+@scenario
+def numbers_in_the_query_are_judged_before_the_topic(s):
+    for domain in ("persistent", "non-persistent"):
+        base = plain_and_partitioned(s, domain)
+        for name in ("t", "p", "p-partition-0", "none"):
+            for policy in ("messageTTL", "subscriptionExpirationTime"):
+                for value in ("x", "99999999999"):
+                    s.call("POST", f"{base}/{name}/{policy}?{policy}={value}")
