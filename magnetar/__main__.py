@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 EXIT_FILE = 74
 EXIT_CLOSED_PIPE = 141
+_SERVICES = ("standalone", "broker")
 
 
 async def _run_with_faults(settings: "Settings") -> int:
@@ -18,17 +19,34 @@ async def _run_with_faults(settings: "Settings") -> int:
     return await run(settings)
 
 
+def _hold_standard_streams(name: str) -> None:
+    """Open the standard streams that the caller has closed (`>&-`), so that no file or socket gets their descriptors.
+
+    What a broker prints is discarded then; the output of another command fails.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            fails = descriptor == 1 and name not in _SERVICES
+            os.open(os.devnull, os.O_RDONLY if fails else os.O_RDWR)  # the lowest free descriptor: this one
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until the process ends
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - the same
+
+
 def main() -> int:
     """Run the command line; returns the exit code of the process."""
     name = sys.argv[1] if len(sys.argv) > 1 else ""
+    _hold_standard_streams(name)
     if name == "standalone":
         from magnetar.broker.cli import main as run_broker  # noqa: PLC0415 - nothing before it: its start is timed
 
         return run_broker(with_faults=_run_with_faults)
     try:
         code = _other(name)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes at exit
         return EXIT_CLOSED_PIPE

@@ -149,6 +149,18 @@ def test_a_broker_without_a_terminal_stays(tmp_path):
         assert process.wait(45) == 0
 
 
+def test_a_broker_with_closed_standard_streams_gives_no_file_their_descriptors(tmp_path):
+    command = [sys.executable, "-m", "magnetar", "standalone", "--data-dir", str(tmp_path / "data")]
+    command += ["--set", "brokerServicePort=0", "--set", "webServicePort=0"]
+    ready = tmp_path / "data" / "journal"
+    with subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command]) as process:
+        wait_for(lambda: process.poll() is not None or (ready.is_dir() and any(ready.iterdir())), 45, "the journal")
+        held = [os.readlink(f"/proc/{process.pid}/fd/{each}") for each in range(3)]
+        process.terminate()
+        assert process.wait(45) in {0, -signal.SIGTERM}, "SIGTERM before the start is complete ends the process"
+    assert held == ["/dev/null"] * 3
+
+
 def test_a_second_interrupt_does_not_wait_for_the_stop(new_broker):
     broker = new_broker()
     peer = RawPeer(broker.url, receive_buffer=4096)  # never reads, so the stop waits for it

@@ -56,6 +56,14 @@ def test_an_output_that_is_full_ends_a_command_with_an_error(command):
     assert done.stderr == f"magnetar {command[0]}: error: [Errno 28] No space left on device\n"
 
 
+@PRINTING
+def test_an_output_that_is_closed_ends_a_command_with_an_error(command):
+    closed = ["sh", "-c", '"$@" >&-', "sh", sys.executable, "-m", "magnetar", *command]
+    done = subprocess.run(closed, stderr=-1, text=True, timeout=60, check=False)
+    assert done.returncode == EXIT_FILE
+    assert done.stderr == f"magnetar {command[0]}: error: [Errno 9] Bad file descriptor\n"
+
+
 def test_every_command_has_a_module_and_a_place_in_the_page():
     assert set(main.MODULES) == set(CLI_COMMANDS)
     page = (DOCS / "cli.md").read_text()
