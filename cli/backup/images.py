@@ -25,8 +25,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from magnetar.cli.backup.freezing import broker_of, stopped
-from magnetar.cli.backup.own_files import Folder, open_folder, open_own
-from magnetar.cli.errors import BrokerFailedError, ConflictError, FileError, NotFoundError
+from magnetar.cli.backup.own_files import Folder, open_folder, open_own, regular_files
+from magnetar.cli.errors import (
+    BrokerFailedError,
+    CommandLineError,
+    ConflictError,
+    DeniedError,
+    FileError,
+    NotFoundError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +46,8 @@ _BLOCK: Final = 64 << 10
 _ZEROS: Final = bytes(_BLOCK)
 _SPARE_DESCRIPTORS: Final = 64
 _YOUNG_S: Final = 60.0
+_MOST_MS: Final = 253_402_300_800_000
+"""The year 10,000, behind the last moment that has a name."""
 
 
 @dataclass(slots=True)
@@ -131,8 +140,9 @@ def images(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     found = []
     for path in sorted(folder.glob("*/manifest.json")):
         try:
-            manifest = parse_manifest(path.read_bytes())
-        except OSError:
+            with open_folder(path.parent) as image:
+                manifest = parse_manifest(image.read(path.name))
+        except (OSError, DeniedError):
             continue
         if manifest is not None and not path.parent.name.startswith("."):
             found.append((path.parent, manifest))
@@ -147,14 +157,17 @@ def parse_manifest(data: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         return None
-    known = found.get("ledgers")
-    if not isinstance(found.get("moment_ms"), int) or not isinstance(known, dict):
+    known, moment_ms = found.get("ledgers"), found.get("moment_ms")
+    if type(moment_ms) is not int or not 0 <= moment_ms < _MOST_MS or not isinstance(known, dict):
+        return None
+    if type(found.setdefault("new_bytes", 0)) is not int:
         return None
     return found
 
 
 def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -> dict[str, Any]:
     """Take an image into the folder and verify it; return its path and facts. Raises: CliError, OSError."""
+    _require_outside(folder, data_dir)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     earlier = images(folder)
     manifest: dict[str, Any] = earlier[-1][1] if earlier else {}
@@ -187,6 +200,17 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return {"image": str(folder / name), **{key: facts[key] for key in ("moment_ms", "new_bytes", "stopped_ms")}}
+
+
+def _require_outside(folder: Path, data_dir: Path) -> None:
+    """Raise CommandLineError for a folder of images in the data directory: both would be lost together."""
+    if not (data_dir / "LOCK").exists():
+        return  # no data directory, as `take` reports
+    place = folder.resolve()
+    for part in ("", "ledgers", *_SMALL_FOLDERS):  # any of them may be a link to another disk
+        root = (data_dir / part).resolve()
+        if root == place or root in place.parents:
+            raise CommandLineError(f"{folder} lies in the data directory {data_dir}: name a folder outside")
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -320,23 +344,20 @@ def chosen_image(folder: Path, at_ms: int | None) -> tuple[Path, dict[str, Any]]
 def restore_image(image: Path, target: Path, progress: Callable[[int], None]) -> None:
     """Make a data directory from an image; `target` appears when the directory is complete.
 
-    Raises: ConflictError when `target` is not empty; FileError, OSError.
+    Raises: ConflictError when `target` is not empty; CommandLineError when `target` lies in the image; DeniedError when
+    the image contains links or FIFOs; FileError, OSError.
     """
     require_replaceable(target)
+    if image.resolve() in target.resolve().parents:
+        raise CommandLineError(f"{target} lies in the image {image}: name a directory outside")
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
-        for path in sorted((image / "data").rglob("*")):
-            place = partial / path.relative_to(image / "data")
-            if path.is_dir():
-                place.mkdir(parents=True, mode=0o700)
-                continue
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                _copy(descriptor, place, path.stat().st_size, progress)
-            finally:
-                os.close(descriptor)
+        for name, descriptor in regular_files(image / "data"):
+            if descriptor < 0:
+                (partial / name).mkdir(parents=True, mode=0o700)
+            else:
+                _copy(descriptor, partial / name, os.fstat(descriptor).st_size, progress)
         sync_folders(partial)
         publish_directory(partial, target)
     finally:

@@ -1,4 +1,4 @@
-"""Opening the files of a data directory for a user with more rights than the broker's, for example root.
+"""Opening the files of a data directory, or of an image, for a user with more rights than the broker's, such as root.
 
 The broker's user can put anything into the directory: a link to a file that only root reads, a FIFO that never ends,
 the number of a foreign process in LOCK. So the backup opens only regular files of the directory's owner and follows no
@@ -18,7 +18,7 @@ from magnetar.cli.errors import DeniedError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Folder", "holds_open", "open_folder", "open_own"]
+__all__ = ["Folder", "holds_open", "open_folder", "open_own", "regular_files"]
 
 _FILE: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -66,6 +66,38 @@ def open_own(data_dir: Path, name: str) -> int:
     """Open a file directly in the data directory for reading; return the descriptor. Raises: DeniedError, OSError."""
     with open_folder(data_dir) as folder:
         return folder.open(name)
+
+
+def regular_files(root: Path) -> Iterator[tuple[Path, int]]:
+    """Open the files of an image one after the other: (name below `root`, descriptor), or -1 for a folder, before its
+    files. The descriptor is open until the next step.
+
+    Raises: DeniedError for anything but folders and regular files: a link to a file that only the caller reads, a FIFO.
+    OSError.
+    """
+    for folder, folders, files, within in os.fwalk(root, onerror=_raise):
+        place = Path(folder).relative_to(root)
+        yield place, -1
+        folders.sort()
+        for name in folders:
+            if not stat.S_ISDIR(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode):
+                raise DeniedError(f"{Path(folder, name)} is a link: it is not read, and nothing was kept")
+        for name in sorted(files):
+            try:
+                descriptor = os.open(name, _FILE, dir_fd=within)
+            except OSError as error:
+                error.filename = str(Path(folder, name))
+                raise
+            try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise DeniedError(f"{Path(folder, name)} is no regular file: it is not read, and nothing was kept")
+                yield place / name, descriptor
+            finally:
+                os.close(descriptor)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def holds_open(pid: int, descriptor: int) -> bool:

@@ -26,6 +26,7 @@ from magnetar.broker.errors import RestError
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible
 from magnetar.cli.backup.images import parse_manifest
+from magnetar.cli.backup.moments import time_text
 from magnetar.converters.kafka.errors import KafkaFormatError
 from magnetar.converters.kafka.record_set import RecordSet
 from magnetar.delayed import catalogue, snapshot_format
@@ -334,7 +335,7 @@ def _bucket_seeds() -> list[bytes]:
 def backups(data: bytes) -> None:
     """The manifest of an image; other targets read its data directory."""
     found = parse_manifest(data)
-    assert found is None or isinstance(found["moment_ms"], int)
+    assert found is None or (time_text(found["moment_ms"]) and isinstance(found["new_bytes"], int))
 
 
 def _backup_seeds() -> list[bytes]:

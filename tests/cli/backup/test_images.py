@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.cli.backup.images import _locked, remove_abandoned, restore_image, take
+from magnetar.cli.backup.images import _locked, images, remove_abandoned, restore_image, take, write_image
 from magnetar.cli.backup.moments import restore_moment
-from magnetar.cli.errors import ConflictError
+from magnetar.cli.errors import CommandLineError, ConflictError, DeniedError
 
 JOURNAL_BYTES = 64 << 20
 END_BYTES = 300_000
@@ -58,6 +58,62 @@ def test_a_mount_point_is_refused_before_anything_is_copied(tmp_path, monkeypatc
         with pytest.raises(ConflictError, match="a mount point"):
             restore()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["image", "target"]
+
+
+@pytest.mark.parametrize("place", ["data", "data/images", "data/ledgers/images", "linked/images", "journal/images"])
+def test_a_folder_of_images_in_the_data_directory_is_refused(tmp_path, place):
+    data = data_directory(tmp_path / "data")
+    (data / "journal").rename(tmp_path / "journal")
+    (data / "journal").symlink_to(tmp_path / "journal")
+    (tmp_path / "linked").symlink_to(data)
+    with pytest.raises(CommandLineError, match="lies in the data directory"):
+        write_image(data, tmp_path / place, lambda _bytes: None)
+    assert not list(tmp_path.rglob("images"))
+
+
+def image(path):
+    for name in ("journal", "ledgers"):
+        (path / "data" / name).mkdir(parents=True)
+        (path / "data" / name / "1").write_bytes(name.encode())
+    return path
+
+
+def test_an_image_is_restored(tmp_path):
+    copied = []
+    restore_image(image(tmp_path / "image"), tmp_path / "target", copied.append)
+    found = {str(path.relative_to(tmp_path / "target")): path for path in (tmp_path / "target").rglob("*")}
+    assert sorted(found) == ["journal", "journal/1", "ledgers", "ledgers/1"]
+    assert found["journal/1"].read_bytes() == b"journal"
+    assert found["ledgers/1"].stat().st_mode & 0o777 == 0o600
+    assert found["ledgers"].stat().st_mode & 0o777 == 0o700
+    assert sum(copied) == 14
+
+
+@pytest.mark.parametrize("name", ["journal/2", "2"])
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.symlink_to("../../../secret"), lambda path: path.symlink_to("/")]
+)
+def test_a_restore_follows_no_links_and_waits_for_no_fifo(tmp_path, name, make):
+    (tmp_path / "secret").write_bytes(b"of another user")
+    make(image(tmp_path / "image") / "data" / name)
+    with pytest.raises((DeniedError, OSError)):
+        restore_image(tmp_path / "image", tmp_path / "target", lambda _bytes: None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["image", "secret"]
+
+
+def test_a_restore_into_the_image_is_refused(tmp_path):
+    for place in ("data/target", "target"):
+        with pytest.raises(CommandLineError, match="lies in the image"):
+            restore_image(image(tmp_path / place[:4]), tmp_path / place[:4] / place, lambda _bytes: None)
+
+
+def test_a_manifest_that_is_a_fifo_or_a_link_is_no_image(tmp_path):
+    for name in ("fifo", "link"):
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "fifo" / "manifest.json")
+    (tmp_path / "facts").write_text('{"format": 1, "moment_ms": 1, "ledgers": {}}')
+    (tmp_path / "link" / "manifest.json").symlink_to("../facts")
+    assert images(tmp_path) == []
 
 
 def test_unfinished_images_of_killed_backups_are_removed(tmp_path):

@@ -105,7 +105,20 @@ def test_no_data_directory(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"[]", b"{}", b"[" * 100_000, b"\xff", b'{"format":1}', b'{"format":1,"moment_ms":"x"}']
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b"[" * 100_000,
+        b"\xff",
+        b'{"format":1}',
+        b'{"format":1,"moment_ms":"x"}',
+        b'{"format":1,"moment_ms":true,"ledgers":{}}',
+        b'{"format":1,"moment_ms":-1,"ledgers":{}}',
+        b'{"format":1,"moment_ms":253402300800000,"ledgers":{}}',
+        b'{"format":1,"moment_ms":1,"ledgers":{},"new_bytes":[]}',
+    ],
 )
 def test_invalid_manifests(data):
     assert parse_manifest(data) is None
