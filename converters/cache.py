@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from magnetar.converters.outcome import Converted
 
+_HOLE_BYTES = 40
+"""A number and its place in the tuple."""
 _OVERHEAD_BYTES = 300
 """Bytes of a key, a Converted and their place in the dict, so that entries without payload count, too."""
 
@@ -76,4 +78,4 @@ class ConversionCache:
 
 
 def _weight(converted: Converted) -> int:
-    return len(converted.entry) + 8 * len(converted.holes) + _OVERHEAD_BYTES
+    return len(converted.entry) + _HOLE_BYTES * len(converted.holes) + _OVERHEAD_BYTES

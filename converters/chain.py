@@ -28,7 +28,13 @@ from magnetar.converters.entry import (
     entry_format,
 )
 from magnetar.converters.errors import ConversionTooLargeError, ConverterError, EntryChecksumError, EntryError
-from magnetar.converters.interface import DEFAULT_LIMITS, Conversion, ExpansionLimits, MessageConverter
+from magnetar.converters.interface import (
+    DEFAULT_LIMITS,
+    MAX_MESSAGES_WITH_HOLES,
+    Conversion,
+    ExpansionLimits,
+    MessageConverter,
+)
 from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
 from magnetar.converters.output_check import InvalidOutputError, check_output
 from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
@@ -156,6 +162,8 @@ class ConverterChain:
             return Converted(entry.data, messages, identity=True)
         if len(conversion.payload) > limit:
             raise ConversionTooLargeError(f"{len(conversion.payload)} bytes of payload, {limit} are allowed")
+        if 0 < len(conversion.holes) < messages and messages > MAX_MESSAGES_WITH_HOLES:
+            raise ConversionTooLargeError(f"holes among {messages} messages, {MAX_MESSAGES_WITH_HOLES} are allowed")
         check_output(MessageMetadata.FromString(before), conversion)
         return Converted(self._frame(conversion, limit), messages, conversion.holes)
 

@@ -14,7 +14,7 @@ Rules for implementations, checked where they can be (`registry.py` at start, `o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +29,13 @@ class ExpansionLimits:
     max_entry_bytes: hard limit of the converted entry: maxMessageSize plus 10 KiB for metadata and frame.
     max_ratio: output divided by input, once the output is larger than `free_bytes`. Small well-compressed entries may
         expand a hundredfold without harm, so the ratio alone is no useful limit.
+    max_headers: the most headers that a converter turns into properties one by one, over all records of the entry.
     """
 
     max_entry_bytes: int = 5 * 1024 * 1024 + 10 * 1024
     max_ratio: int = 16
     free_bytes: int = 1024 * 1024
+    max_headers: int = 1 << 31
 
     def allowed(self, entry_bytes: int) -> int:
         """Return the largest allowed output, in bytes, for an input of `entry_bytes`."""
@@ -41,6 +43,10 @@ class ExpansionLimits:
 
 
 DEFAULT_LIMITS = ExpansionLimits()
+
+
+MAX_MESSAGES_WITH_HOLES: Final = 1 << 18
+"""The most messages of an entry with holes: no acknowledgement names the messages of a larger batch."""
 
 
 class Conversion(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -137,8 +138,7 @@ class Batch:
 
 def ack_set(converted: Converted) -> list[int]:
     """The batch indexes that have a message, as words of an ack set (protocol/message_id.py)."""
-    bits = (1 << converted.messages) - 1
+    bits = bytearray(((1 << converted.messages) - 1).to_bytes(-(-converted.messages // 64) * 8, "little"))
     for hole in converted.holes:
-        bits &= ~(1 << hole)
-    words = [bits >> shift & 0xFFFF_FFFF_FFFF_FFFF for shift in range(0, converted.messages, 64)]
-    return [word - (1 << 64) if word >> 63 else word for word in words]
+        bits[hole >> 3] &= ~(1 << (hole & 7))
+    return list(struct.unpack(f"<{len(bits) // 8}q", bits))

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from magnetar.converters.entry import CHECKSUM_MAGIC, HEAD_BYTES
+from magnetar.broker.foreign_entries.loading import ForeignConverter, describe
+from magnetar.converters.chain import LoadedConverter
+from magnetar.converters.entry import CHECKSUM_MAGIC, FORMAT_NEEDLE, HEAD_BYTES
 from magnetar.protocol import speed
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from magnetar.converters.chain import ConverterChain, LoadedConverter
+    from magnetar.converters.chain import ConverterChain
     from magnetar.storage.slab import Slab, Span
 
 _KNOWN: Final = "_candidates"
 """The key of the candidates in the `__dict__` of their slab."""
+_MOST_HEAD_BYTES: Final = 64 << 10
+"""Metadata beyond this size take too long on the event loop: a MiB of properties has 170,000 of them."""
 _NAMES_FORMAT = int(EntryFlag.NAMES_FORMAT)
 
 
@@ -31,6 +35,8 @@ class Candidates:
         """The value kept with a slab that has no entry for the chain."""
         self.flags = _NAMES_FORMAT if chain.by_format_only else 0
         """No converter of the chain takes an entry without any of these flags; 0: the chain examines every entry."""
+        self._elsewhere = _in_worker(chain.converters[0]) if chain else None
+        """The choice for an entry whose metadata only a worker parses; the worker may decline the entry."""
 
     def of(self, span: Span) -> list[tuple[int, LoadedConverter]]:
         """(index in the slab, converter) of each entry that a converter takes, in order."""
@@ -73,7 +79,14 @@ class Candidates:
         return known
 
     def _select(self, slab: Slab, index: int) -> LoadedConverter | None:
-        return self._chain.select(_head(slab, index))
+        head = _head(slab, index)
+        if len(head) <= _MOST_HEAD_BYTES:
+            return self._chain.select(head)
+        return self._elsewhere if FORMAT_NEEDLE in head or not self._chain.by_format_only else None
+
+
+def _in_worker(first: LoadedConverter) -> LoadedConverter:
+    return LoadedConverter(ForeignConverter(describe(first)), first.name, first.tag)
 
 
 def _head(slab: Slab, index: int) -> bytes:

@@ -23,6 +23,8 @@ _MIB = 1 << 20
 _FRAME_BYTES = 10 * 1024
 _INLINE_GROWTH = 8
 """Largest output of a conversion on the event loop, in multiples of messageConverterInlineMaxBytes."""
+_INLINE_HEADERS: Final = 4096
+"""Most headers of a conversion on the event loop: a compressed entry of some hundred bytes may have 65,536."""
 FAILURE_POLICY: Final = "messageConverterFailurePolicy"
 PARK_ORDERED: Final = "messageConverterParkOrdered"
 DEAD_LETTER_ATTEMPTS: Final = "messageConverterDeadLetterAttempts"
@@ -80,7 +82,9 @@ class ConvertingConfig:
     def inline_limits(self) -> ExpansionLimits:
         """Limits of conversions on the event loop; a worker process repeats a conversion that exceeds these limits."""
         most = min(self.inline_max_bytes * _INLINE_GROWTH, self.limits.max_entry_bytes)
-        return ExpansionLimits(max_entry_bytes=most, max_ratio=self.limits.max_ratio, free_bytes=most)
+        return ExpansionLimits(
+            max_entry_bytes=most, max_ratio=self.limits.max_ratio, free_bytes=most, max_headers=_INLINE_HEADERS
+        )
 
 
 def _values(pairs: tuple[str, ...]) -> dict[str, str]:

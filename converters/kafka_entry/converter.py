@@ -67,7 +67,8 @@ class KafkaConverter:
 
     def _collect(self, payload: memoryview, declared: int, *, dense: bool) -> tuple[SlotWriter, bool]:
         """Returns: the writer with all messages, and whether any batch was compressed."""
-        writer = SlotWriter(self._options, declared, self._limits.allowed(len(payload)), dense=dense)
+        allowed, headers = self._limits.allowed(len(payload)), self._limits.max_headers
+        writer = SlotWriter(self._options, declared, allowed, dense=dense, max_headers=headers)
         compressed, empty = False, True
         for batch in RecordSet(payload).batches():
             batch.ensure_valid()

@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from magnetar.converters.errors import ConversionCountError, ConversionError, ConversionTooLargeError
+from magnetar.converters.interface import DEFAULT_LIMITS
 from magnetar.converters.kafka.codecs import CODEC_BITS
 from magnetar.converters.kafka.message import read_messages
 from magnetar.converters.kafka.record_batch import LOG_APPEND_TIME_BIT, RecordBatch
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from magnetar.converters.kafka.record_set import Batch
     from magnetar.converters.kafka_entry.options import KafkaOptions
 
+_INFLATION = 4
+"""Decompressed bytes of all batches together, in multiples of the largest output: the framing of a message of the
+oldest format is about four times that of its output.
+"""
 _FAR = 1 << 62  # within these bounds, no timestamp can have left int64
 
 
@@ -55,10 +60,21 @@ class SlotWriter:
 
     Args:    declared: num_messages_in_batch.   max_bytes: bound of the payload, and of every decompression.
              dense: records at consecutive indexes instead of at their offsets.
+             max_headers: bound of the headers that are encoded one by one.
     """
 
-    def __init__(self, options: KafkaOptions, declared: int, max_bytes: int, *, dense: bool = False) -> None:
+    def __init__(
+        self,
+        options: KafkaOptions,
+        declared: int,
+        max_bytes: int,
+        *,
+        dense: bool = False,
+        max_headers: int = DEFAULT_LIMITS.max_headers,
+    ) -> None:
         self._dense = dense
+        self._inflatable = _INFLATION * max_bytes
+        self._headers = max_headers
         self.payload = bytearray()
         self.holes: list[int] = []
         self._next = 0
@@ -88,7 +104,8 @@ class SlotWriter:
         self._expect(end)
         if not batch.is_control:
             room = self._max_bytes - len(self.payload)
-            records = batch.counted_bytes(room)
+            records = batch.counted_bytes(min(room, self._inflatable))
+            self._inflatable -= len(records)
             if not self._write_plain(batch, records, end, room):
                 self._write(batch, read_records(records, batch.count), end)
         self._fill(end)
@@ -126,6 +143,10 @@ class SlotWriter:
                 timestamp = base_time + time_delta
                 if not -_FAR <= timestamp <= _FAR:
                     checked_timestamp(base_time, time_delta)
+            if headers is not None:
+                self._headers -= len(headers)
+                if self._headers < 0:
+                    raise ConversionTooLargeError("the records have too many headers")
             payload += encode(base_offset + delta, timestamp, key, value, headers)
             if value:
                 payload += value
@@ -143,7 +164,8 @@ class SlotWriter:
         self._start = end
 
     def _add_wrapper(self, message: Message) -> None:
-        data = message.inner_set(self._max_bytes - len(self.payload))
+        data = message.inner_set(min(self._max_bytes - len(self.payload), self._inflatable))
+        self._inflatable -= len(data)
         offsets = message.inner_offsets(data)
         last = offsets[-1]
         # Some producers write inner offsets that do not ascend; then only the order of the messages counts.

@@ -6,7 +6,8 @@ import pytest
 from magnetar.converters.chain import ConverterChain, loaded
 from magnetar.converters.entry import build_entry
 from magnetar.converters.errors import ConversionError, ConversionTooLargeError
-from magnetar.converters.interface import Conversion, ExpansionLimits
+from magnetar.converters.interface import MAX_MESSAGES_WITH_HOLES, Conversion, ExpansionLimits
+from magnetar.converters.kafka_entry.single_message import HOLE
 from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
 from magnetar.converters.registry import load_chain
 from magnetar.protocol.checksum import crc32c
@@ -235,6 +236,15 @@ def test_outer_bombs_are_refused_by_their_declared_size():
     data = entry(payload=zlib.compress(bytes(100_000)), compression=ZLIB, uncompressed_size=100_000)
     result = convert(chain_of(Fake(), max_entry_bytes=5_000), data)
     assert result.reason is FailureReason.OVERSIZE
+
+
+@pytest.mark.parametrize(("holes", "reason"), [(1, FailureReason.OVERSIZE), (MAX_MESSAGES_WITH_HOLES + 1, None)])
+def test_holes_among_more_messages_than_an_acknowledgement_names(holes, reason):
+    messages = MAX_MESSAGES_WITH_HOLES + 1
+    payload = HOLE * holes + b"\x00\x00\x00\x02\x18\x00" * (messages - holes)
+    fake = Fake(convert=lambda source, _: Conversion(plain(source), payload, tuple(range(holes))))
+    result = convert(chain_of(fake), entry(payload=bytes(1 << 20), num_messages_in_batch=messages))
+    assert getattr(result, "reason", None) is reason
 
 
 def test_an_accepts_that_raises_shows_in_the_conversion():

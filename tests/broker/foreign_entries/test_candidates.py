@@ -1,4 +1,5 @@
 from magnetar.broker.foreign_entries.candidates import Candidates, entry_bytes, stored_entry
+from magnetar.broker.foreign_entries.loading import is_foreign
 from magnetar.converters.chain import ConverterChain, loaded
 from magnetar.converters.examples import BytesConverter, RejectAllConverter
 from magnetar.storage.slab import Span
@@ -92,3 +93,17 @@ def test_broken_metadata_has_no_converter():
     broken = b"\x00\x00\xff\xff\x0a\x0centry.format"
     slab = slab_of(1, 0, [broken, foreign()])
     assert found(Candidates(BYTES), slab) == [(1, "bytes")]
+
+
+def test_large_metadata_are_parsed_by_a_worker():
+    chain = Counted([loaded(BytesConverter())])
+    candidates = Candidates(chain)
+    slab = slab_of(1, 0, [foreign(producer_name="p" * 70_000), foreign(producer_name="p" * 60_000)])
+    (_, chosen), (_, small) = candidates.of(Span(slab, 0, 2))
+    assert (chain.asked, is_foreign(chosen), is_foreign(small)) == (1, True, False)
+    assert (chosen.name, chosen.tag) == (small.name, small.tag)
+
+
+def test_large_metadata_without_a_format_have_no_converter():
+    slab = slab_of(1, 0, [foreign(), foreign(entry_format=None, producer_name="p" * 70_000)])
+    assert found(Candidates(BYTES), slab) == [(0, "bytes")]

@@ -39,6 +39,7 @@ def test_the_event_loop_inflates_little():
     config = ConvertingConfig((), inline_max_bytes=1000)
     assert config.inline_limits.allowed(10) == config.inline_limits.allowed(1000) == 8000
     assert config.limits.allowed(1000) > 8000
+    assert config.inline_limits.max_headers < 10_000 < config.limits.max_headers
 
 
 def test_settings_rule_where_no_property_says_otherwise():

@@ -6,7 +6,7 @@ from magnetar.converters.kafka.codecs import Codec, compress
 from magnetar.converters.kafka.errors import DecompressedTooLargeError
 from magnetar.converters.kafka.message_builder import build_message_set, encode_message
 from magnetar.converters.kafka.record_set import RecordSet
-from magnetar.converters.kafka.records import Record
+from magnetar.converters.kafka.records import Header, Record
 from magnetar.converters.kafka_entry.options import KafkaOptions
 from magnetar.converters.kafka_entry.single_message import HOLE
 from magnetar.converters.kafka_entry.slots import SlotWriter
@@ -147,3 +147,23 @@ def test_a_billion_holes_are_not_written():
     with pytest.raises(ConversionTooLargeError, match="holes"):
         write(batch(0, (1 << 30) - 1), 1 << 30)
     assert len(HOLE) == 8
+
+
+def test_headers_that_are_encoded_one_by_one_are_bounded():
+    headers = tuple(Header("h", None) for _ in range(20))
+    data = build_record_batch([Record(0, 5, None, b"", headers), Record(2, 5, None, b"", headers)])
+    assert len(write(data, 3, max_headers=40).holes) == 1
+    with pytest.raises(ConversionTooLargeError, match="headers"):
+        write(data, 3, max_headers=39)
+
+
+def cut_wrapper():
+    """A wrapper of a message and of many bytes behind it that are no message."""
+    inner = build_message_set([Record(0, 5, None, b"")], 1) + bytes(8) + b"\x7f\xff\xff\xff" + bytes(900)
+    return encode_message(1, 0, 5, None, compress(Codec.GZIP, inner, magic=1), attributes=Codec.GZIP)
+
+
+def test_decompressed_bytes_without_output_are_bounded_over_all_batches():
+    assert len(slots(write(cut_wrapper() * 4, 4, 1000))) == 4
+    with pytest.raises(DecompressedTooLargeError):
+        write(cut_wrapper() * 5, 5, 1000)
