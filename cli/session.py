@@ -23,7 +23,7 @@ from magnetar.cli.errors import (
 from magnetar.cli.output import Output
 from magnetar.cli.target import Target, chosen_target
 from magnetar.cli.web import Web
-from magnetar.client.errors import BusyError, ClientError, InputError, RefusedError
+from magnetar.client.errors import BusyError, ClientError, ForeignPeerError, InputError, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -52,6 +52,8 @@ def cli_error(error: ClientError) -> CliError:
     text = str(error)
     if isinstance(error, InputError):
         return ConfigurationError(text)
+    if isinstance(error, ForeignPeerError):
+        return UnreachableError(f"{text}: is this the port of a broker? Give --url, or a context")
     if isinstance(error, RefusedError):
         if "NotFound" in text:
             return NotFoundError(text)

@@ -11,7 +11,7 @@ import ssl
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from magnetar import __version__
-from magnetar.client.errors import BusyError, RefusedError, RetryError
+from magnetar.client.errors import BusyError, ForeignPeerError, RefusedError, RetryError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from magnetar.protocol.answers import Answer, AnswerCutter
@@ -186,7 +186,7 @@ class BrokerConnection(asyncio.Protocol):
         try:
             answers = self._cutter.feed(data)
         except MalformedAnswerError as error:
-            self._fail(RefusedError(f"the peer does not speak Pulsar's protocol ({error})"))
+            self._fail(ForeignPeerError(f"the peer does not speak Pulsar's protocol ({error})"))
             self.close()
             return
         for answer in answers:
@@ -278,9 +278,9 @@ async def open_connection(
     except TimeoutError:
         raise RetryError(f"{address} does not answer") from None
     except ssl.SSLError as error:
-        raise RefusedError(f"TLS with {address} failed: {error}; see --tls-trust-certs and the port") from error
+        raise ForeignPeerError(f"TLS with {address} failed: {error}; see --tls-trust-certs and the port") from error
     except OSError as error:
-        raise RetryError(f"{address}: {error}") from error
+        raise RetryError(f"{address}: {str(error) or 'the peer closed the connection'}") from error
     try:
         await connection.handshake()
     except BaseException:

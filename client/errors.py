@@ -3,6 +3,7 @@
 ClientError
 ├── InputError   66   an address, a token or a file cannot be used (EX_NOINPUT)
 ├── RefusedError 77   the broker refuses, and will refuse again (EX_NOPERM)
+│   └── ForeignPeerError 69  the address leads to no broker, or to a broker without a trusted certificate
 ├── DeduplicationError 78 deduplication is off, or its state cannot be read (EX_CONFIG)
 └── RetryError   69   the connection or the producer is gone, or the broker is busy: worth another attempt
     └── BusyError     the broker answers with an error that may pass
@@ -37,6 +38,12 @@ class RefusedError(ClientError):
     """The broker refuses the request, and will refuse its repetition."""
 
     exit_code = 77
+
+
+class ForeignPeerError(RefusedError):
+    """The peer at the address does not speak the protocol, or has no trusted certificate."""
+
+    exit_code = 69
 
 
 class DeduplicationError(ClientError):

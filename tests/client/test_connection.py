@@ -1,11 +1,13 @@
-"""A connection whose broker falls silent."""
+"""A connection whose broker falls silent, or whose peer is no broker."""
+
+import asyncio
 
 import pytest
 
 from magnetar.cli.session import cli_error
-from magnetar.client.address import Credentials
+from magnetar.client.address import Address, Credentials
 from magnetar.client.connection import open_connection, refusal
-from magnetar.client.errors import RetryError
+from magnetar.client.errors import ClientError, RetryError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
 from tests.importing.scripted_broker import KIND, ScriptedBroker
@@ -45,3 +47,34 @@ def test_an_error_of_a_broker_that_answers_suggests_no_other_address():
     assert isinstance(full, RetryError)
     assert str(cli_error(full)) == "PersistenceError: No space left on device"
     assert "is the broker up" in str(cli_error(RetryError("127.0.0.1:1 does not answer")))
+
+
+async def foreign_peer(answer):
+    """A listener that answers any bytes with `answer` and closes; returns the server and its address."""
+
+    async def serve(reader, writer):
+        await reader.read(1)
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answer", "said"),
+    [
+        ("pulsar", b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak Pulsar's protocol"),
+        ("pulsar+ssl", b"HTTP/1.1 400 Bad Request\r\n\r\n", "TLS with 127.0.0.1"),
+        ("pulsar+ssl", b"", "closed"),
+    ],
+)
+async def test_the_port_of_another_server_counts_as_no_answer(scheme, answer, said):
+    server, port = await foreign_peer(answer)
+    async with server:
+        with pytest.raises(ClientError) as raised:
+            await open_connection(Address.parse(f"{scheme}://127.0.0.1:{port}"), Credentials())
+    found = cli_error(raised.value)
+    assert (found.exit_code, raised.value.exit_code) == (69, 69)
+    assert said in str(found)
+    assert "Give --url" in str(found)
