@@ -6,6 +6,7 @@ of a Java BitSet: signed 64-bit, word 0 bit 0 is batch index 0, no trailing zero
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,20 +29,22 @@ def unsigned(value: int) -> int:
 
 def words_to_bits(words: Sequence[int]) -> int:
     """Return the words as one int. Takes time linear in the number of words, because a peer may send many."""
-    return int.from_bytes(b"".join([(word & MASK).to_bytes(_WORD_BYTES, "little") for word in words]), "little")
+    try:
+        data = struct.pack(f"<{len(words)}q", *words)
+    except struct.error:  # unsigned words
+        data = b"".join([(word & MASK).to_bytes(_WORD_BYTES, "little") for word in words])
+    return int.from_bytes(data, "little")
 
 
 def bits_to_words(bits: int) -> list[int]:
     """Return the words of a Java BitSet for one int."""
     size = -(-bits.bit_length() // 64) * _WORD_BYTES
-    data = bits.to_bytes(size, "little")
-    starts = range(0, size, _WORD_BYTES)
-    return [int.from_bytes(data[at : at + _WORD_BYTES], "little", signed=True) for at in starts]
+    return list(struct.unpack(f"<{size // _WORD_BYTES}q", bits.to_bytes(size, "little")))
 
 
-def remaining(words: Iterable[int]) -> int:
+def remaining(words: Sequence[int]) -> int:
     """Return how many messages of the batch are still to be acknowledged. Words may be signed as on the wire."""
-    return sum((word & MASK).bit_count() for word in words)
+    return words_to_bits(words).bit_count()
 
 
 def is_empty(words: Iterable[int]) -> bool:

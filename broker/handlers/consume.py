@@ -19,6 +19,7 @@ from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.handlers.publish import unique_metadata
 from magnetar.broker.handlers.request_turns import request_cost
 from magnetar.broker.limits import (
+    MAX_ACK_SET_WORDS,
     MAX_SUBSCRIPTION_PROPERTIES_BYTES,
     check_ack_set,
     check_client_name,
@@ -26,7 +27,7 @@ from magnetar.broker.limits import (
     check_properties,
     check_subscription_name,
 )
-from magnetar.broker.slices import IN_SLICES, sliced
+from magnetar.broker.slices import IN_SLICES, give_way, sliced
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
@@ -36,7 +37,7 @@ from magnetar.protocol.message_id import signed
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Coroutine
+    from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import ServingSubscription
     from magnetar.broker.topics.served_topic import ServedTopic
@@ -46,6 +47,11 @@ _INT32_MAX = 2**31 - 1
 _SINGLE_ACTIVE = (pb.CommandSubscribe.Exclusive, pb.CommandSubscribe.Failover)
 ACKS_IN_ONE_TURN = 5000
 """Message ids of one ACK or one redelivery that are handled in one turn of the event loop: some 5 ms."""
+FEW_WORDS = 1024
+"""Words of the ack sets of an ACK that are handled at once: parts of batches of 65,536 messages together."""
+_WORDS_IN_ONE_TURN = 16_384
+_WORDS_OF_AN_ENTRY = 8
+"""Words that take about as long as an entry of a request that moves entries."""
 
 
 class ConsumingClient(Client, Outbox, Protocol):
@@ -198,7 +204,12 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
         shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):
             raise wire_refusals.TRANSACTIONS_DISABLED.error()
-    if len(command.message_id) > ACKS_IN_ONE_TURN and command.ack_type == pb.CommandAck.Individual:
+    words = 0
+    for ident in command.message_id:
+        if (of_set := len(ident.ack_set)) <= MAX_ACK_SET_WORDS:  # a longer set is refused at once
+            words += of_set
+    many = len(command.message_id) > ACKS_IN_ONE_TURN or words > FEW_WORDS
+    if many and (command.ack_type == pb.CommandAck.Individual or len(command.message_id) == 1):
         conn.hold_reading(IN_SLICES)
         return _ack_in_slices(conn, consumer, command)
     durable = consumer.subscription.on_ack(consumer, command)
@@ -221,7 +232,11 @@ async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.
     part.ClearField("request_id")
     left, durable, refused = len(ids), None, None
     try:
-        async for some in sliced(ids, ACKS_IN_ONE_TURN):
+        for some, words in _parts_of_acks(ids):
+            if words > FEW_WORDS:
+                await _turn(conn, request_cost(words // _WORDS_OF_AN_ENTRY))
+            elif left < len(ids):
+                await give_way()
             left -= len(some)
             if answered and not left:
                 part.request_id = command.request_id
@@ -240,6 +255,26 @@ async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.
         raise refused
     if answered:
         conn.write(replies.ack_response(command.consumer_id, command.request_id))
+
+
+def _parts_of_acks(ids: Sequence[pb.MessageIdData]) -> Iterator[tuple[Sequence[pb.MessageIdData], int]]:
+    """Cut the ids into parts of one turn each, with the words of their ack sets."""
+    start = words = 0
+    for at, ident in enumerate(ids):
+        more = of_set if (of_set := len(ident.ack_set)) <= MAX_ACK_SET_WORDS else 0
+        if at > start and (words + more > _WORDS_IN_ONE_TURN or at == start + ACKS_IN_ONE_TURN):
+            yield ids[start:at], words
+            start, words = at, 0
+        words += more
+    yield ids[start:], words
+
+
+async def _turn(conn: ConsumingClient, cost: int) -> None:
+    """Wait for a round of the event loop in which few other connections have work of such a cost."""
+    ready, turns = asyncio.Event(), conn.services.request_turns
+    turns.count(conn.loop, 0)
+    turns.wait(ready.set, cost)
+    await ready.wait()
 
 
 def on_redeliver_unacknowledged_messages(

@@ -9,7 +9,11 @@ import pytest
 
 from magnetar.broker.consumers.consumer import Consumer
 from magnetar.broker.errors import AuthorizationError, ConnectionFatalError
-from magnetar.broker.handlers.consume import on_ack, on_subscribe, subscribe_request
+from magnetar.broker.handlers import consume
+from magnetar.broker.handlers.consume import FEW_WORDS, on_ack, on_subscribe, subscribe_request
+from magnetar.broker.handlers.request_turns import RequestTurns
+from magnetar.broker.limits import MAX_ACK_SET_WORDS
+from magnetar.broker.meters.rates import RateMeter
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.broker.topic_for_tests import NAME, TopicBench
 from tests.twins.fake_connection import FakeConnection
@@ -64,6 +68,38 @@ async def test_an_ack_with_a_property_twice_ends_the_connection_and_acknowledges
     with pytest.raises(ConnectionFatalError):
         on_ack(client, command)
     assert subscription.cursor.backlog_entries == 1
+    await bench.close()
+
+
+def test_an_ack_is_cut_into_parts_by_its_ids_and_by_the_words_of_their_ack_sets(monkeypatch):
+    monkeypatch.setattr(consume, "ACKS_IN_ONE_TURN", 3)
+    monkeypatch.setattr(consume, "_WORDS_IN_ONE_TURN", 10)
+    sizes = [0, 0, 0, 0, 6, 5, 10, MAX_ACK_SET_WORDS + 1, 1]
+    ids = [pb.MessageIdData(ledgerId=1, entryId=k, ack_set=[1] * size) for k, size in enumerate(sizes)]
+    parts = [([each.entryId for each in part], words) for part, words in consume._parts_of_acks(ids)]
+    assert parts == [([0, 1, 2], 0), ([3, 4], 6), ([5], 5), ([6, 7], 10), ([8], 1)]
+
+
+async def test_large_ack_sets_wait_for_their_turn_and_hold_the_connection():
+    bench = TopicBench()
+    await bench.open()
+    subscription = await bench.subscribe()
+    (first,) = await bench.publish(b"a")
+    client = FakeConnection()
+    client.loop, turns = asyncio.get_running_loop(), RequestTurns()
+    client.services = SimpleNamespace(request_turns=turns)
+    client.consumers[1] = SimpleNamespace(
+        subscription=subscription, sub_type=pb.CommandSubscribe.Exclusive, last_acked_ms=0, acks=RateMeter()
+    )
+    whole = pb.MessageIdData(ledgerId=first.ledger_id, entryId=first.entry_id)
+    part = pb.MessageIdData(ledgerId=first.ledger_id, entryId=first.entry_id + 1, ack_set=[1] * (FEW_WORDS + 1))
+    command = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=[whole, part])
+    waiting = on_ack(client, command)
+    assert client.held
+    assert subscription.cursor.backlog_entries == 1
+    await waiting
+    assert not client.held
+    assert subscription.cursor.backlog_entries == 0
     await bench.close()
 
 
