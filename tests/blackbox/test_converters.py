@@ -185,6 +185,20 @@ def test_a_consumer_may_have_the_stored_bytes(broker, client, topic):
     assert broker.metrics("pulsar_message_converter_raw_bypass_total") >= 2
 
 
+def test_the_commands_of_the_page_set_the_policy(broker):
+    page = (pathlib.Path(__file__).parents[2] / "docs/features/converters.md").read_text()
+    commands = re.findall(r"^```sh\n(admin=.*?)^```", page, re.DOTALL | re.MULTILINE)[0]
+    publish(broker, "persistent://public/default/orders", [kafka_entry(vector_bytes("java_m2_none_create"))])
+    subprocess.run(["bash", "-eu", "-c", commands.replace("http://localhost:8080", broker.http)], check=True)
+    try:
+        of_namespace = broker.admin("GET", "/admin/v2/namespaces/public/default/properties")
+        of_topic = broker.admin("GET", "/admin/v2/persistent/public/default/orders/properties")
+        assert json.loads(of_namespace)["messageConverterFailurePolicy"] == "dlq"
+        assert json.loads(of_topic)["messageConverterFailurePolicy"] == "skip"
+    finally:
+        broker.admin("DELETE", "/admin/v2/namespaces/public/default/property/messageConverterFailurePolicy")
+
+
 def set_property(broker, topic, **properties):
     path = "/admin/v2/" + topic.replace("://", "/", 1) + "/properties"
     broker.admin("PUT", path, json.dumps(properties).encode())
