@@ -140,6 +140,7 @@ TOO_MANY_SUBSCRIPTIONS: Final = WireRefusal(
 )
 TOO_MANY_TOPICS: Final = WireRefusal(errors.NotAllowedError, "Exceed maximum number of topics in namespace.")
 TRANSACTIONS_DISABLED: Final = WireRefusal(errors.NotAllowedError, "Transactions are not enabled")
+TRANSACTION_BUFFER_DISABLED: Final = WireRefusal(errors.NotAllowedError, "Transaction buffer disable!")
 TRANSACTION_COMMANDS_DISABLED: Final = WireRefusal(errors.NotAllowedError, "Transactions are not enabled.")
 DUPLICATE_UNDECIDED: Final = WireRefusal(
     errors.PersistenceError,

@@ -99,7 +99,7 @@ class PublishPolicy:
         if flags & EntryFlag.TXN:
             if not self._persistent:
                 raise ConnectionFatalError("SEND of a transaction to a non-persistent topic")
-            return wire_refusals.TRANSACTIONS_DISABLED.answer()
+            return wire_refusals.TRANSACTION_BUFFER_DISABLED.answer()
         if flags & EntryFlag.SHADOW:
             return _OF_SHADOW_TOPICS
         if self.max_delay_ms and flags & _DELAYED:
