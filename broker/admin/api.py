@@ -105,6 +105,10 @@ class TopicsApi(Protocol):
         """Whether the name is a plain topic or a partition that has been created."""
         ...
 
+    def may_be_created(self, name: "TopicName") -> bool:
+        """Whether a client that uses the missing topic creates it."""
+        ...
+
     async def partitions_for_clients(self, name: "TopicName", *, auto_create: bool) -> int:
         """The number that PARTITIONED_METADATA answers: 0 for a plain topic. Raises TopicNotFoundError for a missing
         topic.

@@ -14,6 +14,7 @@ from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
+from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
 Addresses = TypeVar("Addresses")
@@ -22,7 +23,7 @@ LOOKUP = "/lookup/v2/topic/{domain:domain}/{tenant}/{namespace}/{topic}"
 
 @routes.get(LOOKUP, TOPIC_USE)
 async def lookup(call: Call) -> Response:
-    """Answer the addresses of the topic's broker. The namespace must exist, the topic need not.
+    """Answer the addresses of the topic's broker. The topic must exist, or a client that uses it must create it.
 
     ?listenerName= selects the addresses of another listener.
     """
@@ -30,10 +31,8 @@ async def lookup(call: Call) -> Response:
     if name is None:
         raise rest_refusals.TOPIC_NAME_OF_LOOKUP_INVALID.error()
     call.topic()
-    if name.is_partition and not call.topics.exists(name):
-        count = call.topics.partition_count(name.base)
-        if count is not None and name.partition >= count:
-            raise rest_refusals.TOPIC_OF_LOOKUP_UNKNOWN.error(topic=name)
+    if not _is_found(call, name):
+        raise rest_refusals.TOPIC_OF_LOOKUP_UNKNOWN.error(topic=name)
     listener = call.query("listenerName") or call.request.headers.get("x-pulsar-listenername", "")
     found = await call.api.ownership.lookup(name, authoritative=call.flag("authoritative"))
     if isinstance(found, AskBroker):
@@ -44,6 +43,16 @@ async def lookup(call: Call) -> Response:
     urls = _named(call.api.listener_urls(listener), listener)
     owner = BrokerAddresses(urls.service_url, urls.service_url_tls, urls.web_url, urls.web_url_tls)
     return json_response(_of_owner(owner))
+
+
+def _is_found(call: Call, name: TopicName) -> bool:
+    """Whether a lookup finds the topic: a topic, each of its partitions, or a name that clients may create."""
+    if call.topics.exists(name):
+        return True
+    count = call.topics.partition_count(name.base)
+    if count is not None:
+        return name.partition < count
+    return not name.persistent or call.topics.may_be_created(name)
 
 
 def _named(found: Addresses | None, listener: str) -> Addresses:

@@ -43,6 +43,9 @@ class AdminTopics:
     def exists(self, name: TopicName) -> bool:
         return self._topics.known(name)
 
+    def may_be_created(self, name: TopicName) -> bool:
+        return self._topics.may_be_created(name)
+
     async def partitions_for_clients(self, name: TopicName, *, auto_create: bool) -> int:
         return await self._topics.partitions(name, auto_create=auto_create)
 

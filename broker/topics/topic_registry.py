@@ -218,22 +218,25 @@ class Topics:
         if name.persistent and name.is_of_transactions:
             raise wire_refusals.NO_TRANSACTION_TOPIC.error(topic=name)
         self.require_new_topics(name)
-        config = self.context.effective(name)
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
             if base is None:
-                if name.persistent and not (create and config.allow_auto_topic_creation):
+                if name.persistent and not (create and self.may_be_created(name)):
                     raise wire_refusals.TOPIC_MISSING.error(topic=name)
                 raise NotAllowedError(f"{name} is a partition of a topic that does not exist")
             if name.partition >= base.partitions:
                 error = TopicNotFoundError if name.persistent else NotAllowedError
                 raise error(f"Topic {name.base} has {base.partitions} partitions")
             return
-        if not create or not config.allow_auto_topic_creation:
+        if not create or not self.may_be_created(name):
             raise wire_refusals.TOPIC_MISSING.error(topic=name)
         if base is not None:
             raise NotAllowedError(f"{name} is a partitioned topic: name one of its partitions")
         self.check_limit(name, 1)
+
+    def may_be_created(self, name: TopicName) -> bool:
+        """Whether a client that uses the missing topic creates it, as clients always do with system topics."""
+        return name.is_system or self.context.effective(name).allow_auto_topic_creation
 
     def check_limit(self, name: TopicName, more: int) -> None:
         """Raise NotAllowedError when `more` topics would exceed maxTopicsPerNamespace."""
@@ -274,7 +277,7 @@ class Topics:
         """Partition count as PARTITIONED_METADATA answers it; 0 for a plain topic."""
         self.require_namespace(name)
         config = self.context.effective(name)
-        may_create = auto_create and config.allow_auto_topic_creation and not self._is_ending(name)
+        may_create = auto_create and self.may_be_created(name) and not self._is_ending(name)
         if name.is_partition:
             return self._partition_of(name, may_create=may_create)
         known = self.catalog.partitioned(name)

@@ -58,6 +58,9 @@ class FakeTopics:
     def exists(self, name):
         return str(name) in self.plain
 
+    def may_be_created(self, name):
+        return self._namespaces.effective(name).allow_auto_topic_creation
+
     async def partitions_for_clients(self, name, *, auto_create):
         if str(name) not in self.plain and not (
             auto_create and self._namespaces.effective(name).allow_auto_topic_creation
