@@ -56,6 +56,8 @@ class Process:
 
     def __init__(self, history: History, name: str) -> None:
         self.name = name
+        self.doomed = False
+        """Whether the history kills the process behind the present step."""
         self.wire = Wire(history, name)
         self.client = history.cluster.join(name, **CLIENT)
         self.on_answer = lambda: None
@@ -287,7 +289,7 @@ class History(histories.History):
             await asyncio.sleep(self.chance.choice((0.0, 0.0, 0.001, 0.01, 1.0)) * self.chance.random())
             if self.longest_pause_s > 6 and not self.over:
                 await asyncio.sleep(self.chance.choice((0.0, 0.0, 10.0)) * self.chance.random())
-            if ledger.state is AppendState.FENCED and self.chance.random() < 0.5:
+            if process.doomed or (ledger.state is AppendState.FENCED and self.chance.random() < 0.5):
                 break
         process.on_answer = lambda: None
         await self.leave(process, ledger, running)
@@ -295,7 +297,7 @@ class History(histories.History):
     async def leave(self, process, ledger, running) -> None:
         """Close the log, or kill the process before or in the close."""
         fate = self.chance.random()
-        if fate < 0.2:
+        if fate < 0.2 or process.doomed:
             self.note(f"{process.name} is killed")
             process.kill()
             return

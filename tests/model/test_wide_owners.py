@@ -8,8 +8,13 @@ import os
 
 import pytest
 
+from magnetar.storage.errors import BadVersionError, GuardChangedError
+from magnetar.storage.managed import factory
 from magnetar.storage.managed.cursors.ack_state import AckState
+from magnetar.storage.managed.cursors.cursor import ManagedCursor
+from magnetar.storage.managed.cursors.saver import CursorSaver
 from magnetar.storage.managed.cursors.store import CursorStore
+from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from tests.model.owners_on_bookies import ViolationError
 from tests.model.wide_owners import play
@@ -61,10 +66,62 @@ def overwrite_later_changes(patch):
     patch.setattr(ManagedLedger, "change_properties", change)
 
 
+def later_parts_replace_earlier_parts(patch):
+    """An acknowledgement of parts of a batch forgets the parts that were acknowledged before."""
+    ack_partly = AckState.ack_partly
+
+    def replaced(self, position, remaining):
+        self.partial.pop(position, None)
+        return ack_partly(self, position, remaining)
+
+    patch.setattr(AckState, "ack_partly", replaced)
+
+
+def trim_behind_an_unsaved_snapshot(patch):
+    """The log drops entries up to a mark-delete position whose save is under way or failed."""
+    patch.setattr(ManagedCursor, "released", ManagedCursor.mark_delete)
+
+
+def answer_before_the_record_is_stored(patch):
+    """A caller that waits for the save of a cursor goes on at once."""
+
+    async def at_once(self):
+        self._start()
+
+    patch.setattr(CursorSaver, "flush", at_once)
+
+
+def takeover_with_the_list_of_before(patch):
+    """A new owner stores the list that it read before it fenced the ledgers, whatever the former owner stored since."""
+    put, recover, taking_over = LedgerList._put, factory.recover_ledgers, []
+
+    async def forced(self, value, certain, version):
+        try:
+            return await put(self, value, certain, version)
+        except (BadVersionError, GuardChangedError):
+            if self not in taking_over:
+                raise
+            return await self._metadata.put(self.path, value, (await self._metadata.get(self.path))[1])
+
+    async def recover_forced(env, ledger_list):
+        taking_over.append(ledger_list)
+        try:
+            return await recover(env, ledger_list)
+        finally:
+            taking_over.remove(ledger_list)
+
+    patch.setattr(LedgerList, "_put", forced)
+    patch.setattr(factory, "recover_ledgers", recover_forced)
+
+
 PLANTED = {
     forget_parts_of_batches: 2,
     forget_deletions_without_an_answer: 199,
     overwrite_later_changes: 291,
+    later_parts_replace_earlier_parts: 116,
+    trim_behind_an_unsaved_snapshot: 106,
+    answer_before_the_record_is_stored: 1,
+    takeover_with_the_list_of_before: 1,
 }
 """Each defect with the seed of a history that finds it."""
 

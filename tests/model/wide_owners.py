@@ -87,7 +87,8 @@ class WideHistory(owners_on_bookies.History):
         self.registers = {name: Register(False) for name in SUBSCRIPTIONS} | {
             name: Register(None) for name in PROPERTIES
         }
-        self.truncated = False
+        self.truncated_up_to = EARLIEST
+        """The last entry that owners may have dropped for all cursors."""
         self.lost_bookie = None
 
     async def run(self) -> int:
@@ -149,11 +150,11 @@ class WideHistory(owners_on_bookies.History):
         sequence = cursor.position_properties.get("p", 0)
         if sequence < stored or sequence not in self.snapshots_tried:
             self.fail(f"{process.name}: the sequence id is {sequence}, {stored} was stored")
-        missing = [p for p in receipts if p > cursor.mark_delete and not ledger.is_valid(p)]
-        if missing and not self.truncated:
-            self.fail(f"{process.name}: {sorted(missing)[:3]} behind the snapshot at {cursor.mark_delete} are gone")
-        position = self.snapshots_tried[sequence]
-        if cursor.mark_delete > position and ledger.is_valid(cursor.mark_delete) and not self.truncated:
+        position = max(self.snapshots_tried[sequence], self.truncated_up_to)
+        missing = [p for p in receipts if p > position and not ledger.is_valid(p)]
+        if missing:
+            self.fail(f"{process.name}: {sorted(missing)[:3]} behind the snapshot {sequence} of {position} are gone")
+        if cursor.mark_delete > position and ledger.is_valid(cursor.mark_delete):
             self.fail(f"{process.name}: mark-delete {cursor.mark_delete} with the snapshot of {position}")
 
     def check_registers(self, process, ledger, before) -> None:
@@ -181,7 +182,7 @@ class WideHistory(owners_on_bookies.History):
             self.note(f"{process.name} {operation.__name__}: {type(error).__name__} {error}")
 
     async def truncate(self, process, ledger) -> None:
-        self.truncated = True
+        self.truncated_up_to = max(self.truncated_up_to, ledger.last_confirmed)
         await super().truncate(process, ledger)
 
     def moved_elsewhere(self, process, name) -> bool:
@@ -237,6 +238,25 @@ class WideHistory(owners_on_bookies.History):
         if not process.wire.cut:
             self.note(f"{process.name} has stored snapshot {sequence} at {position}")
             self.snapshot_stored = max(self.snapshot_stored, sequence)
+
+    async def release(self, process, ledger) -> None:
+        """Acknowledge for all subscriptions up to an entry, take a snapshot there, and trim at the same time."""
+        known = sorted(position for position in self.receipts if ledger.is_valid(position))
+        if not known:
+            return
+        last = self.chance.choice(known[-3:])
+        for name in (*CURSORS, *SUBSCRIPTIONS):
+            if name in ledger.cursors:
+                if name in CURSORS:
+                    self.acknowledge_up_to(name, ledger, last)
+                ledger.cursors[name].ack_cumulative(last)
+        snapshot = self.keep(self.carry_out(WideHistory.snapshot, process, ledger))
+        for _ in range(self.chance.randrange(4)):
+            await asyncio.sleep(0)
+        await self.trim(process, ledger)
+        process.doomed = self.chance.random() < 0.3
+        if not process.doomed:
+            await snapshot
 
     async def seek(self, process, ledger) -> None:
         known = sorted(position for position in self.seen if ledger.is_valid(position))
@@ -435,6 +455,7 @@ OPERATIONS = [
     WideHistory.acknowledge_part,
     WideHistory.snapshot,
     WideHistory.snapshot,
+    WideHistory.release,
     WideHistory.seek,
     WideHistory.skip,
     WideHistory.subscribe,
