@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+
+from structlog.testing import capture_logs
 
 from magnetar.broker.consumers.consumer import (
     EXCLUSIVE,
@@ -31,35 +33,13 @@ from magnetar.storage.errors import StorageError
 from magnetar.storage.position import EARLIEST, Position
 from tests.broker.dispatch_fakes import entry
 from tests.broker.topic_for_tests import NAME
-from tests.model.dispatch_checks import check
+from tests.model.dispatch_checks import Client, Published, check, check_logs, check_message, check_place, state_of
 from tests.model.unsteady import UnsteadyConverter, UnsteadyLedgers, unsteady_bench
 from tests.storage.managed_for_tests import append
 from tests.twins.fake_connection import FakeConnection, Message
 
 _TYPES = (SHARED, SHARED, KEY_SHARED, KEY_SHARED, KEY_SHARED, KEY_SHARED, EXCLUSIVE, FAILOVER)
 _KEYS = tuple(f"k{i}" for i in range(7))
-
-
-@dataclass(eq=False)
-class Client:
-    """One client of the subscription."""
-
-    consumer: Consumer
-    outbox: FakeConnection
-    got: dict = field(default_factory=dict)
-    """Positions of the messages that the client got and did not give back, in their order."""
-
-    @property
-    def name(self) -> str:
-        return f"c#{self.consumer.consumer_id}"
-
-
-@dataclass
-class Published:
-    key: str
-    messages: int
-    deliver_at: int
-    uuid: str = ""
 
 
 class History:
@@ -69,7 +49,7 @@ class History:
         ledgers = UnsteadyLedgers(dice)
         self.ledgers = ledgers
         self.cold = dice.choice((0.0, 0.0, 0.3, 1.0))
-        self.failing = dice.choice((0.0, 0.0, 0.1))
+        self.failing = dice.choice((0.0, 0.1, 0.5))
         self.bench = unsteady_bench(dice, ledgers)
         self.durable = dice.random() < 0.85
         self.converter = UnsteadyConverter(dice) if dice.random() < 0.3 else None
@@ -79,9 +59,15 @@ class History:
         self.out_of_order = self.type == KEY_SHARED and dice.random() < 0.15
         self.with_chunks = self.type == SHARED and dice.random() < 0.4
         self.with_delays = dice.random() < 0.5
+        self.calm = dice.random() < 0.3
+        """Whether all becomes quiet behind nearly each step, so that no later step hides a forgotten turn."""
         self.published: dict[Position, Published] = {}
         self.clients: list[Client] = []
         self.holder: dict[Position, Client] = {}
+        self.returned: Counter[Position] = Counter()
+        """How often consumers requested the redelivery of each entry."""
+        self.moves = 0
+        """Acknowledgements, skips and seeks so far."""
         self.tasks: set[asyncio.Task] = set()
         self.ids = 0
         self.chunks: list[tuple[str, int, int]] = []
@@ -104,18 +90,15 @@ class History:
 
     def spawn(self, coroutine) -> None:
         async def quiet():
-            with suppress(BrokerError, StorageError):
-                await coroutine
+            try:
+                with suppress(BrokerError, StorageError):
+                    await coroutine
+            except Exception as error:
+                self.failures.append(f"{type(error).__name__}: {error} (behind line {len(self.trail)})")
 
         task = asyncio.get_running_loop().create_task(quiet())
         self.tasks.add(task)
-
-        def ended(task) -> None:
-            self.tasks.discard(task)
-            if not task.cancelled():
-                task.result()
-
-        task.add_done_callback(ended)
+        task.add_done_callback(self.tasks.discard)
 
     def join(self) -> None:
         self.ids += 1
@@ -153,35 +136,10 @@ class History:
     def noted(self, client: Client, message: Message) -> None:
         """Check a message; the broker logs an exception of its caller and goes on, so the next check raises it."""
         try:
-            self.got(client, message)
+            check_message(self, client, message)
         except AssertionError as error:
             self.failures.append(f"{error} (behind line {len(self.trail)})")
             self.note(f"WRONG {error}")
-
-    def got(self, client: Client, message: Message) -> None:
-        position = message.position
-        self.note(f"{client.name} gets {tuple(position)}")
-        about = self.published.get(position)
-        sub = client.consumer.subscription
-        assert not sub.cursor.is_deleted(position), f"{position} is acknowledged"
-        assert client.consumer in sub.consumers, "a consumer that left gets a message"
-        if self.type in (SHARED, KEY_SHARED):
-            assert position not in self.holder, f"{position} is held by {self.holder[position].name}"
-            self.holder[position] = client
-        if self.type == KEY_SHARED and not self.out_of_order and about is not None:
-            pending = client.consumer.pending_acks
-            for other, each in self.published.items():
-                if other < position and each.key == about.key and not each.deliver_at and not about.deliver_at:
-                    free = sub.cursor.is_deleted(other) or other in pending
-                    assert free, f"{tuple(position)} of {about.key} overtakes {tuple(other)}"
-        if self.type in (EXCLUSIVE, FAILOVER):
-            if ("ACTIVE_CONSUMER_CHANGE", True) in client.outbox.frames:
-                client.got.clear()
-            client.outbox.frames.clear()
-            assert client.consumer is sub.dispatcher.active, "a standby gets a message"
-            last = next(reversed(client.got), None)
-            assert last is None or position > last, f"{tuple(position)} behind {tuple(last)}"
-        client.got[position] = about.messages if about else 1
 
     def let_go(self, client: Client, position: Position) -> None:
         client.got.pop(position, None)
@@ -259,6 +217,7 @@ class History:
     def flow(self, client: Client) -> None:
         permits = self.dice.choice((1, 2, 5, 20))
         self.note(f"{client.name} flow {permits}")
+        client.permits += permits
         client.consumer.subscription.on_flow(client.consumer, permits)
 
     def ack(self, client: Client, *, everything: bool = False) -> None:
@@ -275,12 +234,14 @@ class History:
         elif not everything and dice.random() < 0.2:
             chosen = [p for p in chosen if client.got[p] > 1][:1] or chosen
             partial = client.got[chosen[0]] > 1
+        part = dice.choice((0b110, 0b101, 0b011))
         command = pb.CommandAck(consumer_id=client.consumer.consumer_id, ack_type=kind)
         for p in chosen:
-            command.message_id.add(ledgerId=p[0], entryId=p[1], ack_set=[0b110] if partial else [])
+            command.message_id.add(ledgerId=p[0], entryId=p[1], ack_set=[part] if partial else [])
         if dice.random() < 0.3:
             command.request_id = 7
         self.note(f"{client.name} acks {[tuple(p) for p in chosen]} kind {kind} partly {partial}")
+        self.moves += 1
         durable = sub.on_ack(client.consumer, command)
         for p in chosen:
             if not partial and kind == pb.CommandAck.Individual and self.type in (SHARED, KEY_SHARED):
@@ -297,6 +258,7 @@ class History:
         command = pb.CommandAck(consumer_id=client.consumer.consumer_id, ack_type=pb.CommandAck.Individual)
         command.message_id.add(ledgerId=p[0], entryId=p[1])
         self.note(f"{client.name} acks as a stranger {tuple(p)}")
+        self.moves += 1
         client.consumer.subscription.on_ack(client.consumer, command)
 
     def nack(self, client: Client) -> None:
@@ -306,6 +268,7 @@ class History:
             chosen = []
         self.note(f"{client.name} gives back {[tuple(p) for p in chosen] or 'all'}")
         for p in chosen or list(client.got):
+            self.returned[p] += 1
             self.let_go(client, p)
         if self.type in (EXCLUSIVE, FAILOVER):
             client.got.clear()
@@ -322,15 +285,21 @@ class History:
         if self.subscription is None or not self.published:
             return
         position = self.dice.choice(list(self.published))
-        self.note(f"seek {tuple(position)}")
+        into = self.published[position].messages > 1 and self.dice.random() < 0.7
+        ack_set = [0b110] if into else None
+        self.note(f"seek {tuple(position)} {ack_set}")
+        self.moves += 1
+        moves = self.moves
 
         async def seek(sub) -> None:
             self.moving += 1
             try:
-                await sub.seek(position)
+                await sub.seek(position, ack_set)
                 self.note("sought")
             finally:
                 self.moving -= 1
+            if moves == self.moves and not self.damaging and self.converter is None:
+                check_place(self, sub.cursor, position, ack_set)
 
         self.spawn(seek(self.subscription))
 
@@ -338,6 +307,7 @@ class History:
         sub = self.subscription
         if sub is None:
             return
+        self.moves += 1
         if self.dice.random() < 0.5:
             count = self.dice.choice((1, 3, 1000))
             self.note(f"skip {count}")
@@ -369,7 +339,10 @@ class History:
         self.note("unload")
         while self.tasks:  # the registry of topics waits for requests that are under way
             await self.round()
+        before = state_of(self) if self.durable else None
         await self.bench.reopen()
+        if before is not None:
+            assert state_of(self) == before, "the unload changed acknowledgements"
         self.notice_closes()
 
     def stuck(self) -> None:
@@ -431,14 +404,22 @@ class History:
         for _ in range(dice.choice((0, 0, 1, 1, 2, 5))):
             await self.round()
 
+    def complained(self, _loop, context) -> None:
+        """Note an exception of a callback."""
+        self.failures.append(f"{context['message']}: {context.get('exception')!r} (behind line {len(self.trail)})")
+
     async def play(self, steps: int = 80) -> None:
+        asyncio.get_running_loop().set_exception_handler(self.complained)
         await self.bench.open()
         self.join()
         await self.settle()
+        self.ledgers.cold, self.ledgers.failing = self.cold, self.failing
         for number in range(steps):
             await self.step()
-            if number % 10 == 9:
+            if number % 10 == 9 or (self.calm and self.dice.random() < 0.5):
+                failing = self.ledgers.failing
                 await self.quiet()
+                self.ledgers.failing = failing
         await self.finish()
 
     async def quiet(self) -> None:
@@ -474,6 +455,7 @@ class History:
                 await self.settle()
             for client in list(self.clients):
                 client.outbox.become_writable()
+                client.permits += 30
                 client.consumer.subscription.on_flow(client.consumer, 30)
             await self.settle()
             for client in list(self.clients):
@@ -493,7 +475,9 @@ async def play(seed: int, steps: int = 80) -> None:
     """Play a history; an AssertionError has its end."""
     history = History(seed)
     try:
-        await history.play(steps)
+        with capture_logs() as logs:
+            await history.play(steps)
+        check_logs(logs)
     except AssertionError as error:
         trail = "\n".join(history.trail[-60:])
         raise AssertionError(f"seed {seed}: {error}\n{trail}") from error

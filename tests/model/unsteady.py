@@ -33,7 +33,7 @@ class UnsteadyLedgers(MemoryLedgerStore):
         return super().read_cached(ledger_id, first, last, max_bytes)
 
     async def read(self, ledger_id, first, last, max_bytes):
-        for _ in range(self._dice.choice((0, 1, 3, 10))):
+        for _ in range(self._dice.choice((0, 1, 3, 10, 50))):
             await asyncio.sleep(0)
         if self._dice.random() < self.failing:
             raise StorageError("a read fails")
