@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.admins import DirectAdmin, HttpAdmin
+from tests.simulation.plan import OF_WORK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-OF_DISK_OR_PROCESS = frozenset({"crash", "crash_in_write", "restart", "slow_disk", "full_disk", "failing_sync"})
+OF_DISK_OR_PROCESS = frozenset(
+    {"crash", "crash_in_write", "restart", "slow_disk", "full_disk", "failing_sync", *OF_WORK},
+)
 
 
 class Faults:
@@ -38,6 +41,9 @@ class Faults:
             "slow_disk": self._slow_disk,
             "full_disk": self._full_disk,
             "failing_sync": self._failing_sync,
+            "full_write": self._full_write,
+            "standstill": self._standstill,
+            "crash_in_compaction": self._crash_in_compaction,
             "admin": self._admin,
             "http": self._http,
             "set_clock": lambda: world.clock.set_by(chance.choice([-7200, -60, 0, 60, 7200, 86400])),
@@ -51,13 +57,13 @@ class Faults:
         """Cause no fault of the disk and the process for so many seconds, and end present faults of the disk."""
         self._quiet_until_s = self.world.now_s + seconds
         disk = self.world.disk
-        disk.capacity_bytes, disk.crash_at, disk.fail_sync_at = None, -1, -1
+        disk.capacity_bytes, disk.crash_at, disk.fail_sync_at, disk.full_at = None, -1, -1, -1
         self.world.threads.stalled_until_s = 0.0
 
     def stop(self) -> None:
         self.stopped = True
         self.world.disk.capacity_bytes = None
-        self.world.disk.crash_at = self.world.disk.fail_sync_at = -1
+        self.world.disk.crash_at = self.world.disk.fail_sync_at = self.world.disk.full_at = -1
         self.world.threads.stalled_until_s = 0.0
         self.world.clock.set_by(0)
         for link in self.world.links:
@@ -114,6 +120,26 @@ class Faults:
 
     def _slow_disk(self) -> None:
         self.world.threads.stalled_until_s = self.world.now_s + self.chance.choice([0.2, 1.0, 3.0])
+
+    def _full_write(self) -> None:
+        """One write finds no space; the next writes do."""
+        disk = self.world.disk
+        disk.full_at = disk.operations + self.chance.randrange(12)
+
+    def _standstill(self) -> None:
+        """The disk does nothing for seconds, while clients lose their connections and connect again."""
+        seconds = self.chance.choice([4, 8, 12])
+        self.world.threads.stalled_until_s = self.world.now_s + seconds
+        for _ in range(self.chance.randrange(2 * seconds)):
+            self.world.timers.after(self.chance.uniform(0, seconds), self._cut)
+
+    def _crash_in_compaction(self) -> None:
+        disk, broker = self.world.disk, self.world.broker
+        if broker is not None:
+            known = self.chance.choice(list(self.world.history.topics.values()))
+            admin = DirectAdmin(broker)
+            admin.spawn(admin.look(known, "compact"))
+        disk.crash_at = disk.operations + self.chance.randrange(60)
 
     def _full_disk(self) -> None:
         disk = self.world.disk

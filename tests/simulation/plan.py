@@ -34,6 +34,17 @@ FIRST_WITH_PACE = 300_000
 """From here on small frames follow each other at a limited pace, as frames of the compiled writer do."""
 FIRST_WITH_ROOM = 320_000
 """From here on a full disk may leave room at first, so that the engine's limits shrink before the space ends."""
+FIRST_WITH_WORK = 340_000
+"""From here on single writes find no space, a disk stands still for seconds while clients come and go, processes end in
+compactions, and the index of delayed messages has small buckets, which it seals and merges all the time.
+"""
+OF_WORK = ("full_write", "standstill", "crash_in_compaction")
+SMALL_BUCKETS = {
+    "delayed_delivery_min_index_count_per_bucket": 2,
+    "delayed_delivery_max_indexes_per_bucket_snapshot_segment": 3,
+    "delayed_delivery_max_time_step_per_bucket_snapshot_segment_seconds": 1,
+    "delayed_delivery_max_num_buckets": 2,
+}
 ROOMS_BYTES = (0, 100, 5000)
 MORE_ROOMS_BYTES = (*ROOMS_BYTES, 20_000, 60_000, 150_000)
 PACES_S = (0.00075, 0.1, 1.0)
@@ -102,6 +113,12 @@ class Plan:
         forges = seed >= FIRST_WITH_FORGERY and more.random() < 0.5
         if forges:
             damage, damage_in = FLIPPED_HEADER, more.choice(["/journal/", "/ledgers/"])
+        work, of_work, buckets = Random(f"work {seed}"), (), {}
+        delayed_share = (0, 0, 0.1, 0.6)
+        if seed >= FIRST_WITH_WORK:
+            of_work = tuple(fault for fault in OF_WORK if work.random() < 0.6)
+            delayed_share = work.choice([delayed_share, (0.4,), (0.9,)])
+            buckets = SMALL_BUCKETS if work.random() < 0.7 else {}
         return cls(
             seed=seed,
             seconds=seconds,
@@ -119,8 +136,8 @@ class Plan:
             producers=chance.randint(1, 3),
             consumers=chance.randint(1, 5),
             readers=chance.choice([0, 0, 1, 3]),
-            delayed_share=chance.choice([0, 0, 0.1, 0.6]),
-            faults=tuple(fault for fault in FAULTS if chance.random() < 0.5) + ("set_clock",) * sets_clock,
+            delayed_share=chance.choice(delayed_share),
+            faults=tuple(fault for fault in FAULTS if chance.random() < 0.5) + ("set_clock",) * sets_clock + of_work,
             fault_every_s=chance.choice([0.3, 1.0, 3.0]),
             settings={
                 "broker_deduplication_enabled": deduplicates,
@@ -137,5 +154,6 @@ class Plan:
                 "max_unacked_messages_per_consumer": chance.choice([10, 50_000]),
                 "broker_delete_inactive_topics_enabled": False,
                 "auto_skip_non_recoverable_data": bool(damage),
+                **buckets,
             },
         )

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.plan import FIRST_WITH_WORK
+
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 200
 CHUNK = 50
@@ -43,6 +45,12 @@ def simulation(*arguments):
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_histories_hold(first):
     ran = simulation("--first", first, "--seeds", CHUNK, "--jobs", 1)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.timeout(300)
+def test_histories_with_faults_in_the_midst_of_work_hold():
+    ran = simulation("--first", FIRST_WITH_WORK, "--seeds", 20, "--jobs", 1)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

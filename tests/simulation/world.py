@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CHECK_EVERY_S = 0.5
+OF_DISK = frozenset({"full_disk", "failing_sync", "crash_in_write", "full_write", "crash_in_compaction"})
+"""The faults that may fail a request."""
 PATIENCE_S = 400.0
 """Virtual seconds after the last fault in which all receipts and deliveries must arrive."""
 
@@ -265,7 +267,7 @@ class World:
             mode = chance.choice(["nothing", "everything", "some", "some"])
             self.disk = disk.after_crash(mode, chance.randrange(1 << 30))
         self.disk.capacity_bytes, self.disk.bad_writes = disk.capacity_bytes, disk.bad_writes
-        disk.crashed, disk.crash_at, disk.fail_sync_at = False, -1, -1
+        disk.crashed, disk.crash_at, disk.fail_sync_at, disk.full_at = False, -1, -1, -1
         for _ in range(20):
             for task in asyncio.all_tasks(loop):
                 task.cancel()
@@ -293,11 +295,7 @@ class World:
     @property
     def explains_failures(self) -> bool:
         """Whether a failed request is no violation: the disk may have had faults, or the broker is stopping."""
-        return (
-            self.damage.done
-            or self._over.is_set()
-            or bool({"full_disk", "failing_sync", "crash_in_write"} & set(self.plan.faults))
-        )
+        return self.damage.done or self._over.is_set() or bool(OF_DISK & set(self.plan.faults))
 
     def _no_problems(self, loop: SimLoop, logs: list[Any]) -> None:
         """Check that every failure has a storage error as its cause: any other exception is a bug."""
