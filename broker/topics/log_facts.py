@@ -39,8 +39,6 @@ class LogWithProperties(Protocol):
     """A log that keeps properties."""
 
     @property
-    def confirmed_index(self) -> int: ...
-    @property
     def properties(self) -> Mapping[str, str]: ...
     async def change_properties(self, change: Callable[[Mapping[str, str]], Mapping[str, str | None]]) -> None: ...
 
@@ -131,11 +129,13 @@ def _is_marker(span: Span) -> bool:
 
 
 class TopicProperties:
-    """The properties that users keep with a topic, among those of its log."""
+    """The properties that users keep with a topic, among those of its log, whose last message had the broker index
+    `index_at_load` when the topic was loaded.
+    """
 
-    def __init__(self, ledger: LogWithProperties) -> None:
+    def __init__(self, ledger: LogWithProperties, index_at_load: int) -> None:
         self._ledger = ledger
-        self._index_at_load = ledger.confirmed_index
+        self._index_at_load = index_at_load
 
     @property
     def index_as_kept(self) -> int:

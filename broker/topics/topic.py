@@ -59,7 +59,7 @@ class Topic:
         self.config: TopicConfig = context.effective(name)
         self.created_ms = ledger.created_ms
         self.life = TopicLife(name, context.monotonic)
-        self.properties = TopicProperties(ledger)
+        self._index_at_load = ledger.confirmed_index
         self.last = LastMessage(ledger)
         epoch = ledger.properties.get(TOPIC_EPOCH_PROPERTY)
         self.producers = TopicProducers(None if epoch is None else int(epoch), self._save_epoch)
@@ -144,6 +144,11 @@ class Topic:
         await self.ledger.set_property(TOPIC_EPOCH_PROPERTY, str(epoch))
 
     # --- policies ------------------------------------------------------------------------------------------------
+
+    @property
+    def properties(self) -> TopicProperties:
+        """Made for each use: the garbage collector would look at one object more of every topic."""
+        return TopicProperties(self.ledger, self._index_at_load)
 
     @property
     def is_current(self) -> bool:

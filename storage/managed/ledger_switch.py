@@ -80,12 +80,16 @@ class LedgerSwitch:
 
     def attach(self, appender: Appender) -> None:
         self._appender = appender
+        self._detached = False
 
     def detach(self) -> None:
         """Keep the appender no longer: the managed ledger is closed, and the garbage collector need not find the cycle.
-        Calls that are late still reach the appender, which the managed ledger keeps.
+        Calls that are late still reach the appender, which the managed ledger keeps. Safe to call twice, as by a
+        deletion that is repeated.
         """
-        self._appender = proxy(self._appender)
+        if not self._detached:
+            self._detached = True
+            self._appender = proxy(self._appender)
 
     # -- calls of the appender ---
 

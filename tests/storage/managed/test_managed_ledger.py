@@ -288,6 +288,18 @@ async def test_a_repeated_termination_deletes_the_ledger_made_ahead(failing):
     assert await ground.ledgers.list_ledgers() == [slot.ledger_id for slot in ledger.ledgers] == [0]
 
 
+async def test_a_deletion_that_failed_can_be_repeated():
+    ground, ledger = await opened()
+    await append(ledger, [b"x"])
+    ground.metadata.fail_writes = AWAY
+    for _ in range(2):
+        with pytest.raises(StorageUnavailableError):
+            await ledger.delete()
+    ground.metadata.fail_writes = None
+    await ledger.delete()
+    assert await ground.ledgers.list_ledgers() == []
+
+
 @pytest.mark.parametrize("held", [1, 2])
 async def test_terminations_follow_each_other(held, monkeypatch):
     """A termination waits until the termination before it has stored the end, and the ledger is closed once."""
