@@ -169,7 +169,14 @@ class _Checker:
                 del self.highest_seen[session, key]
 
     def _interrupted(self, index, event):
+        """Drop the unconfirmed acknowledgements of the last moments: the interruption may cost them, and the messages
+        may come again behind a later interruption.
+        """
         self.interrupted, self.settled_at = (index, event.at), math.inf
+        window_s = self.history.ack_window_s
+        unsure = [each for each, (at, confirmed) in self.acks.items() if event.at - at <= window_s and not confirmed]
+        for message in unsure:
+            del self.acks[message]
 
     def _restarted(self, _index, event):
         self.settled_at = event.at + self.history.settle_s
@@ -237,9 +244,8 @@ class _Checker:
         if ack is None or copy:
             return
         at, confirmed = ack
-        lost_at = [self.session_ended.get(before.session, (-1, -math.inf))[1], self.interrupted[1]]
         within = self.interrupted[1] <= at <= self.settled_at  # acknowledged to a broker that was already gone
-        if any(0 <= each - at <= self.history.ack_window_s for each in lost_at):
+        if 0 <= self.session_ended.get(before.session, (-1, -math.inf))[1] - at <= self.history.ack_window_s:
             within = True
         if confirmed or not within:
             how = "with a receipt" if confirmed else f"more than {self.history.ack_window_s} s before an interruption"

@@ -156,6 +156,21 @@ def test_an_unconfirmed_ack_is_lost_only_within_the_window():
         assert kinds(h) == expected
 
 
+def test_an_ack_lost_within_the_window_may_show_behind_a_later_interruption():
+    """On a busy machine a client may not be back before the broker is gone again."""
+    for late, expected in ((0.5, []), (3.0, ["ack lost"])):
+        h = history(ack_window_s=1.0)
+        send(h, "a", 0)
+        deliver(h, "c1", "a", 0)
+        h.acknowledged("c1", "a", 0)
+        h.clock.now += late
+        interrupt(h)
+        h.clock.now += 5.0
+        interrupt(h)
+        deliver(h, "c2", "a", 0)
+        assert kinds(h) == expected
+
+
 def test_an_ack_to_a_broker_that_is_gone_may_be_lost():
     h = history(settle_s=2.0)
     send(h, "a", 0)
