@@ -237,6 +237,8 @@ async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.
                 await _turn(conn, request_cost(words // _WORDS_OF_AN_ENTRY))
             elif left < len(ids):
                 await give_way()
+            if not conn.closed and conn.consumers.get(command.consumer_id) is not consumer:
+                return  # closed meanwhile, perhaps by a SEEK of another connection, whose place must stay
             left -= len(some)
             if answered and not left:
                 part.request_id = command.request_id

@@ -7,6 +7,7 @@ import dataclasses
 
 import pytest
 
+from magnetar.broker.handlers.consume import FEW_WORDS
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS
 from magnetar.broker.network.connection import ITEMS_A_TURN
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -358,3 +359,25 @@ def test_a_round_of_the_event_loop_has_a_bounded_number_of_commands_however_many
 
 def _pongs(frames) -> int:
     return sum(each.command.type == Command.PONG for each in frames)
+
+
+def test_a_late_part_of_an_ack_leaves_the_place_of_a_seek_of_another_connection(client):
+    ids = client.publish(3)
+    shared = pb.CommandSubscribe.Shared
+    assert client.consume(shared) == [0, 1, 2]
+    first = client.peer
+    client.reconnect()
+    client.consume(shared)
+    wide = pb.MessageIdData(ledgerId=1 << 40, entryId=0, ack_set=[1] * (FEW_WORDS + 1))
+    ack = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=[*ids, wide], request_id=8)
+    seek = pb.CommandSeek(consumer_id=1, request_id=7, message_id=ids[0])
+
+    async def sent():
+        first.send_bytes(encoded(ack=ack))
+        client.peer.send_bytes(encoded(seek=seek))
+
+    client.world.run(sent())
+    answers = client.take()
+    assert not [each for each in answers if each.type == Command.ACK_RESPONSE]
+    assert [each.success.request_id for each in answers if each.type == Command.SUCCESS] == [7]
+    assert client.consume(shared) == [0, 1, 2]
