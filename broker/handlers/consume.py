@@ -409,6 +409,7 @@ def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -
             turns.wait(lambda: _close_in_turn(conn, command, entry), cost)
             return
         entry.subscription.remove_consumer(entry)
+    conn.sought_consumers.pop(command.consumer_id, None)
     conn.write(replies.success(command.request_id))
 
 

@@ -381,3 +381,14 @@ def test_a_late_part_of_an_ack_leaves_the_place_of_a_seek_of_another_connection(
     assert not [each for each in answers if each.type == Command.ACK_RESPONSE]
     assert [each.success.request_id for each in answers if each.type == Command.SUCCESS] == [7]
     assert client.consume(shared) == [0, 1, 2]
+
+
+def test_a_consumer_that_subscribes_behind_seek_and_close_in_one_read_gets_messages(client):
+    ids = client.publish(3)
+    shared = pb.CommandSubscribe.Shared
+    assert client.consume(shared) == [0, 1, 2]
+    seek = encoded(seek=pb.CommandSeek(consumer_id=1, request_id=7, message_id=ids[0]))
+    close = encoded(close_consumer=pb.CommandCloseConsumer(consumer_id=1, request_id=8))
+    subscribe = pb.CommandSubscribe(topic=TOPIC, subscription="s", subType=shared, consumer_id=1, request_id=9)
+    client.send_bytes(seek + close + encoded(subscribe=subscribe))
+    assert messages(client.send(flow=pb.CommandFlow(consumer_id=1, messagePermits=1000))) == [0, 1, 2]
