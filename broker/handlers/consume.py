@@ -344,6 +344,9 @@ async def _delete(
     conn: ConsumingClient, command: pb.CommandUnsubscribe, consumer: Consumer, topic: ServedTopic
 ) -> None:
     subscription = consumer.subscription
+    if topic.persistent and topic.life.has_ended:  # an unload came first, and the next load finds the subscription
+        conn.loop.call_soon(consumer.close_from_broker)
+        raise ServiceNotReadyError("Topic is not loaded")
     try:
         if topic.subscriptions.by_name.get(subscription.name) is subscription:
             await topic.subscriptions.delete(subscription.name)

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from magnetar.broker.consumers.consumer import Consumer
-from magnetar.broker.errors import AuthorizationError, ConnectionFatalError
+from magnetar.broker.errors import AuthorizationError, ConnectionFatalError, ServiceNotReadyError
 from magnetar.broker.handlers import consume
-from magnetar.broker.handlers.consume import FEW_WORDS, on_ack, on_subscribe, subscribe_request
+from magnetar.broker.handlers.consume import FEW_WORDS, on_ack, on_subscribe, on_unsubscribe, subscribe_request
 from magnetar.broker.handlers.request_turns import RequestTurns
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.broker.meters.rates import RateMeter
@@ -107,3 +107,21 @@ def test_the_first_of_two_properties_of_a_subscription_counts():
     twice = [pb.KeyValue(key="a", value=value) for value in ("1", "2")]
     command = pb.CommandSubscribe(subscription="s", subscription_properties=[*twice, pb.KeyValue(key="b", value="3")])
     assert subscribe_request(command).properties == {"a": "1", "b": "3"}
+
+
+async def test_an_unsubscribe_that_an_unload_overtakes_fails():
+    bench = TopicBench()
+    topic = await bench.open()
+    client = FakeConnection()
+    client.loop = asyncio.get_running_loop()
+    client.services = SimpleNamespace(topics=SimpleNamespace(loaded={str(NAME): topic}))
+    subscribe = pb.CommandSubscribe(topic=str(NAME), subscription="s", subType=0, consumer_id=1, request_id=1)
+    consumer = Consumer.from_command(subscribe, client, NAME, {})
+    await topic.subscriptions.subscribe(consumer, subscribe_request(subscribe))
+    client.consumers[1] = consumer
+    deleting = on_unsubscribe(client, pb.CommandUnsubscribe(consumer_id=1, request_id=2))
+    await topic.close()
+    with pytest.raises(ServiceNotReadyError):
+        await deleting
+    assert "s" in (await bench.open()).subscriptions.by_name
+    await bench.close()
