@@ -120,8 +120,11 @@ class Output:
         return mark is not None and waiting >= mark + written
 
     def when_writable(self, callback: Callable[[], None]) -> None:
-        """Call back once, as soon as the peer has read enough or is gone."""
-        self._on_writable.append(callback)
+        """Call back once, as soon as the peer has read enough or is gone; never when it is gone already, because its
+        consumers, which leave in turns, would stay with the callback.
+        """
+        if self._transport is not None:
+            self._on_writable.append(callback)
 
     def call_waiting(self) -> None:
         callbacks, self._on_writable = self._on_writable, []

@@ -7,6 +7,7 @@ import weakref
 import pytest
 
 from magnetar.broker.consumers.consumer import EXCLUSIVE, FAILOVER, KEY_SHARED, SHARED
+from magnetar.broker.handlers.request_turns import FEW_REQUESTS
 from magnetar.broker.heap import free_bytes
 from magnetar.broker.network.connection import Connection
 from magnetar.broker.websocket.web_socket_service import WebSocketService
@@ -55,12 +56,28 @@ def read(client, *, compacted):
     client.send(flow=pb.CommandFlow(consumer_id=1, messagePermits=1000))
 
 
+def share_with_many(client):
+    """Subscribe more consumers than leave in one round of the event loop."""
+    client.publish(3)
+    for consumer_id in range(3 * FEW_REQUESTS):
+        subscribe = pb.CommandSubscribe(
+            topic=TOPIC,
+            subscription="s",
+            subType=SHARED,
+            consumer_id=consumer_id,
+            request_id=client.world.next_id(),
+        )
+        client.send(subscribe=subscribe)
+        client.send(flow=pb.CommandFlow(consumer_id=consumer_id, messagePermits=1000))
+
+
 STEPS = {
     "nothing": lambda _client: None,
     "producer": lambda client: client.publish(3),
     "exclusive": lambda client: in_type_and_the_next(client, EXCLUSIVE),
     "shared": lambda client: in_type_and_the_next(client, SHARED),
     "failover": lambda client: in_type_and_the_next(client, FAILOVER),
+    "many": share_with_many,
     "key_shared": lambda client: in_type_and_the_next(client, KEY_SHARED),
     "unsubscribe": unsubscribe,
     "reader": lambda client: read(client, compacted=False),
