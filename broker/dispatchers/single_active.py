@@ -334,3 +334,4 @@ class SingleActiveDispatcher:
 
     def cut_cycles(self) -> None:
         self.loop.cut_cycles()
+        self.expected = None

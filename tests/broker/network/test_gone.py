@@ -56,6 +56,12 @@ def read(client, *, compacted):
     client.send(flow=pb.CommandFlow(consumer_id=1, messagePermits=1000))
 
 
+def read_and_seek(client):
+    read(client, compacted=False)
+    start = pb.MessageIdData(ledgerId=0, entryId=0)
+    client.send(seek=pb.CommandSeek(consumer_id=1, request_id=client.world.next_id(), message_id=start))
+
+
 def share_with_many(client):
     """Subscribe more consumers than leave in one round of the event loop."""
     client.publish(3)
@@ -81,6 +87,7 @@ STEPS = {
     "key_shared": lambda client: in_type_and_the_next(client, KEY_SHARED),
     "unsubscribe": unsubscribe,
     "reader": lambda client: read(client, compacted=False),
+    "reader and seek": read_and_seek,
     "compacted": lambda client: read(client, compacted=True),
 }
 
