@@ -496,4 +496,5 @@ class ConsumerSession(Session):
             self._turn.cancel()
         self._arrived.clear()
         self._queue.clear()
+        self.dead_letters = None  # a cycle
         super().close()

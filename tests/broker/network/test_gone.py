@@ -125,15 +125,22 @@ def test_a_connection_that_ended_leaves_no_cycles(client, step):
         gc.enable()
 
 
-@pytest.mark.parametrize("kind", ["producer/persistent/public/default/t", "consumer/persistent/public/default/t/s"])
-def test_nor_does_a_session(client, kind):
+SESSIONS = {
+    "producer": ("producer/persistent/public/default/t", ""),
+    "consumer": ("consumer/persistent/public/default/t/s", ""),
+    "dead letters": ("consumer/persistent/public/default/t/s", "subscriptionType=Shared&maxRedeliverCount=1"),
+}
+
+
+@pytest.mark.parametrize(("path", "query"), SESSIONS.values(), ids=SESSIONS)
+def test_nor_does_a_session(client, path, query):
     world = client.world
     resources, services = world.broker.resources, world.broker.services
     service = WebSocketService(resources, services)
 
     async def session():
         transport, gone = FakeTransport(), []
-        socket = service.serve(transport, HEAD, f"/ws/v2/{kind}", "", {}, None, lambda: gone.append(1))
+        socket = service.serve(transport, HEAD, f"/ws/v2/{path}", query, {}, None, lambda: gone.append(1))
         await asyncio.sleep(1)
         assert transport.written.startswith(b"HTTP/1.1 101")
         link = weakref.ref(socket.link)
