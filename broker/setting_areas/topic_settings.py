@@ -117,7 +117,7 @@ class TopicSettings(Table):
     broker_delete_inactive_topics_mode: str = setting(
         "brokerDeleteInactiveTopicsMode",
         "delete_when_no_subscriptions",
-        "Definition of unused: no subscription at all, or every subscription without consumers and backlog.",
+        "Definition of unused, beside no producer: no subscription, or no backlog of any; consumers do not count.",
         choices=("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"),
     )
     broker_delete_inactive_topics_max_inactive_duration_seconds: int | None = setting(

@@ -86,30 +86,39 @@ async def delete_unused_subscriptions(topic: Topic) -> None:
 
 
 def is_deletable(topic: ServedTopic) -> bool:
-    """Whether the policy of the topic requires its deletion now. A non-persistent topic has no subscriptions without
-    consumers.
+    """Whether the policy of the topic requires its deletion now; a topic in use counts as used at this check.
 
     In a cluster only the owner of the topic decides: after the broker hands over a bundle, clients of its topics may
-    already be connected to the next owner.
+    already be connected to the next owner. As in Apache Pulsar no topic is deleted by a policy without a mode.
     """
     policy = topic.config.inactive_topic
-    if not policy.delete_while_inactive or topic.name.is_system or not topic.is_idle:
+    mode = policy.inactive_topic_delete_mode
+    if not policy.delete_while_inactive or mode is None or topic.name.is_system or not topic.context.serves(topic.name):
         return False
-    if not topic.context.serves(topic.name):
+    if _is_in_use(topic, mode):
+        topic.life.used()
         return False
-    limit_s = policy.max_inactive_duration_seconds
     idle_s = topic.context.monotonic() - topic.life.last_used_s
-    if idle_s < limit_s:
-        return False
-    if not isinstance(topic, Topic):
+    return idle_s >= policy.max_inactive_duration_seconds and not _is_retained(topic, idle_s)
+
+
+def _is_in_use(topic: ServedTopic, mode: str) -> bool:
+    """Whether the topic has a producer or a subscription; by the other mode a subscription counts while it has a
+    backlog, and consumers do not count. A non-persistent topic has no backlog.
+    """
+    if len(topic.producers):
         return True
+    if mode == WITHOUT_SUBSCRIPTIONS or not isinstance(topic, Topic):
+        return bool(topic.subscriptions.by_name)  # the cursor of compaction counts
+    return any(s.cursor.backlog_entries for s in topic.subscriptions.by_name.values())
+
+
+def _is_retained(topic: ServedTopic, idle_s: float) -> bool:
+    """Whether retention keeps the topic for its messages (Apache Pulsar shouldTopicBeRetained)."""
+    if not isinstance(topic, Topic) or not topic.ledger.entries:
+        return False
     retained_s = topic.config.retention.time_in_minutes * 60
-    if retained_s < 0 or idle_s < retained_s:
-        return False  # a topic with retained messages must stay (Apache Pulsar shouldTopicBeRetained)
-    subscriptions = [s for s in topic.subscriptions.by_name.values() if s.durable]  # the cursor of compaction counts
-    if policy.inactive_topic_delete_mode == WITHOUT_SUBSCRIPTIONS:
-        return not subscriptions
-    return all(s.cursor.backlog_entries == 0 for s in subscriptions)
+    return retained_s < 0 or idle_s < retained_s
 
 
 async def delete_if_inactive(topic: ServedTopic, delete: Callable[[TopicName], Awaitable[None]]) -> None:

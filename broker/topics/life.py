@@ -30,7 +30,9 @@ class TopicLife:
     def __init__(self, name: TopicName, monotonic: Callable[[], float]) -> None:
         self.state = TopicState.OPEN
         self.last_used_s = monotonic()
-        """The time by the monotonic clock when a client last came or went."""
+        """The time by the monotonic clock of the last use: of a producer, of the deletion of a subscription, or of a
+        check for inactive topics that found the topic in use. A consumer by itself is none (Apache Pulsar).
+        """
         self.name = name
         self._monotonic = monotonic
 
@@ -44,7 +46,7 @@ class TopicLife:
         return self.state in (TopicState.CLOSING, TopicState.CLOSED)
 
     def used(self) -> None:
-        """Note that a client connected to the topic or left it."""
+        """Note that the topic is in use now."""
         self.last_used_s = self._monotonic()
 
     def check_not_ended(self) -> None:

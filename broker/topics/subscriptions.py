@@ -204,7 +204,6 @@ class TopicSubscriptions:
             self.check_room()
             self._check_same_address(consumer)
             await subscription.add_consumer(consumer)
-        self._life.used()
         if self._ledger.terminated:
             subscription.on_terminated()
         return subscription
@@ -352,6 +351,7 @@ class TopicSubscriptions:
         finally:
             self._deleting.discard(name)
         self._count_gone(subscription)
+        self._life.used()
         log.info("subscription.deleted", topic=str(self._life.name), subscription=name)
 
     def _count_gone(self, subscription: Subscription) -> None:
