@@ -204,7 +204,7 @@ class Maintenance:
         await self._for_each(
             "inactive_topics",
             list(self._topics.loaded.values()),
-            lambda topic: delete_if_inactive(topic, self._lifecycle.delete),
+            lambda topic: delete_if_inactive(topic, self._lifecycle.delete_inactive),
         )
 
     async def _subscriptions(self) -> None:

@@ -111,6 +111,11 @@ class TopicSettings(Table):
         True,
         "Topics without producers, consumers and subscriptions are deleted after a while.",
     )
+    broker_delete_inactive_partitioned_topic_metadata_enabled: bool = setting(
+        "brokerDeleteInactivePartitionedTopicMetadataEnabled",
+        False,
+        "A partitioned topic goes, with its schemas and policies, when its last partition is deleted as unused.",
+    )
     broker_delete_inactive_topics_frequency_seconds: int = setting(
         "brokerDeleteInactiveTopicsFrequencySeconds", 60, "How often unused topics are looked for.", unit="s", minimum=1
     )

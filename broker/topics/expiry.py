@@ -122,7 +122,7 @@ def _is_retained(topic: ServedTopic, idle_s: float) -> bool:
 
 
 async def delete_if_inactive(topic: ServedTopic, delete: Callable[[TopicName], Awaitable[None]]) -> None:
-    """Run the periodic check of one topic. `delete`: `TopicLifecycle.delete`, which deletes schema and policies too."""
+    """Run the periodic check of one topic. `delete`: `TopicLifecycle.delete_inactive`; schema and policies go too."""
     if is_deletable(topic):
         log.info("topic.inactive", topic=str(topic.name))
         await delete(topic.name)

@@ -226,6 +226,18 @@ class TopicLifecycle:
         if not name.is_partition:
             await self._forget(name)
 
+    async def delete_inactive(self, name: TopicName) -> None:
+        """Delete an unused topic as `delete` does. With brokerDeleteInactivePartitionedTopicMetadataEnabled a
+        partitioned topic goes with the last partition that exists: its record, schemas and policies.
+        """
+        await self.delete(name)
+        settings = self._topics.context.settings
+        if not name.is_partition or not settings.broker_delete_inactive_partitioned_topic_metadata_enabled:
+            return
+        known = self._catalog.partitioned(name.base)
+        if known and not any(self._topics.known(name.base.partition_name(index)) for index in known.created):
+            await self.delete_partitioned(name.base, force=False)
+
     async def delete_partitioned(self, name: TopicName, *, force: bool = True) -> None:
         """Delete all partitions, the record of the partitioned topic, its schemas and policies.
 

@@ -10,9 +10,11 @@ import pytest
 from magnetar.broker.admin_backend.topic_logs import AdminTopicLogs
 from magnetar.broker.broker import Broker
 from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.broker.topics.catalog import PartitionedTopic, partitioned_path
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFullError
 
@@ -362,3 +364,42 @@ async def test_a_topic_that_another_broker_records_first_has_its_count_of_partit
     assert await broker.topics.partitions(NAME, auto_create=True) == 5
     assert await broker.topics.partitions(NAME, auto_create=True) == 5
     await broker.stop()
+
+
+WITH_RECORD = "broker_delete_inactive_partitioned_topic_metadata_enabled"
+SCHEMA = (pb.Schema.String, b"", {}, Strategy.FULL)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+async def test_a_partitioned_topic_goes_with_its_last_inactive_partition(broker, domain, enabled):
+    broker.topics.context.settings.change(WITH_RECORD, enabled)
+    name = TopicName.parse(f"{domain}://public/default/t")
+    lifecycle, parts = broker.lifecycle, [name.partition_name(index) for index in range(2)]
+    await lifecycle.create_partitioned(name, 2, {})
+    await broker.stored.schemas.put(name, *SCHEMA)
+    for part in parts:
+        await broker.topics.get(part, create=True)
+    await lifecycle.delete_inactive(parts[1])
+    assert broker.topics.catalog.partitioned(name), "a partition is left"
+    await lifecycle.delete_inactive(parts[0])
+    assert not broker.topics.known(parts[0])
+    assert (broker.topics.catalog.partitioned(name) is None) == enabled
+    assert bool(await broker.stored.schemas.live(name)) != enabled
+
+
+async def test_a_partition_that_was_never_loaded_keeps_its_topic(broker):
+    broker.topics.context.settings.change(WITH_RECORD, True)
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    await broker.lifecycle.delete_inactive(NAME.partition_name(1))
+    assert broker.topics.known(NAME.partition_name(0))
+    assert broker.topics.catalog.partitioned(NAME)
+
+
+async def test_the_check_for_inactive_topics_deletes_the_partitioned_topic(broker):
+    broker.topics.context.settings.change(WITH_RECORD, True)
+    await broker.lifecycle.create_partitioned(NAME, 1, {})
+    topic = await broker.topics.get(NAME.partition_name(0), create=False)
+    topic.life.last_used_s = float("-inf")
+    await next(job for job in broker.maintenance.jobs if job.name == "inactive_topics").run()
+    assert await is_gone(broker)
