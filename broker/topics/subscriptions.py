@@ -240,8 +240,8 @@ class TopicSubscriptions:
             await subscription.cursor.flush()
 
     async def create(self, request: SubscribeRequest) -> Subscription:
-        """Create a subscription by the rules of names and limits."""
-        check_name(request.subscription)
+        """Create a subscription by the rules of names and limits. Blank names are refused to consumers alone."""
+        check_not_reserved(request.subscription)
         limit = self._config.max_subscriptions
         if limit > 0 and len((self.by_name.keys() | self._opening.keys()) - {request.subscription}) >= limit:
             raise wire_refusals.TOO_MANY_SUBSCRIPTIONS.error(topic=self._life.name)
@@ -487,8 +487,13 @@ def close_without_right(by_name: Mapping[str, _Joined], topic: TopicName) -> Non
 
 
 def check_name(name: str) -> None:
-    """Refuse subscription names that are blank or reserved."""
+    """Refuse names of consumers' subscriptions that are blank or reserved."""
     if not name.strip():
         raise wire_refusals.SUBSCRIPTION_NAME_EMPTY.error()
+    check_not_reserved(name)
+
+
+def check_not_reserved(name: str) -> None:
+    """Refuse subscription names that the broker keeps for itself."""
     if name.startswith(RESERVED_PREFIX) or name == DEDUPLICATION_CURSOR:
         raise wire_refusals.SUBSCRIPTION_NAME_RESERVED.error(name=name)

@@ -33,6 +33,29 @@ def subscriptions_created_at_odd_positions(s):
 
 
 @scenario
+def subscriptions_with_blank_names(s):
+    for partitions in (0, 2):
+        topic, path, _ = new(s, 0, f"t{partitions}", partitions)
+        if not partitions:
+            published(s, topic, 2)
+        calls(
+            s,
+            ("PUT", path + "/subscription/%20", "earliest"),
+            ("PUT", path + "/subscription/%20", "earliest"),
+            ("PUT", path + "/subscription/%09", {}),
+            ("GET", path + "/subscriptions"),
+            ("POST", path + "/subscription/%20/expireMessages/1"),
+            ("GET", path + "/subscription/%20/properties"),
+            ("POST", path + "/subscription/%20/skip_all"),
+            ("POST", path + "/subscription/%20/resetcursor/0"),
+            ("DELETE", path + "/subscription/%20"),
+            ("DELETE", path + "/subscription/%20"),
+            ("POST", path + "/subscription/%20/skip_all"),
+            ("GET", path + "/subscriptions"),
+        )
+
+
+@scenario
 def subscriptions_created_with_odd_queries(s):
     _, path, _ = new(s, 2)
     for i, query in enumerate(

@@ -1,6 +1,6 @@
 """Requests of producers that cross each other: one id used twice, topics that end meanwhile, answers in their order."""
 
-from harness.steps import rest
+from harness.steps import backlog, rest
 from transcript import encode, encode_send, scenario
 
 MODES = ("Shared", "Exclusive", "WaitForExclusive", "ExclusiveWithFencing")
@@ -201,6 +201,29 @@ def first_subscriptions_of_every_kind(s):
         s.call("GET", rest(topic, "/subscriptions"), keep=True)
         c.subscribe(topic, name or "x", i, permits=5)
         c.recv(0.5)
+
+
+@scenario
+def first_subscriptions_with_blank_names(s):
+    """A producer creates subscriptions by whose names no consumer can subscribe."""
+    topic = s.topic()
+    c = s.connect()
+    for i, name in enumerate((" ", "\t", "  ")):
+        c.producer(topic, i, producer_name=f"p{i}", initial_subscription_name=name)
+    s.call("GET", rest(topic, "/subscriptions"), keep=sorted)
+    c.publish(0, 0)
+    c.recv()
+    c.ask("SUBSCRIBE", topic=topic, subscription=" ", subType="Exclusive", consumer_id=5)
+    s.note("backlog", backlog(s, topic))
+    for i in range(3):
+        c.ask("CLOSE_PRODUCER", producer_id=i)
+    s.call("PUT", rest(topic, "/unload"))
+    s.note("backlog", backlog(s, topic))
+    c.producer(topic, 7, producer_name="p7", initial_subscription_name=" ")
+    s.note("backlog", backlog(s, topic))
+    other = s.topic("t2", domain="non-persistent")
+    c.producer(other, 8, producer_name="p8", initial_subscription_name=" ")
+    s.call("GET", rest(other, "/subscriptions"), keep=True)
 
 
 @scenario
