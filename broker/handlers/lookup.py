@@ -28,8 +28,10 @@ from magnetar.protocol.topic_name import NamespaceName, TopicName, topics_hash
 
 if TYPE_CHECKING:
     import asyncio
+    import contextlib
 
     from magnetar.broker.advertised import AdvertisedUrls
+    from magnetar.broker.handlers.client import ClientServices
     from magnetar.broker.ownership.ownership import BrokerAddresses
     from magnetar.broker.topics.list_watcher import TopicListWatcher
 
@@ -61,16 +63,21 @@ def parse_topic(text: str) -> TopicName:
         raise InvalidTopicNameError(str(e)) from e
 
 
+def _slot(services: ClientServices) -> contextlib.AbstractContextManager[None]:
+    """Count a request about topics, before the check of its rights (Apache Pulsar)."""
+    return services.lookups.slot(services.settings.max_concurrent_lookup_request)
+
+
 async def on_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
     """Answer which broker serves a topic. The namespace must exist; the topic need not."""
-    counters = conn.services.lookups
-    with counters.durations.timed(), counters.slot(conn.services.settings.max_concurrent_lookup_request):
-        await _answer_lookup(conn, command)
+    with conn.services.lookups.durations.timed():
+        name = parse_topic(command.topic)
+        with _slot(conn.services):
+            await _answer_lookup(conn, command, name)
 
 
-async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic) -> None:
+async def _answer_lookup(conn: LookingClient, command: pb.CommandLookupTopic, name: TopicName) -> None:
     services = conn.services
-    name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.LOOKUP, name)
     listener = command.advertised_listener_name.strip() and command.advertised_listener_name
     services.topics.require_namespace(name)
@@ -100,9 +107,9 @@ async def on_partitioned_metadata(conn: LookingClient, command: pb.CommandPartit
     """Answer how many partitions a topic has; create a missing partitioned topic where auto creation allows it."""
     services = conn.services
     name = parse_topic(command.topic)
-    services.topics.require_tenant(name)  # before the right, as in Apache Pulsar 4.2: client tests expect TopicNotFound
-    conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
-    with services.lookups.slot(services.settings.max_concurrent_lookup_request):
+    with _slot(services):
+        services.topics.require_tenant(name)  # before the right, as in Apache Pulsar 4.2: clients' tests expect it
+        conn.authorize(pb.BaseCommand.PARTITIONED_METADATA, name)
         partitions = await services.topics.partitions(name, auto_create=command.metadata_auto_creation_enabled)
     conn.write(replies.partitioned_metadata(command.request_id, partitions))
 
@@ -118,9 +125,10 @@ def _namespace(text: str) -> str:
 async def on_get_topics_of_namespace(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> None:
     """Answer the topics of a namespace that match the pattern; no names when the client's hash equals theirs."""
     namespace = _namespace(command.namespace)
-    conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
-    async with conn.lists:  # memory holds one list at a time for a client that requests many
-        await _answer_topics(conn, command, namespace)
+    with _slot(conn.services):
+        conn.authorize_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, namespace)
+        async with conn.lists:  # memory holds one list at a time for a client that requests many
+            await _answer_topics(conn, command, namespace)
 
 
 async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace, namespace: str) -> None:
@@ -171,9 +179,14 @@ async def on_watch_topic_list(conn: LookingClient, command: pb.CommandWatchTopic
     """Start to send the client the topics that match a pattern, and each later creation or deletion of such a topic."""
     if conn.closed:  # the end of the connection has closed the watchers already
         return
+    namespace = _namespace(command.namespace)
+    with _slot(conn.services):
+        await _watch(conn, command, namespace)
+
+
+async def _watch(conn: LookingClient, command: pb.CommandWatchTopicList, namespace: str) -> None:
     services = conn.services
     settings = services.settings
-    namespace = _namespace(command.namespace)
     conn.authorize_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, namespace)
     if not settings.enable_broker_side_subscription_pattern_evaluation:
         raise wire_refusals.PATTERNS_NOT_EVALUATED.error()

@@ -114,9 +114,10 @@ class LimitSettings(Table):
     max_concurrent_lookup_request: int = setting(
         "maxConcurrentLookupRequest",
         50000,
-        "LOOKUPs and questions for partitions of all clients in progress at a time; more are refused.",
+        "LOOKUPs, questions for partitions and for lists of topics of all clients in progress at a time; more are "
+        "refused. 0 refuses all.",
         unit="requests",
-        minimum=1,
+        minimum=0,
     )
     http_requests_limit_enabled: bool = setting(
         "httpRequestsLimitEnabled", False, "Answer 429 to HTTP requests beyond httpRequestsMaxPerSecond."
