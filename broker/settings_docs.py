@@ -25,7 +25,8 @@ effect.
 | a key | at start |
 |---|---|
 | listed here | takes effect |
-| of Apache Pulsar 4.2, without effect here | has no effect; one warning lists all such keys |
+| of Apache Pulsar 4.2, without effect here | has no effect; one warning lists all such keys; a wrong \
+compression type of metadata stops the start, as in Apache Pulsar |
 | of Apache Pulsar, a protection or limit that Magnetar does not implement | stops the start and names \
 the remedy, unless its value switches the protection off |
 | unknown | stops the start and names the nearest key |

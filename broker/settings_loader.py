@@ -226,7 +226,7 @@ def _judge_foreign(
     """
     if not foreign:
         return []
-    from magnetar.broker.setting_areas.ignored import is_ignored  # noqa: PLC0415 - a long list, needed by few starts
+    from magnetar.broker.setting_areas.ignored import CHOICES, is_ignored  # noqa: PLC0415 - a long list, needed by few starts
     from magnetar.broker.setting_areas.refused import REFUSED  # noqa: PLC0415 - the same
     from magnetar.broker.setting_suggestions import looks_like_security, nearest  # noqa: PLC0415 - the same
 
@@ -236,6 +236,9 @@ def _judge_foreign(
         if refusal is not None and not refusal.allows(item.text) and kept.isdisjoint(refusal.kept_by):
             shown = "(hidden)" if _is_secret(item.key) else item.text
             problems.append(f"{item.where}: {item.key}={shown} has no effect here: {refusal.remedy}")
+        elif item.text and item.text not in CHOICES.get(item.key, (item.text,)):
+            choices = ", ".join(CHOICES[item.key])
+            problems.append(f"{item.where}: {item.key} cannot be {item.text!r}: must be one of {choices}")
         elif refusal is not None or is_ignored(item.key):
             without_effect.append(item.key)
             if item.key == "transactionCoordinatorEnabled" and item.text.strip().lower() == "true":

@@ -148,6 +148,14 @@ OLDER: Final = frozenset(
 )
 
 
+_COMPRESSIONS: Final = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
+CHOICES: Final[dict[str, tuple[str, ...]]] = {
+    "managedCursorInfoCompressionType": _COMPRESSIONS,
+    "managedLedgerInfoCompressionType": _COMPRESSIONS,
+}
+"""Values of ignored keys with which Apache Pulsar starts: another value, or another case, ends the start there."""
+
+
 def is_ignored(key: str) -> bool:
     """Whether Apache Pulsar has this key and Magnetar ignores it."""
     return key in IGNORED or key in OLDER or (key.startswith(PREFIXES) and key not in _IN_FORCE)

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from magnetar.broker.setting_areas.ignored import IGNORED, NOTHING_TO_PROTECT, OLDER, is_ignored
+from magnetar.broker.setting_areas.ignored import CHOICES, IGNORED, NOTHING_TO_PROTECT, OLDER, is_ignored
 from magnetar.broker.setting_areas.refused import REFUSED
 from magnetar.broker.settings import SETTINGS
 from magnetar.broker.settings_loader import SettingsError, load_settings
@@ -93,6 +93,20 @@ def test_every_protection_without_effect_has_a_reason():
     assert unexplained == set(), "implement it, refuse it, or say why nothing is open without it"
     idle = {p for p in NOTHING_TO_PROTECT if not any(fnmatch.fnmatchcase(key, p) for key in IGNORED)}
     assert idle == set()
+
+
+@pytest.mark.parametrize("key", CHOICES)
+def test_a_value_with_which_apache_pulsar_does_not_start_stops_the_start(key):
+    """Though the key has no effect. The case counts, as in Apache Pulsar."""
+    for value in (*CHOICES[key], ""):
+        load([f"{key}={value}"])
+    for value in ("lz4", "GZIP"):
+        with pytest.raises(SettingsError, match=rf"line: {key} cannot be '{value}': must be one of NONE, LZ4,"):
+            load([f"{key}={value}"])
+
+
+def test_the_keys_of_choices_are_ignored_keys():
+    assert CHOICES.keys() <= IGNORED
 
 
 def test_a_start_with_transactions_says_that_they_are_not_served(tmp_path):
