@@ -286,6 +286,7 @@ class Broker:
             memory=process.memory,
             descriptors=process.descriptors,
             ownership=self.ownership,
+            lookups=process.lookups,
             peers=None if self.member is None else self.member.peers,
             bookies=None if self.member is None else self.member.bookies,
             authenticator=auth.authenticator,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from magnetar.broker.descriptors import DescriptorShares
     from magnetar.broker.dynamic_settings import DynamicSettings
     from magnetar.broker.errors import BrokerError
+    from magnetar.broker.handlers.client import LookupCounters
     from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.ownership.ownership import Ownership
@@ -373,6 +374,11 @@ class BrokerApi(Protocol):
     @property
     def ownership(self) -> "Ownership":
         """The topics and bundles that this broker serves."""
+        ...
+
+    @property
+    def lookups(self) -> "LookupCounters":
+        """The requests about topics in progress, of clients and over HTTP together."""
         ...
 
     @property

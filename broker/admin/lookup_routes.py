@@ -10,7 +10,7 @@ from magnetar.broker.admin.responses import json_response, text
 from magnetar.broker.admin.routes import RouteTable
 from magnetar.broker.auth.table import NAMESPACE_USE, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
-from magnetar.broker.errors import RestError
+from magnetar.broker.errors import RestError, TooManyRequestsError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, ServedAt
 from magnetar.broker.policies.records import bundle_of
 from magnetar.broker.policies.values import BundlesData
@@ -30,6 +30,14 @@ async def lookup(call: Call) -> Response:
     name = topic_of(call.request.path_params)
     if name is None:
         raise rest_refusals.TOPIC_NAME_OF_LOOKUP_INVALID.error()
+    try:
+        with call.api.lookups.slot(call.api.settings.max_concurrent_lookup_request):
+            return await _answer(call, name)
+    except TooManyRequestsError as e:
+        raise rest_refusals.TOO_MANY_LOOKUPS.error() from e
+
+
+async def _answer(call: Call, name: TopicName) -> Response:
     call.topic()
     if not _is_found(call, name):
         raise rest_refusals.TOPIC_OF_LOOKUP_UNKNOWN.error(topic=name)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from magnetar.broker.auth.authorizer import Authorizer
     from magnetar.broker.descriptors import DescriptorShares
     from magnetar.broker.dynamic_settings import DynamicSettings
+    from magnetar.broker.handlers.client import LookupCounters
     from magnetar.broker.load_reports import LoadReports
     from magnetar.broker.memory_account import MemoryAccount
     from magnetar.broker.ownership.ownership import Ownership
@@ -45,6 +46,7 @@ class AdminServices:
     memory: MemoryAccount
     descriptors: DescriptorShares
     ownership: Ownership
+    lookups: LookupCounters
     peers: PeerCalls | None
     bookies: BookiesApi | None
     authenticator: Authenticator

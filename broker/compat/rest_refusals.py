@@ -384,6 +384,7 @@ TOPIC_OF_PRODUCE_UNKNOWN: Final = RestRefusal(500, "Fail to publish message: Top
 
 # --- 503 Service Unavailable ----------------------------------------------------------------------------------------
 
+TOO_MANY_LOOKUPS: Final = RestRefusal(503, "Service Unavailable")
 PACKAGES_DISABLED: Final = RestRefusal(503, "Package Management Service is not enabled in the broker.")
 TRANSACTIONS_DISABLED: Final = RestRefusal(
     503,

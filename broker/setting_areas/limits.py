@@ -114,7 +114,7 @@ class LimitSettings(Table):
     max_concurrent_lookup_request: int = setting(
         "maxConcurrentLookupRequest",
         50000,
-        "LOOKUPs, questions for partitions and for lists of topics of all clients in progress at a time; more are "
+        "Lookups, questions for partitions and for lists of topics of all clients in progress at a time; more are "
         "refused. 0 refuses all.",
         unit="requests",
         minimum=0,

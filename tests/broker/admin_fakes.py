@@ -19,6 +19,7 @@ from magnetar.broker.errors import (
     TopicNotFoundError,
     TopicTerminatedError,
 )
+from magnetar.broker.handlers.client import LookupCounters
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.ownership.cluster_nodes import LoadReport
 from magnetar.broker.ownership.ownership import BrokerAddresses, OwnershipDoor
@@ -252,6 +253,7 @@ class FakeBroker:
         self.authenticator = Authenticator(settings)
         self.authorizer = Authorizer(settings, namespaces)
         self.ownership = OwnershipDoor()
+        self.lookups = LookupCounters()
         self.peers = None
         self.bookies = None
         self.descriptors = DescriptorShares.of_limit(10_000, settings.max_http_server_connections, 0)

@@ -334,6 +334,17 @@ async def test_lookup():
     assert bundle == b"0x80000000_0xc0000000", "as Apache Pulsar 4.2.4 answered for this name"
 
 
+async def test_a_lookup_beyond_the_limit():
+    call = await open_client(Settings(max_concurrent_lookup_request=1))
+    path = "/lookup/v2/topic/persistent/public/default/t"
+    with call.broker.lookups.slot(1):
+        for name in (path, "/lookup/v2/topic/persistent/public/none/t"):
+            answer = await call("GET", name)
+            assert (answer.status, answer.reason) == (503, "Service Unavailable")
+        assert (await call("GET", path + "/bundle")).status == 200
+    assert (await call("GET", path)).status == 200
+
+
 async def test_bugs_are_500_without_details():
     call = await open_client()
 
