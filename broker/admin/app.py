@@ -54,7 +54,7 @@ from magnetar.broker.auth.authorizer import Identity, Target
 from magnetar.broker.auth.table import PROBE, Action, Resource
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.denied_requests import denied_text
-from magnetar.broker.compat.jetty_http import accepts_json, allowed, media_type, page, plain_path
+from magnetar.broker.compat.jetty_http import accepts_json, allowed, media_type, page, plain_path, redirect_of_root
 from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.storage.errors import StorageError
 
@@ -169,7 +169,8 @@ class _Console:
 
 
 async def _nothing_there(request: Request, _error: Exception) -> Response:
-    return page(404, request.method)
+    sent = request.scope.get("raw_path") or b""  # the path of the scope has lost a slash at the end
+    return redirect_of_root(sent, request.scope["query_string"]) or page(404, request.method)
 
 
 async def _other_methods(request: Request, _error: Exception) -> Response:

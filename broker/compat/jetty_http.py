@@ -17,6 +17,7 @@ _TEXT_PAGE: Final = (
     '<html>\n<head>\n<meta http-equiv="Content-Type" content="text/html;charset=ISO-8859-1"/>\n<title>Error {0} {1}'
     "</title>\n</head>\n<body>\n<h2>HTTP ERROR {0} {1}</h2>\n</body>\n</html>\n"
 )
+_ROOTS: Final = (b"/admin/v2", b"/admin/v3", b"/lookup", b"/topics")
 _METHODS_WITH_PAGES: Final = ("GET", "POST", "HEAD")
 _NO_REQUEST: Final = b"Illegal character"
 BAD_REQUEST: Final = (
@@ -72,6 +73,15 @@ def page(status: int, method: str, headers: dict[str, str] | None = None) -> Res
         return Response(status_code=status, headers=headers)
     text = _TEXT_PAGE.format(status, HTTPStatus(status).phrase)
     return Response(text, status_code=status, media_type="text/html;charset=iso-8859-1", headers=headers)
+
+
+def redirect_of_root(raw_path: bytes, query: bytes) -> Response | None:
+    """The redirect of a root of the API, sent without a slash at the end, to the root; None for another path."""
+    path = raw_path.partition(b"?")[0]
+    if path not in _ROOTS:
+        return None
+    location = path + b"/" + (b"?" + query if query else b"")
+    return Response(status_code=301, headers={"Location": location.decode("latin-1")})
 
 
 class CorkedTransport:

@@ -345,6 +345,16 @@ async def test_a_lookup_beyond_the_limit():
     assert (await call("GET", path)).status == 200
 
 
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
+async def test_the_roots_of_the_api_redirect_without_a_slash(method):
+    call = await open_client()
+    for path in ("/admin/v2", "/admin/v3", "/lookup", "/topics"):
+        for query in ("", "?a=b&c=%20d"):
+            answer = await call(method, path + query)
+            assert (answer.status, answer.headers["location"]) == (301, path + "/" + query)
+        assert (await call(method, path + "/")).status == 404
+
+
 async def test_bugs_are_500_without_details():
     call = await open_client()
 

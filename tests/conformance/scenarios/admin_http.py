@@ -245,3 +245,22 @@ def http_empty_and_broken_bodies(s):
                               ("POST", path + "/subscription/s/resetcursor"), ("PUT", ns + "/schemaCompatibilityStrategy"), ("POST", "/admin/v2/tenants/" + s.tag), ("POST", ns + "/permissions/r")):  # fmt: skip
             status, _ = s.http(method, where, raw=raw, quietly=True)
             s.note(str(raw), [method, where, status])
+
+
+@scenario
+def roots_of_the_api(s):
+    """Without a slash at their end they redirect; other paths do not. GET and POST would follow the redirect."""
+    for method in ("PUT", "DELETE", "OPTIONS"):
+        for path in (
+            "/admin/v2",
+            "/admin/v3",
+            "/lookup",
+            "/topics",
+            "/topics?a=b&c=%20d",
+            "/admin",
+            "/lookup/v2",
+            "/nope",
+        ):
+            s.call(method, path, show=["Location"])
+        for path in ("/admin/v2/", "/lookup/", "/topics/"):
+            s.call(method, path, show=["Location"])
