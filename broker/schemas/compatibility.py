@@ -271,7 +271,8 @@ def _properties(text: str, work: SchemaWork) -> dict[str, str]:
         raise BrokenKeyValueError(f"The properties of a part of a KEY_VALUE schema are no JSON: {e}") from e
     if not isinstance(parsed, dict):
         raise BrokenKeyValueError("The properties of a part of a KEY_VALUE schema are no JSON object")
-    return {key: value for key, value in parsed.items() if isinstance(value, str)}
+    texts = {key: value for key, value in parsed.items() if isinstance(value, str)}
+    return {key: value.encode("utf-8", "replace").decode() for key, value in texts.items()}  # no lone surrogates
 
 
 def _parse(schema_type: int, data: bytes, work: SchemaWork, *, is_new: bool = False) -> Any:

@@ -177,6 +177,17 @@ def test_key_values_without_two_parts_inside_key_values_are_refused(broken):
         check_compatible(broken, [], Strategy.FULL)
 
 
+@pytest.mark.parametrize("name", ["value.schema.type", "value.schema.properties"])
+def test_lone_surrogates_in_the_properties_of_a_part_have_a_refusal_that_can_be_sent(name):
+    of_value = {"value.schema.type": "KEY_VALUE"}
+    properties = json.dumps(of_value | {name: "\ud800"})
+    with pytest.raises(BrokenKeyValueError) as refused:
+        check_compatible(
+            nested(2)._replace(properties=of_value | {"value.schema.properties": properties}), [], Strategy.FULL
+        )
+    assert str(refused.value).encode()
+
+
 def test_definitions_are_the_same_by_meaning():
     def same(one, other):
         return fingerprint(AVRO, json.dumps(one).encode()) == fingerprint(AVRO, json.dumps(other, indent=1).encode())
