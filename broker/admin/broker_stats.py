@@ -1,6 +1,6 @@
 """Figures of all topics at once: /metrics for Prometheus, /admin/v2/broker-stats for tools."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +14,7 @@ from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.absent_features import ALLOCATOR_STATS, ALLOCATORS, LEDGER_OPERATIONS
-from magnetar.broker.policies.records import bundle_of
+from magnetar.broker.policies.records import bundle_finder
 from magnetar.broker.prometheus.exposition import CONTENT_TYPE, render
 from magnetar.broker.slices import give_way, sliced
 
@@ -62,12 +62,15 @@ async def metrics_with_slash(call: Call) -> Response:
 async def topics(call: Call) -> Response:
     """Show every loaded topic: namespace -> bundle -> domain -> topic -> figures."""
     out: dict[str, Any] = {}
+    finders: dict[str, Callable[[str], str]] = {}
     for stats in await call.logs.loaded_stats():
         await give_way()
         name = stats.name
         if not call.namespaces.exists(name.namespace):  # deleted meanwhile
             continue
-        bundle = bundle_of(str(name), call.bundles_of(name.namespace))
+        if name.namespace not in finders:
+            finders[name.namespace] = bundle_finder(call.bundles_of(name.namespace))
+        bundle = finders[name.namespace](str(name))
         domain = out.setdefault(name.namespace, {}).setdefault(bundle, {}).setdefault(name.domain, {})
         domain[str(name)] = msgspec.json.encode(await topic_in_bundle(stats)).decode()
     return StreamingResponse(_in_turns(_object(out)), media_type=JSON)

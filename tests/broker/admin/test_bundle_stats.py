@@ -6,8 +6,11 @@ import pytest
 
 from magnetar.broker.admin.bundle_stats import topic_in_bundle
 from magnetar.broker.consumers.consumer_stats import ConsumerStats, SubscriptionStats
+from magnetar.broker.policies import records
+from magnetar.broker.policies.records import bundle_ranges
 from magnetar.broker.topics.topic_stats import ProducerStats, TopicStats
 from magnetar.protocol.topic_name import TopicName
+from tests.broker.admin_fakes import open_client
 
 SINCE_MS = 1795868588310
 RATES = (
@@ -89,3 +92,15 @@ async def test_a_non_persistent_topic_has_no_figures_of_storage():
     subscription = shown["subscriptions"]["s"]
     assert list(subscription)[-1] == "msgDropRate"
     assert "numberOfEntriesSinceFirstNotAckedMessage" not in subscription
+
+
+async def test_the_ranges_of_a_namespace_are_made_once(monkeypatch):
+    """The ranges of 16,384 bundles took 5 ms for each topic."""
+    call, made = await open_client(), []
+    monkeypatch.setattr(records, "bundle_ranges", lambda bundles: made.append(1) or bundle_ranges(bundles))
+    for number in range(3):
+        assert (await call("PUT", f"persistent/public/default/t{number}")).status == 204
+    made.clear()
+    found = (await call("GET", "broker-stats/topics")).json["public/default"]
+    assert sum(len(each["persistent"]) for each in found.values()) == 3
+    assert len(made) == 1
