@@ -12,7 +12,8 @@ from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
 from magnetar.broker.admin.topic_policy_routes import change_own, own_policies, refuse, scope_of
-from magnetar.broker.auth.table import TOPIC_POLICY
+from magnetar.broker.auth.authorizer import Target
+from magnetar.broker.auth.table import TOPIC_POLICY, TOPIC_USE
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.policies.effective import NO_TOPIC_POLICIES
 from magnetar.broker.policies.records import TopicPolicies, shown
@@ -200,14 +201,15 @@ async def set_shadow_topics(call: Call) -> Response:
 
 
 def _check_shadow(call: Call, text: str) -> None:
-    """Raise a refusal unless the text is the name of a persistent topic that exists."""
+    """Raise a refusal unless the text is the name of a persistent topic that exists and that the caller may use."""
     try:
         name = TopicName.parse(text)
     except InvalidTopicNameError:
         raise rest_refusals.SHADOW_TOPIC_INVALID.error(topic=text) from None
     if not name.persistent:
         raise rest_refusals.SHADOW_TOPIC_NOT_PERSISTENT.error()
-    if not call.topics.exists(name) and call.topics.partition_count(name) is None:
+    exists = call.topics.exists(name) or call.topics.partition_count(name) is not None
+    if not exists or not call.may(TOPIC_USE, Target.of_topic(name)):
         raise rest_refusals.SHADOW_TOPIC_UNKNOWN.error(topic=text)
 
 

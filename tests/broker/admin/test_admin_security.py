@@ -178,6 +178,19 @@ async def test_a_role_without_rights_cannot_probe_for_existing_objects(call):
     assert compared > 1000
 
 
+async def test_an_administrator_cannot_probe_for_topics_of_other_tenants_by_shadow_topics(call):
+    for tenant in ("t", "u"):
+        info = {"adminRoles": ["boss"] if tenant == "t" else ["other"], "allowedClusters": ["standalone"]}
+        await call("PUT", f"tenants/{tenant}", info, **as_role("admin"))
+    await call("PUT", "namespaces/u/n", **as_role("other"))
+    await call("PUT", "persistent/u/n/a", **as_role("other"))
+    found = []
+    for shadow in ("persistent://u/n/a", "persistent://u/n/x", "persistent://t/n/a"):
+        answer = await call("PUT", "persistent/t/n/a/shadowTopics", [shadow], **as_role("boss"))
+        found.append((answer.status, answer.json["reason"].replace(shadow, "")))
+    assert found[0] == found[1] != found[2]
+
+
 async def test_proxies_speak_for_others():
     call = await open_client(secured(proxy_roles=("proxy",), super_user_roles=("admin", "proxy")))
     through = {"headers": {"Authorization": f"Bearer {token('proxy')}", "X-Original-Principal": "admin"}}
