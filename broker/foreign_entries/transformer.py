@@ -138,11 +138,12 @@ class SubscriptionTransformer:
                     item.outcome = begin(slab, item.index, item.chosen)
                 if isinstance(item.outcome, Flight) and item.outcome.answer is not None:
                     item.outcome = self._books.landed_outcome(slab, item.index, item.outcome.answer)
-                if isinstance(item.outcome, Flight) and item.outcome.is_under_way:
-                    if not self._under_way(batch, item, item.outcome):
-                        return False
-                    continue
-            if not self._settle(batch, item):
+            flight = item.outcome if item.letter is None else None
+            if isinstance(flight, Flight) and flight.is_under_way:
+                goes_on = self._under_way(batch, item, flight)
+            else:
+                goes_on = self._settle(batch, item)
+            if not goes_on:
                 return False
             if clock() >= end and not batch.is_settled:
                 return False

@@ -14,6 +14,7 @@ import enum
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from magnetar.converters.errors import ConversionTooLargeError
 from magnetar.converters.kafka.errors import CorruptRecordError, InvalidRecordError
 from magnetar.converters.kafka.varints import encode_varint, read_varint, read_varlong
 
@@ -67,21 +68,21 @@ def decode_headers(headers: RawHeaders | None) -> tuple[Header, ...]:
     return tuple([Header(key.decode("utf-8", "surrogateescape"), value) for key, value in headers])
 
 
-def read_records(data: bytes, count: int) -> Iterator[RawRecord]:
+def read_records(data: bytes, count: int, most_headers: int = MAX_HEADERS) -> Iterator[RawRecord]:
     """Read exactly `count` records that fill `data` to its end; lazily, in order.
 
     Raises: InvalidRecordError when there are fewer or more than `count`, CorruptRecordError when a length leaves its
-        record.
+        record, ConversionTooLargeError for a record of more than `most_headers`.
     """
     try:
-        end = yield from _read(data, count)
+        end = yield from _read(data, count, most_headers)
     except IndexError as error:
         raise InvalidRecordError(f"records end before the declared count of {count}") from error
     if end != len(data):
         raise InvalidRecordError(f"{len(data) - end} bytes remain after the declared count of {count} records")
 
 
-def _read(data: bytes, count: int) -> Generator[RawRecord, None, int]:
+def _read(data: bytes, count: int, most_headers: int) -> Generator[RawRecord, None, int]:
     """The hot loop. Returns: the position after the last record. Raises: IndexError where the data ends too early."""
     pos, size = 0, len(data)
     key: bytes | None
@@ -134,7 +135,7 @@ def _read(data: bytes, count: int) -> Generator[RawRecord, None, int]:
         if data[pos] == 0:
             headers, pos = None, pos + 1
         else:
-            headers, pos = _read_headers(data, pos, end)
+            headers, pos = _read_headers(data, pos, end, most_headers)
         if pos != end:
             raise CorruptRecordError(f"record fields end at {pos}, the record at {end}")
         yield timestamp_delta, offset_delta, key, value, headers
@@ -151,13 +152,15 @@ def _read_length(data: bytes, pos: int) -> tuple[int, int]:
     return length, pos
 
 
-def _read_headers(data: bytes, pos: int, end: int) -> tuple[list[tuple[bytes, bytes | None]], int]:
+def _read_headers(data: bytes, pos: int, end: int, most: int) -> tuple[list[tuple[bytes, bytes | None]], int]:
     count, pos = read_varint(data, pos)
     # Each header takes two bytes at least: a count beyond that is refused before it can loop for long.
     if not 0 <= count <= (end - pos) // 2:
         raise CorruptRecordError(f"{count} headers do not fit in {end - pos} bytes")
     if count > MAX_HEADERS:
         raise InvalidRecordError(f"{count} headers in a record, {MAX_HEADERS} are allowed")
+    if count > most:
+        raise ConversionTooLargeError(f"{count} headers in a record, {most} are allowed")
     headers: list[tuple[bytes, bytes | None]] = []
     for _ in range(count):
         length, pos = _read_length(data, pos)

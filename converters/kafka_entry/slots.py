@@ -107,7 +107,7 @@ class SlotWriter:
             records = batch.counted_bytes(min(room, self._inflatable))
             self._inflatable -= len(records)
             if not self._write_plain(batch, records, end, room):
-                self._write(batch, read_records(records, batch.count), end)
+                self._write(batch, read_records(records, batch.count, self._headers), end)
         self._fill(end)
         self._start = end
 

@@ -304,6 +304,20 @@ async def test_long_reads_let_others_have_their_turn():
     assert payloads(consumer) == [b"%d" % n for n in range(50)]
 
 
+async def test_a_read_that_waits_no_longer_for_workers_lets_others_have_their_turn(monkeypatch):
+    """Each entry may begin with an attempt on the loop; a hundred of them held the loop for seconds."""
+    monkeypatch.setattr(module, "PATIENCE_S", 0)
+    sub = Sub("far")
+    await sub.join(SHARED, permits=1000)
+    ticks = iter(range(10**9))
+    sub.world.service.tools.clock = lambda: next(ticks) * module.SLICE_S
+    sub.publish(*[foreign(b"%d" % n, "far") for n in range(50)])
+    assert len(sub.world.pool.jobs) == 1
+    for _ in range(100):
+        await sub.settle()
+    assert len(sub.world.pool.jobs) == 50
+
+
 async def test_raw_consumers_have_the_stored_bytes_beside_others():
     sub = Sub()
     ordinary = await sub.join(SHARED, permits=100)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from magnetar.converters.errors import ConversionTooLargeError
 from magnetar.converters.kafka.errors import CorruptRecordError, InvalidRecordError, KafkaFormatError
 from magnetar.converters.kafka.records import (
     MAX_HEADERS,
@@ -13,6 +14,7 @@ from magnetar.converters.kafka.records import (
     encode_record,
     read_records,
 )
+from magnetar.converters.kafka.varints import encode_varint
 
 FIELD = st.none() | st.binary(max_size=80) | st.integers(8000, 9000).map(bytes)
 HEADER = st.builds(Header, st.binary(max_size=8).map(lambda b: b.decode("utf-8", "surrogateescape")), FIELD)
@@ -33,6 +35,15 @@ def test_iteration_is_lazy():
     assert next(records) == (0, 0, b"k", b"v", None)
     with pytest.raises(KafkaFormatError):
         next(records)
+
+
+def test_a_record_of_too_many_headers_is_refused_before_its_headers_are_read():
+    body = b"\x00\x00\x00\x01\x01" + encode_varint(41) + b"\x01" * 82  # each name has the length -1
+    record = encode_varint(len(body)) + body
+    with pytest.raises(CorruptRecordError):
+        list(read_records(record, 1, most_headers=41))
+    with pytest.raises(ConversionTooLargeError):
+        list(read_records(record, 1, most_headers=40))
 
 
 def test_known_bytes():
