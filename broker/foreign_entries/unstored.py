@@ -14,6 +14,8 @@ import structlog
 
 from magnetar.broker.foreign_entries.frames import Declined
 from magnetar.broker.foreign_entries.outcomes import ConvertedSlab
+from magnetar.broker.foreign_entries.transformer import SLICE_S
+from magnetar.broker.slices import give_way
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.outcome import Converted, FailurePolicy
 
@@ -38,6 +40,7 @@ class UnstoredConverting:
         self._waiting: deque[Slab] = deque()
         self._waiting_bytes = 0
         self._tasks = TaskSet()
+        self._slice_end_s = 0.0
         self.dropped = 0
         """The number of entries dropped because the queue was full."""
 
@@ -57,6 +60,7 @@ class UnstoredConverting:
         return self._books.tools.candidates.of(slab.slice(0, slab.count))
 
     async def _work(self) -> None:
+        self._slice_end_s = self._books.tools.clock() + SLICE_S
         while self._waiting:
             slab = self._waiting[0]
             try:
@@ -69,6 +73,7 @@ class UnstoredConverting:
     async def _convert(self, slab: Slab) -> None:
         start = 0
         for k, chosen in self._found(slab):
+            await self._give_way()
             answer = await self._books.convert_unstored(slab, k, chosen)
             if isinstance(answer, Declined) or (isinstance(answer, Converted) and answer.identity):
                 continue
@@ -86,6 +91,13 @@ class UnstoredConverting:
             start = k + 1
         if start < slab.count:
             self._publish(slab.part(start, slab.count))
+
+    async def _give_way(self) -> None:
+        """Let others have their turn when the slice of time is over: a conversion on the loop does not wait."""
+        clock = self._books.tools.clock
+        if clock() >= self._slice_end_s:
+            await give_way()
+            self._slice_end_s = clock() + SLICE_S
 
     async def close(self) -> None:
         """Drop the waiting entries."""

@@ -1,6 +1,7 @@
 import asyncio
 
 from magnetar.broker.foreign_entries import unstored as module
+from magnetar.broker.foreign_entries.transformer import SLICE_S
 from magnetar.converters.outcome import ConversionFailure, Converted, FailureReason
 from magnetar.protocol.metadata import split_entry
 from tests.broker.dispatch_fakes import entry, slab_of
@@ -37,6 +38,19 @@ async def test_later_messages_wait_for_their_turn():
     assert there.out == [b"0", b"one", b"2", b"3"]
     there.send(entry(b"4"))
     assert there.out[-1] == b"4"
+
+
+async def test_long_bursts_let_others_have_their_turn():
+    """A burst of 6,000 entries with 4,096 headers each held the loop for a second."""
+    there = Published()
+    ticks = iter(range(10**9))
+    there.world.service.tools.clock = lambda: next(ticks) * SLICE_S
+    for burst in range(2):
+        there.send(*[foreign(b"%d" % n) for n in range(20 * burst, 20 * burst + 20)])
+    await rounds(4)
+    assert len(there.out) < 8
+    await rounds(100)
+    assert there.out == [b"%d" % n for n in range(40)]
 
 
 async def test_failures_are_dropped_or_sent_as_they_came():
