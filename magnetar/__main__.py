@@ -20,7 +20,8 @@ async def _run_with_faults(settings: "Settings") -> int:
 
 
 def _hold_standard_streams(name: str) -> None:
-    """Open the standard streams that the caller has closed (`>&-`), so that no file or socket gets their descriptors.
+    """Open the standard streams that the caller has closed (`>&-`), so that no file or socket gets their descriptors,
+    here or in a child process.
 
     What a broker prints is discarded then; the output of another command fails.
     """
@@ -29,7 +30,8 @@ def _hold_standard_streams(name: str) -> None:
             os.fstat(descriptor)
         except OSError:
             fails = descriptor == 1 and name not in _SERVICES
-            os.open(os.devnull, os.O_RDONLY if fails else os.O_RDWR)  # the lowest free descriptor: this one
+            opened = os.open(os.devnull, os.O_RDONLY if fails else os.O_RDWR)  # the lowest free descriptor: this one
+            os.set_inheritable(opened, True)
     if sys.stdout is None:
         sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - until the process ends
     if sys.stderr is None:

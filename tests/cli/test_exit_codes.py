@@ -64,6 +64,14 @@ def test_an_output_that_is_closed_ends_a_command_with_an_error(command):
     assert done.stderr == f"magnetar {command[0]}: error: [Errno 9] Bad file descriptor\n"
 
 
+def test_child_processes_get_the_streams_that_stand_for_closed_streams():
+    """The pipe of a converter's process had the descriptor of standard error, so that its `print` failed."""
+    program = "import os, magnetar.__main__ as m; m._hold_standard_streams('standalone'); os.execvp('readlink', {})"
+    command = [sys.executable, "-c", program.format(["readlink", "/proc/self/fd/0", "/proc/self/fd/2"])]
+    done = subprocess.run(["sh", "-c", '"$@" <&- 2>&-', "sh", *command], stdout=-1, text=True, timeout=60, check=False)
+    assert done.stdout == "/dev/null\n" * 2
+
+
 def test_every_command_has_a_module_and_a_place_in_the_page():
     assert set(main.MODULES) == set(CLI_COMMANDS)
     page = (DOCS / "cli.md").read_text()
