@@ -10,7 +10,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     "of `admin` and `client`, as in `pulsar-admin` and `pulsar-client`",
     2: "the command line is invalid",
     66: "a named topic, subscription, context or file does not exist (EX_NOINPUT)",
-    69: "no broker answers at the address, or not in time; the same command may work later (EX_UNAVAILABLE)",
+    69: "no broker answers at the address, or none with a trusted certificate, or not in time (EX_UNAVAILABLE)",
     70: "the broker failed; its log has the reason (EX_SOFTWARE)",
     74: "a file cannot be read or written (EX_IOERR)",
     75: "the resource is in use, or its state forbids the action now (EX_TEMPFAIL)",

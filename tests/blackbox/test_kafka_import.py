@@ -358,7 +358,7 @@ def test_over_tls_with_a_token_and_rights(new_broker, file, tmp_path):
     trusted = [*common, "--tls-trust-certs", certificates.authority[0]]
     secret.write_text(token("admin") + "\n")
     code, _, said = run(broker, path, *common)
-    assert (code, "--tls-trust-certs" in said) == (77, True), said
+    assert (code, "--tls-trust-certs" in said) == (69, True), said
     code, report, said = run(broker, path, *trusted)
     assert code == 0, said
     assert report["files"][0]["messages"] == len(data_records(SMALL))
