@@ -88,7 +88,10 @@ def test_a_role_without_rights_cannot_tell_which_namespaces_exist(new_broker):
         ("PUT", "/admin/v2/persistent/public/{}/t/unload"),
         ("GET", "/lookup/v2/topic/persistent/public/{}/t"),
     ):
-        answers = {request(broker, method, path.format(name), role="nobody") for name in ("default", "none")}
+        answers = set()
+        for name in ("default", "none"):
+            status, body = request(broker, method, path.format(name), role="nobody")
+            answers.add((status, body.replace(f"public/{name}".encode(), b"")))  # the refusal repeats the name
         assert len(answers) == 1, path
         assert answers.pop()[0] in (401, 403), path
     assert broker.stop() == 0
