@@ -15,8 +15,7 @@ from tests.cluster.broker_processes import Member
 from tests.cluster.conftest import LONG
 from tests.cluster.figures import figure
 from tests.cluster.pulsar_broker import LIB, MORE, NO_LIB, PulsarBroker, initialize_by_pulsar
-from tests.cluster.scenes import SETTINGS, SHORT_LEDGERS, loaded, owners
-from tests.waiting import wait_for
+from tests.cluster.scenes import SETTINGS, SHORT_LEDGERS, loaded
 
 pytestmark = [
     pytest.mark.timeout(900),
@@ -24,6 +23,7 @@ pytestmark = [
     pytest.mark.skipif(not LONG, reason="part of `make cluster`"),
 ]
 ROUNDS = 8
+ATTEMPTS = 8
 
 
 @pytest.fixture
@@ -39,9 +39,16 @@ def kinds(cluster, tmp_path_factory):
             each.end()
 
 
-def move(kinds, load, destination):
-    """Move every bundle of the load's topics to this broker."""
-    for lane in load.lanes:
+def elsewhere(kinds, load, destination):
+    """The lanes whose topics this broker does not serve."""
+    paths = {lane: lane.topic.replace("://", "/") for lane in load.lanes}
+    found = {lane: requests.get(f"{kinds[0].http}/lookup/v2/topic/{path}", timeout=30) for lane, path in paths.items()}
+    return [lane for lane, answer in found.items() if answer.json().get("brokerUrl") != destination.url]
+
+
+def move(kinds, lanes, destination):
+    """Move every bundle of these topics to this broker."""
+    for lane in lanes:
         path = lane.topic.replace("://", "/")
         bundle = requests.get(f"{kinds[0].http}/lookup/v2/topic/{path}/bundle", timeout=30).text
         namespace = path.removeprefix("persistent/").rpartition("/")[0]
@@ -51,14 +58,28 @@ def move(kinds, load, destination):
         assert answer.status_code in (200, 204), answer.text
 
 
+def bring(kinds, load, destination):
+    """Move the bundles until this broker serves all topics.
+
+    The leader of Apache Pulsar keeps the destination of a bundle for one lookup alone. A second lookup that comes
+    before the destination has taken the bundle may lead to the other broker: then the move has to be repeated.
+    """
+    left = load.lanes
+    for _ in range(ATTEMPTS):
+        move(kinds, left, destination)
+        load.more(100)
+        left = elsewhere(kinds, load, destination)
+        if not left:
+            return
+    raise AssertionError(f"not at {destination.name} after {ATTEMPTS} moves: {', '.join(lane.topic for lane in left)}")
+
+
 def test_bundles_go_to_and_fro_under_load(kinds):
     with loaded(kinds, pause_s=0.01) as load:
         for number in range(ROUNDS):
             to = kinds[number % 2]
             load.mark()
-            move(kinds, load, to)
-            load.more(100)
-            wait_for(lambda to=to: owners(kinds, load)[to] == len(load.lanes), 30, f"all topics at {to.name}")
+            bring(kinds, load, to)
             figure(f"all bundles to {to.name}", silence_s=load.longest_silence())
             time.sleep(1)
         figure("to and fro", messages=load.check())
