@@ -339,7 +339,8 @@ def refused_transactions(scene, topic):
     producer.send(b"1")
 
     def refusals():
-        peer = RawPeer(scene.owner_of(topic))
+        # Until the session of a killed owner ends, lookups may still answer with its address.
+        peer = wait_for(lambda: RawPeer(scene.owner_of(topic)), 60, "a living owner", ignoring=ConnectionRefusedError)
         peer.subscribe(topic, "s", permits=1)
         message = peer.receive().message.message_id
         ids = {"txnid_least_bits": 1, "txnid_most_bits": 0}
