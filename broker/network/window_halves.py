@@ -6,7 +6,7 @@ join, and nothing splits them again. So a connection whose window arrives while 
 window first. The frame of the first half begins at once, the second half goes with the next frame, and from then on one
 half is on its way to the disk while the producer fills the other. A window that was read in halves costs one frame
 more; small windows, windows of few messages and connections that publish beside others do not gain that, and are read
-whole (docs/performance.md).
+whole (docs/performance-history.md).
 """
 
 from __future__ import annotations
