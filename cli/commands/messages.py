@@ -233,14 +233,15 @@ def _line(message: ReceivedMessage, *, verbose: bool) -> str:
 @with_broker
 def peek(session: Session, topic: str, subscription: str, count: int) -> None:
     """Show the next messages of SUBSCRIPTION of TOPIC without taking them."""
+    if subscription not in (session.web.get(f"{admin_path(topic)}/subscriptions") or ()):
+        # the request for a message would create the subscription, which then keeps all messages
+        raise NotFoundError(f"{topic_of(topic)} has no subscription {subscription!r}")
     base = f"{admin_path(topic)}/subscription/{quote(subscription, safe='')}/position"
     shown, position = 0, 1
     while shown < count:
         try:
             body, headers = session.web.fetch("GET", f"{base}/{position}")
         except NotFoundError:
-            if position == 1 and subscription not in (session.web.get(f"{admin_path(topic)}/subscriptions") or ()):
-                raise
             break
         for each in messages_of(body, headers):
             if shown == count:
