@@ -275,7 +275,7 @@ def _add_cluster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     member.add_argument("--config", type=Path, metavar="FILE", help="broker.conf, with the keys of Apache Pulsar")
     member.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     text = "write the initial metadata of a new cluster to ZooKeeper"
-    cluster = commands.add_parser("initialize-cluster-metadata", help=text, description=f"{text.capitalize()}.")
+    cluster = commands.add_parser("initialize-cluster-metadata", help=text, description=f"{text[0].upper()}{text[1:]}.")
     cluster.set_defaults(parser=cluster)
     if with_options:
         _require_kazoo()

@@ -105,5 +105,7 @@ def _add_broker_arguments(parser: argparse.ArgumentParser) -> None:
     )
     broker.add_argument("--tls-cert", metavar="FILE", help="certificate to show")
     broker.add_argument("--tls-key", metavar="FILE", help="its key")
-    broker.add_argument("--tls-allow-insecure", action="store_true", help="take any certificate")
-    broker.add_argument("--tls-no-hostname-verification", action="store_true", help="take one for another host")
+    broker.add_argument("--tls-allow-insecure", action="store_true", help="accept any certificate")
+    broker.add_argument(
+        "--tls-no-hostname-verification", action="store_true", help="accept a certificate for another host"
+    )

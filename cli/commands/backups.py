@@ -16,6 +16,7 @@ from magnetar.cli.session import HELP
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_MOST_DIGITS = 18
 
 
 @click.command(context_settings=HELP)
@@ -49,13 +50,15 @@ def backup(folder: Path, data_dir: Path, listed: bool, as_json: bool) -> None:
 @click.command(context_settings=HELP)
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("data_dir", type=click.Path(path_type=Path))
-@click.option("--at", "moment", metavar="TIME", help="the newest image of this time or before: 2026-01-02T03:04:05Z")
-@click.option("--until", metavar="TIME", help="all messages stored up to this time, also between images; or ms")
+@click.option(
+    "--at", "moment", metavar="TIME", help="the newest image of this time or before: 2026-01-02T03:04:05Z, or ms"
+)
+@click.option("--until", metavar="TIME", help="all messages stored up to this time, also between images")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def restore(folder: Path, data_dir: Path, moment: str | None, until: str | None, as_json: bool) -> None:
     """Make DATA_DIR, which is absent or empty, of an image in FOLDER. The broker that will use it must be stopped.
 
-    With --until, of the two images around a time: subscriptions as in the earlier one, messages up to the time.
+    With --until, of the two images around a time: subscriptions as in the earlier image, messages up to the time.
     """
     if until is not None:
         if moment is not None:
@@ -73,7 +76,7 @@ def restore(folder: Path, data_dir: Path, moment: str | None, until: str | None,
 
 
 def _restore_until(folder: Path, data_dir: Path, until: str, out: Output) -> None:
-    until_ms = int(until) if until.isascii() and until.isdigit() else _milliseconds("--until", until)
+    until_ms = _milliseconds("--until", until)
     span = span_of(folder, until_ms)
     try:
         with Progress("restoring", None) as progress:
@@ -89,6 +92,8 @@ def _restore_until(folder: Path, data_dir: Path, until: str, out: Output) -> Non
 
 
 def _milliseconds(option: str, text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
+        return int(text)
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -45,7 +45,7 @@ def list_contexts(as_json: bool) -> None:
 @click.option("--tls-key", metavar="FILE", help="its key")
 @click.option("--tls-allow-insecure", is_flag=True, help="do not check certificates")
 @click.option("--description", default="")
-@click.option("--use", is_flag=True, help="make it the current one")
+@click.option("--use", is_flag=True, help="make it the current context")
 @_JSON
 def add_context(name: str, use: bool, as_json: bool, **given: Any) -> None:
     """Add context NAME, or replace it."""
@@ -77,7 +77,7 @@ def use_context(name: str, as_json: bool) -> None:
 @click.argument("name", required=False)
 @_JSON
 def show_context(name: str | None, as_json: bool) -> None:
-    """Show the context NAME, or the current one, without its secrets."""
+    """Show the context NAME, or the current context, without its secrets."""
     file = ContextFile.load(os.environ)
     chosen = name or file.current
     if chosen is None:

@@ -153,7 +153,9 @@ def export(session: Session, topic: str, file: str, kind: str | None, force: boo
         raise FileError(f"cannot write {file}: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
-    session.out.done(f"{total} messages in {file}", topic=str(topic_of(topic)), messages=total, file=file)
+    session.out.done(
+        f"{total} message{'' if total == 1 else 's'} in {file}", topic=str(topic_of(topic)), messages=total, file=file
+    )
 
 
 def end_of_parts(session: Session, topic: str) -> dict[str, tuple[int, int]]:

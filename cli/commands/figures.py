@@ -11,7 +11,7 @@ import click
 from magnetar.cli.commands.resources import TOPIC_COLUMNS, stats_of, topic_names, topic_rows
 from magnetar.cli.errors import CommandLineError, NotFoundError
 from magnetar.cli.output import as_table
-from magnetar.cli.pulsar_admin.kinds import seconds
+from magnetar.cli.pulsar_admin.kinds import duration
 from magnetar.cli.pulsar_admin.verb import topic_of
 from magnetar.cli.session import HELP, Session, with_broker
 
@@ -66,7 +66,7 @@ def _shown_topic(session: Session, topic: str) -> None:
 @with_broker
 def lag(session: Session, what: str, watch: bool, every: str, above: int | None) -> int:
     """How far the subscriptions of WHAT are behind: a topic, or all topics of a namespace (public/default)."""
-    pause_s = seconds(every)
+    pause_s = duration(every)
     if pause_s < 1:
         raise CommandLineError("--every: at least one second")
     rows = sorted(lag_rows(session, what), key=lambda row: -row[2])

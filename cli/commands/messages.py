@@ -17,7 +17,7 @@ from magnetar.cli.commands.resources import admin_path
 from magnetar.cli.errors import CommandLineError, FileError, NotFoundError
 from magnetar.cli.output import safe_text
 from magnetar.cli.patient_reads import next_of
-from magnetar.cli.pulsar_admin.kinds import seconds
+from magnetar.cli.pulsar_admin.kinds import duration
 from magnetar.cli.pulsar_admin.message_texts import messages_of
 from magnetar.cli.pulsar_admin.verb import topic_of
 from magnetar.cli.pulsar_client.payloads import ValueSchema
@@ -99,7 +99,7 @@ def produce(session: Session, topic: str, messages: tuple[str, ...], files: tupl
     """
     value = ValueSchema(given["schema"])
     properties = _pairs(given["properties"])
-    delay_ms = seconds(given["delay"]) * 1000 if given["delay"] else 0
+    delay_ms = duration(given["delay"]) * 1000 if given["delay"] else 0
 
     def outgoing(payload: bytes, key: str | None) -> Outgoing:
         due = time.time_ns() // 1_000_000 + delay_ms if delay_ms else 0
@@ -189,14 +189,14 @@ def tail(session: Session, topic: str, since: str | None, start: str, **given: A
         f"magnetar-tail-{os.urandom(5).hex()}",
         durable=False,
         earliest=start == "earliest",
-        rollback_s=seconds(since) if since else 0,
+        rollback_s=duration(since) if since else 0,
     )
     session.run(_print(session, wanted, given, acknowledge=False))
 
 
 async def _print(session: Session, wanted: Wanted, given: dict[str, Any], *, acknowledge: bool) -> None:
     limit, taken = given["count"], 0
-    patience = seconds(given["timeout"]) if given["timeout"] else None
+    patience = duration(given["timeout"]) if given["timeout"] else None
     async with TopicConsumer(session.target.address(), session.target.credentials, wanted) as consumer:
         while limit == 0 or taken < limit:
             try:

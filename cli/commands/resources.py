@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
 
 from magnetar.cli.errors import CommandLineError, FileError, NotFoundError
-from magnetar.cli.pulsar_admin.kinds import position, seconds
+from magnetar.cli.pulsar_admin.kinds import converted, duration, position
 from magnetar.cli.pulsar_admin.verb import namespace_path, topic_of, topic_path
 from magnetar.cli.session import HELP, Session, with_broker
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ADMIN = "/admin/v2/"
+_WHOLE_NUMBER: Final = re.compile(r"[0-9]{1,10}")
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
 
 
 def group(name: str, text: str) -> click.Group:
@@ -252,7 +256,8 @@ def reset_subscription(session: Session, topic: str, name: str, place: str) -> N
     elif place in ("earliest", "latest") or ":" in place:
         session.web.call("POST", base, {**position(place), "batchIndex": -1})
     else:
-        session.web.call("POST", f"{base}/{time.time_ns() // 1_000_000 - seconds(place) * 1000}")
+        back_ms = duration(place) * 1000
+        session.web.call("POST", f"{base}/{max(0, time.time_ns() // 1_000_000 - back_ms)}")
     session.out.done(f"moved {name} of {topic_of(topic)} to {place}", subscription=name, to=place)
 
 
@@ -263,8 +268,8 @@ def reset_subscription(session: Session, topic: str, name: str, place: str) -> N
 @with_broker
 def skip_messages(session: Session, topic: str, name: str, count: str) -> None:
     """Acknowledge the next COUNT messages (or `all`) of subscription NAME of TOPIC."""
-    if count != "all" and not count.isdigit():
-        raise CommandLineError(f"{count!r}: give a number of messages, or all")
+    if count != "all" and not (_WHOLE_NUMBER.fullmatch(count) and int(count) <= _INT32_MAX):
+        raise CommandLineError(f"{count!r}: give a number of messages up to {_INT32_MAX}, or all")
     base = f"{admin_path(topic)}/subscription/{quote(name, safe='')}"
     session.web.call("POST", f"{base}/skip_all" if count == "all" else f"{base}/skip/{count}")
     session.out.done(f"skipped {count} of {name}", subscription=name, skipped=count)
@@ -365,8 +370,9 @@ def list_permissions(session: Session, resource: str) -> None:
 @with_broker
 def grant(session: Session, resource: str, role: str, actions: tuple[str, ...]) -> None:
     """Let ROLE do ACTIONS (produce, consume, ...) on RESOURCE, a namespace or a topic."""
-    session.web.call("POST", f"{_permissions_path(resource)}/{quote(role, safe='')}", list(actions))
-    session.out.done(f"{role} may {', '.join(actions)} on {resource}", role=role, actions=list(actions))
+    granted = converted("actions", list(actions))
+    session.web.call("POST", f"{_permissions_path(resource)}/{quote(role, safe='')}", granted)
+    session.out.done(f"{role} may {', '.join(granted)} on {resource}", role=role, actions=granted)
 
 
 @permissions.command("revoke")
@@ -388,7 +394,7 @@ def _schema_path(topic: str) -> str:
 
 @schemas.command("show")
 @click.argument("topic")
-@click.option("--version", type=int, help="this version; default: the newest")
+@click.option("--version", type=click.IntRange(0, _INT64_MAX), help="this version; default: the newest")
 @with_broker
 def show_schema(session: Session, topic: str, version: int | None) -> None:
     """The schema of TOPIC."""
@@ -416,8 +422,10 @@ def upload_schema(session: Session, topic: str, file: str, kind: str | None) -> 
     """Add the schema in FILE to TOPIC: JSON with type, schema and properties, or with --type the definition."""
     try:
         text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"cannot read {file}: {error}") from error
+    except OSError as error:
+        raise FileError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise FileError(f"cannot read {file}: it is no text in UTF-8") from error
     try:
         body = {"type": kind.upper(), "schema": text, "properties": {}} if kind else json.loads(text)
     except ValueError as error:

@@ -4,6 +4,7 @@ size       512, 10K, 3m, 1G, 2T (powers of 1024)            bytes
 seconds    30, 30s, 10m, 5h, 3d, 2w, 1y                      seconds
 millis     the same, in milliseconds; a bare number counts seconds
 list       a,b,c        map   k=v, repeatable or with commas
+actions    produce,consume                                   the list, if each action exists
 position   LEDGER:ENTRY, latest, earliest                    MessageIdImpl's JSON
 instant    2026-01-02T03:04:05Z, with an offset or a zone    milliseconds since 1970
 json_file  a file's JSON
@@ -28,6 +29,9 @@ _SIZE: Final = re.compile(r"(-?\d+)([kmgt]?)b?\Z", re.IGNORECASE)
 _DURATION: Final = re.compile(r"(-?\d+)\s*([a-z]*)\Z", re.IGNORECASE)
 _SIZE_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _SECONDS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
+_LONGEST_YEARS: Final = 100
+ACTIONS: Final = ("produce", "consume", "functions", "sources", "sinks", "packages")
+"""The actions that a role may get."""
 
 
 def _integer(text: str) -> int:
@@ -60,6 +64,16 @@ def seconds(text: str) -> int:
     return int(found[1]) * _SECONDS[found[2].lower()]
 
 
+def duration(text: str) -> int:
+    """Return the seconds of a duration that is neither negative nor longer than a clock counts. Raises:
+    CommandLineError.
+    """
+    found = seconds(text)
+    if not 0 <= found <= _LONGEST_YEARS * _SECONDS["y"]:
+        raise CommandLineError(f"{text!r}: a duration lies between 0 and {_LONGEST_YEARS}y")
+    return found
+
+
 def _millis(text: str) -> int:
     return seconds(text) * 1000
 
@@ -90,6 +104,15 @@ def _pieces(text: str) -> list[str]:
     return [each.strip() for each in text.split(",")]
 
 
+def actions(text: str) -> list[str]:
+    """Return the actions of a text like `produce,consume`. Raises: CommandLineError."""
+    found = _pieces(text)
+    for each in found:
+        if each not in ACTIONS:
+            raise CommandLineError(f"{each!r} is no action: give {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
+    return found
+
+
 def _property(text: str) -> tuple[str, str]:
     key, separator, value = text.partition("=")
     if not separator or not key:
@@ -115,6 +138,7 @@ KINDS: Final[dict[str, Callable[[str], Any]]] = {
     "seconds": seconds,
     "millis": _millis,
     "list": _pieces,
+    "actions": actions,
     "map": _property,
     "position": position,
     "instant": _instant,
@@ -130,6 +154,7 @@ LABELS: Final = {
     "seconds": "DURATION",
     "millis": "DURATION",
     "list": "A,B",
+    "actions": "A,B",
     "map": "KEY=VALUE",
     "position": "LEDGER:ENTRY",
     "instant": "TIME",
@@ -148,6 +173,6 @@ def converted(kind: str, given: list[str]) -> Any:
     values = [KINDS[kind](text) for text in given]
     if kind == "map":
         return dict(values)
-    if kind == "list":
+    if kind in ("list", "actions"):
         return [each for value in values for each in value]
     return values[-1]

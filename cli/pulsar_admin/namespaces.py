@@ -168,7 +168,7 @@ _PERMISSIONS: Final = (
         f"{_NS}/permissions/{{role}}",
         "grant actions to a role",
         flag("-r --role!"),
-        flag("-a --actions!", "list", text="produce, consume, ..."),
+        flag("-a --actions!", "actions", text="produce, consume, ..."),
         body=of("actions"),
     ),
     _row("revoke-permission", "DELETE", f"{_NS}/permissions/{{role}}", "take all from a role", flag("-r --role!")),

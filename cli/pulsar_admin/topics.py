@@ -70,7 +70,7 @@ _LISTS: Final = (
         "{topic}/permissions/{role}",
         "grant actions to a role",
         flag("-r --role!"),
-        flag("-a --actions!", "list", text="produce, consume, ..."),
+        flag("-a --actions!", "actions", text="produce, consume, ..."),
         body=of("actions"),
     ),
     _row("revoke-permission", "DELETE", "{topic}/permissions/{role}", "take all from a role", flag("-r --role!")),
