@@ -32,8 +32,14 @@ def read_bytes(text: str, setting: str) -> bytes:
 
 
 def names_file(text: str) -> bool:
-    """Whether the setting is a URL of a file, or the path of an existing file; content may be longer than any path."""
-    return text.startswith("file:") or os.path.isfile(text)  # noqa: PTH113 - Path.is_file raises for a long text
+    """Whether the setting is a URL of a file, the path of an existing file, or an absolute path that leads into an
+    existing directory: as content the path of a missing file would be a key, and a path is no secret. Content may be
+    longer than any path.
+    """
+    if text.startswith("file:") or os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises for a long text
+        return True
+    first = text.split("/", 2)[1] if text.startswith("/") else ""
+    return bool(first) and os.path.isdir(f"/{first}")  # noqa: PTH112 - the same
 
 
 def decode_base64(text: str | bytes, setting: str) -> bytes:

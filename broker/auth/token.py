@@ -135,11 +135,12 @@ def _claims(signed: jws.CompactSignature, token: bytes) -> dict[str, Any]:
 def secret_key(text: str) -> tuple[OctKey, list[str]]:
     """The HMAC key of a setting and the algorithms it is long enough for; a file holds its bytes, not base64."""
     raw = read_bytes(text, "tokenSecretKey")
-    if not text.startswith("data:") and not names_file(text):
+    if is_content := not text.startswith("data:") and not names_file(text):
         raw = decode_base64(raw, "tokenSecretKey")
     algorithms = [name for name, size in _DIGEST_BYTES.items() if len(raw) >= size]
     if not algorithms:
-        raise ValueError("tokenSecretKey: a key of at least 32 bytes is needed")
+        hint = ", or the path of a file that exists" if is_content else ""
+        raise ValueError(f"tokenSecretKey: a key of at least 32 bytes is needed{hint}")
     return OctKey.import_key(raw), algorithms
 
 

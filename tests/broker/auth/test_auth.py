@@ -16,6 +16,7 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from magnetar.broker.auth.authenticator import AuthenticationFailedError, Authenticator
 from magnetar.broker.auth.basic import matches, parse_users
+from magnetar.broker.auth.token import secret_key
 from magnetar.broker.settings import Settings
 
 KEY = bytes(range(1, 33))
@@ -210,6 +211,20 @@ def test_forms_of_the_secret_key(tmp_path, monkeypatch):
         base64.urlsafe_b64encode(KEY).decode().rstrip("="),
     ):
         assert authenticate(token({"sub": "a"}), settings(token_secret_key=text)).role == "a"
+
+
+def test_a_key_in_base64_that_begins_with_a_slash():
+    key = bytes([0xFF]) + KEY
+    text = base64.b64encode(key).decode()
+    assert text.startswith("/")
+    assert authenticate(token({"sub": "a"}, key), settings(token_secret_key=text)).role == "a"
+
+
+def test_the_path_of_a_missing_file_is_no_key(tmp_path):
+    """A path consists of letters of Base64, so the path itself was the key that signs tokens."""
+    path = tmp_path / "secrets" / "of-the-broker" / "secret_key_of_production"
+    with pytest.raises(ValueError, match=r"tokenSecretKey: .*No such file"):
+        secret_key(str(path))
 
 
 @pytest.mark.parametrize(
