@@ -29,6 +29,8 @@ class IndexedLog(Protocol):
     def entries(self) -> int: ...
     @property
     def confirmed_index(self) -> int: ...
+    @property
+    def first_position(self) -> Position | None: ...
     def position_at(self, ordinal: int) -> Position: ...
     async def read_entry(self, position: Position) -> Span: ...
 
@@ -40,13 +42,19 @@ async def entry_of_index(ledger: IndexedLog, index: int) -> Position | None:
     (written before the index was on). As in Apache Pulsar, -1:-1 is the answer for all messages before the index of
     the first entry, also for those in its batch.
     """
-    low, high = 0, ledger.entries
+    low, high, first = 0, ledger.entries, ledger.first_position
     if index < 0 or index > ledger.confirmed_index:
         return None
     found = -1
     while low < high:
         middle = (low + high) // 2
-        span = await ledger.read_entry(ledger.position_at(middle))
+        try:
+            span = await ledger.read_entry(ledger.position_at(middle))
+        except NoSuchEntryError:
+            if ledger.first_position == first:
+                raise
+        if ledger.first_position != first:  # trimmed during the wait: the ordinals have changed
+            return await entry_of_index(ledger, index)
         metadata = parse_entry_metadata(bytes(span.body(0)))
         if metadata is None or not metadata.HasField("index"):
             return None
