@@ -260,7 +260,8 @@ class TopicLifecycle:
         if self._elsewhere is not None and self._is_elsewhere(part):
             await self._elsewhere.delete(part, force=force)
         elif self._topics.known(part):
-            await self._topics.delete(part)
+            with contextlib.suppress(TopicNotFoundError):  # another request has deleted the partition meanwhile
+                await self._topics.delete(part)
 
     async def _forget(self, name: TopicName) -> None:
         await self._schemas.forget(name)

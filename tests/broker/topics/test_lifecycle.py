@@ -403,3 +403,21 @@ async def test_the_check_for_inactive_topics_deletes_the_partitioned_topic(broke
     topic.life.last_used_s = float("-inf")
     await next(job for job in broker.maintenance.jobs if job.name == "inactive_topics").run()
     assert await is_gone(broker)
+
+
+async def test_two_deletions_of_a_partitioned_topic_at_the_same_time_both_end(broker):
+    lifecycle = broker.lifecycle
+    await lifecycle.create_partitioned(NAME, 3, {})
+    await asyncio.gather(lifecycle.delete_partitioned(NAME), lifecycle.delete_partitioned(NAME))
+    assert await is_gone(broker)
+
+
+async def test_a_partition_that_ends_by_itself_while_its_topic_is_deleted(broker):
+    """The check for inactive topics deletes a partition, or an administrator does."""
+    lifecycle = broker.lifecycle
+    await lifecycle.create_partitioned(NAME, 3, {})
+    alone = asyncio.create_task(lifecycle.delete(NAME.partition_name(0)))
+    await asyncio.sleep(0)
+    await lifecycle.delete_partitioned(NAME)
+    await alone
+    assert await is_gone(broker)
