@@ -272,6 +272,8 @@ def read(topic: str, **given: Any) -> None:
         raise click.UsageError(f"--start-message-id {text}: give latest, earliest or LEDGER:ENTRY")
     inclusive = given["start_message_id_inclusive"]
     start = (int(found[1]), int(found[2])) if found is not None else None
+    if start is not None and not all(-1 <= part < 2**63 for part in start):
+        raise click.UsageError(f"--start-message-id {text}: ledger and entry lie between -1 and {2**63 - 1}")
     if start is not None and inclusive:
         start = (start[0], start[1] - 1)  # the broker begins behind the position in SUBSCRIBE
     wanted = Wanted(

@@ -70,8 +70,10 @@ class ValueSchema:
         except ValueError as error:
             raise CommandLineError(f"the definition of the {kind} schema is no JSON: {error}") from error
         number = pb.Schema.Json if kind == "json" else pb.Schema.Avro
-        name = parsed.get("name", "") if isinstance(parsed, dict) else ""
-        self.schema = pb.Schema(name=name, schema_data=definition.encode(), type=number)
+        name = parsed.get("name") if isinstance(parsed, dict) else None
+        self.schema = pb.Schema(
+            name=name if isinstance(name, str) else "", schema_data=definition.encode(), type=number
+        )
         self.encode = _json_checked if kind == "json" else _avro_encoder(parsed)
 
 
@@ -88,13 +90,16 @@ def _avro_encoder(definition: Any) -> Callable[[bytes], bytes]:
         import fastavro  # noqa: PLC0415 - an extra
     except ImportError as error:
         raise ConfigurationError("avro schemas need fastavro: pip install 'magnetar[avro]'") from error
-    schema = fastavro.parse_schema(definition)
+    try:
+        schema = fastavro.parse_schema(definition)
+    except Exception as error:  # of many classes, as the definition has it
+        raise CommandLineError(f"the definition is no schema of Avro: {type(error).__name__}: {error}") from error
 
     def encode(data: bytes) -> bytes:
         out = io.BytesIO()
         try:
             fastavro.schemaless_writer(out, schema, json.loads(data))
-        except (ValueError, TypeError, KeyError) as error:
+        except Exception as error:  # the same
             raise CommandLineError(f"{data[:80]!r} is no value of the schema: {error}") from error
         return out.getvalue()
 
