@@ -9,7 +9,7 @@ import click
 
 from magnetar.cli.backup.images import chosen_image, images, restore_image, write_image
 from magnetar.cli.backup.moments import covered, restore_moment, span_of, time_text
-from magnetar.cli.errors import CommandLineError, FileError
+from magnetar.cli.errors import CommandLineError, FileError, NotFoundError
 from magnetar.cli.output import Output, size_text
 from magnetar.cli.progress import Progress
 from magnetar.cli.session import HELP
@@ -31,6 +31,8 @@ def backup(folder: Path, data_dir: Path, listed: bool, as_json: bool) -> None:
     """
     out = Output(as_json=as_json)
     if listed:
+        if not folder.is_dir():
+            raise NotFoundError(f"there is no folder {folder}")
         found = images(folder)
         rows = [
             (path.name, facts["moment_ms"], facts["new_bytes"], time_text(since))
