@@ -15,6 +15,8 @@ _MOMENTS: Final = ("exp", "nbf", "iat")
 _WHOLE_SECONDS: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _FARTHEST_MS: Final = 2**63 - 1
 _BASE64_URL: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_FOREIGN: Final = bytes(set(range(256)).difference(_BASE64_URL))
+_WHITE_SPACE: Final = re.compile(rb"[ \t\r\n\x0b\x0c]")
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
@@ -77,14 +79,4 @@ def trimmed(token: bytes) -> bytes:
     token has any.
     """
     signed, dot, signature = token.rpartition(b".")
-    kept = signature if any(byte in b" \t\r\n\x0b\x0c" for byte in signature) else _stripped(signature)
-    return signed + dot + kept
-
-
-def _stripped(signature: bytes) -> bytes:
-    start, end = 0, len(signature)
-    while start < end and signature[start] not in _BASE64_URL:
-        start += 1
-    while end > start and signature[end - 1] not in _BASE64_URL:
-        end -= 1
-    return signature[start:end]
+    return signed + dot + (signature if _WHITE_SPACE.search(signature) else signature.strip(_FOREIGN))

@@ -29,6 +29,7 @@ from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedErr
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
+MOST_TOKEN_BYTES: Final = 128 << 10
 _DIGEST_BYTES: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
 _DEFAULT_CLAIM: Final = "sub"
 Key = OctKey | RSAKey | ECKey
@@ -84,6 +85,8 @@ class TokenProvider:
         """Raises AuthenticationFailedError unless the token is signed, in force and names a role."""
         if not credentials:
             raise AuthenticationFailedError("no token")
+        if len(credentials) > MOST_TOKEN_BYTES:
+            raise AuthenticationFailedError(f"token of {len(credentials)} bytes")
         try:
             signed = jws.deserialize_compact(trimmed(credentials), self._key, algorithms=self._algorithms)
             claims = _claims(signed, credentials)

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
-from tests.attack.conftest import MIB, connect, http
+from tests.attack.conftest import MIB, connect, http, token
 from tests.blackbox.raw import command, entry, frame
 
 NAMESPACE = "public/default"
@@ -281,3 +281,23 @@ def test_forty_thousand_partitions(secured):
         for number in range(4):
             assert admin(secured, "PUT", f"persistent/{NAMESPACE}/many{number}/partitions", 10_000)[0] == 204
     secured.unharmed(watch, most_mib=96)
+
+
+def test_tokens_with_a_megabyte_of_padding_are_refused(secured, writer):
+    """The broker looked at each byte of the padding: eight connections stalled all clients for 5 s."""
+    signed, _, signature = token("writer").encode().rpartition(b".")
+    padded = signed + b"." + b"!" * (MIB - 2000) + signature
+    answer = frame(command("AUTH_RESPONSE", "authResponse", response=proof(padded), protocol_version=21))
+    peers = [connect(secured.broker.url, "writer") for _ in range(8)]
+    with secured.watch() as watch:
+        for peer in peers:
+            peer.write(answer)
+        for peer in peers:
+            assert peer.is_closed()
+    secured.unharmed(watch)
+    writer.write(frame(command("AUTH_RESPONSE", "authResponse", response=proof(token("writer").encode()))))
+    assert writer.ask("LOOKUP", "lookupTopic", topic=TOPIC, authoritative=False).lookupTopicResponse.brokerServiceUrl
+
+
+def proof(credentials):
+    return pb.AuthData(auth_method_name="token", auth_data=credentials)

@@ -16,6 +16,7 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from magnetar.broker.auth.authenticator import AuthenticationFailedError, Authenticator
 from magnetar.broker.auth.basic import matches, parse_users
+from magnetar.broker.auth.claims import trimmed
 from magnetar.broker.auth.token import secret_key
 from magnetar.broker.settings import Settings
 
@@ -58,6 +59,21 @@ def authenticate(credentials, config=None, method="token"):
 def test_token_names_the_role():
     found = authenticate(token({"sub": "admin"}))
     assert (found.role, found.method, found.expires_ms) == ("admin", "token", None)
+
+
+def test_foreign_characters_around_a_signature_are_left_out():
+    signed, _, signature = token({"sub": "admin"}).rpartition(b".")
+    padding = bytes({*range(256)} - {*b" \t\r\n\x0b\x0c."} - {*base64.urlsafe_b64encode(bytes(range(256)))})
+    assert authenticate(signed + b".=" + signature + b"=").role == "admin"
+    assert trimmed(signed + b"." + padding + signature + padding) == signed + b"." + signature
+    assert trimmed(signed + b".=" + signature + b"= ") == signed + b".=" + signature + b"= "
+
+
+def test_a_token_larger_than_any_client_sends_is_refused_before_a_look_at_it():
+    signed, _, signature = token({"sub": "admin"}).rpartition(b".")
+    assert authenticate(signed + b"." + b"=" * 60_000 + signature).role == "admin"
+    with pytest.raises(AuthenticationFailedError, match="token of 131"):
+        authenticate(signed + b"." + b"=" * (131_073 - len(signed) - len(signature)) + signature)
 
 
 def test_expiry_is_reported():
