@@ -11,6 +11,7 @@ unfinished) goes to the consumer in turn, whose client discards the chunk; in Ap
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,13 +39,26 @@ _SMALL_ENTRY_BYTES = 4096
 """In entries up to this size on average a search for the uuids of few messages is faster than a look at each entry: a
 producer that ended within a message leaves the message unfinished for as long as its consumer stays.
 """
+_MOST_UUID_CHARS = 2048
+"""The uuid of a client consists of the name of its producer and a number. The dispatcher keeps longer uuids by their
+digest, because a thousand of megabytes would stay in memory.
+"""
+
+
+class LongUuid(NamedTuple):
+    """A uuid of more than _MOST_UUID_CHARS."""
+
+    digest: bytes
+
+
+Uuid = str | bytes | LongUuid
+"""Bytes when the uuid is not UTF-8, which is its producer's choice."""
 
 
 class Chunk(NamedTuple):
     """One chunk of the message `uuid`."""
 
-    uuid: str | bytes
-    """Bytes when the uuid is not UTF-8, which is its producer's choice."""
+    uuid: Uuid
     chunk_id: int
     chunks: int
 
@@ -56,14 +70,18 @@ def chunk_in(body: memoryview) -> Chunk | None:
         metadata.HasField("uuid") and metadata.HasField("chunk_id") and metadata.HasField("num_chunks_from_msg")
     ):
         return None
-    return Chunk(metadata.uuid, metadata.chunk_id, metadata.num_chunks_from_msg)
+    return Chunk(_kept(metadata.uuid), metadata.chunk_id, metadata.num_chunks_from_msg)
+
+
+def _kept(uuid: str | bytes) -> Uuid:
+    return uuid if len(uuid) <= _MOST_UUID_CHARS else LongUuid(blake2b(_as_stored(uuid), digest_size=16).digest())
 
 
 class ChunkOwners:
     """The consumers of unfinished messages: a chunk of the message was sent, its last chunk was not."""
 
     def __init__(self) -> None:
-        self._owners: dict[str | bytes, Consumer] = {}
+        self._owners: dict[Uuid, Consumer] = {}
 
     def concern(self, spans: Sequence[Span]) -> bool:
         """Whether `plan` must plan the read: it holds chunks, or may hold the last chunk of an unfinished message."""
@@ -77,7 +95,7 @@ class ChunkOwners:
             return True
         data, offsets = span.slab.data, span.slab.offset_view
         start, end = offsets[span.start], offsets[span.end]
-        return any(data.find(_as_stored(uuid), start, end) >= 0 for uuid in self._owners)
+        return any(isinstance(u, LongUuid) or data.find(_as_stored(u), start, end) >= 0 for u in self._owners)
 
     def forget(self, consumer: Consumer) -> None:
         """Forget the messages of a consumer that left; the chunks that it held are sent again, in order."""
@@ -86,7 +104,7 @@ class ChunkOwners:
     def clear(self) -> None:
         self._owners.clear()
 
-    def that_must_wait(self, uuids: Iterable[str | bytes]) -> Iterator[str | bytes]:
+    def that_must_wait(self, uuids: Iterable[Uuid]) -> Iterator[Uuid]:
         """Yield those of the unfinished messages whose consumer cannot take messages now."""
         usable: dict[Consumer, bool] = {}
         for uuid in uuids:
@@ -103,7 +121,7 @@ class ChunkOwners:
         members: RoundRobin[Consumer],
         chunks: Sequence[Chunk | None],
         sizes: Sequence[int] | None,
-        behind: Collection[str | bytes] = (),
+        behind: Collection[Uuid] = (),
     ) -> list[Consumer | None]:
         """Choose the consumer of each entry of a read, None when no consumer may get it now. Advances the round robin.
 
@@ -153,21 +171,21 @@ class WaitingChunks:
     """
 
     def __init__(self) -> None:
-        self._of: dict[str | bytes, dict[int, BitMap]] = {}
+        self._of: dict[Uuid, dict[int, BitMap]] = {}
         self._positions = 0
 
     def __len__(self) -> int:
         """The number of messages that such chunks belong to."""
         return len(self._of)
 
-    def add(self, uuid: str | bytes, position: Position) -> None:
+    def add(self, uuid: Uuid, position: Position) -> None:
         """Note that a chunk waits."""
         waiting = self._of.setdefault(uuid, {}).setdefault(position.ledger_id, BitMap())
         if position.entry_id not in waiting:
             waiting.add(position.entry_id)
             self._positions += 1
 
-    def discard(self, uuid: str | bytes, position: Position) -> None:
+    def discard(self, uuid: Uuid, position: Position) -> None:
         """Note that a chunk does not wait any more; no-op for other chunks."""
         ledgers = self._of.get(uuid)
         waiting = None if ledgers is None else ledgers.get(position.ledger_id)
@@ -192,11 +210,11 @@ class WaitingChunks:
                 found.setdefault(ledger_id, []).append(waiting)
         return {ledger_id: BitMap.union(*parts) for ledger_id, parts in found.items()}
 
-    def all(self) -> Collection[str | bytes]:
+    def all(self) -> Collection[Uuid]:
         """The uuids of the messages of all these chunks."""
         return self._of.keys()
 
-    def before(self, position: Position, replay: ReplayQueue, read: dict[int, BitMap]) -> set[str | bytes]:
+    def before(self, position: Position, replay: ReplayQueue, read: dict[int, BitMap]) -> set[Uuid]:
         """The uuids of chunks that are in the replay queue before the position, and not among the positions `read`."""
         found = set()
         not_read: dict[int, BitMap] = {}

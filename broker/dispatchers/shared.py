@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
+    from magnetar.broker.dispatchers.chunks import Uuid
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
     from magnetar.storage.position import Position
 
@@ -215,7 +216,7 @@ class SharedDispatcher:
                     self.held.wait_in_replay(piece)
         return queued
 
-    def _waiting_before(self, read: Read) -> Collection[str | bytes]:
+    def _waiting_before(self, read: Read) -> Collection[Uuid]:
         """The uuids of chunks that wait before the end of the read, and are no part of it."""
         if read.positions is None:
             return set(self._waiting_chunks.all())

@@ -57,6 +57,30 @@ async def test_the_last_chunk_alone_in_a_read_follows_the_others():
     assert (got(a), got(b)) in (([0, 1, 2], [3]), ([0, 1, 2, 3], []))
 
 
+async def test_a_long_uuid_is_kept_by_its_digest():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=1)
+    b = await bench.join(SHARED, "b", permits=9)
+    long = "u" * 1_000_000
+    bench.publish(chunk(long, 0), chunk(long, 1))
+    assert (got(a), got(b)) == ([0], [])
+    kept = [*bench.subscription.dispatcher._chunks._owners, *bench.subscription.dispatcher._waiting_chunks.all()]
+    assert len(kept) == 2
+    assert sum(map(len, map(repr, kept))) < 1000
+    bench.flow(a, 3)
+    bench.clock.run()
+    bench.publish(chunk(long, 2))
+    assert (got(a), got(b)) == ([1, 2], [])
+
+
+async def test_long_uuids_that_differ_at_their_end_are_two():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=1)
+    b = await bench.join(SHARED, "b", permits=9)
+    bench.publish(chunk("u" * 5000 + "1", 0), chunk("u" * 5000 + "2", 0))
+    assert (got(a), got(b)) == ([0], [1])
+
+
 async def test_chunks_whose_uuid_is_not_utf8_follow_each_other():
     bench = Bench()
     a = await bench.join(SHARED, "a", permits=9)

@@ -1,0 +1,43 @@
+"""Data that the broker keeps for topics, subscriptions and watchers must not grow with the texts of hostile clients."""
+
+import json
+
+import pytest
+
+from magnetar.protocol import pulsar_api_pb2 as pb
+from tests.attack.conftest import MIB, connect, http
+from tests.blackbox.raw import send
+
+NAMESPACE = "public/default"
+TOPIC = f"persistent://{NAMESPACE}/t"
+
+
+@pytest.fixture
+def new_writer(secured):
+    """Return a connection of a role that may produce and consume in the namespace."""
+    path = f"/admin/v2/namespaces/{NAMESPACE}/permissions/writer"
+    assert http(secured.broker, "POST", path, json.dumps(["produce", "consume"]).encode(), "admin")[0] == 204
+    peers = []
+
+    def new():
+        peers.append(connect(secured.broker.url, "writer"))
+        return peers[-1]
+
+    yield new
+    for peer in peers:
+        peer.close()
+
+
+def test_chunks_with_uuids_of_a_megabyte(secured, new_writer):
+    """A Shared subscription kept the uuids of a thousand unfinished messages: 600 of them cost 576 MiB."""
+    count = 200
+    writer, reader = new_writer(), new_writer()
+    writer.producer(TOPIC)
+    reader.subscribe(TOPIC, permits=count)
+    with secured.watch() as watch:
+        for number in range(count):
+            uuid = f"{number}" + "u" * (MIB - 1000)
+            writer.write(send(1, number, uuid=uuid, chunk_id=0, num_chunks_from_msg=3, total_chunk_msg_size=9))
+            assert writer.receive().type == pb.BaseCommand.SEND_RECEIPT
+            assert reader.receive().type == pb.BaseCommand.MESSAGE
+    secured.unharmed(watch, most_mib=112)
