@@ -19,6 +19,7 @@ from magnetar.broker.topics.patterns import (
     InvalidPatternError,
     TopicPattern,
     UnknownSchemeError,
+    cost_of_refusal,
     without_scheme,
 )
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.list_watcher import TopicListWatcher
 
 MAX_WATCHERS_PER_CONNECTION = 1000
+_PATTERN_COMMANDS = 256
+"""Commands that a pattern which waits for its turn is counted as: four of them are compiled in a round."""
 
 
 class LookingClient(Client, WatchingClient, Protocol):
@@ -52,6 +55,10 @@ class LookingClient(Client, WatchingClient, Protocol):
 
     def may_namespace(self, command_type: int, namespace: str) -> bool:
         """Whether the connection's role may still use the command on the namespace."""
+        ...
+
+    def require_memory(self, kept_bytes: int) -> None:
+        """Count memory of a watcher that opens. Raises TooManyRequestsError when there is no room."""
         ...
 
 
@@ -140,7 +147,7 @@ async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfName
         names += services.topics.catalog.listed_names(namespace)
     if command.mode in (pb.CommandGetTopicsOfNamespace.NON_PERSISTENT, pb.CommandGetTopicsOfNamespace.ALL):
         names += services.topics.non_persistent_names(namespace)
-    pattern = _pattern_to_filter_by(conn, command)
+    pattern = await _pattern_to_filter_by(conn, command)
     if pattern is not None:
         names = await pattern.filter_in_slices(names)
     digest = topics_hash(names)
@@ -156,7 +163,22 @@ async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfName
     )
 
 
-def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> TopicPattern | None:
+async def _compiled(conn: LookingClient, text: str) -> TopicPattern:
+    """Compile a pattern, in a round of the event loop that has room: the compilation may take some milliseconds. Raises
+    InvalidPatternError.
+    """
+    turns = conn.services.request_turns
+    await turns.room(conn.loop, _PATTERN_COMMANDS)
+    try:
+        pattern = TopicPattern(text)
+    except InvalidPatternError as e:
+        turns.count(conn.loop, cost_of_refusal(e))
+        raise
+    turns.count(conn.loop, pattern.cost)
+    return pattern
+
+
+async def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNamespace) -> TopicPattern | None:
     """The client's pattern; None when the client filters by itself: it sent no pattern, or this broker does not
     evaluate the pattern. Raises MetadataError for an invalid pattern.
     """
@@ -168,7 +190,7 @@ def _pattern_to_filter_by(conn: LookingClient, command: pb.CommandGetTopicsOfNam
     ):
         return None
     try:
-        return TopicPattern(command.topics_pattern)
+        return await _compiled(conn, command.topics_pattern)
     except BeyondRe2Error:
         return None
     except InvalidPatternError as e:
@@ -194,16 +216,19 @@ async def _watch(conn: LookingClient, command: pb.CommandWatchTopicList, namespa
         text = without_scheme(command.topics_pattern)
         if len(text) > settings.subscription_pattern_max_length:
             raise wire_refusals.PATTERN_TOO_LONG.error(most=settings.subscription_pattern_max_length)
-        pattern = TopicPattern(command.topics_pattern)
+        pattern = await _compiled(conn, command.topics_pattern)
     except UnknownSchemeError as e:
         raise wire_refusals.PATTERN_OF_UNKNOWN_SCHEME.error() from e
     except InvalidPatternError as e:
         raise InvalidTopicNameError(str(e)) from e
+    if conn.closed:
+        return
     watcher_id = command.watcher_id
     watcher = conn.watchers.get(watcher_id)
     if watcher is None:
         if len(conn.watchers) >= MAX_WATCHERS_PER_CONNECTION:
             raise TooManyRequestsError(f"A connection has at most {MAX_WATCHERS_PER_CONNECTION} topic list watchers")
+        conn.require_memory(pattern.kept_bytes)
         watcher = conn.watchers[watcher_id] = services.topic_watchers.open(conn, watcher_id, namespace, pattern)
     try:
         names, digest = await services.topic_watchers.first_list(watcher, namespace)

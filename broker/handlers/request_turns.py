@@ -6,13 +6,13 @@ answers, or hundreds send PINGs, the messages of all other clients wait for as m
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
 import structlog
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
 log = structlog.get_logger(__name__)
@@ -51,6 +51,16 @@ class RequestTurns:
     def wait(self, go_on: Callable[[], None], commands: int = FEW_REQUESTS * COMMANDS_OF_A_REQUEST) -> None:
         """Call `go_on`, which handles about so many commands, in a later round; only after a `count` in this round."""
         self._waiting.append((go_on, commands))
+
+    async def room(self, loop: asyncio.AbstractEventLoop, commands: int) -> None:
+        """Return when this round has room for more commands, at once or in a later round; the caller's next commands
+        take about as long as `commands`.
+        """
+        if self._done >= _COMMANDS_IN_ONE_ROUND or self._waiting:
+            ready = asyncio.Event()
+            self.count(loop, 0)
+            self.wait(ready.set, commands)
+            await ready.wait()
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         self._scheduled = True

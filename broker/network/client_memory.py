@@ -10,10 +10,11 @@ from magnetar.broker.limits import kept_bytes
 from magnetar.broker.network.gone import GONE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.topics.list_watcher import TopicListWatcher
     from magnetar.broker.topics.producer import Producer
 
 CLIENT_BYTES: Final = 4 * 1024
@@ -28,7 +29,7 @@ class Owner(Protocol):
     @property
     def consumers(self) -> Mapping[int, Consumer | asyncio.Future[Consumer]]: ...
     @property
-    def watchers(self) -> Collection[object]: ...
+    def watchers(self) -> Mapping[int, TopicListWatcher]: ...
 
 
 class ClientMemory:
@@ -47,7 +48,11 @@ class ClientMemory:
 
     def require_room(self, command: Any) -> None:
         """Count the client that the command is about to open. Raises TooManyRequestsError when there is no memory."""
-        kept = kept_bytes(command)
+        self.require(kept_bytes(command))
+        self._in_sum += 1
+
+    def require(self, kept: int) -> None:
+        """Count memory of a client that opens. Raises TooManyRequestsError when there is no room."""
         self._weigh()
         if not self._share.fits(CLIENT_BYTES + kept) and self._kept:
             self.recount()
@@ -55,7 +60,6 @@ class ClientMemory:
             self._share.refused()
             raise TooManyRequestsError("No memory for another producer, consumer or watcher; see maxClientMemoryInMB")
         self._kept += kept
-        self._in_sum += 1
 
     def close(self) -> None:
         """Forget the connection, which has ended."""
@@ -78,7 +82,7 @@ class ClientMemory:
     def recount(self) -> None:
         """Sum up the memory of the clients that are connected now."""
         owner = self._owner
-        clients = (*owner.producers.values(), *owner.consumers.values())
+        clients = (*owner.producers.values(), *owner.consumers.values(), *owner.watchers.values())
         self._kept = sum(each.kept_bytes for each in clients if not isinstance(each, asyncio.Future))
         self._in_sum = self._count
         self._weigh()

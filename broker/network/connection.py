@@ -448,6 +448,10 @@ class Connection(asyncio.BufferedProtocol):
         self.recently_closed_producers = {k: t for k, t in self.recently_closed_producers.items() if t >= horizon}
         self._clients.recount()
 
+    def require_memory(self, kept_bytes: int) -> None:
+        """Count memory of a watcher that opens. Raises TooManyRequestsError when there is no room."""
+        self._clients.require(kept_bytes)
+
     def on_pong(self) -> None:
         self._keep_alive.on_pong()
 

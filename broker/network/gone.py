@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
 __all__ = ["GONE"]
 
@@ -26,7 +26,7 @@ class _Gone:
     negotiated_version: int = 0
     producers: Mapping[int, Any] = MappingProxyType({})
     consumers: Mapping[int, Any] = MappingProxyType({})
-    watchers: Collection[object] = ()
+    watchers: Mapping[int, Any] = MappingProxyType({})
 
     def write(self, data: bytes) -> None: ...
 

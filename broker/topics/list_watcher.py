@@ -103,6 +103,7 @@ class TopicListWatcher:
     ) -> None:
         """look_again: schedules a call of `tell` in a separate turn."""
         self.watched = watched
+        self.kept_bytes = watched.pattern.kept_bytes
         self.started = False
         """Whether the client has its first list; the watcher sends no updates before."""
         self._client = client

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 MAX_PROGRAM_BYTES: Final = 512 << 10
 """Memory of RE2 for a compiled pattern and its states; compiling a pattern of this size takes about 10 ms."""
+_BUDGETS: Final = (32 << 10, 128 << 10, MAX_PROGRAM_BYTES)
+"""Memory that RE2 gets for a pattern: the first of these budgets that is enough."""
+_SMALL_BYTES: Final = 8 << 10
+"""The assumed memory of a pattern within the first budget, which few patterns use up."""
+_STEPS_OF_A_COMMAND: Final = 16
+_TOO_LARGE_COST: Final = 1024
 _SLICE_STEPS: Final = 500_000
 """Instructions times bytes that RE2 may need for one slice of names, at worst: some 5 ms."""
 _NAME_BYTES: Final = 128
@@ -55,13 +61,18 @@ class TopicPattern:
         self.text = without_scheme(text)
         """The pattern without scheme: patterns of equal text match the same names."""
         try:
-            self._regex = compiled(in_re2_terms(self.text))
+            self._regex, budget = _within_budget(in_re2_terms(self.text))
         except re2.error as e:
             reason = reason_of(e)
             beyond = reason.startswith("pattern too large") or is_of_java(self.text)
             kind = BeyondRe2Error if beyond else InvalidPatternError
             raise kind(f"Invalid topics pattern {text!r}: {reason}") from e
-        self.slice_names = max(1, min(1024, _SLICE_STEPS // (_NAME_BYTES * self._regex.programsize)))
+        steps = self._regex.programsize
+        self.slice_names = max(1, min(1024, _SLICE_STEPS // (_NAME_BYTES * steps)))
+        self.kept_bytes = _SMALL_BYTES if budget == _BUDGETS[0] else budget
+        """The assumed memory of the compiled pattern and its states."""
+        self.cost = steps // _STEPS_OF_A_COMMAND
+        """How many commands take as long as the compilation."""
 
     def matches(self, name: str) -> bool:
         """Whether the full name of a topic matches."""
@@ -82,6 +93,24 @@ class TopicPattern:
         return found
 
 
+def cost_of_refusal(error: InvalidPatternError) -> int:
+    """How many commands take as long as a compilation that ended with this error."""
+    return _TOO_LARGE_COST if isinstance(error, BeyondRe2Error) else 0
+
+
+def _within_budget(pattern: str) -> tuple[Any, int]:
+    """Return the compiled pattern and its memory budget; raises re2.error."""
+    import re2  # noqa: PLC0415 - not before the first pattern
+
+    for budget in _BUDGETS[:-1]:
+        try:
+            return compiled(pattern, budget), budget
+        except re2.error as e:
+            if not reason_of(e).startswith("pattern too large"):
+                raise
+    return compiled(pattern), MAX_PROGRAM_BYTES
+
+
 def without_scheme(text: str) -> str:
     """The pattern without its scheme; raises UnknownSchemeError."""
     scheme, separator, rest = text.partition("://")
@@ -93,12 +122,12 @@ def without_scheme(text: str) -> str:
     return before + rest
 
 
-def compiled(pattern: str) -> Any:
+def compiled(pattern: str, most_bytes: int = MAX_PROGRAM_BYTES) -> Any:
     """A regular expression in RE2's syntax, for matching UTF-8 without groups; raises re2.error."""
     import re2  # noqa: PLC0415 - not before the first pattern
 
     options = re2.Options()
-    options.max_mem = MAX_PROGRAM_BYTES
+    options.max_mem = most_bytes
     options.log_errors = False
     options.never_capture = True
     return re2.compile(pattern.encode(errors="surrogatepass"), options)

@@ -6,7 +6,7 @@ import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.attack.conftest import MIB, connect, http
-from tests.blackbox.raw import send
+from tests.blackbox.raw import command, frame, send
 
 NAMESPACE = "public/default"
 TOPIC = f"persistent://{NAMESPACE}/t"
@@ -41,3 +41,25 @@ def test_chunks_with_uuids_of_a_megabyte(secured, new_writer):
             assert writer.receive().type == pb.BaseCommand.SEND_RECEIPT
             assert reader.receive().type == pb.BaseCommand.MESSAGE
     secured.unharmed(watch, most_mib=112)
+
+
+def heavy_pattern(number):
+    return rf"(?:\pL|\pN|\pS){{20}}|{number}"
+
+
+def test_a_thousand_watchers_of_large_patterns(secured, new_writer):
+    """A connection had 240 MiB of patterns, and a PING waited for 0.7 s while the broker compiled 64 of them."""
+    watcher = new_writer()
+    commands = [
+        command("WATCH_TOPIC_LIST", "watchTopicList", topics_pattern=heavy_pattern(n), request_id=n, watcher_id=n)
+        for n in range(1000)
+    ]
+    for each in commands:
+        each.watchTopicList.namespace = NAMESPACE
+    with secured.watch() as watch:
+        watcher.write(b"".join(map(frame, commands)))
+        answers = [watcher.receive() for _ in commands]
+    refused = [answer for answer in answers if answer.type != pb.BaseCommand.WATCH_TOPIC_LIST_SUCCESS]
+    assert len(refused) < 950
+    assert {answer.error.error for answer in refused} == {pb.TooManyRequests}
+    secured.unharmed(watch, most_mib=80)

@@ -1,5 +1,7 @@
 """Requests of all connections in a round of the event loop."""
 
+import asyncio
+
 from magnetar.broker.handlers.request_turns import (
     COMMANDS_OF_A_REQUEST,
     FEW_REQUESTS,
@@ -111,3 +113,16 @@ def test_a_request_that_fails_holds_no_other_connection():
     turns.wait(lambda: went.append("other"))
     loop.run_round()
     assert went == ["other"]
+
+
+async def test_work_of_an_unknown_cost_waits_for_a_round_with_room():
+    loop, turns, went = asyncio.get_running_loop(), RequestTurns(), []
+
+    async def work(number):
+        await turns.room(loop, REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST)
+        went.append((number, turns.round))
+        turns.count(loop, REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST)
+
+    await asyncio.gather(*map(work, range(4)))
+    assert [number for number, _ in went] == list(range(4))
+    assert len({place for _, place in went}) == 4

@@ -95,3 +95,15 @@ def test_the_memory_of_a_command():
     assert kept_bytes(pb.CommandSubscribe(**least, keySharedMeta=ranges)) > 1000 * 100
     assert kept_bytes(pb.CommandSubscribe(**least, schema=schema)) < 1000  # the registry has it
     assert kept_bytes(pb.CommandWatchTopicList(namespace="n", topics_pattern="p", watcher_id=1, request_id=1)) == 0
+
+
+def test_patterns_of_watchers_count(owner, memory, share):
+    for number in range(LIMIT // (CLIENT_BYTES + MIB)):
+        memory.require(MIB)
+        owner.watchers[number] = SimpleNamespace(kept_bytes=MIB)
+    with pytest.raises(TooManyRequestsError):
+        memory.require(MIB)
+    owner.watchers.clear()
+    memory.recount()
+    memory.require(MIB)
+    assert not share.is_over

@@ -7,6 +7,7 @@ from magnetar.broker.topics.patterns import (
     InvalidPatternError,
     TopicPattern,
     UnknownSchemeError,
+    cost_of_refusal,
     without_scheme,
 )
 
@@ -103,3 +104,15 @@ def test_a_pattern_without_its_scheme(pattern, left):
 def test_a_pattern_of_an_unknown_scheme():
     with pytest.raises(UnknownSchemeError):
         without_scheme("x://a")
+
+
+def test_a_pattern_knows_its_memory_and_the_cost_of_its_compilation():
+    usual, large = TopicPattern("public/default/orders-.*"), TopicPattern(r"(?:\pL|\pN|\pS){20}")
+    assert (usual.kept_bytes, large.kept_bytes) == (8 << 10, 512 << 10)
+    assert usual.cost < 8
+    assert large.cost > 1000
+    with pytest.raises(InvalidPatternError) as invalid:
+        TopicPattern("(")
+    with pytest.raises(InvalidPatternError) as too_large:
+        TopicPattern(r"\pL{999}")
+    assert (cost_of_refusal(invalid.value), cost_of_refusal(too_large.value)) == (0, 1024)
