@@ -94,7 +94,7 @@ class Compactor:
                     self._turn += 1 + weight // 1024
                     if self._turn >= _TURN:
                         await self._pause()
-        await aside(findings.table.weight_bytes, findings.settle)
+        await aside(findings.weight_bytes, findings.settle)
 
     async def write_survivors(self, writer: CompactedLedgerWriter) -> None:
         """Phase 2: write the surviving messages to `writer`.

@@ -20,6 +20,11 @@ __all__ = ["Findings", "SourceFindings"]
 
 _NUMBER_BITS = 32
 _MAX_NUMBER = (1 << _NUMBER_BITS) - 1
+MOST_CHUNKS = 100_000
+"""The chunks that are remembered until their message is complete, and as many of complete messages. Compaction keeps
+chunks beyond this limit without a look at later messages.
+"""
+_CHUNK_WEIGHT_BYTES = 24
 
 
 class SourceFindings:
@@ -49,7 +54,9 @@ class Findings:
         self.keep_tombstones = False
         """True once an unreadable entry is kept: it may hold an older value of any key, which a tombstone must hide."""
         self._groups: dict[int, list[int]] = {}
+        self._in_groups = 0
         self._open: dict[bytes, list[int]] = {}
+        self._in_open = 0
 
     def source(self, ledger_id: int) -> SourceFindings:
         found = self.by_ledger.get(ledger_id)
@@ -62,6 +69,11 @@ class Findings:
     def survivors(self) -> int:
         """The number of messages that stay."""
         return sum(len(source.survivors) for source in self.sources)
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes that `settle` has to process: an estimate of its work."""
+        return self.table.weight_bytes + _CHUNK_WEIGHT_BYTES * (self._in_groups + self._in_open)
 
     def add(self, ledger_id: int, examined: Examined) -> None:
         """Add the next entry of the ledger. Raises OverflowError for a ledger with too many messages."""
@@ -92,11 +104,23 @@ class Findings:
         """Add a chunk. Chunks replace older values once their last chunk is added; without a last chunk they stay."""
         if not is_last:
             self._open.setdefault(message, []).append(place)
+            self._in_open += 1
+            if self._in_open > MOST_CHUNKS:
+                self._keep(self._open.pop(next(iter(self._open))))
             return
-        earlier = self._open.pop(message, None)
+        earlier = self._open.pop(message, [])
+        self._in_open -= len(earlier)
         self.table.put(examined.keyed[0].digest, place)
-        if earlier:
+        if self._in_groups + len(earlier) > MOST_CHUNKS:
+            self._mark(earlier)
+        elif earlier:
             self._groups[place] = earlier
+            self._in_groups += len(earlier)
+
+    def _keep(self, places: list[int]) -> None:
+        """Keep the chunks of a message, whose last chunk may still come and counts by itself then."""
+        self._in_open -= len(places)
+        self._mark(places)
 
     def settle(self) -> None:
         """Mark the newest message of every key. Call after the last entry; reads the file of the table. Raises
