@@ -27,6 +27,17 @@ def split_entry(body: memoryview | bytes) -> tuple[pb.MessageMetadata | None, me
     return metadata, view[at + 4 + size :]
 
 
+def metadata_bytes(body: memoryview | bytes) -> int:
+    """Return the size of the metadata of an entry as it is stored: the cost of `split_entry`, which takes a tenth of a
+    second for some megabytes of short properties. 0 when the entry has no metadata.
+    """
+    at = after_prefix(body)
+    if bytes(body[at : at + 2]) == MAGIC_CHECKSUM:
+        at += 6
+    size = int.from_bytes(body[at : at + 4], "big")
+    return size if size <= len(body) - at - 4 else 0
+
+
 def counted_messages(body: memoryview | bytes) -> int:
     """Return how many messages an entry counts as, and so how many permits it uses: the number that it declares, or 1
     when its bytes cannot hold so many messages.
@@ -43,4 +54,4 @@ def parse_entry_metadata(body: memoryview | bytes) -> pb.BrokerEntryMetadata | N
         return None
 
 
-__all__ = ["counted_messages", "parse_entry_metadata", "parse_metadata", "split_entry"]
+__all__ = ["counted_messages", "metadata_bytes", "parse_entry_metadata", "parse_metadata", "split_entry"]

@@ -26,7 +26,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.compression import decompress
 from magnetar.protocol.errors import CompressionError, TooManyPartsError
 from magnetar.protocol.message_id import signed
-from magnetar.protocol.metadata import parse_entry_metadata, split_entry
+from magnetar.protocol.metadata import metadata_bytes, parse_entry_metadata, split_entry
 from magnetar.protocol.texts import repair_texts
 
 if TYPE_CHECKING:
@@ -135,19 +135,19 @@ async def _shown(call: Call, name: "TopicName", message: "StoredMessage") -> Res
     """The answer with the message; `?raw=true`: without conversion and decompression."""
     raw = call.flag("raw")
     shown = message if raw else await call.logs.as_delivered(name, message)
+    size = metadata_bytes(shown.entry)
+    if size > MOST_METADATA_BYTES:
+        raise RestError(500, f"the metadata has {size} bytes, more than the {MOST_METADATA_BYTES} of all headers")
     metadata, payload = split_entry(shown.entry)
     if metadata is not None:
-        _require_headers(metadata)
+        _repair(metadata)
     if not raw and metadata is not None:
         payload = await _plain(metadata, payload)
     return _message_response(shown, metadata, payload)
 
 
-def _require_headers(metadata: pb.MessageMetadata) -> None:
-    """Repair texts of the metadata that are not UTF-8. Raises RestError for metadata too large for headers."""
-    size = metadata.ByteSize()
-    if size > MOST_METADATA_BYTES:
-        raise RestError(500, f"the metadata has {size} bytes, more than the {MOST_METADATA_BYTES} of all headers")
+def _repair(metadata: pb.MessageMetadata) -> None:
+    """Repair texts of the metadata that are not UTF-8. Raises RestError for very many texts."""
     try:
         repair_texts(metadata)
     except TooManyPartsError as e:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyroaring import BitMap
 
 from magnetar.broker.dispatchers.round_robin_plan import Book
-from magnetar.protocol.metadata import parse_metadata
+from magnetar.protocol.metadata import metadata_bytes, parse_metadata
 from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ _MOST_UUID_CHARS = 2048
 """The uuid of a client consists of the name of its producer and a number. The dispatcher keeps longer uuids by their
 digest, because a thousand of megabytes would stay in memory.
 """
+_MOST_METADATA_BYTES = 1 << 20
+"""Parsing some megabytes of short properties takes a tenth of a second. The chunks of a message are filled up with its
+payload, so that metadata are a small part of each.
+"""
 
 
 class LongUuid(NamedTuple):
@@ -64,8 +68,8 @@ class Chunk(NamedTuple):
 
 
 def chunk_in(body: memoryview) -> Chunk | None:
-    """Return the chunk that the entry holds, None for a whole message."""
-    metadata = parse_metadata(body)
+    """Return the chunk that the entry holds; None for a whole message, and for metadata of more than a MiB."""
+    metadata = parse_metadata(body) if metadata_bytes(body) <= _MOST_METADATA_BYTES else None
     if metadata is None or not (
         metadata.HasField("uuid") and metadata.HasField("chunk_id") and metadata.HasField("num_chunks_from_msg")
     ):

@@ -2,8 +2,11 @@
 
 import itertools
 import json
+import struct
+import threading
 import time
 
+import crc32c
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -247,6 +250,33 @@ def test_peeking_and_skipping_far_behind_cost_no_walk(secured, writer):
             assert admin(secured, "GET", f"{path}/position/20000", role="writer")[0] == 200
         assert admin(secured, "POST", f"{path}/skip/19999", role="writer")[0] == 204
         assert admin(secured, "GET", f"{path}/position/1", role="writer")[0] == 200
+    secured.unharmed(watch)
+
+
+def test_a_message_with_metadata_of_megabytes_is_not_parsed_for_headers(secured, writer):
+    """Each of eight requests in a round took 0.1 s of processor time."""
+    writer.producer(TOPIC, 1)
+    writer.subscribe(TOPIC, "s", 1)
+    metadata = pb.MessageMetadata(producer_name="raw", sequence_id=0, publish_time=1).SerializeToString()
+    metadata += b"\x22\x04\x0a\x00\x12\x00" * 800_000  # empty properties
+    body = struct.pack(">I", len(metadata)) + metadata
+    body = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(body)) + body
+    writer.write(frame(command("SEND", "send", producer_id=1, sequence_id=0, num_messages=1), body))
+    assert writer.receive().type == pb.BaseCommand.SEND_RECEIPT
+    path = f"/admin/v2/persistent/{NAMESPACE}/t/subscription/s/position/1"
+    answers = []
+
+    def peek():
+        answers.append(http(secured.broker, "GET", path, role="writer"))
+
+    peers = [threading.Thread(target=peek) for _ in range(24)]
+    with secured.watch() as watch:
+        for peer in peers:
+            peer.start()
+        for peer in peers:
+            peer.join()
+    assert {status for status, _ in answers} == {500}
+    assert all(b"the metadata has 4800" in text for _, text in answers)
     secured.unharmed(watch)
 
 

@@ -4,7 +4,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_batch, encode_entry, keep_messages, walk_batch
 from magnetar.protocol.compression import compress
 from magnetar.protocol.errors import MalformedEntryError
-from magnetar.protocol.metadata import split_entry
+from magnetar.protocol.metadata import metadata_bytes, split_entry
 from magnetar.protocol.speed import entry_prefix
 
 PAYLOADS = [b"one", b"", b"three"]
@@ -62,3 +62,10 @@ def test_an_encrypted_batch_is_not_looked_into():
     metadata.encryption_keys.add(key="k", value=b"v")
     with pytest.raises(MalformedEntryError):
         list(walk_batch(metadata, payload))
+
+
+def test_the_size_of_the_metadata_is_known_without_parsing_them():
+    body, prefix = batch(), entry_prefix(1_700_000_000_000, 7)
+    size = split_entry(body)[0].ByteSize()
+    assert [metadata_bytes(each) for each in (body, memoryview(prefix + body), body[6:])] == [size] * 3
+    assert [metadata_bytes(each) for each in (b"", b"\x00", b"\x00\x00\x00\x05abcd", body[:12])] == [0] * 4

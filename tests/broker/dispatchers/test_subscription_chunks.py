@@ -73,6 +73,15 @@ async def test_a_long_uuid_is_kept_by_its_digest():
     assert (got(a), got(b)) == ([1, 2], [])
 
 
+async def test_a_chunk_with_metadata_of_megabytes_counts_as_a_message():
+    bench = Bench()
+    a = await bench.join(SHARED, "a", permits=1)
+    b = await bench.join(SHARED, "b", permits=9)
+    large = "v" * (1 << 20)
+    bench.publish(*[entry(uuid="A", chunk_id=k, num_chunks_from_msg=3, partition_key=large) for k in range(2)])
+    assert (got(a), got(b)) == ([0], [1])
+
+
 async def test_long_uuids_that_differ_at_their_end_are_two():
     bench = Bench()
     a = await bench.join(SHARED, "a", permits=1)
