@@ -12,6 +12,7 @@ from magnetar.broker.errors import (
     TooManyRequestsError,
 )
 from magnetar.broker.handlers.client import Client
+from magnetar.broker.handlers.request_turns import PATTERN_COMMANDS
 from magnetar.broker.ownership.ownership import AskBroker, ServedAt
 from magnetar.broker.topics.list_watcher import WatchingClient
 from magnetar.broker.topics.patterns import (
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.list_watcher import TopicListWatcher
 
 MAX_WATCHERS_PER_CONNECTION = 1000
-_PATTERN_COMMANDS = 256
-"""Commands that a pattern which waits for its turn is counted as: four of them are compiled in a round."""
 
 
 class LookingClient(Client, WatchingClient, Protocol):
@@ -168,7 +167,7 @@ async def _compiled(conn: LookingClient, text: str) -> TopicPattern:
     InvalidPatternError.
     """
     turns = conn.services.request_turns
-    await turns.room(conn.loop, _PATTERN_COMMANDS)
+    await turns.room(conn.loop, PATTERN_COMMANDS)
     try:
         pattern = TopicPattern(text)
     except InvalidPatternError as e:

@@ -21,6 +21,8 @@ COMMANDS_OF_A_REQUEST = 16
 """Commands that are done within their call, and together take about as long as a request that has to wait."""
 FEW_REQUESTS = 16
 """Requests that a connection begins in any round, however many other connections begin."""
+PATTERN_COMMANDS = 256
+"""Commands that a pattern which waits for its turn is counted as: four of them are compiled in a round."""
 _COMMANDS_IN_ONE_ROUND = REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST
 _ENTRIES_OF_A_REQUEST = 512
 

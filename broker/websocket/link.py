@@ -13,6 +13,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.auth.sessions import AuthSession
+from magnetar.broker.handlers.request_turns import PATTERN_COMMANDS
 from magnetar.broker.network.connection import PROTOCOL_VERSION, Connection
 from magnetar.broker.network.feed import feed
 from magnetar.broker.websocket.errors import RequestFailedError
@@ -82,6 +83,14 @@ class Link:
         connection.peer_version = PROTOCOL_VERSION
         connection.client_version = CLIENT_VERSION
         connection.admit()
+
+    async def room_for_pattern(self) -> None:
+        """Return when the round of the event loop has room for the compilation of a pattern."""
+        await self.connection.services.request_turns.room(self.connection.loop, PATTERN_COMMANDS)
+
+    def compiled(self, commands: int) -> None:
+        """Count a compilation that took as long as so many commands."""
+        self.connection.services.request_turns.count(self.connection.loop, commands)
 
     def send(self, frame: bytes) -> None:
         """Pass a command to the broker. Precondition: the caller is not inside a call of the connection."""

@@ -46,6 +46,8 @@ class MatchingTopics:
             self._pattern = TopicPattern(pattern)
         except (InvalidPatternError, BeyondRe2Error) as e:
             raise ParameterError(str(e)) from e
+        self.cost = self._pattern.cost
+        """How many commands take as long as the compilation of the pattern."""
         self._link, self._tasks, self._namespace, self._report = link, tasks, namespace, report
         self._known: set[str] = set()
 

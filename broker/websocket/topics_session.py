@@ -74,7 +74,9 @@ class TopicsSession(ConsumerSession):
         if self.parameters.no_queue:
             raise SessionRefusedError(500, "Receiver queue size needs to be greater than 0 for Topics Consumer")
         if self._pattern:
+            await self.link.room_for_pattern()
             matching = MatchingTopics(self.link, self.tasks, self.topic.namespace, self._pattern, self._on_change)
+            self.link.compiled(matching.cost)
             names = await matching.first()
         else:
             names = []

@@ -1,11 +1,15 @@
 """Data that the broker keeps for topics, subscriptions and watchers must not grow with the texts of hostile clients."""
 
 import json
+import socket
+import urllib.parse
 
 import pytest
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.attack.conftest import MIB, connect, http
+from tests.blackbox.conftest import new_broker  # noqa: F401 - the fixture
+from tests.blackbox.honest import HonestClient
 from tests.blackbox.raw import command, frame, send
 
 NAMESPACE = "public/default"
@@ -63,3 +67,25 @@ def test_a_thousand_watchers_of_large_patterns(secured, new_writer):
     assert len(refused) < 950
     assert {answer.error.error for answer in refused} == {pb.TooManyRequests}
     secured.unharmed(watch, most_mib=80)
+
+
+def test_hundreds_of_web_sockets_with_large_patterns(new_broker):  # noqa: F811
+    """A PING waited for 1.5 s of processor time while the broker compiled the patterns of all sessions in a round."""
+    broker = new_broker(pings=False, webSocketServiceEnabled="true")
+    address = urllib.parse.urlsplit(broker.http)
+    peers = [socket.create_connection((address.hostname, address.port), 60) for _ in range(150)]
+    with HonestClient(broker) as honest:
+        for number, peer in enumerate(peers):
+            pattern = urllib.parse.quote(f"persistent://{NAMESPACE}/{heavy_pattern(number)}", safe="")
+            peer.sendall(
+                f"GET /ws/v3/consumer/s?topicsPattern={pattern} HTTP/1.1\r\nHost: localhost\r\n"
+                "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
+            )
+        for peer in peers:
+            assert peer.recv(64).startswith(b"HTTP/1.1 ")
+    for peer in peers:
+        peer.close()
+    assert honest.answered
+    assert honest.busiest_s < 0.4
+    assert broker.stop() == 0

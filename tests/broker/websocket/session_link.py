@@ -18,7 +18,15 @@ class ScriptedLink:
         self.on = on or (lambda command: pb.CommandSuccess(request_id=1))
         self.subscribers = {}
         self.commands = []
+        self.patterns = []
+        """None when a session waits for its turn to compile a pattern, then the cost of the compilation."""
         self.connection = types.SimpleNamespace(role=None)
+
+    async def room_for_pattern(self):
+        self.patterns.append(None)
+
+    def compiled(self, commands):
+        self.patterns.append(commands)
 
     def send(self, frame):
         end = 8 + int.from_bytes(frame[4:8], "big")

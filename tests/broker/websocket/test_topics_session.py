@@ -89,6 +89,16 @@ class World:
         return [(ack.consumer_id, ack.message_id[0].ledgerId) for ack in acks]
 
 
+async def test_a_pattern_is_compiled_in_a_round_with_room_and_its_cost_counts():
+    usual, large = World(), World(topicsPattern=r"public/default/(?:\pL|\pN|\pS){20}")
+    for world in (usual, large):
+        await world.opened()
+    (first, cost), (second, more) = usual.link.patterns, large.link.patterns
+    assert (first, second) == (None, None)
+    assert cost < 8
+    assert more > 1000
+
+
 async def test_each_topic_and_partition_is_a_part():
     world = World(topics=f"{BASE}a,{BASE}b")
     world.partitions[BASE + "b"] = 2
