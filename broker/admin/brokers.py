@@ -1,6 +1,7 @@
 """The broker itself: health, readiness, version, settings; the routes of tools for a cluster of one broker."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from magnetar.broker.admin.responses import done, json_response, precondition, t
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, PROBE, SUPER
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.unused_settings import unused_settings
 from magnetar.broker.errors import BrokerError, NoSuchPathError, RestError
 from magnetar.broker.ownership.ownership import BrokerAddresses
 from magnetar.broker.policies.records import bundle_finder
@@ -121,12 +123,15 @@ _OPTIONALS: Final = (
 
 @routes.get(BROKERS + "/configuration/runtime", SUPER)
 async def runtime_settings(call: Call) -> Response:
-    """Show all settings in force, and changed settings without a meaning here; secrets are left out."""
+    """Show all settings in force, and changed settings without a meaning here; secrets are left out. Settings of Apache
+    Pulsar without an effect here have its defaults.
+    """
     values = {
         key: "(hidden)" if row.secret else _as_text(key, getattr(call.api.settings, row.attribute))
         for key, row in SETTINGS.items()
     }
-    return json_response(_shown(call.api.dynamic_settings.values) | values)
+    unused = unused_settings(os.cpu_count() or 1, standalone=call.api.peers is None)
+    return json_response(unused | _shown(call.api.dynamic_settings.values) | values)
 
 
 def _shown(values: Mapping[str, str]) -> dict[str, str]:

@@ -303,12 +303,22 @@ async def test_secrets_changed_at_run_time_are_not_shown():
         assert b"s3cret" not in answer.raw
 
 
+async def test_a_changed_setting_without_an_effect_is_shown_as_changed():
+    call = await open_client()
+    runtime = "brokers/configuration/runtime"
+    assert (await call("GET", runtime)).json["replicationStartAt"] == "latest"
+    assert (await call("POST", "brokers/configuration/replicationStartAt/earliest")).status == 200
+    assert (await call("GET", runtime)).json["replicationStartAt"] == "earliest"
+
+
 async def test_facts_about_the_broker():
     call = await open_client(Settings(token_secret_key="very-secret"))
     assert (await call("GET", "brokers/standalone")).json == ["localhost:8080"]
     assert (await call("GET", "brokers/leaderBroker")).json["serviceUrl"] == "http://localhost:8080"
     runtime = (await call("GET", "brokers/configuration/runtime")).json
     assert runtime["maxMessageSize"] == "5242880"
+    assert runtime["numHttpServerThreads"] != "0"
+    assert runtime["exposePublisherStats"] == "true"
     assert "very-secret" not in json.dumps(runtime)
     assert (await call("POST", "brokers/configuration/maxMessageSize/5")).status == 412
     assert (await call("DELETE", "brokers/configuration/maxMessageSize")).status == 412

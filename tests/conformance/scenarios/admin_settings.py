@@ -110,3 +110,24 @@ def a_policy_beats_the_rate_of_the_settings(s):
     s.call("POST", base + "/dispatchRate", rate)
     s.eventually("applied", lambda: s.http("GET", f"{base}/dispatchRate?applied=true", quietly=True)[1] == rate)
     s.call("DELETE", base + "/dispatchRate")
+
+
+@scenario
+def settings_in_force_name_every_key(s):
+    """Also keys that have an effect in Apache Pulsar alone; those whose values depend on the machine by name alone."""
+    found = s.http("GET", BASE + "/runtime", quietly=True)[1]
+    threads = ("numIOThreads", "numHttpServerThreads", "numExecutorThreadPoolSize", "webSocketNumIoThreads")
+    s.note("threads", [found[key].isdigit() for key in threads])
+    keys = (
+        *("transactionCoordinatorEnabled", "systemTopicEnabled", "functionsWorkerEnabled", "isRunningStandalone"),
+        *("exposePublisherStats", "exposePreciseBacklogInPrometheus", "strictTopicNameEnabled", "tlsEnabled"),
+        *("schemaRegistryStorageClassName", "schemaRegistryCompatibilityCheckers", "entryFilterNames"),
+        *("topicBundleAssignmentStrategy", "supportedNamespaceBundleSplitAlgorithms", "additionalServlets"),
+        *("managedLedgerCursorPositionFlushSeconds", "managedLedgerMaxUnackedRangesToPersist", "kinitCommand"),
+        *(
+            "dispatchRateLimiterFactoryClassName",
+            "transactionPendingAckStoreProviderClassName",
+            "saslJaasServerSectionName",
+        ),
+    )
+    s.note("settings", {key: found.get(key) for key in keys})

@@ -1,0 +1,341 @@
+"""Settings of Apache Pulsar 4.2.4 that this broker does not have, as its admin API shows them.
+
+Tools read such keys from the settings in force. The values are the defaults of Apache Pulsar, because no value has an
+effect here: `setting_areas/ignored.py` lists the keys that a file may set, `setting_areas/refused.py` those that only
+have their default.
+"""
+
+from typing import Final
+
+_JAVA_CHECKS: Final = ", ".join(
+    f"org.apache.pulsar.broker.service.schema.{kind}SchemaCompatibilityCheck"
+    for kind in ("External", "ProtobufNative", "Json", "Avro")
+)
+_SPLITS: Final = (
+    "range_equally_divide, topic_count_equally_divide, specified_positions_divide, flow_or_qps_equally_divide"
+)
+_DEFAULTS: Final = """
+additionalServletDirectory=./brokerAdditionalServlet
+additionalServlets=[]
+additionalSystemCursorNames=[]
+aggregatePublisherStatsByProducerName=false
+allowAclChangesOnNonExistentTopics=false
+allowedTopicPropertyKeysForMetrics=[]
+allowOverrideEntryFilters=false
+authenticationRoleLoggingAnonymizer=NONE
+bindAddresses=
+bookkeeperClientExposeStatsToPrometheus=false
+bookkeeperClientHealthCheckErrorThresholdPerInterval=5
+bookkeeperClientHealthCheckIntervalSeconds=60
+bookkeeperClientLimitStatsLogging=true
+bookkeeperClientSeparatedIoThreadsEnabled=false
+bookkeeperClientThrottleValue=0
+bookkeeperEnableStickyReads=true
+bookkeeperExplicitLacIntervalInMills=0
+bookkeeperNumberOfChannelsPerBookie=1
+bookkeeperUseV2WireProtocol=true
+bootstrapNamespaces=[]
+brokerClientSslFactoryPlugin=org.apache.pulsar.common.util.DefaultPulsarSslFactory
+brokerClientSslFactoryPluginParams=
+brokerClientSslProvider=
+brokerClientTlsCiphers=[]
+brokerClientTlsEnabledWithKeyStore=false
+brokerClientTlsKeyStore=
+brokerClientTlsKeyStorePassword=
+brokerClientTlsKeyStoreType=JKS
+brokerClientTlsProtocols=[]
+brokerClientTlsTrustStore=
+brokerClientTlsTrustStorePassword=
+brokerClientTlsTrustStoreType=JKS
+brokerEntryPayloadProcessors=[]
+brokerInterceptors=[]
+brokerInterceptorsDirectory=./interceptors
+brokerPublisherThrottlingTickTimeMillis=50
+brokerReplicationInactiveThresholdSeconds=86400
+brokerServiceCompactionPhaseOneLoopTimeInSeconds=30
+brokerServicePurgeInactiveFrequencyInSeconds=60
+cacheEvictionByExpectedReadCount=true
+cacheEvictionByMarkDeletedPosition=false
+clientLibraryVersionCheckEnabled=false
+clusterMigrationAutoResourceCreation=false
+clusterMigrationCheckDurationSeconds=0
+compactionServiceFactoryClassName=org.apache.pulsar.compaction.PulsarCompactionServiceFactory
+configurationMetadataSyncEventTopic=
+configurationStoreConfigPath=
+configurationStoreServers=
+createTopicToRemoteClusterForReplication=true
+disableHttpDebugMethods=false
+dispatcherDispatchMessagesInSubscriptionThread=true
+dispatcherEntryFilterRescheduledMessageDelay=1000
+dispatcherMinReadBatchSize=1
+dispatcherPauseOnAckStatePersistentEnabled=false
+dispatcherReadFailureBackoffInitialTimeInMs=15000
+dispatcherReadFailureBackoffMandatoryStopTimeInMs=0
+dispatcherReadFailureBackoffMaxTimeInMs=60000
+dispatcherRetryBackoffInitialTimeInMs=1
+dispatcherRetryBackoffMaxTimeInMs=10
+dispatchThrottlingForFilteredEntriesEnabled=false
+enableBusyWait=false
+enableNamespaceIsolationUpdateOnTime=false
+enablePackagesManagement=false
+enableReplicatedSubscriptions=true
+enableRunBookieAutoRecoveryTogether=false
+enableRunBookieTogether=false
+entryFilterNames=[]
+entryFiltersDirectory=
+exposeBundlesMetricsInPrometheus=false
+exposeCustomTopicMetricLabelsEnabled=false
+exposeManagedCursorMetricsInPrometheus=false
+exposeManagedLedgerMetricsInPrometheus=true
+exposePreciseBacklogInPrometheus=false
+exposePublisherStats=true
+exposeSubscriptionBacklogSizeInPrometheus=false
+flowOrQpsDifferenceThresholdPercentage=10
+functionsWorkerEnabled=false
+functionsWorkerEnablePackageManagement=false
+functionsWorkerServiceNarPackage=
+globalZookeeperServers=
+healthCheckMetricsUpdateTimeInSeconds=-1
+httpRequestsFailOnUnknownPropertiesEnabled=false
+httpServerAcceptQueueSize=8192
+httpServerGzipCompressionExcludedPaths=[]
+httpServerThreadPoolQueueSize=8192
+inflightSaslContextExpiryMs=30000
+jvmGCMetricsLoggerClassName=
+keySharedUnblockingIntervalMs=10
+kinitCommand=/usr/bin/kinit
+lazyCursorRecovery=false
+loadBalancerBrokerComfortLoadLevelPercentage=65
+loadBalancerBrokerLoadDataTTLInSeconds=1800
+loadBalancerBrokerLoadTargetStd=0.25
+loadBalancerBrokerUnderloadedThresholdPercentage=50
+loadBalancerDebugModeEnabled=false
+loadBalancerHostUsageCheckIntervalMinutes=1
+loadBalancerInFlightServiceUnitStateWaitingTimeInMillis=30000
+loadBalancerMaxNumberOfBrokerSheddingPerCycle=3
+loadBalancerMemoryResourceWeight=0.0
+loadBalancerMultiPhaseBundleUnload=true
+loadBalancerNamespaceBundleSplitConditionHitCountThreshold=3
+loadBalancerPlacementStrategy=leastLoadedServer
+loadBalancerServiceUnitStateMaxConcurrentOverrides=64
+loadBalancerServiceUnitStateMonitorIntervalInSeconds=60
+loadBalancerServiceUnitStateTombstoneDelayTimeInSeconds=3600
+loadBalancerServiceUnitTableViewSyncer=None
+loadBalancerSheddingBundlesWithPoliciesEnabled=false
+loadBalancerSheddingConditionHitCountThreshold=3
+loadBalancerTransferEnabled=true
+loadBalanceSheddingDelayInSeconds=180
+lookupPropertyPrefix=lookup.
+managedCursorInfoCompressionThresholdInBytes=16384
+managedCursorInfoCompressionType=NONE
+managedLedgerAddEntryTimeoutSeconds=0
+managedLedgerCacheCopyEntries=false
+managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes=5
+managedLedgerCacheEvictionExtendTTLOfRecentlyAccessed=true
+managedLedgerCacheEvictionFrequency=0.0
+managedLedgerCacheEvictionIntervalMs=10
+managedLedgerCacheEvictionTimeThresholdMillis=1000
+managedLedgerCacheEvictionWatermark=0.9
+managedLedgerContinueCachingAddedEntriesAfterLastActiveCursorLeavesMillis=
+managedLedgerCursorBackloggedThreshold=1000
+managedLedgerCursorPositionFlushSeconds=60
+managedLedgerCursorResetLedgerCloseTimestampMaxClockSkewMillis=60000
+managedLedgerCursorRolloverTimeInSeconds=14400
+managedLedgerDataReadPriority=tiered-storage-first
+managedLedgerDeleteMaxConcurrentRequests=1000
+managedLedgerForceRecovery=false
+managedLedgerInactiveOffloadedLedgerEvictionTimeSeconds=600
+managedLedgerInfoCompressionThresholdInBytes=16384
+managedLedgerInfoCompressionType=NONE
+managedLedgerMaxAckQuorum=5
+managedLedgerMaxBacklogBetweenCursorsForCaching=1000
+managedLedgerMaxBatchDeletedIndexToPersist=10000
+managedLedgerMaxEnsembleSize=5
+managedLedgerMaxReadsInFlightPermitsAcquireQueueSize=50000
+managedLedgerMaxReadsInFlightPermitsAcquireTimeoutMillis=60000
+managedLedgerMaxReadsInFlightSizeInMB=0
+managedLedgerMaxUnackedRangesToPersist=10000
+managedLedgerMaxUnackedRangesToPersistInMetadataStore=1000
+managedLedgerMaxUnackedRangesToPersistInZooKeeper=-1
+managedLedgerMaxWriteQuorum=5
+managedLedgerMetadataOperationsTimeoutSeconds=60
+managedLedgerMinimumBacklogCursorsForCaching=0
+managedLedgerMinimumBacklogEntriesForCaching=1000
+managedLedgerNewEntriesCheckDelayInMillis=10
+managedLedgerOffloadAutoTriggerSizeThresholdBytes=-1
+managedLedgerOffloadDeletionLagMs=14400000
+managedLedgerOffloadDriver=
+managedLedgerOffloadMaxThreads=2
+managedLedgerOffloadPrefetchRounds=1
+managedLedgerOffloadReadThreads=2
+managedLedgerOffloadThresholdInSeconds=-1
+managedLedgerPassword=
+managedLedgerPersistIndividualAckAsLongArray=true
+managedLedgerPrometheusStatsLatencyRolloverSeconds=60
+managedLedgerReadEntryTimeoutSeconds=0
+managedLedgerStatsPeriodSeconds=60
+managedLedgerStorageClassName=org.apache.pulsar.broker.ManagedLedgerClientFactory
+managedLedgerTraceTaskExecution=true
+managedLedgerUnackedRangesOpenCacheSetEnabled=true
+maxActiveTransactionsPerCoordinator=0
+maxConcurrentHttpRequests=1024
+maxConcurrentNonPersistentMessagePerConnection=1000
+maxInflightSaslContext=50000
+maxSecondsToClearTopicNameCache=7200
+maxTopicListInFlightDirectMemSizeMB=100
+maxTopicListInFlightDirectMemSizePermitsAcquireQueueSize=10000
+maxTopicListInFlightDirectMemSizePermitsAcquireTimeoutMillis=25000
+maxTopicListInFlightHeapMemSizeMB=100
+maxTopicListInFlightHeapMemSizePermitsAcquireQueueSize=10000
+maxTopicListInFlightHeapMemSizePermitsAcquireTimeoutMillis=25000
+messagingProtocols=[]
+metadataStoreAllowReadOnlyOperations=false
+metadataStoreBatchingEnabled=true
+metadataStoreBatchingMaxDelayMillis=5
+metadataStoreBatchingMaxOperations=1000
+metadataStoreBatchingMaxSizeKb=128
+metadataStoreCacheExpirySeconds=300
+metadataStoreSerDesThreads=1
+metadataSyncEventTopic=
+metricsBufferResponse=false
+metricsServletTimeoutMs=30000
+namespaceBundleUnloadingTimeoutMs=60000
+narExtractionDirectory=/tmp
+numAcceptorThreads=1
+numCacheExecutorThreadPoolSize=10
+numOrderedExecutorThreads=8
+numWorkerThreadsForNonPersistentTopic=-1
+offloadersDirectory=./offloaders
+packagesManagementLedgerRootPath=/ledgers
+packagesReplicas=1
+persistentUnackedRangesWithMultipleEntriesEnabled=false
+preciseDispatcherFlowControl=false
+preferLaterVersions=false
+protocolHandlerDirectory=./protocols
+pulsarChannelPauseReceivingCooldownMs=5000
+pulsarChannelPauseReceivingCooldownRateLimitPeriodMs=10
+pulsarChannelPauseReceivingCooldownRateLimitPermits=5
+pulsarChannelPauseReceivingRequestsIfUnwritable=false
+pulsarChannelWriteBufferHighWaterMark=65536
+pulsarChannelWriteBufferLowWaterMark=32768
+pulsarResourcesExtendedClassName=org.apache.pulsar.broker.DefaultPulsarResourcesExtended
+replicatedSubscriptionsSnapshotFrequencyMillis=1000
+replicatedSubscriptionsSnapshotMaxCachedPerSubscription=30
+replicatedSubscriptionsSnapshotTimeoutSeconds=30
+replicationConnectionsPerBroker=16
+replicationMetricsEnabled=true
+replicationPolicyCheckDurationSeconds=600
+replicationProducerQueueSize=1000
+replicationStartAt=latest
+replicationTlsEnabled=false
+replicatorPrefix=pulsar.repl
+resourceUsageTransportClassName=
+resourceUsageTransportPublishIntervalInSecs=60
+saslJaasClientAllowedIds=.*pulsar.*
+saslJaasServerRoleTokenSignerSecretPath=
+saslJaasServerSectionName=PulsarBroker
+schemaJsonAllowLegacyJacksonFormat=false
+schemaLedgerForceRecovery=false
+schemaRegistryStorageClassName=org.apache.pulsar.broker.service.schema.BookkeeperSchemaStorageFactory
+skipBrokerShutdownOnOOM=false
+sslFactoryPlugin=org.apache.pulsar.common.util.DefaultPulsarSslFactory
+sslFactoryPluginParams=
+statsUpdateInitialDelayInSecs=60
+strictAuthMethod=false
+strictlyVerifySubscriptionName=false
+strictTopicNameEnabled=false
+subscriptionKeySharedEnable=true
+subscriptionKeySharedUseClassicPersistentImplementation=false
+subscriptionRedeliveryTrackerEnabled=true
+subscriptionSharedUseClassicPersistentImplementation=false
+systemTopicEnabled=true
+systemTopicSchemaCompatibilityStrategy=ALWAYS_COMPATIBLE
+tlsEnabled=false
+tlsEnabledWithKeyStore=false
+tlsKeyStore=
+tlsKeyStorePassword=
+tlsKeyStoreType=JKS
+tlsProvider=
+tlsTrustStore=
+tlsTrustStorePassword=
+tlsTrustStoreType=JKS
+topicBundleAssignmentStrategy=org.apache.pulsar.common.naming.ConsistentHashingTopicBundleAssigner
+topicCompactionRetainNullKey=false
+topicFactoryClassName=
+topicFencingTimeoutSeconds=0
+topicNameCacheMaxCapacity=100000
+topicPoliciesCacheInitTimeoutSeconds=60
+topicPolicyListenerReplayEnabled=false
+topicPublisherThrottlingTickTimeMillis=10
+topicsPatternRegexImplementation=RE2J_WITH_JDK_FALLBACK
+transactionBufferClientMaxConcurrentRequests=1000
+transactionBufferClientOperationTimeoutInMills=3000
+transactionBufferProviderClassName=org.apache.pulsar.broker.transaction.buffer.impl.TopicTransactionBufferProvider
+transactionBufferSegmentedSnapshotEnabled=false
+transactionBufferSnapshotMaxTransactionCount=1000
+transactionBufferSnapshotMinTimeInMillis=5000
+transactionBufferSnapshotSegmentSize=262144
+transactionCoordinatorEnabled=false
+transactionLogBatchedWriteEnabled=false
+transactionLogBatchedWriteMaxDelayInMillis=1
+transactionLogBatchedWriteMaxRecords=512
+transactionLogBatchedWriteMaxSize=4194304
+transactionPendingAckBatchedWriteEnabled=false
+transactionPendingAckBatchedWriteMaxDelayInMillis=1
+transactionPendingAckBatchedWriteMaxRecords=512
+transactionPendingAckBatchedWriteMaxSize=4194304
+transactionPendingAckLogIndexMinLag=500
+triggerOffloadOnTopicLoad=false
+unblockStuckSubscriptionEnabled=false
+useSeparateThreadPoolForProtocolHandlers=true
+webServiceHaProxyProtocolEnabled=false
+webServiceLogDetailedAddresses=
+webServiceTlsProvider=Conscrypt
+webServiceTrustXForwardedFor=false
+webSocketNumServiceThreads=20
+webSocketPulsarClientMemoryLimitInMB=0
+zooKeeperAllowReadOnlyOperations=false
+zooKeeperCacheExpirySeconds=-1
+zooKeeperOperationTimeoutSeconds=-1
+zookeeperServers=
+zookeeperSessionExpiredPolicy=reconnect
+zooKeeperSessionTimeoutMillis=-1
+"""
+_THREADS: Final = {
+    "bookkeeperClientNumIoThreads": 2,
+    "bookkeeperClientNumWorkerThreads": 1,
+    "managedLedgerNumSchedulerThreads": 1,
+    "numExecutorThreadPoolSize": 1,
+    "numIOThreads": 2,
+    "numTransactionReplayThreadPoolSize": 1,
+    "topicOrderedExecutorThreadNum": 1,
+    "webSocketConnectionsPerBroker": 1,
+    "webSocketNumIoThreads": 1,
+}
+"""Threads and connections for each processor of the machine."""
+_LEAST_HTTP_THREADS: Final = 8
+_CLASSES: Final = {
+    "dispatchRateLimiterFactoryClassName": "broker.service.persistent.DispatchRateLimiterFactoryAsyncTokenBucket",
+    "loadManagerServiceUnitStateTableViewClassName": (
+        "broker.loadbalance.extensions.channel.ServiceUnitStateTableViewImpl"
+    ),
+    "packagesManagementStorageProvider": "packages.management.storage.bookkeeper.BookKeeperPackagesStorageProvider",
+    "transactionMetadataStoreProviderClassName": "transaction.coordinator.impl.MLTransactionMetadataStoreProvider",
+    "transactionPendingAckStoreProviderClassName": ("broker.transaction.pendingack.impl.MLPendingAckStoreProvider"),
+}
+"""Class names too long for a line of the defaults, without their common package."""
+
+
+def unused_settings(processors: int, *, standalone: bool) -> dict[str, str]:
+    """The texts by key. processors: those of the machine, which some defaults depend on."""
+    texts = dict(line.split("=", 1) for line in _DEFAULTS.strip().splitlines())
+    threads = {key: each * processors for key, each in _THREADS.items()}
+    threads["numHttpServerThreads"] = max(_LEAST_HTTP_THREADS, 2 * processors)
+    return {
+        **texts,
+        **{key: f"org.apache.pulsar.{name}" for key, name in _CLASSES.items()},
+        **{key: str(count) for key, count in threads.items()},
+        "isRunningStandalone": str(standalone).lower(),
+        "schemaRegistryCompatibilityCheckers": f"[{_JAVA_CHECKS}]",
+        "supportedNamespaceBundleSplitAlgorithms": f"[{_SPLITS}]",
+    }
