@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.admin_backend.deleted_ranges import DeletedRange
     from magnetar.broker.consumers.consumer_stats import SubscriptionStats
-    from magnetar.broker.meters.distributions import BucketMeter
+    from magnetar.broker.meters.distributions import Counts
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
@@ -87,8 +87,9 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
         compaction=topic.compaction.stats(),
         storage_write_rate=topic.publishing.meters.written.rates().messages_per_second,
         storage_read_rate=topic.publishing.meters.read.rates().messages_per_second,
-        write_latency_ms=LatencyCounts(*_parts(topic.publishing.meters.write_latency_ms)),
-        entry_sizes=SizeCounts(*_parts(topic.publishing.meters.entry_sizes)),
+        write_latency_ms=LatencyCounts(*_parts(topic.publishing.meters.write_latency_ms.last())),
+        entry_sizes=SizeCounts(*_parts(topic.publishing.meters.entry_sizes.last())),
+        compaction_write_latency_ms=LatencyCounts(*_parts(topic.compaction.write_latency_ms.present())),
         quota_evictions_size=topic.backlog.evictions_size,
         quota_evictions_age=topic.backlog.evictions_age,
     )
@@ -150,8 +151,7 @@ def broker_properties(topic: Topic) -> dict[str, str]:
     return index if epoch is None else index | {TOPIC_EPOCH_PROPERTY: str(epoch)}
 
 
-def _parts(meter: BucketMeter) -> tuple[tuple[int, ...], int, float]:
-    counts = meter.last()
+def _parts(counts: Counts) -> tuple[tuple[int, ...], int, float]:
     return counts.buckets, sum(counts.buckets), counts.total
 
 

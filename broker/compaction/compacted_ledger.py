@@ -29,7 +29,7 @@ from magnetar.storage.position import Position
 from magnetar.storage.slab import Slab, Span
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from magnetar.storage.interfaces import LedgerInfo, LedgerStore, LedgerWriter
 
@@ -77,14 +77,24 @@ def last_batch_index(span: Span) -> int:
 
 
 class CompactedLedgerWriter:
-    """Writes one compacted ledger, with a bound on pending bytes."""
+    """Writes one compacted ledger, with a bound on pending bytes.
 
-    def __init__(self, writer: LedgerWriter, partition: int) -> None:
+    written: is called with a number of entries, and the milliseconds that their write took, when they are durable.
+    """
+
+    def __init__(
+        self,
+        writer: LedgerWriter,
+        partition: int,
+        monotonic: Callable[[], float],
+        written: Callable[[int, float], None],
+    ) -> None:
         self.ledger_id = writer.ledger_id
         self.entries = 0
         self.size_bytes = 0
         self._writer = writer
         self._partition = partition
+        self._monotonic, self._written = monotonic, written
         self._bodies: list[bytes] = []
         self._pending_bytes = 0
         self._in_flight = 0
@@ -138,13 +148,15 @@ class CompactedLedgerWriter:
             _NO_TIMESTAMP,
             _NO_INDEX,
         )
-        size = len(data)
+        size, began = len(data), self._monotonic()
         self._in_flight += size
         self._bodies, self._pending_bytes = [], 0
 
         def done(error: StorageError | None) -> None:
             self._in_flight -= size
             self._error = self._error or error
+            if error is None:
+                self._written(count, 1000 * (self._monotonic() - began))
             self._room.set()
 
         writer.append(Slab(writer.ledger_id, first, data, record_offsets), done)

@@ -14,6 +14,7 @@ Opening the topic deletes the ledgers that a crash leaves behind (a started or a
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -26,6 +27,7 @@ from magnetar.broker.compaction.compaction_stats import CompactionStats, Compact
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.record import NO_LEDGER, CompactionRecord
 from magnetar.broker.compaction.survivors import Findings
+from magnetar.broker.meters.distributions import WRITE_LATENCY_MS, BucketMeter
 from magnetar.broker.tasks import TaskSet
 from magnetar.storage.errors import NoSuchLedgerError, StorageError
 from magnetar.storage.position import EARLIEST, Position
@@ -67,6 +69,7 @@ class CompactionSettings:
     directory: str | None = None
     """Folder for the part of the key table that exceeds memory; None: the system's folder for temporary files."""
     skip_damaged: bool = False
+    monotonic: Callable[[], float] = time.monotonic
 
 
 class CompactedLog(LedgersOfLog, Protocol):
@@ -123,6 +126,8 @@ class TopicCompaction:
         self._task: asyncio.Task[None] | None = None
         self._status = CompactionStatus()
         self._stats = CompactionStats()
+        self.write_latency_ms = BucketMeter(WRITE_LATENCY_MS)
+        """Writes to compacted ledgers since the load; its period never ends."""
         self._closed = self._ending = False
 
     async def open(self, *, keeps_all: bool = False) -> None:
@@ -364,7 +369,12 @@ class TopicCompaction:
                 "pulsar/compactedTopic": str(self._name),
             }
         )
-        writer = CompactedLedgerWriter(ledger_writer, self._name.partition)
+        writer = CompactedLedgerWriter(
+            ledger_writer,
+            self._name.partition,
+            self._settings.monotonic,
+            lambda entries, milliseconds: self.write_latency_ms.add(milliseconds, entries),
+        )
         try:
             await self._save(cursor, replace(self._record, started=writer.ledger_id))
             await compactor.write_survivors(writer)

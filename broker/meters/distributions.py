@@ -71,6 +71,10 @@ class BucketMeter:
     def last(self) -> Counts:
         return self._last
 
+    def present(self) -> Counts:
+        """The counts of the present period: of all time, for a meter whose periods never end."""
+        return _none(len(self.bounds) + 1) if self._counts is None else Counts(tuple(self._counts), self._sum)
+
     def quantiles(self, wanted: Sequence[float], *, empty: float) -> dict[float, float]:
         """Return each quantile of the last full period, as the upper bound of its bucket; `empty` for a period without
         observations.

@@ -22,6 +22,7 @@ from magnetar.broker.prometheus.resource_rows import ResourceFigures, resource_m
 from magnetar.broker.prometheus.rows import (
     BROKER_TOTALS,
     BUCKETS,
+    COMPACTION_LATENCY,
     COMPACTION_ROWS,
     CONSUMER_ROWS,
     CONSUMER_TOTALS,
@@ -294,6 +295,7 @@ def _topic_rows(settings: "Settings", cluster: str, views: Sequence[TopicView]) 
         yield from _metric(row.name, (Sample(labels, row.value(view)) for labels, view in labelled))
     found = yield from _collected((labels, view) for labels, view in labelled if compacted(view))
     yield from _rows(COMPACTION_ROWS, found)
+    yield from _bucket_family(COMPACTION_LATENCY, [(labels, COMPACTION_LATENCY.counts(view)) for labels, view in found])
     yield from _bucket_rows(labelled)
     yield from _evictions(
         (labels, kind, count(view)) for labels, view in labelled for kind, count in _EVICTIONS.items()

@@ -13,6 +13,7 @@ _BUCKET: Final = re.compile(r"^(?P<family>.+?)_(?:le_(?P<bound>\w+)|(?P<rest>ove
 _FAMILIES: Final = {
     "pulsar_storage_write_latency": ("time from an append to its receipt", "ms", "us", "entries"),
     "pulsar_storage_ledger_write_latency": ("time that the ledger store takes for an append", "ms", "us", "entries"),
+    "pulsar_compaction_latency": ("time of a write to the compacted ledger", "ms", "us", "entries"),
     "pulsar_entry_size": ("size of stored entries", "bytes", "bytes", "entries"),
 }
 """Distributions that are written as one gauge per bucket: meaning, units of bounds and sum, counted objects."""

@@ -229,6 +229,11 @@ BUCKETS: Final = (
     BucketFamily("pulsar_entry_size", _SIZE_SUFFIXES, lambda v: v.stats.entry_sizes),
 )
 
+COMPACTION_LATENCY: Final = BucketFamily(
+    "pulsar_compaction_latency", _LATENCY_SUFFIXES, lambda v: v.stats.compaction_write_latency_ms, _US_IN_MS
+)
+"""Of a topic that was compacted since its load."""
+
 
 def added_up(counts: "Sequence[LatencyCounts | SizeCounts | None]") -> "LatencyCounts | SizeCounts | None":
     """The sum of counts of one family; None where no topic has counts."""

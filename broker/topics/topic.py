@@ -325,6 +325,7 @@ def _compaction_settings(context: TopicContext) -> CompactionSettings:
     return CompactionSettings(
         slots=context.compaction_slots,
         now_ms=context.now_ms,
+        monotonic=context.monotonic,
         keys_in_memory=KEYS_IN_MEMORY,
         directory=settings.data_dir,
         skip_damaged=settings.auto_skip_non_recoverable_data,

@@ -82,6 +82,8 @@ class TopicStats:
     storage_read_misses_rate: float = 0.0
     write_latency_ms: LatencyCounts | None = None
     entry_sizes: SizeCounts | None = None
+    compaction_write_latency_ms: LatencyCounts | None = None
+    """Entries that compactions have written since the topic was loaded."""
     quota_evictions_size: int = 0
     quota_evictions_age: int = 0
 

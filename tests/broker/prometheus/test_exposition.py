@@ -127,6 +127,18 @@ def test_compactions_have_figures_where_a_topic_was_compacted():
     assert found["pulsar_compaction_compacted_entries_size", dict(TOPIC_LABELS)["topic"]] == 65
 
 
+def test_writes_of_compactions_are_shown_by_their_time():
+    written = LatencyCounts((0, 0, 2, 0, 1, 0, 0, 0, 0, 0), 3, 17.5)
+    figures = CompactionStats(runs_succeeded=1)
+    values, kinds = samples(
+        [topic(compaction=figures, compaction_write_latency_ms=written), topic("persistent://public/default/u")]
+    )
+    found = {name: value for (name, labels), value in values.items() if "compaction_latency" in name and value}
+    family = "pulsar_compaction_latency"
+    assert found == {f"{family}_le_5": 2, f"{family}_le_20": 1, f"{family}_count": 3, f"{family}_sum": 17_500}
+    assert kinds[family + "_overflow"] == "gauge"
+
+
 def test_dispatches_held_by_a_rate_are_shown_by_reason():
     values, _ = samples([topic()])
     counts = {("msg", "subscription"): 3, ("bytes", "topic"): 2}
