@@ -231,6 +231,9 @@ class Consumer:
         self.last_flow_ms = self.first_flow_ms = 0
         self.last_sent_ms = self.first_sent_ms = 0
         self.last_acked_ms = 0
+        self.unanswered_acks = 0
+        """ACKs with a request id that are not durable yet."""
+        self._behind_acks: list[Callable[[], None]] = []
         self._partition = spec.topic_name.partition
         self._queued: list[bytes] = []
         self.queued_bytes = 0
@@ -261,6 +264,24 @@ class Consumer:
         """Send entries without broker entry metadata, which entries of a non-persistent topic do not have."""
         if self._mode == _KEEP_PREFIX:
             self._mode = _STRIP_PREFIX
+
+    def when_acks_are_answered(self, answer: Callable[[], None]) -> None:
+        """Call `answer` behind the answers to all ACKs of the consumer: at once when none is under way.
+
+        An ACK is answered when it is durable. A client that closes its consumer forgets ACKs without an answer.
+        """
+        if self.unanswered_acks:
+            self._behind_acks.append(answer)
+        else:
+            answer()
+
+    def ack_answered(self) -> None:
+        """End an ACK that `unanswered_acks` counts."""
+        self.unanswered_acks -= 1
+        if not self.unanswered_acks:
+            answers, self._behind_acks = self._behind_acks, []
+            for answer in answers:
+                answer()
 
     # --- sent messages -------------------------------------------------------------------------------------------
 

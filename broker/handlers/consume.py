@@ -186,9 +186,14 @@ def on_flow(conn: ConsumingClient, command: pb.CommandFlow) -> None:
     consumer.subscription.on_flow(consumer, command.messagePermits)
 
 
-async def _answer_ack(conn: ConsumingClient, command: pb.CommandAck, durable: object) -> None:
-    await durable  # type: ignore[misc]
-    conn.write(replies.ack_response(command.consumer_id, command.request_id))
+async def _answer_ack(conn: ConsumingClient, command: pb.CommandAck, consumer: Consumer, durable: object) -> None:
+    try:
+        await durable  # type: ignore[misc]
+        conn.write(replies.ack_response(command.consumer_id, command.request_id))
+    except BaseException:
+        conn.loop.call_soon(consumer.ack_answered)  # behind the answer with the error
+        raise
+    consumer.ack_answered()
 
 
 def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-untyped-def]  # noqa: ANN201 - None or a coroutine
@@ -218,7 +223,8 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
     if durable is None:
         conn.write(replies.ack_response(command.consumer_id, command.request_id))
         return None
-    return _answer_ack(conn, command, durable)
+    consumer.unanswered_acks += 1
+    return _answer_ack(conn, command, consumer, durable)
 
 
 async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.CommandAck) -> None:
@@ -355,7 +361,7 @@ async def _delete(
         raise
     if conn.consumers.get(command.consumer_id) is consumer:
         del conn.consumers[command.consumer_id]
-    conn.write(replies.success(command.request_id))
+    consumer.when_acks_are_answered(lambda: conn.write(replies.success(command.request_id)))
 
 
 def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> Coroutine[Any, Any, None]:
@@ -395,6 +401,7 @@ async def _answer_when_moved(conn: ConsumingClient, command: pb.CommandSeek, mov
 
 def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -> None:
     """Close the consumer at once, even before requests sent earlier are answered; later commands for it are ignored.
+    The answer follows those of its ACKs.
 
     When the round of the event loop has much work, the consumer leaves in a later round; the connection reads no
     further command meanwhile.
@@ -413,15 +420,25 @@ def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -
             return
         entry.subscription.remove_consumer(entry)
     conn.sought_consumers.pop(command.consumer_id, None)
-    conn.write(replies.success(command.request_id))
+    _answer_close(conn, command, entry)
 
 
 def _close_in_turn(conn: ConsumingClient, command: pb.CommandCloseConsumer, consumer: Consumer) -> None:
     try:
         consumer.subscription.remove_consumer(consumer)
-        conn.write(replies.success(command.request_id))
+        _answer_close(conn, command, consumer)
     finally:
         conn.release_reading(IN_SLICES)
+
+
+def _answer_close(conn: ConsumingClient, command: pb.CommandCloseConsumer, closed: object) -> None:
+    def answer() -> None:
+        conn.write(replies.success(command.request_id))
+
+    if isinstance(closed, Consumer):
+        closed.when_acks_are_answered(answer)
+    else:
+        answer()
 
 
 def on_get_last_message_id(conn: ConsumingClient, command: pb.CommandGetLastMessageId) -> Coroutine[Any, Any, None]:

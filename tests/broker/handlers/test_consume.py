@@ -125,3 +125,37 @@ async def test_an_unsubscribe_that_an_unload_overtakes_fails():
         await deleting
     assert "s" in (await bench.open()).subscriptions.by_name
     await bench.close()
+
+
+async def subscribed(bench, kind=pb.CommandSubscribe.Shared):
+    client = Client(await bench.open())
+    client.authorize = lambda *_: None
+    client.services.topics = SimpleNamespace(get=client.get, loaded={str(NAME): bench.topic})
+    client.services.request_turns = RequestTurns()
+    await on_subscribe(
+        client,
+        pb.CommandSubscribe(topic=str(NAME), subscription="s", subType=kind, consumer_id=1, request_id=1),
+    )
+    client.frames.clear()
+    return client
+
+
+async def test_the_answer_to_a_close_follows_those_to_acks():
+    bench = TopicBench()
+    client = await subscribed(bench)
+    consumer = client.consumers[1]
+    durable = [client.loop.create_future() for _ in range(2)]
+    consumer.subscription.on_ack = lambda *_: durable[0 if not consumer.unanswered_acks else 1]
+    acks = [on_ack(client, pb.CommandAck(consumer_id=1, ack_type=0, request_id=number)) for number in (2, 3)]
+    consume.on_close_consumer(client, pb.CommandCloseConsumer(consumer_id=1, request_id=4))
+    assert client.consumers == {}
+    assert client.frames == []
+    durable[0].set_result(None)
+    await acks[0]
+    durable[1].set_exception(ServiceNotReadyError("the disk is full"))
+    with pytest.raises(ServiceNotReadyError):
+        await acks[1]
+    assert [name for name, _ in client.frames] == ["ACK_RESPONSE"]
+    await asyncio.sleep(0)
+    assert [name for name, _ in client.frames] == ["ACK_RESPONSE", "SUCCESS"]
+    await bench.close()

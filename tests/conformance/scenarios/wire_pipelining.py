@@ -391,3 +391,23 @@ def close_behind_unsubscribe_in_one_write(s):
         topic, c = behind(s, kind, ("UNSUBSCRIBE", dict(request_id=1)), ("CLOSE_CONSUMER", dict(request_id=2)))
         c.recv_sorted(2)
         s.call("GET", rest(topic, "/subscriptions"), keep=True)
+
+
+@scenario
+def close_and_unsubscribe_behind_an_acknowledgement_in_one_write(s):
+    """The acknowledgement is answered first: the client forgets the consumer with the later answer."""
+    for second in ("CLOSE_CONSUMER", "UNSUBSCRIBE"):
+        topic = s.topic(second)
+        published(s, topic, 3)
+        c = s.connect()
+        c.subscribe(topic, subType="Shared", permits=10, quietly=True, initialPosition="Earliest")
+        first = read(c, 3)[0].command.message_id
+        ids = [dict(ledgerId=first.ledgerId, entryId=first.entryId)]
+        both(
+            c,
+            f"ACK {second}",
+            encode("ACK", consumer_id=1, ack_type="Individual", message_id=ids, request_id=1),
+            encode(second, consumer_id=1, request_id=2),
+        )
+        c.recv()
+        c.recv()
