@@ -123,12 +123,12 @@ _OPTIONALS: Final = (
 
 @routes.get(BROKERS + "/configuration/runtime", SUPER)
 async def runtime_settings(call: Call) -> Response:
-    """Show all settings in force, and changed settings without a meaning here; secrets are left out. Settings of Apache
-    Pulsar without an effect here have its defaults.
+    """Show all settings in force, and changed settings without a meaning here; secrets are hidden unless empty.
+    Settings of Apache Pulsar without an effect here have its defaults.
     """
+    in_force = {key: getattr(call.api.settings, row.attribute) for key, row in SETTINGS.items()}
     values = {
-        key: "(hidden)" if row.secret else _as_text(key, getattr(call.api.settings, row.attribute))
-        for key, row in SETTINGS.items()
+        key: "(hidden)" if SETTINGS[key].secret and value else _as_text(key, value) for key, value in in_force.items()
     }
     unused = unused_settings(os.cpu_count() or 1, standalone=call.api.peers is None)
     return json_response(unused | _shown(call.api.dynamic_settings.values) | values)

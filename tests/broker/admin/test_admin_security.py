@@ -320,6 +320,8 @@ async def test_facts_about_the_broker():
     assert runtime["numHttpServerThreads"] != "0"
     assert runtime["exposePublisherStats"] == "true"
     assert "very-secret" not in json.dumps(runtime)
+    assert runtime["tokenSecretKey"] == "(hidden)"
+    assert runtime["brokerClientAuthenticationParameters"] == ""
     assert (await call("POST", "brokers/configuration/maxMessageSize/5")).status == 412
     assert (await call("DELETE", "brokers/configuration/maxMessageSize")).status == 412
     managers = "brokers/configuration/loadManagerClassName/org.apache.pulsar.broker.loadbalance."

@@ -119,6 +119,7 @@ def settings_in_force_name_every_key(s):
     threads = ("numIOThreads", "numHttpServerThreads", "numExecutorThreadPoolSize", "webSocketNumIoThreads")
     s.note("threads", [found[key].isdigit() for key in threads])
     keys = (
+        *("brokerClientAuthenticationParameters", "bookkeeperClientAuthenticationParameters"),
         *("transactionCoordinatorEnabled", "systemTopicEnabled", "functionsWorkerEnabled", "isRunningStandalone"),
         *("exposePublisherStats", "exposePreciseBacklogInPrometheus", "strictTopicNameEnabled", "tlsEnabled"),
         *("schemaRegistryStorageClassName", "schemaRegistryCompatibilityCheckers", "entryFilterNames"),
