@@ -180,7 +180,7 @@ class EntryReader:
             -1,
             0,
             payload,
-            _key_bytes(text, encoded=single.partition_key_b64_encoded),
+            key_bytes(text, encoded=single.partition_key_b64_encoded),
             text,
             single.ordering_key,
             {each.key: each.value for each in single.properties},
@@ -201,7 +201,8 @@ class EntryReader:
         )
 
 
-def _key_bytes(text: str | None, *, encoded: bool) -> bytes | None:
+def key_bytes(text: str | None, *, encoded: bool) -> bytes | None:
+    """Return the key that the metadata contain as `text`, in Base64 if `encoded`; invalid Base64 is the key itself."""
     if text is None:
         return None
     if encoded:

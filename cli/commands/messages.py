@@ -37,7 +37,7 @@ _TYPES: Final = {name.lower(): number for name, number in pb.CommandSubscribe.Su
 
 
 def shown_message(message: ReceivedMessage) -> dict[str, Any]:
-    """Return a message as JSON: the payload as text, or in Base64 when it is not text."""
+    """Return a message as JSON: key and payload as text, or in Base64 when they are not text."""
     shown: dict[str, Any] = {
         "topic": message.topic,
         "message_id": message_id(message),
@@ -47,8 +47,7 @@ def shown_message(message: ReceivedMessage) -> dict[str, Any]:
     }
     if message.event_time_ms:
         shown["event_time"] = message.event_time_ms
-    if message.key_text is not None:
-        shown["key"] = message.key_text
+    shown |= key_fields(message.key)
     if message.properties:
         shown["properties"] = message.properties
     if message.redelivery_count:
@@ -56,6 +55,16 @@ def shown_message(message: ReceivedMessage) -> dict[str, Any]:
     if message.problem is not None:
         shown["problem"] = message.problem
     return shown | payload_fields(message.payload, null=message.null_value)
+
+
+def key_fields(key: bytes | None) -> dict[str, str]:
+    """`key` as text, or `key_base64`; no field without a key."""
+    if key is None:
+        return {}
+    try:
+        return {"key": key.decode()}
+    except UnicodeDecodeError:
+        return {"key_base64": base64.b64encode(key).decode()}
 
 
 def payload_fields(payload: bytes, *, null: bool = False) -> dict[str, Any]:
@@ -212,14 +221,18 @@ async def _print(session: Session, wanted: Wanted, given: dict[str, Any], *, ack
             taken += 1
 
 
+def _payload_text(payload: bytes, *, null: bool) -> str:
+    return "(null)" if null else safe_text(payload)
+
+
 def _line(message: ReceivedMessage, *, verbose: bool) -> str:
-    text = "(null)" if message.null_value else safe_text(message.payload)
+    text = _payload_text(message.payload, null=message.null_value)
     if message.problem is not None:
         text = f"({message.problem}) {text}"
     if not verbose:
         return text
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(message.publish_time_ms / 1000))
-    key = "-" if message.key_text is None else safe_text(message.key_text.encode())
+    key = "-" if message.key is None else safe_text(message.key)
     return f"{message_id(message)}  {moment}.{message.publish_time_ms % 1000:03d}Z  {key}  {text}"
 
 
@@ -248,12 +261,13 @@ def peek(session: Session, topic: str, subscription: str, count: int) -> None:
                 break
             shown += 1
             fields: dict[str, Any] = {"message_id": each.message_id, "publish_time": each.publish_time}
-            fields |= {"key": each.key} if each.key is not None else {}
+            fields |= key_fields(each.key)
             fields |= {"properties": each.properties} if each.properties else {}
             if session.out.as_json:
-                session.out.line(fields | payload_fields(each.payload))
+                session.out.line(fields | payload_fields(each.payload, null=each.null_value))
             else:
-                session.out.text(f"{each.message_id}  {each.key or '-'}  {safe_text(each.payload)}")
+                key = "-" if each.key is None else safe_text(each.key)
+                session.out.text(f"{each.message_id}  {key}  {_payload_text(each.payload, null=each.null_value)}")
         position += 1
     if shown == 0 and not session.out.as_json:
         click.echo("no message waits", err=True)

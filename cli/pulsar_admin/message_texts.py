@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from magnetar.client.messages import key_bytes
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.errors import ProtocolError
@@ -30,8 +31,9 @@ class ShownMessage(NamedTuple):
     event_time: int
     deliver_at: int
     properties: dict[str, str]
-    key: str | None
+    key: bytes | None
     payload: bytes
+    null_value: bool
     headers: Mapping[str, str]
 
 
@@ -53,8 +55,12 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
                     signed(single.event_time),
                     common[1],
                     {one.key: one.value for one in single.properties},
-                    single.partition_key if single.HasField("partition_key") else None,
+                    key_bytes(
+                        single.partition_key if single.HasField("partition_key") else None,
+                        encoded=single.partition_key_b64_encoded,
+                    ),
                     bytes(each.payload),
+                    single.null_value,
                     headers,
                 )
         except ProtocolError:
@@ -63,8 +69,10 @@ def messages_of(body: bytes, headers: Mapping[str, str]) -> Iterator[ShownMessag
             return
     properties = json.loads(headers.get("X-Pulsar-PROPERTY", "{}"))
     event_time = millis(headers.get("X-Pulsar-event-time"))
-    key = headers.get("X-Pulsar-partition-key")
-    yield ShownMessage(place, False, common[0], event_time, common[1], properties, key, body, headers)
+    encoded = headers.get("X-Pulsar-partition-key-b64-encoded") == "true"
+    key = key_bytes(headers.get("X-Pulsar-partition-key"), encoded=encoded)
+    null = headers.get("X-Pulsar-null-value") == "true"
+    yield ShownMessage(place, False, common[0], event_time, common[1], properties, key, body, null, headers)
 
 
 def message_text(body: bytes, headers: Mapping[str, str]) -> Iterator[str]:

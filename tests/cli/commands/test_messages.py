@@ -1,10 +1,20 @@
-"""The requests of `peek`; tests/blackbox/test_cli.py sends and shows messages of a broker."""
+"""Messages as the commands show them, and the requests of `peek`; tests/blackbox/test_cli.py runs the commands against
+a broker.
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
 
 import pytest
 
 from magnetar.cli import session
+from magnetar.cli.commands.messages import _line, peek, shown_message
 from magnetar.cli.errors import NotFoundError
 from magnetar.cli.main import main
+from magnetar.client.messages import EntryReader
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.batches import encode_batch, encode_entry
 
 TOPIC = "/admin/v2/persistent/public/default/t"
 
@@ -43,3 +53,63 @@ def test_peek_at_a_missing_subscription_creates_no_subscription(web, capsys):
 def test_peek_at_an_empty_backlog(web, capsys):
     assert main(["peek", "t", "s"]) == 0
     assert capsys.readouterr().err == "no message waits\n"
+
+
+KEYS = {
+    "text": ({"partition_key": "alice"}, {"key": "alice"}, "alice"),
+    "base64 of a text": ({"partition_key": "YWxpY2U=", "partition_key_b64_encoded": True}, {"key": "alice"}, "alice"),
+    "base64": ({"partition_key": "/wA=", "partition_key_b64_encoded": True}, {"key_base64": "/wA="}, "0xff00"),
+    "empty": ({"partition_key": ""}, {"key": ""}, ""),
+    "none": ({}, {}, "-"),
+}
+
+
+def read(**fields):
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, **fields)
+    (found,) = EntryReader("t").messages(pb.MessageIdData(ledgerId=1, entryId=2), encode_entry(metadata, b""))
+    return found
+
+
+@pytest.mark.parametrize(("stored", "fields", "text"), KEYS.values(), ids=list(KEYS))
+def test_the_key_of_a_message_is_shown_as_its_bytes(stored, fields, text):
+    shown = shown_message(read(**stored))
+    assert {name: value for name, value in shown.items() if name.startswith("key")} == fields
+    assert _line(read(**stored), verbose=True).split("  ")[2] == text
+
+
+class OneEntry:
+    """The admin API of a broker whose topic has the subscription `s` and a single entry."""
+
+    def __init__(self, body, headers):
+        self._entry = body, {"X-Pulsar-Message-ID": "1:2"} | headers
+
+    def get(self, _path):
+        return ["s"]
+
+    def fetch(self, method, path):
+        if not path.endswith("/position/1"):
+            raise NotFoundError(path)
+        return self._entry
+
+
+def peeked(body, headers, *, as_json):
+    found = []
+    out = SimpleNamespace(as_json=as_json, line=found.append, text=found.append)
+    peek.callback.__wrapped__(SimpleNamespace(web=OneEntry(body, headers), out=out), "t", "s", 2)
+    (one,) = found
+    return one
+
+
+@pytest.mark.parametrize(("stored", "fields", "text"), KEYS.values(), ids=list(KEYS))
+def test_a_peek_shows_keys_and_tombstones_like_tail(stored, fields, text):
+    single = pb.SingleMessageMetadata(payload_size=0, null_value=True, **stored)
+    body, headers = encode_batch([(single, b"")]), {"X-Pulsar-num-batch-message": "1"}
+    shown = peeked(body, headers, as_json=True)
+    assert shown == {"message_id": "1:2:0", "publish_time": 0, "payload": None} | fields
+    assert peeked(body, headers, as_json=False) == f"1:2:0  {text}  (null)"
+
+
+def test_a_peek_of_an_entry_that_is_no_batch_decodes_its_key():
+    headers = {"X-Pulsar-partition-key": "YWxpY2U=", "X-Pulsar-partition-key-b64-encoded": "true"}
+    assert peeked(b"v", headers, as_json=False) == "1:2  alice  v"
+    assert peeked(b"", headers | {"X-Pulsar-null-value": "true"}, as_json=False) == "1:2  alice  (null)"

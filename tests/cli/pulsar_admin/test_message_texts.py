@@ -22,7 +22,7 @@ def test_a_message_with_a_year_of_many_digits_is_shown_without_its_time():
 def test_texts_of_a_batch_that_are_not_utf8_are_read_as_in_java():
     single = b"\x18\x01\x0a\x08\x0a\x02k\xff\x12\x02v\xfe\x12\x02k\xff"
     (found,) = messages_of(len(single).to_bytes(4, "big") + single + b"x", {"X-Pulsar-num-batch-message": "1"})
-    assert (found.properties, found.key, found.payload) == ({"k�": "v�"}, "k�", b"x")
+    assert (found.properties, found.key, found.payload) == ({"k�": "v�"}, "k�".encode(), b"x")
 
 
 def test_times_of_a_batch_are_signed_as_in_java():
