@@ -103,7 +103,7 @@ class _RangeReader:
                     continue
                 chunks = await self._pushed.take(min(_IDLE_S, self._settings.poll_timeout_s))
                 if not chunks:
-                    self._check_idle()
+                    await self._check_idle()
                     continue
                 if found := self._taken(chunks):
                     return found
@@ -268,11 +268,13 @@ class _RangeReader:
 
     # --- when nothing comes -----------------------------------------------------------------------------------------
 
-    def _check_idle(self) -> None:
+    async def _check_idle(self) -> None:
         """No entry came for a while: check that the awaited entries exist. Raises ReadTimeoutError after too long."""
         log = self._checked(self._log(ledgers=isinstance(self._next, Position)))
         if log is not None and not self._done():
             self._pass_withheld(log)
+        if self._settings.read_compacted and not self._done():
+            await self._pass_compacted()
         self._check_patience(None)
 
     def _pass_withheld(self, log: LogRange) -> None:
@@ -287,6 +289,13 @@ class _RangeReader:
             if reached is None:
                 return
             self._next, self._progress_s = reached, time.monotonic()
+
+    async def _pass_compacted(self) -> None:
+        """End the range when the last message that compaction kept has been delivered."""
+        assert self._pushed is not None
+        assert self._last is not None
+        if await self._pushed.last_message() <= self._last:
+            self._next, self._progress_s = self._piece.end, time.monotonic()
 
     def _check_patience(self, cause: Exception | None) -> None:
         waited = time.monotonic() - self._progress_s

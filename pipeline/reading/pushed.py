@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING
 from magnetar.client.errors import RetryError
 from magnetar.client.lookup import open_at_owner
 from magnetar.converters.entry import ENTRY_FORMAT_RAW
+from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.reading.delivery_cutter import Block, DeliveryCutter, as_chunks
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import requests
+from magnetar.protocol.message_id import signed
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from magnetar.client.connection import BrokerConnection
     from magnetar.pipeline.connect_options import ConnectOptions
     from magnetar.pipeline.entry_chunk import EntryChunk
-    from magnetar.pipeline.offsets import Position
 
 _CONSUMER_ID = 1
 _MOST_WAITING_BYTES = 16 << 20
@@ -75,6 +76,15 @@ class PushedEntries:
     def ask_for(self, messages: int) -> None:
         """Allow the broker to send this many more messages (every message of an entry counts)."""
         self._connection.write(requests.flow(_CONSUMER_ID, messages))
+
+    async def last_message(self) -> Position:
+        """The entry of the last message for this reader; the entry id is below 0 when there is none.
+
+        Raises: RefusedError, RetryError.
+        """
+        answer = await self._connection.ask(partial(requests.get_last_message_id, consumer_id=_CONSUMER_ID))
+        place = answer.getLastMessageIdResponse.last_message_id
+        return Position(signed(place.ledgerId), signed(place.entryId))
 
     async def take(self, timeout_s: float) -> list[EntryChunk]:
         """Return the entries that have arrived, at least one and at most about 4 MiB; none after `timeout_s` without

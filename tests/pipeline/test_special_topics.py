@@ -78,6 +78,22 @@ def test_read_compacted_gives_the_newest_message_of_each_key(log_broker, client,
     assert rows_of(log_broker, fresh_topic, readCompacted="true", **storage) == found
 
 
+@pytest.mark.parametrize("pieces", ["1", "4"])
+@pytest.mark.parametrize("removed", [[4], range(5)], ids=["last", "all"])
+def test_read_compacted_of_a_topic_whose_last_messages_compaction_removed(
+    log_broker, client, fresh_topic, removed, pieces
+):
+    producer = client.create_producer(fresh_topic, batching_enabled=False)
+    for k in range(40):
+        producer.send_async(b"%d" % k, None, partition_key=f"k{k % 5}")
+    for k in removed:
+        producer.send_async(b"", None, partition_key=f"k{k}")
+    producer.flush()
+    compact(log_broker, fresh_topic)
+    found = rows_of(log_broker, fresh_topic, readCompacted="true", pollTimeoutMs="10000", minPartitions=pieces)
+    assert [int(row["value"]) for row in found] == [k for k in range(35, 40) if k % 5 not in removed]
+
+
 @pytest.fixture
 def half_encrypted(client, fresh_topic, tmp_path):
     """Two plain messages, three encrypted messages, a plain message."""
