@@ -10,6 +10,7 @@ from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.auth.table import OPEN, SUPER
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_uris import scheme_of
 from magnetar.broker.errors import RestError
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import ClusterData
@@ -104,12 +105,12 @@ async def get_peers(call: Call) -> Response:
 @routes.post(CLUSTER + "/peers", SUPER)
 async def set_peers(call: Call) -> Response:
     peers = await call.body(list[str])
-    _cluster(call)
     for peer in peers or []:
         if peer == call.param("cluster"):
             raise precondition(f"{peer} itself can't be part of peer-list")
         if peer not in call.namespaces.clusters:
             raise rest_refusals.PEER_CLUSTER_UNKNOWN.error(cluster=peer)
+    _cluster(call)
     await call.namespaces.clusters.update(
         call.param("cluster"), lambda old: msgspec.structs.replace(old, peer_cluster_names=peers)
     )
@@ -124,15 +125,16 @@ def _cluster(call: Call) -> ClusterData:
 
 
 def _check_urls(data: ClusterData) -> None:
-    """Raise 400 for an address with a wrong scheme."""
-    for url, schemes in (
-        (data.service_url, ("http",)),
-        (data.service_url_tls, ("https",)),
-        (data.broker_service_url, ("pulsar",)),
-        (data.broker_service_url_tls, ("pulsar+ssl",)),
+    """Raise 400 for an address that is no URI or has another scheme."""
+    for url, schemes, refusal in (
+        (data.service_url, ("http",), rest_refusals.CLUSTER_WEB_URL_ILLEGAL.error()),
+        (data.service_url_tls, ("https",), rest_refusals.CLUSTER_WEB_URL_TLS_ILLEGAL.error()),
+        (data.broker_service_url, ("pulsar",), rest_refusals.CLUSTER_BROKER_URL_ILLEGAL.error()),
+        (data.broker_service_url_tls, ("pulsar+ssl",), rest_refusals.CLUSTER_BROKER_URL_TLS_ILLEGAL.error()),
+        (data.proxy_service_url, ("pulsar", "pulsar+ssl"), rest_refusals.CLUSTER_PROXY_URL_ILLEGAL.error()),
     ):
-        if url and (" " in url or not url.startswith(tuple(f"{scheme}://" for scheme in schemes))):
-            raise RestError(400, f"Illegal service url {url}: must begin with {schemes[0]}://")
+        if url and scheme_of(url) not in schemes:
+            raise refusal
 
 
 def _own_urls(call: Call) -> dict[str, object]:

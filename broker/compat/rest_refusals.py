@@ -44,6 +44,24 @@ BUNDLES_INCOMPLETE: Final = RestRefusal(
     400,
     "Input bundles do not cover the whole hash range. first:{first}, last:{last}",
 )
+CLUSTER_BROKER_URL_ILLEGAL: Final = RestRefusal(
+    400,
+    "Illegal broker service url, example: pulsar://pulsar.example.com:6650",
+)
+CLUSTER_BROKER_URL_TLS_ILLEGAL: Final = RestRefusal(
+    400,
+    "Illegal broker service tls url, example: pulsar+ssl://pulsar.example.com:6651",
+)
+CLUSTER_PROXY_URL_ILLEGAL: Final = RestRefusal(
+    400,
+    "Illegal proxy service url, example: pulsar+ssl://ats-proxy.example.com:4443 or "
+    "pulsar://ats-proxy.example.com:4080",
+)
+CLUSTER_WEB_URL_ILLEGAL: Final = RestRefusal(400, "Illegal service url, example: http://pulsar.example.com:8080")
+CLUSTER_WEB_URL_TLS_ILLEGAL: Final = RestRefusal(
+    400,
+    "Illegal service tls url, example: https://pulsar.example.com:8443",
+)
 ENTRY_FILTER_EMPTY: Final = RestRefusal(
     400,
     "entryFilterNames can't be empty. To remove entry filters use the remove method.",
