@@ -43,6 +43,8 @@ _HELD_UNIT: Final = 16
 """The account counts received bytes in steps of 2^16 (64 KiB)."""
 _GOING_AWAY: Final = 1001
 _MOST_REASON_BYTES: Final = 120
+_LEAST_WAIT_S: Final = 0.001
+"""uvloop makes no timer for less than half a millisecond: its handle has no time."""
 _FRAMES_A_TURN: Final = 128
 _PIECE: Final = 4096
 """Bytes that `websockets` cuts into frames in one call: up to 700 frames."""
@@ -83,7 +85,7 @@ class WebSocket(asyncio.Protocol):
         self._holds: set[str] = set()
         self._waiting: list[bytes] = []  # received bytes for later turns
         self._timers: list[asyncio.TimerHandle] = []
-        self._active = True
+        self._last_traffic = self._loop.time()
         self._gone = False
         self._is_ending = False
         self.link: Link | None = None
@@ -136,6 +138,7 @@ class WebSocket(asyncio.Protocol):
         self._session = session
         self._frames.send_response(response)
         self._flush()
+        self._last_traffic = self._loop.time()
         self._later(self._idle_s, self._look)
         self._later(self._ping_s, self._ping)
         session.start()
@@ -167,7 +170,7 @@ class WebSocket(asyncio.Protocol):
             callback()
 
     def data_received(self, data: bytes) -> None:
-        self._active = True
+        self._last_traffic = self._loop.time()
         if self._holds or self._waiting:
             self._waiting.append(data)
         elif self._turns.at_once(self._cost(len(data))):
@@ -297,7 +300,7 @@ class WebSocket(asyncio.Protocol):
         if not self._gone and self._frames.state is OPEN:
             self._frames.send_text(data)
             self._flush()
-            self._active = True
+            self._last_traffic = self._loop.time()
 
     def end(self, code: int, reason: str) -> None:
         """Begin the closing handshake; safe to call twice."""
@@ -365,9 +368,11 @@ class WebSocket(asyncio.Protocol):
             self._timers.append(self._loop.call_later(seconds, callback))
 
     def _look(self) -> None:
-        active, self._active = self._active, False
-        if active or self._holds:
+        quiet_s = self._loop.time() - self._last_traffic
+        if self._holds:
             self._later(self._idle_s, self._look)
+        elif quiet_s < self._idle_s:
+            self._later(max(self._idle_s - quiet_s, _LEAST_WAIT_S), self._look)
         else:
             self.end(_GOING_AWAY, "Connection Idle Timeout")
 

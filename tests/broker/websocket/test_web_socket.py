@@ -8,6 +8,7 @@ import pytest
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.network.round_turns import RoundTurns
 from magnetar.broker.websocket.web_socket import WebSocket
+from tests.model.virtual_loop import VirtualLoop
 from tests.twins.fake_connection import FakeTransport
 from tests.waiting import until
 
@@ -264,3 +265,47 @@ def test_a_text_that_is_too_large_is_read_to_its_end_behind_the_close_frame(run)
         assert not socket.eof_received()
 
     run(test)
+
+
+def test_an_idle_session_ends_at_the_end_of_the_time_behind_its_last_traffic():
+    """A session ended up to twice the time behind its last traffic."""
+
+    async def test():
+        transport, session = FakeTransport(), Session()
+        socket = WebSocket(transport, 1 << 20, 3.0, 0, RoundTurns(4), lambda: None)
+        socket.link = Link()
+
+        async def open_session(_socket):
+            return session
+
+        await socket.open(HEAD, open_session)
+        await asyncio.sleep(2)
+        socket.data_received(frame(1, b"x"))
+        await asyncio.sleep(2.5)
+        socket.write_text(b"y")
+        await asyncio.sleep(2.9)
+        assert b"Idle" not in bytes(transport.written)
+        await asyncio.sleep(0.2)
+        assert b"Idle" in bytes(transport.written)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
+
+
+def test_a_session_without_any_traffic_ends_after_the_time():
+    async def test():
+        transport = FakeTransport()
+        socket = WebSocket(transport, 1 << 20, 3.0, 0, RoundTurns(4), lambda: None)
+        socket.link = Link()
+
+        async def open_session(_socket):
+            return Session()
+
+        await socket.open(HEAD, open_session)
+        await asyncio.sleep(2.9)
+        assert b"Idle" not in bytes(transport.written)
+        await asyncio.sleep(0.2)
+        assert b"Idle" in bytes(transport.written)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(test())
