@@ -190,3 +190,11 @@ def subscriptions_analyzed_once_more(s):
     s.call("POST", path + "/subscription/s/analyzeBacklog", keep=kept)
     for body in ({"ledgerId": ids[0]["ledgerId"], "entryId": 3}, {"ledgerId": -1, "entryId": -1}, {}, "earliest"):
         s.call("POST", path + "/subscription/s/analyzeBacklog", body, keep=kept)
+
+
+@scenario
+def subscriptions_with_reserved_names(s):
+    _, path, _ = new(s, 0)
+    for name in ("pulsar.repl", "pulsar.repl.remote", "pulsar.dedup", "pulsar.other"):
+        s.call("PUT", f"{path}/subscription/{name}")
+    s.note("kept", sorted(s.http("GET", path + "/subscriptions", quietly=True)[1]))
