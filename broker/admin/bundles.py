@@ -157,14 +157,17 @@ async def _hashes_in(call: Call, bundle: str) -> list[int]:
 
 
 async def _chosen_bundle(call: Call) -> tuple[str, str]:
-    """The bundle of the path. LARGEST raises 404 when no bundle has topics, HOT when no bundle has traffic."""
+    """The bundle of the path. LARGEST counts persistent topics and raises 404 when there are none, HOT when no bundle
+    has traffic.
+    """
     asked = call.param("bundle")
     if asked not in (_LARGEST, _HOT):
         return _check_bundle(call)
     bundles = call.bundles()
     topics: dict[str, list[str]] = {bundle: [] for bundle in bundle_ranges(bundles)}
     bundle_of = bundle_finder(bundles)
-    async for part in sliced(_names(call)):
+    counted = call.topics.names(call.namespace, "persistent") if asked == _LARGEST else _names(call)
+    async for part in sliced(counted):
         for name in part:
             topics.setdefault(bundle_of(name), []).append(name)
     weights: dict[str, float] = {}

@@ -47,6 +47,28 @@ def no_bundle_with_topics_to_split(s):
 
 
 @scenario
+def bundle_with_most_persistent_topics_is_split(s):
+    """Non-persistent topics do not count. The three topics are more than those of the broker's own."""
+    n, _ = namespace_of(s, 4, 0)
+    ns = n.removeprefix("/admin/v2/namespaces/")
+
+    def bundle_of(domain, name):
+        return s.http("GET", f"/lookup/v2/topic/{domain}/{ns}/{name}/bundle", quietly=True)[1]
+
+    chosen = bundle_of("persistent", "t")
+    found = [f"t{i}" for i in range(60) if bundle_of("persistent", f"t{i}") == chosen][:3]
+    others = [f"n{i}" for i in range(60) if bundle_of("non-persistent", f"n{i}") != chosen][:20]
+    for domain, names in (("persistent", found), ("non-persistent", others)):
+        for name in names:
+            s.http("PUT", f"/admin/v2/{domain}/{ns}/{name}", quietly=True)
+            s.lookup(f"{domain}://{ns}/{name}")
+    s.call("PUT", n + "/LARGEST/split")
+    low, _, high = chosen.partition("_")
+    bounds = s.http("GET", n + "/bundles", quietly=True)[1]["boundaries"]
+    s.note("the bundle of the persistent topics is split", bounds.index(high) - bounds.index(low) == 2)
+
+
+@scenario
 def bundle_is_split_by_number_of_topics(s):
     """The cut is halfway between the two topics in the middle, so it depends on their names."""
     n, _ = namespace_of(s, 1, 5)
