@@ -163,6 +163,7 @@ class KeySharedDispatcher:
 
     def _no_longer_held(self, consumer: Consumer, held: PendingAck) -> None:
         if self.draining and self.draining.released(held.key_hash, consumer):
+            self.held.replay.may_go(held.key_hash)
             self._changes += 1
             self.loop.wake()
 
@@ -253,12 +254,11 @@ class KeySharedDispatcher:
         return self.context.settings.look_ahead(len(self.consumers))
 
     def _first_of_owners(self, limit: int) -> list[Position] | None:
-        """`_replayable` without a walk through all positions; None when draining hashes or parked entries matter, or a
-        hash is not known.
-        """
-        if self._parked or self.draining:
+        """`_replayable` without a walk through all positions; None if parked entries matter or a hash is not known."""
+        if self._parked:
             return None
-        found = self.held.replay.choose(self._select, self._entry_permits, limit)
+        waits = self.draining.is_blocked if self.draining else None
+        found = self.held.replay.choose(self._select, self._entry_permits, limit, waits)
         self._chosen = None if found is None else (found, self.held.replay.additions)
         return found
 

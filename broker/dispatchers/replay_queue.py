@@ -30,7 +30,18 @@ _ENTRY_IDS = 1 << 32
 class ReplayQueue:
     """An ordered set of positions, each with a sticky key hash (0 = not known)."""
 
-    __slots__ = ("_by_hash", "_gone", "_groups", "_hashes", "_ledgers", "_owners", "_ungrouped", "additions", "entries")
+    __slots__ = (
+        "_aside",
+        "_by_hash",
+        "_gone",
+        "_groups",
+        "_hashes",
+        "_ledgers",
+        "_owners",
+        "_ungrouped",
+        "additions",
+        "entries",
+    )
 
     def __init__(self) -> None:
         self._ledgers: dict[int, BitMap] = {}
@@ -42,6 +53,8 @@ class ReplayQueue:
         """For each owner of hashes its waiting entries by ledger; may still hold entries that have left the queue."""
         self._ungrouped: list[tuple[int, int]] | None = []
         """Positions with a hash that came since the last grouping; None: the groups are no longer valid."""
+        self._aside: dict[int, tuple[Hashable, dict[int, BitMap]]] = {}
+        """For each hash that waits its owner, and its entries by ledger, which are not in the group of the owner."""
         self._owners: dict[int, Hashable] = {}
         """Owners by hash, as the last groupings got them."""
         self.entries = 0
@@ -135,8 +148,12 @@ class ReplayQueue:
             del self._ledgers[ledger_id]
         hashes = self._hashes
         with_hash = len(hashes)
-        for entry_id in found if hashes else ():
-            hashes.pop((ledger_id, entry_id), None)
+        if self._aside:
+            for entry_id in found:
+                self._leave_aside(hashes.pop((ledger_id, entry_id), 0), ledger_id, entry_id)
+        else:
+            for entry_id in found if hashes else ():
+                hashes.pop((ledger_id, entry_id), None)
         self._gone += with_hash - len(hashes)
         if self._gone > 2 * len(hashes) + _SPARE_PLACES:
             self._make_heaps()
@@ -174,6 +191,7 @@ class ReplayQueue:
         if self._hashes:
             key_hash = self._hashes.pop((ledger_id, entry_id), 0)
             if key_hash:
+                self._leave_aside(key_hash, ledger_id, entry_id)
                 self.first_of_hash(key_hash)
         return True
 
@@ -205,17 +223,22 @@ class ReplayQueue:
         return None
 
     def choose(
-        self, owner_of: Callable[[int], Owner | None], room_of: Callable[[Owner], int], limit: int
+        self,
+        owner_of: Callable[[int], Owner | None],
+        room_of: Callable[[Owner], int],
+        limit: int,
+        waits: Callable[[int, Owner], bool] | None = None,
     ) -> list[Position] | None:
         """Choose for each owner its first positions, as many as it has room for; return the first ``limit`` of all
         these, in order. The positions stay in the queue. None when the hash of a position is not known. Until
         ``additions`` grows, no other position of the queue precedes a chosen position of its hash.
 
-        The caller calls ``owners_moved`` after each change of the owners.
+        waits: whether no position of the hash may go to its owner now; None: all may. The caller calls ``owners_moved``
+        after each change of the owners and when hashes begin to wait, ``may_go`` when a hash no longer waits.
         """
         if len(self._hashes) != self.entries:
             return None
-        self._group(owner_of)
+        self._group(owner_of, waits)
         chosen: dict[int, BitMap] = {}
         for owner, ledgers in self._groups.items():
             left = room_of(cast("Owner", owner))
@@ -240,6 +263,24 @@ class ReplayQueue:
         self._ungrouped = None
         self._owners.clear()
 
+    def may_go(self, key_hash: int) -> None:
+        """Put the positions of a hash that waited until now into the group of its owner."""
+        owner, ledgers = self._aside.pop(key_hash, (None, {}))
+        if not ledgers or self._ungrouped is None:
+            return
+        of_owner = self._groups.setdefault(owner, {})
+        for ledger_id, waiting in ledgers.items():
+            of_owner[ledger_id] = waiting | of_owner[ledger_id] if ledger_id in of_owner else waiting
+
+    def _leave_aside(self, key_hash: int, ledger_id: int, entry_id: int) -> None:
+        """Note that a position has left the queue, if its hash waits."""
+        _, ledgers = self._aside.get(key_hash, (None, {}))
+        waiting = ledgers.get(ledger_id)
+        if waiting is not None:
+            waiting.discard(entry_id)
+            if not waiting:
+                del ledgers[ledger_id]
+
     def _to_group(self, positions: Sequence[tuple[int, int]]) -> None:
         """Note positions that came with a hash; when too many are noted, have the next call make the groups anew."""
         if self._ungrouped is not None:
@@ -247,10 +288,11 @@ class ReplayQueue:
             if len(self._ungrouped) > 2 * self.entries + _SPARE_PLACES:
                 self._ungrouped = None
 
-    def _group(self, owner_of: Callable[[int], Owner | None]) -> None:
-        """Put the positions that came since the last call into the group of their owner."""
+    def _group(self, owner_of: Callable[[int], Owner | None], waits: Callable[[int, Owner], bool] | None) -> None:
+        """Put the positions that came since the last call into the group of their owner, or aside."""
         if self._ungrouped is None:
             self._groups.clear()
+            self._aside.clear()
             self._ungrouped = list(self._hashes)
         if not self._ungrouped:
             return
@@ -267,9 +309,10 @@ class ReplayQueue:
                 if owner is None:
                     continue
                 owners[key_hash] = owner
-            ledgers = groups.get(owner)
-            if ledgers is None:
-                ledgers = groups[owner] = {}
+            if waits is not None and waits(key_hash, cast("Owner", owner)):
+                ledgers = self._aside.setdefault(key_hash, (owner, {}))[1]
+            else:
+                ledgers = groups.setdefault(owner, {})
             group = ledgers.get(position[0])
             if group is None:
                 group = ledgers[position[0]] = BitMap()
@@ -310,6 +353,7 @@ class ReplayQueue:
         self._by_hash.clear()
         self._gone = 0
         self._groups.clear()
+        self._aside.clear()
         self._owners.clear()
         self._ungrouped = []
         self.entries = 0

@@ -49,6 +49,7 @@ def released_hash_is_no_change(patch):
 
     def released(self, consumer, held):
         if self.draining and self.draining.released(held.key_hash, consumer):
+            self.held.replay.may_go(held.key_hash)
             self.loop.wake()
 
     patch.setattr(KeySharedDispatcher, "_no_longer_held", released)
@@ -57,9 +58,14 @@ def released_hash_is_no_change(patch):
 def released_hash_causes_no_turn(patch):
     def released(self, consumer, held):
         if self.draining and self.draining.released(held.key_hash, consumer):
+            self.held.replay.may_go(held.key_hash)
             self._changes += 1
 
     patch.setattr(KeySharedDispatcher, "_no_longer_held", released)
+
+
+def entries_of_a_released_hash_stay_aside(patch):
+    patch.setattr(ReplayQueue, "may_go", lambda *_: None)
 
 
 def permits_of_a_block_are_lost_at_a_redelivery(patch):

@@ -19,6 +19,7 @@ PLANTED = {
     faults.rewind_during_a_cold_read_is_lost: 95,
     faults.released_hash_is_no_change: 52,
     faults.released_hash_causes_no_turn: 52,
+    faults.entries_of_a_released_hash_stay_aside: 52,
     faults.permits_of_a_block_are_lost_at_a_redelivery: 8,
     faults.sent_entries_stay_in_the_replay_queue: 2,
     faults.earlier_entries_of_a_key_are_forgotten: 18,

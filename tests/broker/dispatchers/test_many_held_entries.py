@@ -186,6 +186,31 @@ async def test_a_join_of_key_shared_makes_no_call_for_each_held_entry():
     assert counts[1] < counts[0] + 4000, counts  # a few for each of a thousand hashes
 
 
+async def test_changes_beside_a_draining_hash_make_no_call_for_each_waiting_entry():
+    """Each change walked through all waiting entries: 100,000 entries took a turn of 0.1 s."""
+    counts = []
+    for entries in (10, 20_000):
+        bench = Bench()
+        former = await bench.join(KEY_SHARED)
+        former.pending_acks.add_keyed(LEDGER, range(100), range(1, 60_000, 600))
+        await bench.join(KEY_SHARED, permits=5)
+        dispatcher = bench.subscription.dispatcher
+        draining = [each.key_hash for each in dispatcher.draining.of(former)]
+        ids = range(100, 100 + entries)
+        dispatcher.held.replay.add_refused(LEDGER, ids, [draining[i % 3] for i in ids])
+        assert dispatcher._replayable(2) == []
+        found = []
+
+        def change(dispatcher=dispatcher, former=former, entry_id=draining[0] // 600, found=found):
+            found.append(dispatcher._replayable(2))
+            dispatcher.held.acked(former, LEDGER, [entry_id])
+            found.append(dispatcher._replayable(2))
+
+        counts.append(python_calls(change))
+        assert found == [[], [Position(LEDGER, 102), Position(LEDGER, 105)]]
+    assert counts[1] < counts[0] + 100, counts
+
+
 @pytest.mark.parametrize("ack_set", [[], [1]])
 async def test_an_acknowledgement_spends_for_the_consumers_that_it_looks_at(ack_set):
     bench = Bench()
