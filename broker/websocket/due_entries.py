@@ -40,6 +40,8 @@ class DueEntries:
         self._on_due = on_due
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_s = 0.0
+        """The time of the timer; uvloop returns a handle without a time for an entry that is due at once."""
         self._closed = False
 
     def __len__(self) -> int:
@@ -85,10 +87,11 @@ class DueEntries:
         if not times or self._closed:
             return
         if self._timer is not None:
-            if self._timer.when() <= min(times):
+            if self._rings_s <= min(times):
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(min(times), self._ring)
+        self._rings_s = min(times)
+        self._timer = self._loop.call_at(self._rings_s, self._ring)
 
     def _ring(self) -> None:
         self._timer = None

@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+import uvloop
+
 from magnetar.broker.websocket.due_entries import DueEntries
 from tests.waiting import until
 
@@ -39,3 +42,24 @@ async def test_acknowledged_entries_and_closed_sessions_redeliver_nothing():
     due.close()
     await asyncio.sleep(0.1)
     assert len(came) == 1
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_an_entry_that_is_due_at_once_does_not_stop_the_next(new_loop):
+    """The timer of uvloop had no time then: the session lost the message that it was about to write."""
+    came = []
+
+    async def play() -> None:
+        due = DueEntries(0, 60, lambda over, late: came.append((over, late)))
+        due.negative((0, 7, 0))
+        due.given((0, 7, 1))
+        await until(lambda: came)
+        assert len(due) == 1
+        due.close()
+
+    loop = new_loop()
+    try:
+        loop.run_until_complete(play())
+    finally:
+        loop.close()
+    assert came == [([(0, 7, 0)], [])]
