@@ -229,13 +229,15 @@ class SimProducer(Client):
             payload = payload.ljust(self.chance.choice([700, 3000]), b".")
         if self.world.plan.forges:
             payload += self._forged_records()
+        newest = payload
         if count > 1:
             metadata.num_messages_in_batch = count
             metadata.highest_sequence_id = self._next - 1
             payload = encode_batch([(pb.SingleMessageMetadata(partition_key=key), payload)] * count)
         body = encode_entry(metadata, payload)
         entry = Sent(self.name, sequence_id, count, body, self.world.now_s, metadata.deliver_at_time)
-        self.topic.by_body[body] = entry
+        entry.key, entry.newest = key, newest
+        self.topic.sends(entry)
         return entry
 
     def _forged_records(self) -> bytes:

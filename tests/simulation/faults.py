@@ -44,6 +44,7 @@ class Faults:
             "full_write": self._full_write,
             "standstill": self._standstill,
             "crash_in_compaction": self._crash_in_compaction,
+            "compact": self._compact,
             "admin": self._admin,
             "http": self._http,
             "set_clock": lambda: world.clock.set_by(chance.choice([-7200, -60, 0, 60, 7200, 86400])),
@@ -133,12 +134,16 @@ class Faults:
         for _ in range(self.chance.randrange(2 * seconds)):
             self.world.timers.after(self.chance.uniform(0, seconds), self._cut)
 
-    def _crash_in_compaction(self) -> None:
-        disk, broker = self.world.disk, self.world.broker
+    def _compact(self) -> None:
+        broker = self.world.broker
         if broker is not None:
             known = self.chance.choice(list(self.world.history.topics.values()))
             admin = DirectAdmin(broker)
             admin.spawn(admin.look(known, "compact"))
+
+    def _crash_in_compaction(self) -> None:
+        disk = self.world.disk
+        self._compact()
         disk.crash_at = disk.operations + self.chance.randrange(60)
 
     def _full_disk(self) -> None:

@@ -30,6 +30,9 @@ class Sent:
     deliver_at_ms: int = 0
     position: Position | None = None
     """The position in the receipt; None without a receipt."""
+    key: str = ""
+    newest: bytes = b""
+    """The payload of the last message."""
 
 
 @dataclass(eq=False)
@@ -100,12 +103,18 @@ class TopicHistory:
     keeps_all: bool
     deduplicates: bool
     by_body: dict[bytes, Sent] = field(default_factory=dict)
+    by_sequence: dict[tuple[str, int], Sent] = field(default_factory=dict)
+    """The same entries by producer and sequence id."""
     receipts: dict[Position, Sent] = field(default_factory=dict)
     seen: dict[Position, bytes] = field(default_factory=dict)
     """The payload that consumers got at a position."""
     index: dict[Position, int] = field(default_factory=dict)
     """Broker index seen at a position."""
     subscriptions: dict[str, SubscriptionHistory] = field(default_factory=dict)
+
+    def sends(self, entry: Sent) -> None:
+        self.by_body[entry.body] = entry
+        self.by_sequence[entry.producer, entry.sequence_id] = entry
 
     def receipted(self, entry: Sent, position: Position) -> None:
         known = self.receipts.get(position)
@@ -125,6 +134,14 @@ class TopicHistory:
         self._same(position, body)
         if index is not None and self.index.setdefault(position, index) != index:
             raise ViolationError(f"{self.name} {position}: index {index}, before {self.index[position]}")
+        return entry
+
+    def got_part(self, position: Position, producer: str, sequence_id: int, newest: bytes) -> Sent:
+        """A consumer received the rest of an entry behind a compaction; the entry as it was sent."""
+        entry = self.by_sequence.get((producer, sequence_id))
+        if entry is None or entry.newest != newest:
+            raise ViolationError(f"{self.name} {position}: {newest!r} of {producer} {sequence_id} was never sent")
+        self._same(position, entry.body)
         return entry
 
     def _same(self, position: Position, body: bytes) -> None:

@@ -38,6 +38,8 @@ FIRST_WITH_WORK = 340_000
 """From here on single writes find no space, a disk stands still for seconds while clients come and go, processes end in
 compactions, and the index of delayed messages has small buckets, which it seals and merges all the time.
 """
+FIRST_WITH_COMPACTED = 360_000
+"""From here on most seeds compact their topics all the time, and have clients that read them compacted."""
 OF_WORK = ("full_write", "standstill", "crash_in_compaction")
 SMALL_BUCKETS = {
     "delayed_delivery_min_index_count_per_bucket": 2,
@@ -45,6 +47,11 @@ SMALL_BUCKETS = {
     "delayed_delivery_max_time_step_per_bucket_snapshot_segment_seconds": 1,
     "delayed_delivery_max_num_buckets": 2,
 }
+COMPACTING = {
+    "broker_service_compaction_threshold_in_bytes": 300,
+    "broker_service_compaction_monitor_interval_in_seconds": 2,
+}
+"""With a threshold the log drops no entry before its compaction."""
 ROOMS_BYTES = (0, 100, 5000)
 MORE_ROOMS_BYTES = (*ROOMS_BYTES, 20_000, 60_000, 150_000)
 PACES_S = (0.00075, 0.1, 1.0)
@@ -91,6 +98,8 @@ class Plan:
     """Messages contain bytes that form records of entries to come."""
     kills: bool = False
     """A process may end while its machine goes on."""
+    compacted: bool = False
+    """Clients read the topics compacted."""
     frame_pace_s: float = 0.0
     """The least seconds between the begins of small frames, for producers that do not wait for receipts."""
     rooms_bytes: tuple[int, ...] = ROOMS_BYTES
@@ -119,6 +128,11 @@ class Plan:
             of_work = tuple(fault for fault in OF_WORK if work.random() < 0.6)
             delayed_share = work.choice([delayed_share, (0.4,), (0.9,)])
             buckets = SMALL_BUCKETS if work.random() < 0.7 else {}
+        compacts = Random(f"compacted {seed}")
+        compacted = seed >= FIRST_WITH_COMPACTED and compacts.random() < 0.8
+        if compacted:
+            damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
+            of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()
         return cls(
             seed=seed,
             seconds=seconds,
@@ -126,6 +140,7 @@ class Plan:
             damage_s=damage_s,
             damage_in=damage_in,
             forges=forges,
+            compacted=compacted,
             kills=seed >= FIRST_WITH_KILLS,
             frame_pace_s=Random(f"pace {seed}").choice(PACES_S) if seed >= FIRST_WITH_PACE else 0.0,
             rooms_bytes=MORE_ROOMS_BYTES if seed >= FIRST_WITH_ROOM else ROOMS_BYTES,
@@ -155,5 +170,6 @@ class Plan:
                 "broker_delete_inactive_topics_enabled": False,
                 "auto_skip_non_recoverable_data": bool(damage),
                 **buckets,
+                **(COMPACTING if compacted else {}),
             },
         )

@@ -12,6 +12,8 @@ from typing import Any
 from unittest import mock
 
 from magnetar.broker.admin_backend.admin_subscriptions import AdminSubscriptions
+from magnetar.broker.compaction.key_table import KeyTable
+from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.dispatchers.read_loop import ReadLoop
 from magnetar.broker.network.publish_gate import PublishGate
@@ -26,7 +28,7 @@ from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.read_turns import ReadTurns
-from tests.simulation.plan import FIRST_WITH_KILLS, FIRST_WITH_PACE, Plan
+from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_KILLS, FIRST_WITH_PACE, Plan
 from tests.simulation.play import play
 from tests.twins.sim_files import _SimFile
 
@@ -34,8 +36,12 @@ SEEDS = [*range(4000), *range(200_000, 200_400)]
 FIRST_SEEDS = {
     "a_start_that_trusts_unsynced_metadata": FIRST_WITH_KILLS,
     "turns_that_do_not_begin": FIRST_WITH_PACE,
+    "a_compaction_that_keeps_the_first_value": FIRST_WITH_COMPACTED,
+    "a_log_that_does_not_wait_for_its_compaction": FIRST_WITH_COMPACTED,
 }
-"""The first seeds of bugs that need a process that is killed while its machine goes on, or frames at a pace."""
+"""The first seeds of bugs that need a process that is killed while its machine goes on, frames at a pace, or readers of
+compacted topics.
+"""
 MOST_SEEDS = 60
 OF_DAMAGE = {
     "damage_that_costs_what_follows": ("flipped_bit", "/ledgers/"),
@@ -49,6 +55,7 @@ LAST_SHOWN_BY = {
     "a_lost_write_that_hides_its_segment": (921,),
     "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 19,),
     "turns_that_do_not_begin": (FIRST_WITH_PACE + 25,),
+    "a_log_that_does_not_wait_for_its_compaction": (FIRST_WITH_COMPACTED + 48,),
 }
 """Seeds to play first for the bugs with the longest search; where they no longer show the bug, the search follows."""
 
@@ -199,6 +206,23 @@ def requests_that_fail(patch: Any) -> None:
         raise ArithmeticError
 
     patch.setattr(AdminSubscriptions, "peek", fails)
+
+
+def a_compaction_that_keeps_the_first_value(patch: Any) -> None:
+    made = KeyTable.__init__
+
+    def keeping(self: Any, *arguments: Any, **more: Any) -> None:
+        made(self, *arguments, **more)
+        self.put = self._newest.setdefault
+
+    patch.setattr(KeyTable, "__init__", keeping)
+
+
+def a_log_that_does_not_wait_for_its_compaction(patch: Any) -> None:
+    async def without_a_cursor(self: Any) -> None:
+        return None
+
+    patch.setattr(TopicCompaction, "keep_all", without_a_cursor)
 
 
 def _damage(seed: int) -> tuple[str, str]:

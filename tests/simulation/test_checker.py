@@ -36,6 +36,8 @@ PLANTED = [
     ("a_start_that_trusts_unsynced_metadata", "did not come"),
     ("requests_without_an_answer", "no answer in"),
     ("requests_that_fail", "request.failed"),
+    ("a_compaction_that_keeps_the_first_value", "newest value of . at .* was not read"),
+    ("a_log_that_does_not_wait_for_its_compaction", "newest value of . at .* was not read"),
 ]
 
 

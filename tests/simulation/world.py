@@ -30,6 +30,7 @@ from tests.simulation.clients import (
     SimReader,
     WanderingReader,
 )
+from tests.simulation.compacted import CompactedReader, check_compacted
 from tests.simulation.damage import QUIET_S, REPORTS, Damage
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
@@ -89,6 +90,7 @@ class World:
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
         self.wanderers: list[WanderingReader] = []
+        self.compacted: list[CompactedReader] = []
 
     # --- for clients and faults ------------------------------------------------------------------------------------
 
@@ -164,7 +166,11 @@ class World:
                 WanderingReader(self, f"{name[-3:]}-r{n}/{chance.choice(['a', 'b', 'r'])}", topic)
                 for n in range(plan.readers)
             ]
-        for client in self._clients():
+            if plan.compacted:
+                self.compacted += [
+                    CompactedReader(self, f"{name[-3:]}-compacted{n}", topic, slow=n > 0) for n in range(3)
+                ]
+        for client in (*self._clients(), *self.compacted):
             client.start()
 
     def _clients(self) -> list[Client]:
@@ -357,22 +363,32 @@ class World:
         self.timers.after(20, self._take)
 
     def _take(self) -> None:
+        for late in [
+            CompactedReader(self, f"{each.name}-late", each.topic, slow=False) for each in self.compacted[::3]
+        ]:
+            late.start()
+            self.compacted.append(late)
+        for reader in self.compacted:
+            reader.hurry()
         for client in (*self._takers, *self._readers):
             client.start()
         self._quiet_since_s, self._taken = self.now_s, -1
         self._when(self._is_quiet, self._compare, "messages")
 
     def _is_quiet(self) -> bool:
-        taken = sum(len(t.taken) for t in self._takers) + sum(len(r.found) for r in self._readers)
-        if taken != self._taken or not all(c.ready for c in (*self._takers, *self._readers)):
+        readers = (*self._readers, *self.compacted)
+        taken = sum(len(t.taken) for t in self._takers) + sum(len(r.found) for r in readers)
+        if taken != self._taken or not all(c.ready for c in (*self._takers, *readers)):
             self._taken, self._quiet_since_s = taken, self.now_s
         return self.now_s - self._quiet_since_s > 5
 
     def _compare(self) -> None:
         for reader in self._readers:
             checker.check_readable(reader.topic, reader, self.damage)
+        for compacted in self.compacted:
+            check_compacted(compacted.topic, compacted)
         for taker in self._takers:
             checker.check_drained(taker.topic, taker.subscription, set(taker.taken), self.damage)
-        for client in (*self._takers, *self._readers):
+        for client in (*self._takers, *self._readers, *self.compacted):
             client.stop()
         self.timers.after(1, lambda: self.end_life("over"))
