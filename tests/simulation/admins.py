@@ -71,6 +71,9 @@ class DirectAdmin:
         else:
             await _try(getattr(self._logs, "internal_stats" if kind == "stats" else kind)(name))
 
+    async def expire(self, known: TopicHistory, subscription: str, seconds: int) -> None:
+        await _try(self._subscriptions.expire(TopicName.parse(known.name), subscription, seconds))
+
     async def change(self, known: TopicHistory, kind: str, subscription: str, place: Position | None = None) -> bool:
         name, topics = TopicName.parse(known.name), self._subscriptions
         if kind == "delete":

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.clients import SimReader
     from tests.simulation.damage import Damage
     from tests.simulation.history import Sent
+    from tests.simulation.timers import WallClock
 
 
 def check_running(broker: Broker, history: dict[str, TopicHistory], damage: Damage) -> None:
@@ -26,7 +27,7 @@ def check_running(broker: Broker, history: dict[str, TopicHistory], damage: Dama
         if topic is None or not topic.is_open:
             continue
         _check_durability(topic, known)
-        _check_trimmed(topic, known, damage)
+        _check_trimmed(topic, known, damage, damage.world.clock)
         for subscription in topic.subscriptions.by_name.values():
             _check_backlog(topic, subscription)
             _check_holders(subscription)
@@ -52,7 +53,12 @@ def _check_durability(topic: Topic, known: TopicHistory) -> None:
             raise ViolationError(f"{known.name}: subscription {subscription.name} is no longer durable")
 
 
-def _check_trimmed(topic: Topic, known: TopicHistory, damage: Damage) -> None:
+def earliest_stamp_s(entry: Sent, clock: WallClock) -> float:
+    """The earliest stamp that the entry may have: by the clock of its producer, or that of the broker since its SEND."""
+    return entry.sent_s + min(0, clock.ahead_since(entry.sent_s)[0])
+
+
+def _check_trimmed(topic: Topic, known: TopicHistory, damage: Damage, clock: WallClock) -> None:
     """Check that no entry that a subscription still owes to its consumers is acknowledged or dropped."""
     ledger = topic.ledger
     for subscription in known.subscriptions.values():
@@ -67,7 +73,7 @@ def _check_trimmed(topic: Topic, known: TopicHistory, damage: Damage) -> None:
                 continue
             if is_valid(place) and not is_deleted(place):
                 continue
-            if damage.hit(known, entry):
+            if damage.hit(known, entry) or subscription.may_be_expired(earliest_stamp_s(entry, clock)):
                 continue
             if place <= mark_delete or is_deleted(place):
                 raise ViolationError(f"{known.name} {subscription.name}: {place} is acknowledged, by no consumer")
@@ -181,10 +187,13 @@ def check_drained(
     """
     if not subscription.exists or subscription.moved or subscription.moves:
         return
+    clock = damage.world.clock
     for place, entry in known.receipts.items():
         if entry.position != place or not subscription.owes(entry) or place in taken:
             continue
-        if not subscription.may_be_acked(place) and not damage.hit(known, entry):
+        if subscription.may_be_acked(place) or subscription.may_be_expired(earliest_stamp_s(entry, clock)):
+            continue
+        if not damage.hit(known, entry):
             raise ViolationError(f"{known.name} {subscription.name}: {place} was never delivered")
 
 

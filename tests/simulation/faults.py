@@ -45,6 +45,7 @@ class Faults:
             "standstill": self._standstill,
             "crash_in_compaction": self._crash_in_compaction,
             "compact": self._compact,
+            "expire": self._expire,
             "admin": self._admin,
             "http": self._http,
             "set_clock": lambda: world.clock.set_by(chance.choice([-7200, -60, 0, 60, 7200, 86400])),
@@ -185,6 +186,24 @@ class Faults:
             await self._delete(admin, known, subscription)
         else:
             await self._move(kind, admin, known, subscription)
+
+    def _expire(self) -> None:
+        broker = self.world.broker
+        if broker is not None:
+            known = self.chance.choice(list(self.world.history.topics.values()))
+            subscription = self.chance.choice([*known.subscriptions.values()])
+            admin = DirectAdmin(broker)
+            admin.spawn(self._expire_messages(admin, known, subscription, self.chance.choice([1, 3, 60, 7200])))
+
+    async def _expire_messages(
+        self, admin: DirectAdmin, known: TopicHistory, subscription: SubscriptionHistory, seconds: int
+    ) -> None:
+        """Expire messages by age. The clock may be set meanwhile, and the process may end before the answer."""
+        clock, since_s = self.world.clock, self.world.now_s
+        most_s = clock.ahead_since(since_s)[1]
+        subscription.expiries.append(since_s + most_s - seconds)
+        self.world.note(f"expires {subscription.name} older than {seconds}")
+        await admin.expire(known, subscription.name, seconds)
 
     async def _delete(self, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
         """Request a deletion, which the broker refuses while consumers are connected. With any outcome, the

@@ -56,6 +56,8 @@ class SubscriptionHistory:
     """Commands under way that may move the cursor anywhere."""
     moved: bool = False
     """Whether the outcome of such a command is unknown, and so is the state of earlier acknowledgements."""
+    expiries: list[float] = field(default_factory=list)
+    """For each request to expire messages the latest stamp (s) of a message that is old enough."""
     epoch: int = 0
     """How often its deletion was requested or ended; the answer to a SUBSCRIBE of an earlier epoch has no meaning."""
 
@@ -89,6 +91,10 @@ class SubscriptionHistory:
         return self.sure.get(position, at_s) < at_s or any(
             position <= up_to and since_s < at_s for up_to, since_s in self.sure_up_to
         )
+
+    def may_be_expired(self, earliest_stamp_s: float) -> bool:
+        """Whether a message with this stamp or a later stamp was old enough for any of the requests."""
+        return any(earliest_stamp_s <= latest_s for latest_s in self.expiries)
 
     def owes(self, entry: Sent) -> bool:
         """Whether it may not lose this entry before it is acknowledged."""

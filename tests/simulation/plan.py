@@ -40,6 +40,8 @@ compactions, and the index of delayed messages has small buckets, which it seals
 """
 FIRST_WITH_COMPACTED = 360_000
 """From here on most seeds compact their topics all the time, and have clients that read them compacted."""
+FIRST_WITH_EXPIRY = 380_000
+"""From here on administrators expire messages by age while the wall clock is set."""
 OF_WORK = ("full_write", "standstill", "crash_in_compaction")
 SMALL_BUCKETS = {
     "delayed_delivery_min_index_count_per_bucket": 2,
@@ -133,6 +135,8 @@ class Plan:
         if compacted:
             damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
             of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()
+        if seed >= FIRST_WITH_EXPIRY and Random(f"expiry {seed}").random() < 0.8:
+            of_work += ("expire", "expire", "set_clock")
         return cls(
             seed=seed,
             seconds=seconds,

@@ -17,7 +17,7 @@ from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.dispatchers.read_loop import ReadLoop
 from magnetar.broker.network.publish_gate import PublishGate
-from magnetar.broker.topics import subscriptions
+from magnetar.broker.topics import expiry, subscriptions
 from magnetar.broker.topics.topic import Topic
 from magnetar.storage import records
 from magnetar.storage.embedded import engine, ledger_store
@@ -28,7 +28,7 @@ from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.read_turns import ReadTurns
-from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_KILLS, FIRST_WITH_PACE, Plan
+from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_EXPIRY, FIRST_WITH_KILLS, FIRST_WITH_PACE, Plan
 from tests.simulation.play import play
 from tests.twins.sim_files import _SimFile
 
@@ -38,9 +38,10 @@ FIRST_SEEDS = {
     "turns_that_do_not_begin": FIRST_WITH_PACE,
     "a_compaction_that_keeps_the_first_value": FIRST_WITH_COMPACTED,
     "a_log_that_does_not_wait_for_its_compaction": FIRST_WITH_COMPACTED,
+    "an_expiry_of_one_more": FIRST_WITH_EXPIRY,
 }
-"""The first seeds of bugs that need a process that is killed while its machine goes on, frames at a pace, or readers of
-compacted topics.
+"""The first seeds of bugs that need a process that is killed while its machine goes on, frames at a pace, readers of
+compacted topics, or messages that expire.
 """
 MOST_SEEDS = 60
 OF_DAMAGE = {
@@ -223,6 +224,11 @@ def a_log_that_does_not_wait_for_its_compaction(patch: Any) -> None:
         return None
 
     patch.setattr(TopicCompaction, "keep_all", without_a_cursor)
+
+
+def an_expiry_of_one_more(patch: Any) -> None:
+    expire = expiry._expire_before
+    patch.setattr(expiry, "_expire_before", lambda topic, found, place: expire(topic, found, place.next()))
 
 
 def _damage(seed: int) -> tuple[str, str]:

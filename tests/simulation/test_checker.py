@@ -37,6 +37,7 @@ PLANTED = [
     ("requests_without_an_answer", "no answer in"),
     ("requests_that_fail", "request.failed"),
     ("a_compaction_that_keeps_the_first_value", "newest value of . at .* was not read"),
+    ("an_expiry_of_one_more", "by no consumer"),
     ("a_log_that_does_not_wait_for_its_compaction", "newest value of . at .* was not read"),
 ]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_WORK
+from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_EXPIRY, FIRST_WITH_WORK
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 200
@@ -57,6 +57,12 @@ def test_histories_with_faults_in_the_midst_of_work_hold():
 @pytest.mark.timeout(300)
 def test_histories_with_readers_of_compacted_topics_hold():
     ran = simulation("--first", FIRST_WITH_COMPACTED, "--seeds", 20, "--jobs", 1)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.timeout(300)
+def test_histories_with_messages_that_expire_hold():
+    ran = simulation("--first", FIRST_WITH_EXPIRY, "--seeds", 20, "--jobs", 1)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

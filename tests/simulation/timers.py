@@ -89,6 +89,12 @@ class WallClock:
         assert self.loop is not None
         return self._epoch_ms + round((self.loop.now_s + self._ahead_s) * 1000)
 
+    def ahead_since(self, since_s: float) -> tuple[int, int]:
+        """The least and the most seconds that the wall clock was ahead from that time until now."""
+        known = [ahead_s for at_s, ahead_s in self._settings if at_s >= since_s]
+        known += [ahead_s for at_s, ahead_s in self._settings if at_s < since_s][-1:]
+        return min(known), max(known)
+
     def when(self, stamp_ms: int) -> float:
         """The elapsed time at which ``now_ms`` returned the stamp."""
         seconds = (stamp_ms - self._epoch_ms) / 1000
