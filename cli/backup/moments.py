@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shutil
 import sys
 from contextlib import contextmanager
@@ -23,7 +24,8 @@ from magnetar.cli.backup.images import (
     sync_folders,
     verify_directory,
 )
-from magnetar.cli.errors import ConflictError, FileError, NotFoundError
+from magnetar.cli.backup.own_files import open_own
+from magnetar.cli.errors import ConflictError, DeniedError, FileError, NotFoundError
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.reading.errors import StorageError, StoreMismatchError
 
@@ -49,14 +51,23 @@ def covered(found: Sequence[Image]) -> list[int]:
 
     This is the moment of the previous image if that image is of the same store, else the moment of the image itself.
     """
-    from magnetar.storage.joining.stores import store_of  # noqa: PLC0415 - the engine, which no other command needs
-
-    stores = [store_of(path / "data") for path, _ in found]
+    stores = [_store(path / "data") for path, _ in found]
     moments: list[int] = [facts["moment_ms"] for _, facts in found]
     return [
         moments[k - 1] if k and stores[k] is not None and stores[k] == stores[k - 1] else moments[k]
         for k in range(len(found))
     ]
+
+
+def _store(data: Path) -> bytes | None:
+    """Return the id of the store of an image, None if it is unknown: also where VERSION is a link or a FIFO."""
+    from magnetar.storage.joining.stores import store_of  # noqa: PLC0415 - the engine, which no other command needs
+
+    try:
+        os.close(open_own(data, "VERSION"))
+    except (OSError, DeniedError):
+        return None
+    return store_of(data)
 
 
 def span_of(folder: Path, until_ms: int) -> tuple[Image, Image]:

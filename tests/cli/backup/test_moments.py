@@ -1,6 +1,7 @@
 """Moments that images cover, and the errors for all others."""
 
 import json
+import os
 
 import pytest
 
@@ -34,6 +35,17 @@ def names(span):
 def test_moments_from_one_image_to_the_next_are_covered(tmp_path):
     folder = folder_of(tmp_path, ONE, ONE, OTHER, OTHER, None, None)
     assert covered(images(folder)) == [1000, 1000, 3000, 3000, 5000, 6000]
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("../../image-1/data/VERSION")])
+def test_a_version_that_is_a_fifo_or_a_link_names_no_store(tmp_path, make):
+    """A FIFO held up the list of moments for ever."""
+    folder = folder_of(tmp_path, ONE, ONE)
+    version = folder / "image-2" / "data" / "VERSION"
+    version.unlink()
+    make(version)
+    assert covered(images(folder)) == [1000, 2000]
 
 
 def test_the_images_around_a_moment(tmp_path):
