@@ -198,12 +198,15 @@ class Faults:
     async def _expire_messages(
         self, admin: DirectAdmin, known: TopicHistory, subscription: SubscriptionHistory, seconds: int
     ) -> None:
-        """Expire messages by age. The clock may be set meanwhile, and the process may end before the answer."""
-        clock, since_s = self.world.clock, self.world.now_s
-        most_s = clock.ahead_since(since_s)[1]
-        subscription.expiries.append(since_s + most_s - seconds)
+        """Expire messages by age. The clock may be set before the broker reads the clock, and the process may end."""
+        since_s, number = self.world.now_s, len(subscription.expiries)
+        subscription.expiries.append(float("inf"))
         self.world.note(f"expires {subscription.name} older than {seconds}")
-        await admin.expire(known, subscription.name, seconds)
+        try:
+            await admin.expire(known, subscription.name, seconds)
+        finally:
+            most_s = self.world.clock.ahead_since(since_s)[1]
+            subscription.expiries[number] = self.world.now_s + most_s - seconds
 
     async def _delete(self, admin: Admin, known: TopicHistory, subscription: SubscriptionHistory) -> None:
         """Request a deletion, which the broker refuses while consumers are connected. With any outcome, the

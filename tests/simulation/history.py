@@ -57,7 +57,7 @@ class SubscriptionHistory:
     moved: bool = False
     """Whether the outcome of such a command is unknown, and so is the state of earlier acknowledgements."""
     expiries: list[float] = field(default_factory=list)
-    """For each request to expire messages the latest stamp (s) of a message that is old enough."""
+    """For each request to expire messages the latest stamp (s) of a message that is old enough; inf: under way."""
     epoch: int = 0
     """How often its deletion was requested or ended; the answer to a SUBSCRIBE of an earlier epoch has no meaning."""
 
