@@ -215,8 +215,13 @@ class DeadLetters:
         }
         for key, value in {**message.properties, **added}.items():
             metadata.properties.add(key=key, value=value)
-        if message.key is not None:
-            metadata.partition_key = message.key
+        source = message.metadata if message.single is None else message.single
+        if source.HasField("partition_key"):
+            metadata.partition_key = source.partition_key
+            metadata.partition_key_b64_encoded = source.partition_key_b64_encoded
+        if source.HasField("ordering_key"):
+            metadata.ordering_key = source.ordering_key
+        metadata.event_time = source.event_time
         metadata.uncompressed_size = len(message.payload)
         return encode_entry(metadata, message.payload)
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from magnetar.broker.websocket.session_json import ProducerMessage
 
 BATCH_BYTES: Final = 128 * 1024
+_LARGEST_PLAIN: Final = 4096
+"""The most bytes of a payload that stays uncompressed whatever the compression, as with the client of Apache Pulsar."""
 _U64: Final = (1 << 64) - 1
 _MESSAGE_BYTES: Final = 512
 """The assumed memory of a message in a batch besides its content."""
@@ -75,7 +77,7 @@ def entry_of(
     for key, value in message.properties.items():
         metadata.properties.add(key=key, value=value)
     if message.key is not None:
-        metadata.partition_key = message.key
+        metadata.partition_key, metadata.partition_key_b64_encoded = message.key, False
     if message.event_time_ms is not None:
         metadata.event_time = message.event_time_ms & _U64
     if message.deliver_at_ms is not None:
@@ -89,10 +91,14 @@ def entry_of(
         if message.compression is not None and message.uncompressed_bytes is not None:
             metadata.compression = message.compression  # type: ignore[assignment]
             metadata.uncompressed_size = message.uncompressed_bytes & 0xFFFFFFFF
-    elif parameters.compression != pb.NONE:
+    elif _is_compressed(parameters, payload):
         metadata.compression = parameters.compression  # type: ignore[assignment]
         payload = compress(parameters.compression, payload)
     return encode_entry(metadata, payload)
+
+
+def _is_compressed(parameters: ProducerParameters, payload: bytes) -> bool:
+    return parameters.compression != pb.NONE and len(payload) > _LARGEST_PLAIN
 
 
 def batch_entry_of(batch: Batch, parameters: ProducerParameters, name: str, now_ms: int) -> bytes:
@@ -112,14 +118,17 @@ def batch_entry_of(batch: Batch, parameters: ProducerParameters, name: str, now_
         for key, value in message.properties.items():
             single.properties.add(key=key, value=value)
         if message.key is not None:
-            single.partition_key = message.key
+            single.partition_key, single.partition_key_b64_encoded = message.key, False
         if message.event_time_ms is not None:
             single.event_time = message.event_time_ms & _U64
         singles.append((single, message.payload))
     plain = encode_batch(singles)
-    metadata.uncompressed_size = len(plain)
-    metadata.compression = parameters.compression  # type: ignore[assignment]
-    first_key = batch.messages[0][1].key
-    if first_key is not None:
-        metadata.partition_key = first_key
-    return encode_entry(metadata, compress(parameters.compression, plain))
+    opening = batch.messages[0][1]
+    if opening.key is not None:
+        metadata.partition_key, metadata.partition_key_b64_encoded = opening.key, False
+    metadata.replicate_to.extend(opening.replicate_to)
+    if _is_compressed(parameters, plain):
+        metadata.uncompressed_size = len(plain)
+        metadata.compression = parameters.compression  # type: ignore[assignment]
+        plain = compress(parameters.compression, plain)
+    return encode_entry(metadata, plain)

@@ -214,10 +214,14 @@ class ProducerSession(Session):
         self._weigh(-batch.held_bytes)
         if not batch.messages or self.closed:
             return
-        entry = batch_entry_of(batch, self.parameters, part.name, self.now_ms())
         contexts = [message.context for _, message in batch.messages]
         first, last = batch.messages[0][0], batch.messages[-1][0]
-        self._send(part, Outgoing(part.index, first, last, entry, contexts, is_batch=True))
+        is_batch = len(batch.messages) > 1  # as with the client of Apache Pulsar
+        if is_batch:
+            entry = batch_entry_of(batch, self.parameters, part.name, self.now_ms())
+        else:
+            entry = entry_of(batch.messages[0][1], self.parameters, part.name, first, self.now_ms())
+        self._send(part, Outgoing(part.index, first, last, entry, contexts, is_batch=is_batch))
 
     def _send(self, part: _Part, outgoing: Outgoing) -> None:
         if part.refusal is not None:

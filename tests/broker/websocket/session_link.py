@@ -10,14 +10,14 @@ from magnetar.protocol.answers import Answer
 
 
 class ScriptedLink:
-    """Answers each request by `on(command)`, and remembers all commands."""
+    """Answers each request by `on(command)`, and remembers all commands and published entries."""
 
     closed = False
 
     def __init__(self, on=None):
         self.on = on or (lambda command: pb.CommandSuccess(request_id=1))
         self.subscribers = {}
-        self.commands = []
+        self.commands, self.entries = [], []
         self.patterns = []
         """None when a session waits for its turn to compile a pattern, then the cost of the compilation."""
         self.connection = types.SimpleNamespace(role=None)
@@ -31,6 +31,8 @@ class ScriptedLink:
     def send(self, frame):
         end = 8 + int.from_bytes(frame[4:8], "big")
         self.commands.append(pb.BaseCommand.FromString(frame[8:end]))
+        if self.commands[-1].type == pb.BaseCommand.SEND:
+            self.entries.append(frame[end:])
 
     async def ask(self, build):
         self.send(build(1))

@@ -12,6 +12,7 @@ from magnetar.broker.websocket.errors import RequestFailedError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.answers import Answer
 from magnetar.protocol.batches import encode_batch, encode_entry
+from magnetar.protocol.metadata import split_entry
 from tests.broker.websocket.test_topics_session import BASE, World
 from tests.waiting import until
 
@@ -45,12 +46,12 @@ class Letters(World):
             return pb.CommandProducerSuccess(request_id=1, producer_name="d", last_sequence_id=-1)
         return super().answer(command)
 
-    def deliver(self, entry, count, messages=1):
+    def deliver(self, entry, count, messages=1, **fields):
         command = _T(type=_T.MESSAGE)
         command.message.consumer_id, command.message.redelivery_count = 0, count
         command.message.message_id.ledgerId, command.message.message_id.entryId = 7, entry
         metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, num_messages_in_batch=messages)
-        single = pb.SingleMessageMetadata(payload_size=1)
+        single = pb.SingleMessageMetadata(payload_size=1, **fields)
         payload = encode_batch([(single, b"x")] * messages)
         self.link.subscribers[_T.MESSAGE](Answer(command, encode_entry(metadata, payload)))
 
@@ -106,6 +107,17 @@ async def test_an_entry_whose_messages_are_all_stored_is_acknowledged():
     assert world.acknowledged() == []
     world.receipt(2)
     assert world.acknowledged() == [(0, 7)]
+
+
+async def test_a_dead_letter_has_the_keys_and_the_event_time_of_its_message():
+    world = await Letters().opened()
+    given = {"partition_key": "aw==", "partition_key_b64_encoded": True, "ordering_key": b"o", "event_time": 7}
+    world.deliver(0, count=2, **given)
+    world.deliver(1, count=2)
+    await turns()
+    letters = [split_entry(each)[0] for each in world.link.entries]
+    assert [[getattr(each, name) for name in given] for each in letters] == [[*given.values()], ["", False, b"", 0]]
+    assert all(each.HasField("event_time") for each in letters)
 
 
 async def test_an_entry_with_a_refused_message_is_redelivered_once_and_not_acknowledged():

@@ -2,6 +2,7 @@
 
 import base64
 
+from harness.wire import plain, short_bytes
 from transcript import scenario
 
 
@@ -204,3 +205,27 @@ def ws_producer_blank_name_and_unknown_codec(s):
     p = producer(s, topic)
     for codec in ("LZ4", "lz4", "x", ""):
         p.ask(payload=b64(b"x"), compressionType=codec)
+
+
+@scenario
+def ws_producer_entries(s):
+    """A consumer of the protocol shows the entries of single messages, of batches of one, two and three, with codecs."""
+    batches = dict(batchingEnabled="true", batchingMaxMessages=3, batchingMaxPublishDelay=300)
+    first = dict(payload=b64(b"a"), key="k", properties={"p": "q"}, replicationClusters=["x"])
+    first |= dict(eventTime="2024-02-03T04:05:06.789Z")
+    for query in ({}, batches, {"compressionType": "LZ4"}, batches | {"compressionType": "LZ4"}):
+        topic = s.topic(f"t{len(query)}")
+        p = producer(s, topic, **query)
+        for count in (1, 2, 3):
+            for i in range(count):
+                p.send(**(first | {"payload": b64(b"%d" % i), "context": str(i)}), quietly=True)
+            for _ in range(count):
+                p.recv()
+        for size in (4096, 4097):
+            p.send(payload=b64(b"a" * size), quietly=True)
+            p.recv()
+        c = s.connect()
+        c.subscribe(topic, permits=100, quietly=True, initialPosition="Earliest")
+        while (got := c.recv_quietly(0.7)) is not None:
+            metadata = {k: v for k, v in plain(got.metadata).items() if k not in ("producer_name", "publish_time")}
+            s.note("entry", [metadata, short_bytes(got.payload)])
