@@ -54,7 +54,15 @@ from magnetar.broker.auth.authorizer import Identity, Target
 from magnetar.broker.auth.table import PROBE, Action, Resource
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.compat.denied_requests import denied_text
-from magnetar.broker.compat.jetty_http import accepts_json, allowed, media_type, page, plain_path, redirect_of_root
+from magnetar.broker.compat.jetty_http import (
+    accepts_json,
+    allowed,
+    media_type,
+    methods_of,
+    page,
+    plain_path,
+    redirect_of_root,
+)
 from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.storage.errors import StorageError
 
@@ -182,7 +190,7 @@ async def _other_methods(request: Request, _error: Exception) -> Response:
     path = _path_of_route(request)
     methods = [row.method for row in all_routes() if row.path == path]
     if request.method == "OPTIONS":
-        return Response(status_code=200, headers={"Allow": allowed(methods, asked=True)})
+        return methods_of(methods, request.headers.get("accept", ""))
     return page(405, request.method, {"Allow": allowed(methods, asked=False)})
 
 

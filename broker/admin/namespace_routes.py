@@ -18,6 +18,7 @@ from magnetar.broker.admin.topic_calls import COMPACTION, bounded, check_all_sub
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_CONSUME, NAMESPACE_USE, SUPER, TENANT_ADMIN
 from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import RestError, SubscriptionNotFoundError, TopicNotFoundError
 from magnetar.broker.ownership.ownership import Here
 from magnetar.broker.policies.records import (
@@ -75,6 +76,7 @@ async def get_namespace(call: Call) -> Response:
         "is_allow_auto_update_schema", call.api.settings.is_allow_auto_update_schema_enabled
     )
     data["bundles"] = shown(call.bundles())
+    data["subscription_types_enabled"] = java_order(policies.subscription_types_enabled)
     for name in KEPT_APART:
         data.pop(name, None)
     data["clusterDispatchRate"] = data["topicDispatchRate"]  # the older name of topicDispatchRate

@@ -13,6 +13,7 @@ from magnetar.broker.admin.topic_calls import loadable
 from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, OPEN, TOPIC_ADMIN
 from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import RestError
 from magnetar.broker.limits import MAX_GRANTS_BYTES
 from magnetar.broker.policies.records import Policies
@@ -104,7 +105,7 @@ async def grant_on_subscription(call: Call) -> Response:
     if not call.namespaces.exists(call.namespace):
         raise rest_refusals.NAMESPACE_OF_GRANT_UNKNOWN.error(namespace=call.namespace)  # as Apache Pulsar has it
     call.policies()
-    granted = {call.param("subscription"): sorted(set(roles))}
+    granted = {call.param("subscription"): java_order(roles)}
     return await _change(
         call,
         call.namespace,

@@ -5,6 +5,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magnetar.broker.compat import absent_features
+from magnetar.broker.compat.java_order import java_text_key
 from magnetar.broker.compat.java_times import instant
 from magnetar.broker.slices import in_turns, sliced
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -32,12 +33,13 @@ async def topic_stats(stats: "TopicStats", config: "TopicConfig", *, owner: str)
             consumers = await _in_slices(consumer, each.consumers, stats)
             subscriptions[name] = subscription(each, stats, name, consumers)
     out = _topic_figures(stats)
+    publishers = sorted(stats.publishers, key=lambda each: java_text_key(each.producer_name))
     if stats.oldest_backlog_subscription is not None:
         out[_OLDEST_SUBSCRIPTION] = stats.oldest_backlog_subscription
     out |= {
         "backlogQuotaLimitSize": config.size_quota.limit_size,
         "backlogQuotaLimitTime": config.age_quota.limit_time,
-        "publishers": await _in_slices(publisher, stats.publishers, stats),
+        "publishers": await _in_slices(publisher, publishers, stats),
         "subscriptions": subscriptions,
         "replication": {},
         "deduplicationStatus": stats.deduplication_status,

@@ -28,6 +28,11 @@ def java_order(keys: Iterable[str], *, concurrent: bool = False) -> list[str]:
     return _in_slots(given, len(given) + concurrent)
 
 
+def java_text_key(text: str) -> bytes:
+    """The key by which Java sorts a text: its UTF-16 code units."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 def _in_slots(keys: list[str], counted: int) -> list[str]:
     """The keys by their slots in a table that holds `counted` keys without doubling."""
     slots = _SMALLEST_TABLE

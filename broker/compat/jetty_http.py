@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import RestError
 
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -19,6 +20,8 @@ _TEXT_PAGE: Final = (
 )
 _ROOTS: Final = (b"/admin/v2", b"/admin/v3", b"/lookup", b"/topics")
 _METHODS_WITH_PAGES: Final = ("GET", "POST", "HEAD")
+_TEXTS: Final = frozenset({"text/plain", "text/*", "*/*"})
+_WEIGHT: Final = re.compile(r"\bq=([01](?:\.\d{0,3})?)")
 _NO_REQUEST: Final = b"Illegal character"
 BAD_REQUEST: Final = (
     b"HTTP/1.1 400 Bad Request\r\nCache-Control: must-revalidate,no-cache,no-store\r\nContent-Type: text/plain\r\n"
@@ -58,7 +61,25 @@ def plain_path(path: str) -> str:
 def allowed(methods: Iterable[str], *, asked: bool) -> str:
     """The Allow header for the methods of a path; `asked` (by OPTIONS) adds HEAD where GET is allowed."""
     known = {*methods, "OPTIONS"} - {"HEAD"}
-    return ",".join(sorted(known | {"HEAD"} if asked and "GET" in known else known))
+    return ",".join(java_order(sorted(known | {"HEAD"} if asked and "GET" in known else known)))
+
+
+def methods_of(methods: Iterable[str], accepted: str) -> Response:
+    """The answer to OPTIONS: the allowed methods, as text unless the Accept header prefers other types to text."""
+    names = allowed(methods, asked=True)
+    wanted = [_preference(part) for part in accepted.split(",") if part.strip()]
+    most = max(wanted, default=(1.0, ""))[0]
+    best = [kind for weight, kind in wanted if weight == most]
+    if not best or _TEXTS.intersection(best):
+        return Response(names.replace(",", ", "), headers={"Allow": names, "Content-Type": "text/plain"})
+    return Response(headers={"Allow": names, "Content-Type": best[0]})
+
+
+def _preference(part: str) -> tuple[float, str]:
+    """Weight and type of an element of an Accept header."""
+    kind, _, more = part.partition(";")
+    found = _WEIGHT.search(more)
+    return float(found[1]) if found else 1.0, kind.strip().lower()
 
 
 def begins_no_request(data: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Lists come in the order of Java's hash tables, as recorded from Apache Pulsar."""
 
-from magnetar.broker.compat.java_order import collected_order, java_order
+from magnetar.broker.compat.java_order import collected_order, java_order, java_text_key
 
 NAMES = ["sub", "a", "zz", "sub-1", "b", "my-subscription", "sub-2", "c", "x", "other", "s1", "s2", "s10"]
 
@@ -33,3 +33,9 @@ def test_a_collected_table_doubles_with_the_fourteenth_name():
     in_sixteen_slots = [name for name in collected_order(NAMES) if name != "s10"]
     assert in_sixteen_slots == collected_order(NAMES[:12])
     assert [name for name in collected_order([*NAMES, "y"]) if name not in ("s10", "y")] != in_sixteen_slots
+
+
+def test_texts_are_sorted_by_their_code_units():
+    assert sorted(["\uff5e", "\U0001f600", "é", "b9", "b10", "Beta"], key=java_text_key) == [
+        *("Beta", "b10", "b9", "é", "\U0001f600", "\uff5e")
+    ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from magnetar.broker.compat.jetty_http import accepts_json, allowed, is_json, media_type, page, plain_path
+from magnetar.broker.compat.jetty_http import accepts_json, allowed, is_json, media_type, methods_of, page, plain_path
 from magnetar.broker.errors import RestError
 
 
@@ -56,8 +56,24 @@ def test_paths_lose_matrix_parameters_and_slashes_at_the_end():
 
 def test_allow_tells_of_head_when_asked_alone():
     assert allowed(["GET", "PUT"], asked=False) == "GET,OPTIONS,PUT"
-    assert allowed(["GET", "PUT"], asked=True) == "GET,HEAD,OPTIONS,PUT"
+    assert allowed(["GET", "PUT"], asked=True) == "HEAD,GET,OPTIONS,PUT"
     assert allowed(["PUT"], asked=True) == "OPTIONS,PUT"
+    assert allowed(["DELETE", "GET", "POST", "PUT"], asked=True) == "HEAD,DELETE,POST,GET,OPTIONS,PUT"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "kind", "text"),
+    [
+        ("", "text/plain", b"HEAD, GET, OPTIONS"),
+        ("*/*", "text/plain", b"HEAD, GET, OPTIONS"),
+        ("application/json", "application/json", b""),
+        ("application/json, text/*", "text/plain", b"HEAD, GET, OPTIONS"),
+        ("Text/Plain;q=0.5, text/html", "text/html", b""),
+    ],
+)
+def test_options_are_answered_in_the_accepted_type(accepted, kind, text):
+    answer = methods_of(["GET"], accepted)
+    assert (answer.headers["content-type"], answer.headers["allow"], answer.body) == (kind, "HEAD,GET,OPTIONS", text)
 
 
 def test_pages_need_the_right_to_read():

@@ -264,3 +264,18 @@ def roots_of_the_api(s):
             s.call(method, path, show=["Location"])
         for path in ("/admin/v2/", "/lookup/", "/topics/"):
             s.call(method, path, show=["Location"])
+
+
+@scenario
+def http_options_in_the_accepted_type(s):
+    texts = ("", "*/*", "text/*", "application/json", "application/json, text/plain", "text/plain;q=0.1, text/html")
+    for path in (
+        "/admin/v2/clusters",
+        "/admin/v2/clusters/standalone",
+        "/admin/v2/persistent/a/b/c",
+        "/topics/persistent/a/b/c",
+    ):
+        for accepted in texts:
+            headers = {"Accept": accepted} if accepted else {}
+            text = s.http("OPTIONS", path, headers=headers, quietly=True)[1]
+            s.note(f"{path} {accepted}", [s.http_headers.get("Allow"), s.http_headers.get("Content-Type"), text])

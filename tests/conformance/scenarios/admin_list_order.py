@@ -1,6 +1,6 @@
 """The order of lists over REST, which is that of Java's hash maps."""
 
-from harness.steps import namespace, rest
+from harness.steps import namespace, rest, stats
 from transcript import scenario
 
 
@@ -55,3 +55,25 @@ def subscriptions_in_the_order_of_a_hash(s):
     for name in ("sub", "a", "zz", "sub-1", "b", "my-subscription"):
         s.http("PUT", rest(part, "/subscription/" + name), "latest", quietly=True)
         s.call("GET", rest(part, "/subscriptions"), keep=True)
+
+
+@scenario
+def publishers_in_the_order_of_their_names(s):
+    for domain in ("persistent", "non-persistent"):
+        topic, c = s.topic(domain=domain), s.connect()
+        for i, name in enumerate(("zeta", "a", "Beta", "b10", "b9", "é", "\U0001f600", "\uff5e")):
+            c.producer(topic, i, quietly=True, producer_name=name)
+        s.note(domain, [each["producerName"] for each in stats(s, topic)["publishers"]])
+
+
+@scenario
+def roles_of_a_subscription_and_types_of_a_namespace(s):
+    path = "/admin/v2/namespaces/" + namespace(s)
+    for roles in (["r2", "r1", "admin", "zz"], ["zz", "b", "aa", "role-1", "role-2", "C"]):
+        s.call("POST", path + "/permissions/subscription/sub", roles)
+        s.call("GET", path + "/permissions/subscription", keep=True)
+    s.call("DELETE", path + "/permissions/sub/aa")
+    s.call("GET", path + "/permissions/subscription", keep=True)
+    for types in (["Shared", "Exclusive"], ["Key_Shared", "Failover", "Shared", "Exclusive"], ["Shared", "Failover"]):
+        s.call("POST", path + "/subscriptionTypesEnabled", types)
+        s.call("GET", path, keep=["subscription_types_enabled"])
