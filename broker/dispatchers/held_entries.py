@@ -334,7 +334,11 @@ class HeldEntries:
             self.replay.add_all(delay.take_due(limit))
 
     def may_read(self) -> bool:
-        """Whether the dispatcher may read new entries now: the delay view may pause reading."""
+        """Whether the dispatcher may read new entries now: the limit of unacknowledged messages, and the delay view,
+        may pause reading. Redeliveries go on meanwhile, as in Apache Pulsar.
+        """
+        if self.unacked.blocked:
+            return False
         return self.context.delay is None or not self.context.delay.pauses_reading
 
     def received(self, spans: list[Span], read: Read, gone: Callable[[Position], None] | None = None) -> list[Span]:

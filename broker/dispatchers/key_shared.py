@@ -233,7 +233,7 @@ class KeySharedDispatcher:
 
     def next_read(self) -> Read | None:
         permits = self.held.usable_permits()
-        if permits <= 0 or self.held.unacked.blocked:
+        if permits <= 0:
             return None
         settings = self.context.settings
         limit = min(permits, settings.max_read_entries)

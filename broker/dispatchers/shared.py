@@ -147,7 +147,7 @@ class SharedDispatcher:
 
     def next_read(self) -> Read | None:
         permits = self.held.usable_permits()
-        if permits <= 0 or self.held.unacked.blocked:
+        if permits <= 0:
             return None
         limit = min(permits, self.context.settings.max_read_entries)
         self.held.take_due(limit)

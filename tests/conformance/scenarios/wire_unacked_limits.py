@@ -2,7 +2,9 @@
 continues, and for which consumers.
 """
 
-from harness.steps import ack, drained, namespace, published, stats, texts
+import time
+
+from harness.steps import ack, drained, namespace, published, rest, stats, texts, told
 from transcript import encode_send, scenario
 
 SHARED = dict(subType="Shared", quietly=True)
@@ -118,3 +120,75 @@ def a_consumer_leaves_a_subscription_that_is_blocked(s):
     [b] = members(s, topic, 1)
     a.ask("CLOSE_CONSUMER", consumer_id=1)
     rounds(s, topic, [b], len)
+
+
+def limited(s, per_subscription, per_consumer=None):
+    """A topic with these limits as its policies."""
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    s.http("POST", rest(topic, "/maxUnackedMessagesOnSubscription"), per_subscription, quietly=True)
+    if per_consumer is not None:
+        s.http("POST", rest(topic, "/maxUnackedMessagesOnConsumer"), per_consumer, quietly=True)
+    time.sleep(0.5)
+    return topic
+
+
+def both(function):
+    """One scenario for Shared, one for Key_Shared."""
+    for kind in ("Shared", "Key_Shared"):
+
+        def run(s, kind=kind):
+            function(s, kind)
+
+        run.__name__ = f"{function.__name__}_{kind.lower()}"
+        scenario(run)
+    return function
+
+
+def member(s, topic, kind, name, permits):
+    c = s.connect(name)
+    how = dict(initialPosition="Earliest", consumer_name=name, quietly=True)
+    c.subscribe(topic, permits=permits, subType=kind, **how)
+    return c
+
+
+def state(s, topic):
+    found = stats(s, topic)["subscriptions"]["sub"]
+    rows = [[each["consumerName"], each["unackedMessages"], each["availablePermits"]] for each in found["consumers"]]
+    s.note("state", [found["unackedMessages"], found["blockedSubscriptionOnUnackedMsgs"], found["msgInReplay"], rows])
+
+
+@both
+def redelivery_while_the_subscription_is_blocked(s, kind):
+    topic = limited(s, 4)
+    ids = published(s, topic, 12)
+    c = member(s, topic, kind, "c", 6)
+    s.note("first", told(drained(c, SECONDS)))
+    c.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1, message_ids=ids[:2])
+    s.note("without permits", told(drained(c, SECONDS)))
+    c.send("FLOW", consumer_id=1, messagePermits=20)
+    s.note("with permits", told(drained(c, SECONDS)))
+    state(s, topic)
+    d = member(s, topic, kind, "d", 20)
+    s.note("new consumer", told(drained(d, SECONDS)))
+    c.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1, message_ids=ids[1:3])
+    s.note("d", told(drained(d, SECONDS)))
+    s.note("c", told(drained(c, SECONDS)))
+    state(s, topic)
+
+
+@both
+def waiting_entries_while_the_subscription_is_blocked(s, kind):
+    """Entries that a read brought, and that no consumer below its own limit could take, go out in spite of the limit
+    of the subscription.
+    """
+    topic = limited(s, 5, per_consumer=3)
+    ids = published(s, topic, 14)
+    c = member(s, topic, kind, "c", 20)
+    s.note("c", told(drained(c, SECONDS)))
+    d = member(s, topic, kind, "d", 20)
+    s.note("d", told(drained(d, SECONDS)))
+    for i in ids[:3]:
+        ack(c, i)
+        s.note("c", told(drained(c, SECONDS)))
+        state(s, topic)
