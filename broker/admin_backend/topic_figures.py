@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from magnetar.broker.admin_backend.deleted_ranges import as_text, count_deleted_ranges, shown_ranges
@@ -12,6 +10,7 @@ from magnetar.broker.compat.java_times import instant
 from magnetar.broker.slices import in_turns
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
+from magnetar.broker.topics.backlog import bytes_behind, entry_bytes
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import TOPIC_EPOCH_PROPERTY, Topic
@@ -20,10 +19,9 @@ from magnetar.delayed.bucket_index import BucketDelayIndex
 from magnetar.protocol.url_encoder import url_encoded
 from magnetar.storage.managed.ledger_map import LedgerSlot
 from magnetar.storage.position import Position
-from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from magnetar.broker.admin_backend.deleted_ranges import DeletedRange
     from magnetar.broker.consumers.consumer_stats import SubscriptionStats
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.served_topic import ServedTopic
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
-
-_ledger_id = attrgetter("ledger_id")
 
 
 def topic_stats(
@@ -73,7 +69,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
     subscriptions, slowest = topic.subscriptions.by_name, _slowest(topic)
     return replace(
         stats,
-        storage_bytes=_entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
+        storage_bytes=entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
         backlog_bytes=0 if slowest is None else _backlog_bytes(topic, slowest),
         subscription_backlog_bytes={
             name: _subscription_backlog_bytes(topic, s.cursor) for name, s in subscriptions.items()
@@ -104,13 +100,8 @@ def _slowest(topic: Topic) -> ManagedCursor | None:
     return min(cursors, key=lambda cursor: cursor.mark_delete, default=None)
 
 
-def _entry_bytes(stored_bytes: int, entries: int) -> int:
-    """Bytes of entries without the headers of their records in the log: the size that Apache Pulsar shows."""
-    return stored_bytes - entries * RECORD_HEADER_BYTES
-
-
 def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
-    return _bytes_behind(topic.ledger.ledgers, cursor.mark_delete)
+    return bytes_behind(topic.ledger.ledgers, cursor.mark_delete)
 
 
 def _subscription_backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
@@ -121,25 +112,14 @@ def _subscription_backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
     was_terminated = ledger.terminated and not ledger.ended_by_this_owner
     if was_terminated and position.ledger_id == ledger.newest_position.ledger_id:
         position = Position(position.ledger_id, -1)
-    return _bytes_behind(ledger.ledgers, position)
-
-
-def _bytes_behind(slots: Sequence[LedgerSlot], position: Position) -> int:
-    """Apache Pulsar's estimate: entries up to the position have the average size of their ledger, rounded down."""
-    later = slots[bisect_left(slots, position.ledger_id, key=_ledger_id) :]
-    total = sum(_entry_bytes(slot.size_bytes, slot.entries) for slot in later)
-    taken = position.entry_id + 1
-    if taken <= 0 or not later or later[0].ledger_id != position.ledger_id or not later[0].entries:
-        return total
-    size = _entry_bytes(later[0].size_bytes, later[0].entries)
-    return total - (size if taken >= later[0].entries else taken * (size // later[0].entries))
+    return bytes_behind(ledger.ledgers, position)
 
 
 def bytes_after(topic: Topic, position: Position) -> int:
     """Bytes of the entries behind the position; the bytes of all entries if its ledger does not exist yet."""
     if position.ledger_id > max((slot.ledger_id for slot in topic.ledger.ledgers), default=position.ledger_id):
         position = Position(-1, -1)
-    return _bytes_behind(topic.ledger.ledgers, position)
+    return bytes_behind(topic.ledger.ledgers, position)
 
 
 def broker_properties(topic: Topic) -> dict[str, str]:
@@ -169,9 +149,9 @@ async def internal_stats(topic: Topic) -> dict[str, object]:
     return {
         "entriesAddedCounter": ledger.entries_added,
         "numberOfEntries": ledger.entries,
-        "totalSize": _entry_bytes(ledger.size_bytes, ledger.entries),
+        "totalSize": entry_bytes(ledger.size_bytes, ledger.entries),
         "currentLedgerEntries": current.entries if current else 0,
-        "currentLedgerSize": _entry_bytes(current.size_bytes, current.entries) if current else 0,
+        "currentLedgerSize": entry_bytes(current.size_bytes, current.entries) if current else 0,
         "lastLedgerCreatedTimestamp": instant(topic.created_ms),
         "waitingCursorsCount": sum(_waits(topic, n, c) for n, c in _cursors(topic).items()),
         "pendingAddEntriesCount": ledger.pending_appends,
@@ -181,7 +161,7 @@ async def internal_stats(topic: Topic) -> dict[str, object]:
             {
                 "ledgerId": slot.ledger_id,
                 "entries": 0 if slot is current else slot.entries,
-                "size": 0 if slot is current else _entry_bytes(slot.size_bytes, slot.entries),
+                "size": 0 if slot is current else entry_bytes(slot.size_bytes, slot.entries),
                 "offloaded": False,
                 "underReplicated": False,
             }
@@ -241,7 +221,7 @@ def _stored_ledgers(topic: Topic) -> list[dict[str, object]]:
         else {
             "ledgerId": slot.ledger_id,
             "entries": slot.entries,
-            "size": _entry_bytes(slot.size_bytes, slot.entries),
+            "size": entry_bytes(slot.size_bytes, slot.entries),
             "timestamp": slot.closed_at_ms,
             "isOffloaded": False,
         }

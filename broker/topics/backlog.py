@@ -5,10 +5,13 @@ Sizes are estimates from the ledgers' lengths, ages come from the entry after th
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.topics.log_facts import ReadableLog, entry_time_ms
+from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,6 +25,25 @@ if TYPE_CHECKING:
 
 HOLD = "producer_request_hold"
 EXCEPTION = "producer_exception"
+
+
+_ledger_id = attrgetter("ledger_id")
+
+
+def entry_bytes(stored_bytes: int, entries: int) -> int:
+    """Bytes of entries without the headers of their records in the log: the size that Apache Pulsar shows."""
+    return stored_bytes - entries * RECORD_HEADER_BYTES
+
+
+def bytes_behind(slots: Sequence[LedgerSlot], position: Position) -> int:
+    """Apache Pulsar's estimate: entries up to the position have the average size of their ledger, rounded down."""
+    later = slots[bisect_left(slots, position.ledger_id, key=_ledger_id) :]
+    total = sum(entry_bytes(slot.size_bytes, slot.entries) for slot in later)
+    taken = position.entry_id + 1
+    if taken <= 0 or not later or later[0].ledger_id != position.ledger_id or not later[0].entries:
+        return total
+    size = entry_bytes(later[0].size_bytes, later[0].entries)
+    return total - (size if taken >= later[0].entries else taken * (size // later[0].entries))
 
 
 class TrimmedLog(ReadableLog, Protocol):
@@ -57,7 +79,7 @@ class TopicBacklog:
     def size_bytes(self) -> int:
         """Estimated bytes that the slowest durable subscription has not acknowledged; 0 without subscriptions."""
         slowest = self._subscriptions.slowest()
-        return 0 if slowest is None else slowest.cursor.backlog_bytes
+        return 0 if slowest is None else bytes_behind(self._ledger.ledgers, slowest.cursor.mark_delete)
 
     def age_s(self) -> int:
         """Age of the backlog in seconds, for the quota by age.

@@ -9,6 +9,7 @@ from magnetar.broker.policies.values import BacklogQuota, InactiveTopicPolicies,
 from magnetar.broker.topics import backlog, expiry, quotas
 from magnetar.broker.topics.deduplication import CURSOR_NAME
 from magnetar.broker.topics.expiry import is_deletable
+from magnetar.storage.slab import RECORD_HEADER_BYTES
 from tests.broker.compaction_for_tests import single
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import append, settle
@@ -125,7 +126,8 @@ async def test_backlog_quota_by_size(level):
     subscription = await bench.subscribe()
     await bench.publish(*[b"x" * 100] * 20)
     await quotas.enforce(bench.topic)
-    assert 0 < subscription.cursor.backlog_bytes <= 1000
+    assert 0 < bench.topic.backlog.size_bytes() <= 1000
+    assert subscription.cursor.backlog_entries
 
 
 async def test_eviction_by_size_stops_where_less_than_an_entry_has_to_go():
@@ -136,6 +138,7 @@ async def test_eviction_by_size_stops_where_less_than_an_entry_has_to_go():
     subscription = await bench.subscribe()
     await bench.publish(*[b"x" * 100] * 5)
     assert subscription.cursor.backlog_bytes == 5 * 161
+    assert bench.topic.backlog.size_bytes() == 5 * (161 - RECORD_HEADER_BYTES), "headers of records do not count"
     for _ in range(3):
         await quotas.enforce(bench.topic)
         assert subscription.cursor.backlog_entries == 2

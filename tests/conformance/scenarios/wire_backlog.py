@@ -235,3 +235,21 @@ def eviction_by_age_takes_closed_ledgers_alone(s):
     s.eventually("evicted", lambda: backlog(s, topic) == {"sub": 1}, 9)
     time.sleep(2.5)
     s.note("in the open ledger", backlog(s, topic))
+
+
+@scenario
+def eviction_by_size_of_small_messages(s):
+    """The size of a backlog is that of its entries alone."""
+    ns = namespace(s)
+    topic = s.topic("t", ns)
+    c = s.connect()
+    for consumer_id, name in enumerate(("a", "b")):
+        c.subscribe(topic, name, consumer_id, quietly=True)
+    ids = published(s, topic, [b"x" * 50] * 10)
+    ack(c, ids[3], consumer_id=1, kind="Cumulative")
+    quota = {"limitSize": 400, "policy": "consumer_backlog_eviction"}
+    s.http("POST", f"/admin/v2/namespaces/{ns}/backlogQuota", quota)
+    s.eventually("evicted", lambda: backlog(s, topic)["a"] < 10)
+    s.note("left", backlog(s, topic))
+    time.sleep(2.5)
+    s.note("and after another check", [backlog(s, topic), stats(s, topic)["backlogSize"]])
