@@ -290,28 +290,33 @@ class TopicCompaction:
             self._failed(repr(error))
             log.exception("compaction.crashed", topic=str(self._name))
         else:
-            now_ms = self._settings.now_ms()
-            duration_ms = max(0, now_ms - started_ms)
             self._status = CompactionStatus("SUCCESS")
-            self._stats = replace(
-                self._stats,
-                removed_events=removed,
-                succeeded_ms=now_ms,
-                duration_ms=duration_ms,
-                removed_events_total=self._stats.removed_events_total + removed,
-                duration_total_ms=self._stats.duration_total_ms + duration_ms,
-                runs_succeeded=self._stats.runs_succeeded + 1,
-            )
+            if removed is not None:  # as in Apache Pulsar, a run with nothing to do leaves no trace in the figures
+                self._count(removed, started_ms)
         finally:
             self._task = None
+
+    def _count(self, removed: int, started_ms: int) -> None:
+        """Count a run that succeeded."""
+        now_ms = self._settings.now_ms()
+        duration_ms = max(0, now_ms - started_ms)
+        self._stats = replace(
+            self._stats,
+            removed_events=removed,
+            succeeded_ms=now_ms,
+            duration_ms=duration_ms,
+            removed_events_total=self._stats.removed_events_total + removed,
+            duration_total_ms=self._stats.duration_total_ms + duration_ms,
+            runs_succeeded=self._stats.runs_succeeded + 1,
+        )
 
     def _failed(self, reason: str) -> None:
         self._status = CompactionStatus("ERROR", reason)
         failed = self._stats.runs_failed + 1
         self._stats = replace(self._stats, failed_ms=self._settings.now_ms(), runs_failed=failed)
 
-    async def _compact(self) -> int:
-        """Run once; return how many messages the run removed."""
+    async def _compact(self) -> int | None:
+        """Run once; return how many messages the run removed, None when nothing was published since the last run."""
         from magnetar.broker.compaction.compactor import Compactor, aside  # noqa: PLC0415 - with codecs, not at the start
 
         cursor = await self._shown_cursor()
@@ -319,7 +324,7 @@ class TopicCompaction:
         old, horizon = self._current, self._log.last_confirmed
         after = EARLIEST if old is None else old.horizon
         if self._log.next_valid(after) is None:
-            return 0  # nothing was published since
+            return None
         table = KeyTable(self._settings.keys_in_memory, self._settings.directory)
         findings = Findings(table)
         try:

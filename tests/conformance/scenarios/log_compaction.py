@@ -182,3 +182,14 @@ def messages_removed_by_compaction_are_counted(s):
         payload = batch(*(m for m, _ in messages), partition_key=[key for _, key in messages])
         published(s, topic, [payload], 20 + 10 * i, num_messages_in_batch=len(messages))
     removed("batches")
+
+
+@scenario
+def a_compaction_with_nothing_to_do_leaves_the_figures(s):
+    topic = compacted_topic(s)
+    before = stats(s, topic)["compaction"]
+    s.note("removed", before["lastCompactionRemovedEventCount"])
+    time.sleep(0.1)
+    compact(s, topic)
+    time.sleep(0.3)
+    s.note("the same figures", stats(s, topic)["compaction"] == before)
