@@ -19,7 +19,7 @@ from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POL
 from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.compat.jackson_body import Int32
 from magnetar.broker.compat.java_numbers import fits
-from magnetar.broker.errors import NotAllowedError, RestError
+from magnetar.broker.errors import NotAllowedError, RestError, TopicNotFoundError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.ownership.ownership import Here
 from magnetar.broker.slices import in_turns, sorted_in_slices
@@ -70,7 +70,10 @@ async def get_partitions(call: Call) -> Response:
     if count is None:
         if not call.topics.exists(name) and not call.flag("checkAllowAutoCreation"):
             raise topic_missing(name)
-        count = await call.topics.partitions_for_clients(name, auto_create=call.flag("checkAllowAutoCreation"))
+        try:
+            count = await call.topics.partitions_for_clients(name, auto_create=call.flag("checkAllowAutoCreation"))
+        except TopicNotFoundError as error:
+            raise topic_missing(name) from error
     if call.topics.partition_count(name) is None:
         return json_response({"partitions": count, "deleted": False})
     return json_response(await _metadata(call, name, count))

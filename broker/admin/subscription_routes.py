@@ -110,7 +110,7 @@ async def _create_topic(call: Call, name: TopicName) -> None:
     except NotAllowedError as e:  # the limit of topics
         raise conflict(str(e)) from e
     except BrokerError as e:
-        raise rest_refusals.TOPIC_MISSING.error() from e
+        raise rest_refusals.TOPIC_NOT_CREATABLE.error() from e
 
 
 def _start_of(body: str | MessageIdBody | None) -> tuple[Start | MessagePosition, dict[str, str]]:

@@ -377,7 +377,6 @@ SHADOW_TOPICS_MISSING: Final = RestRefusal(
 )
 SHADOW_TOPIC_NOT_PERSISTENT: Final = RestRefusal(412, "Only persistent topic can be set as shadow topic")
 SHADOW_TOPIC_UNKNOWN: Final = RestRefusal(412, "Shadow topic [{topic}] not exists.")
-TOPIC_MISSING: Final = RestRefusal(412, "Topic does not exist")
 TOPIC_NAME_INVALID: Final = RestRefusal(412, "Topic name is not valid")
 TOPIC_NOT_CREATABLE: Final = RestRefusal(412, "Topic does not exist and cannot be auto-created")
 

@@ -1,6 +1,6 @@
 """The texts about topics that are not there, where each family of routes has its own."""
 
-from harness.steps import plain_and_partitioned
+from harness.steps import namespace, plain_and_partitioned
 from transcript import scenario
 
 MESSAGES = {"messages": [{"payload": "x"}]}
@@ -31,3 +31,12 @@ def transaction_buffers_of_topics_that_are_not_there(s):
         refused(s, "GET", base + path)
     refused(s, "GET", f"{base}/public/{s.tag}-none/t")
     refused(s, "GET", f"{base}/{s.tag}-none/x/t")
+
+
+@scenario
+def words_where_no_topic_may_be_created(s):
+    ns = namespace(s)
+    s.http("POST", f"/admin/v2/namespaces/{ns}/autoTopicCreation", {"allowAutoTopicCreation": False}, quietly=True)
+    for domain in ("persistent", "non-persistent"):
+        for method, more in (("PUT", "/subscription/s"), ("GET", "/partitions?checkAllowAutoCreation=true")):
+            s.http(method, f"/admin/v2/{domain}/{ns}/t{more}", keep=True)
