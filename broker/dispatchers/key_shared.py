@@ -236,7 +236,7 @@ class KeySharedDispatcher:
         if permits <= 0:
             return None
         settings = self.context.settings
-        limit = min(permits, settings.max_read_entries)
+        limit = min(permits, settings.max_read_entries, self.loop.room())
         waiting = self.held.replay.entries
         self.held.take_due(limit)
         in_vain = self._changes_in_vain == self._changes

@@ -160,6 +160,10 @@ class DispatchThrottle(Protocol):
         """Messages that may be sent now."""
         ...
 
+    def room_bytes(self) -> int:
+        """Bytes that may be sent now; a read that brings a single entry may exceed them."""
+        ...
+
     def note_wait(self) -> None:
         """Count a wait for room."""
         ...

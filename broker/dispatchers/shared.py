@@ -149,7 +149,7 @@ class SharedDispatcher:
         permits = self.held.usable_permits()
         if permits <= 0:
             return None
-        limit = min(permits, self.context.settings.max_read_entries)
+        limit = min(permits, self.context.settings.max_read_entries, self.loop.room())
         self.held.take_due(limit)
         if self.held.replay.entries:
             positions = self._replayable(limit)

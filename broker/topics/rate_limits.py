@@ -59,6 +59,57 @@ class TokenBucket:
         return max(0.0, (1.0 - self._tokens) / self._rate)
 
 
+class PeriodBucket:
+    """A bucket of `limit` tokens that is filled at the end of each period, as for Apache Pulsar's dispatch rates; debt
+    counts in the next period. Periods begin when the first token is taken. A limit of 0 or less is unlimited.
+    """
+
+    __slots__ = ("_began_s", "_limit", "_period_s", "_taken")
+
+    def __init__(self, limit: int, period_s: float, _now_s: float) -> None:
+        self._limit = limit
+        self._period_s = period_s if period_s > 0 else 1.0
+        self._taken = 0
+        self._began_s: float | None = None
+
+    def _renew(self, now_s: float) -> None:
+        if self._began_s is None:
+            return
+        periods = int((now_s - self._began_s) / self._period_s)
+        self._began_s += periods * self._period_s
+        self._taken = max(0, self._taken - periods * self._limit)
+
+    def set_limit(self, limit: int, period_s: float, now_s: float) -> None:
+        """Set the limit from now on; taken tokens stay taken."""
+        self._renew(now_s)
+        self._limit = limit
+        self._period_s = period_s if period_s > 0 else 1.0
+
+    def take(self, count: int, now_s: float) -> None:
+        """Take `count` tokens; the bucket may be in debt afterwards."""
+        if self._limit > 0:
+            self._renew(now_s)
+            self._taken += count
+            if self._began_s is None:
+                self._began_s = now_s
+
+    def room(self, now_s: float) -> int:
+        """Tokens that are available now; 0 when the bucket is empty or in debt."""
+        if self._limit <= 0:
+            return UNLIMITED
+        self._renew(now_s)
+        return max(self._limit - self._taken, 0)
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until a token is available."""
+        if self._limit <= 0:
+            return 0.0
+        self._renew(now_s)
+        if self._began_s is None or self._taken < self._limit:
+            return 0.0
+        return max(0.0, self._began_s + self._taken // self._limit * self._period_s - now_s)
+
+
 class Limits(NamedTuple):
     """Messages and bytes per period; 0 and less is unlimited."""
 
@@ -72,14 +123,19 @@ class Limits(NamedTuple):
 
 
 class Throttle:
-    """Messages and bytes together."""
+    """Messages and bytes together, in buckets of that kind."""
 
-    def __init__(self, limits: Limits, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        monotonic: Callable[[], float],
+        bucket: type[TokenBucket | PeriodBucket] = TokenBucket,
+    ) -> None:
         self.limits = limits
         self._monotonic = monotonic
         now_s = monotonic()
-        self._messages = TokenBucket(limits.messages, limits.period_s, now_s)
-        self._bytes = TokenBucket(limits.size_bytes, limits.period_s, now_s)
+        self._messages = bucket(limits.messages, limits.period_s, now_s)
+        self._bytes = bucket(limits.size_bytes, limits.period_s, now_s)
 
     def allow_more(self, messages: float, size: float) -> None:
         """Until the next call allow `messages` and `size` (bytes) a second beyond the limits that are set."""
@@ -100,6 +156,10 @@ class Throttle:
         """Messages that may go now; 0 when either bucket is used up."""
         now_s = self._monotonic()
         return self._messages.room(now_s) if self._bytes.room(now_s) > 0 else 0
+
+    def room_bytes(self) -> int:
+        """Bytes that may go now; 0 when the bucket of bytes is used up."""
+        return self._bytes.room(self._monotonic())
 
     def used_up(self) -> list[str]:
         """The kinds of tokens that have run out: Msg, Bytes."""
@@ -144,6 +204,11 @@ class Throttles:
         if self._is_spared is not None and self._is_spared():
             return UNLIMITED
         return min(throttle.room() for throttle in self._throttles)
+
+    def room_bytes(self) -> int:
+        if self._is_spared is not None and self._is_spared():
+            return UNLIMITED
+        return min(throttle.room_bytes() for throttle in self._throttles)
 
     def note_wait(self) -> None:
         """Count that dispatch waits for the first throttle that is used up."""

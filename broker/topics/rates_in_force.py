@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.topics.rate_limits import Limits, PublishThrottle, PublishThrottles, Throttle
+from magnetar.broker.topics.rate_limits import Limits, PeriodBucket, PublishThrottle, PublishThrottles, Throttle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ def kept_dispatch(before: Throttle | None, limits: Limits, monotonic: Callable[[
     """Return the throttle with `limits`: `before` when its limits are the same, None without limits."""
     if not limits.is_set:
         return None
-    return before if before is not None and before.limits == limits else Throttle(limits, monotonic)
+    return before if before is not None and before.limits == limits else Throttle(limits, monotonic, PeriodBucket)
 
 
 class TopicPublishRate:

@@ -12,6 +12,7 @@ from magnetar.broker.settings import Settings
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.rate_limits import (
     Limits,
+    PeriodBucket,
     PublishThrottle,
     SubscribeThrottle,
     Throttle,
@@ -319,3 +320,29 @@ async def test_a_topic_that_closes_releases_the_connections_that_wait_for_its_ra
     await topic.close()
     assert not connection.held
     await bench.tasks.close()
+
+
+def test_a_period_bucket_is_filled_at_the_end_of_each_period():
+    bucket = PeriodBucket(3, 2.0, 0.0)
+    assert (bucket.room(100.0), bucket.wait_s(100.0)) == (3, 0.0)
+    bucket.take(3, 100.5)
+    assert (bucket.room(102.4), bucket.room(102.5)) == (0, 3)
+    bucket.take(7, 102.5)
+    assert bucket.wait_s(103.0) == 3.5
+    assert (bucket.room(104.5), bucket.room(106.5)) == (0, 2), "the debt counts in later periods"
+    assert bucket.room(1000.0) == 3
+
+
+def test_a_period_bucket_without_a_limit():
+    bucket = PeriodBucket(0, 0, 0.0)
+    bucket.take(5, 0.0)
+    assert bucket.room(0.0) > 1 << 60
+    assert bucket.wait_s(0.0) == 0.0
+    bucket.set_limit(2, 0, 1.0)
+    bucket.take(2, 1.0)
+    assert (bucket.room(1.9), bucket.room(2.0)) == (0, 2)
+
+
+def test_bytes_that_may_go_now():
+    clock = Clock()
+    assert Throttles(Throttle(Limits(5, 100), clock), Throttle(Limits(0, 70), clock)).room_bytes() == 70

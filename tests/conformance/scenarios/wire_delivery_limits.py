@@ -2,7 +2,7 @@
 
 import time
 
-from harness.steps import ack, drained, namespace, published, published_batches, read, stats, texts, told
+from harness.steps import ack, drained, namespace, published, published_batches, read, rest, stats, texts, told
 from transcript import scenario
 
 SHARED = dict(subType="Shared", quietly=True)
@@ -200,3 +200,29 @@ def permits_of_partly_acked_batches_on_exclusive(s):
     c.send("FLOW", consumer_id=1, messagePermits=1)
     s.note("came", [f.command.message_id.entryId for f in drained(c)])
     c.ask("CONSUMER_STATS", consumer_id=1)
+
+
+@scenario
+def first_burst_of_a_dispatch_rate(s):
+    """The messages that go out at once, for rates of messages and of bytes, for new messages and redeliveries."""
+    rates = (
+        dict(dispatchThrottlingRateInMsg=-1, dispatchThrottlingRateInByte=250),
+        dict(dispatchThrottlingRateInMsg=-1, dispatchThrottlingRateInByte=900),
+        dict(dispatchThrottlingRateInMsg=5, dispatchThrottlingRateInByte=100),
+        dict(dispatchThrottlingRateInMsg=3, dispatchThrottlingRateInByte=-1),
+    )
+    for kind in ("Exclusive", "Shared", "Key_Shared"):
+        for i, rate in enumerate(rates):
+            topic = s.topic(f"{kind}{i}")
+            published(s, topic, [b"x" * 100] * 8)
+            c = s.connect()
+            c.subscribe(topic, permits=50 if i == 3 else 0, quietly=True, subType=kind, initialPosition="Earliest")
+            if i == 3:
+                s.note("without a rate", len(drained(c, 0.4)))
+            s.http("POST", rest(topic, "/dispatchRate"), rate | {"ratePeriodInSecond": 60}, quietly=True)
+            time.sleep(0.5)
+            if i == 3:
+                c.send("REDELIVER_UNACKNOWLEDGED_MESSAGES", consumer_id=1)
+            else:
+                c.send("FLOW", consumer_id=1, messagePermits=50)
+            s.note(f"{kind} {rate}", len(drained(c, 0.6)))
