@@ -8,6 +8,7 @@ import sys
 import pytest
 from pyroaring import BitMap
 
+from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.storage.position import Position
 from tests.broker.dispatch_fakes import FAILOVER, KEY_SHARED, SHARED, Bench, entry, got
 
@@ -222,3 +223,14 @@ async def test_an_acknowledgement_spends_for_the_consumers_that_it_looks_at(ack_
     assert last.outbox.spent == 0
     bench.ack(first, position, ack_set=ack_set)
     assert (first.outbox.spent, last.permits.unacked) == (200 // 64, len(ack_set))
+
+
+async def test_a_blocked_subscription_redelivers():
+    bench = Bench(max_unacked_per_subscription=4)
+    c = await bench.join(permits=10)
+    positions = bench.publish(*[entry() for _ in range(4)])
+    assert got(c) == [0, 1, 2, 3]
+    bench.publish(entry())
+    bench.redeliver(c, positions[1])
+    assert got(c) == [1]
+    assert subscription_stats(bench.subscription).blocked_on_unacked

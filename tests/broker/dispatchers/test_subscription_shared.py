@@ -244,17 +244,6 @@ async def test_unacked_limit_of_the_subscription():
     assert len(got(a)) + len(got(b)) == 10  # two reads: the first ends below the limit
 
 
-async def test_a_blocked_subscription_redelivers():
-    bench = Bench(max_unacked_per_subscription=4)
-    c = await bench.join(permits=10)
-    positions = bench.publish(*[entry() for _ in range(4)])
-    assert got(c) == [0, 1, 2, 3]
-    bench.publish(entry())
-    bench.redeliver(c, positions[1])
-    assert got(c) == [1]
-    assert subscription_stats(bench.subscription).blocked_on_unacked
-
-
 async def test_raised_limits_release():
     bench = Bench(max_unacked_per_consumer=2)
     c = await bench.join(permits=10)
