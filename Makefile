@@ -49,11 +49,11 @@ run: $(BIN)/magnetar  ## a broker in the foreground on 6650 and 8080
 
 STAGE := $(BIN)/python -m tests.stage
 
-test: lint unit side-by-side blackbox attack cluster-sample spark  ## everything that must pass
+test: lint unit side-by-side blackbox attack  ## everything that must pass
 
-# Scenarios mostly wait for silence: two at a time, each with its output in one piece.
+# Scenarios mostly wait for silence, a cluster for Java: two at a time, each with its output in one piece.
 side-by-side: setup
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target conformance-recorded types conformance-wire
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target cluster-sample spark conformance-recorded types conformance-wire
 
 lint: setup
 	$(BIN)/ruff check .
