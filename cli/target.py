@@ -14,26 +14,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from magnetar.cli.contexts import Context, ContextFile
 from magnetar.cli.errors import CommandLineError, ConfigurationError
 from magnetar.client.address import Address, Credentials
+from magnetar.client.environment import DEFAULT_SERVICE_URL, from_environment
 from magnetar.client.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-DEFAULT_SERVICE_URL: Final = "pulsar://127.0.0.1:6650"
-_ENVIRONMENT: Final = {
-    "service_url": "MAGNETAR_URL",
-    "admin_url": "MAGNETAR_ADMIN_URL",
-    "token": "MAGNETAR_TOKEN",
-    "tls_trust_certs": "MAGNETAR_TLS_TRUST_CERTS",
-    "tls_cert": "MAGNETAR_TLS_CERT",
-    "tls_key": "MAGNETAR_TLS_KEY",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +50,7 @@ def chosen_target(flags: Context, context: str | None, environ: Mapping[str, str
     Args:    flags: values of the command's flags; None for absent flags.
     Raises:  CommandLineError, ConfigurationError, NotFoundError.
     """
-    environment: dict[str, Any] = {key: environ.get(variable) or None for key, variable in _ENVIRONMENT.items()}
+    environment: dict[str, Any] = from_environment(environ)
     said = Context(**environment)
     name, named = _named(context or environ.get("MAGNETAR_CONTEXT"), environ)
     first: dict[str, Any] = {

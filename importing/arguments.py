@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from magnetar.client.environment import DEFAULT_SERVICE_URL, VARIABLES, from_environment
 from magnetar.converters.kafka.transactions import Isolation
 from magnetar.importing.protection import SUBSCRIPTION, Protect
 
@@ -62,14 +64,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_broker_arguments(parser: argparse.ArgumentParser) -> None:
-    broker = parser.add_argument_group("broker")
+    names = ", ".join(VARIABLES.values())
+    broker = parser.add_argument_group("broker", f"Defaults come from the environment: {names}.")
+    found = from_environment(os.environ)
+    broker.set_defaults(**found | {"service_url": found["service_url"] or DEFAULT_SERVICE_URL})
     broker.add_argument(
-        "--service-url", "--url", default="pulsar://127.0.0.1:6650", metavar="URL", help="default: %(default)s"
+        "--service-url", "--url", metavar="URL", help="default: MAGNETAR_URL, else " + DEFAULT_SERVICE_URL
     )
     broker.add_argument(
         "--admin-url",
         metavar="URL",
-        help="REST address, asked whether the topic deduplicates; default: port 8080 (8443)",
+        help="REST address, for the deduplication of the topic; default: MAGNETAR_ADMIN_URL, else port 8080 (8443) of "
+        "the service URL",
     )
     broker.add_argument(
         "--enable-deduplication", action="store_true", help="switch deduplication on for this topic where it is off"

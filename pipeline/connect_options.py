@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from magnetar.client.address import Address, Credentials, read_token
 from magnetar.client.admin import AdminApi
+from magnetar.client.environment import DEFAULT_SERVICE_URL
 from magnetar.client.errors import InputError
 from magnetar.pipeline.option_table import Option, OptionError, flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-DEFAULT_SERVICE_URL = "pulsar://127.0.0.1:6650"
-
 
 CONNECT_OPTIONS = (
     Option(

@@ -1,5 +1,6 @@
 """The command in this process: its output and exit codes where no broker is needed."""
 
+import argparse
 import json
 import pathlib
 import subprocess
@@ -8,7 +9,9 @@ import sys
 import pytest
 
 from magnetar.broker import cli
+from magnetar.client.environment import VARIABLES
 from magnetar.importing import command
+from magnetar.importing.arguments import add_arguments
 from tests.blackbox.kafka_files import SEGMENT, data_records, segment
 
 DATA = segment(6_000)
@@ -64,6 +67,33 @@ def test_an_interruption_says_how_to_go_on(path, capsys, monkeypatch):
     monkeypatch.setattr(command.asyncio, "run", interrupted)
     assert main(path, "--dry-run") == 130
     assert "run the same command again" in capsys.readouterr().err
+
+
+@pytest.fixture
+def options_of(monkeypatch):
+    """The options that the command gets from arguments and an environment."""
+
+    def found(environ, *arguments):
+        for name in VARIABLES.values():
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        return parser.parse_args(["f", "--topic", "t", *arguments])
+
+    return found
+
+
+def test_the_broker_comes_from_flags_then_from_the_environment(options_of):
+    environ = {name: f"{option} of the environment" for option, name in VARIABLES.items()}
+    assert options_of({}).service_url == "pulsar://127.0.0.1:6650"
+    assert options_of({"MAGNETAR_URL": ""}).service_url == "pulsar://127.0.0.1:6650"
+    options = vars(options_of(environ))
+    assert {option: options[option] for option in VARIABLES} == {
+        option: f"{option} of the environment" for option in VARIABLES
+    }
+    assert options_of(environ, "--url", "pulsar://h:1", "--token", "x").service_url == "pulsar://h:1"
 
 
 @pytest.mark.parametrize("arguments", [["kafka"], ["kafka", "export"], ["kafka", "import", "f"]])
