@@ -85,7 +85,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
         storage_read_rate=topic.publishing.meters.read.rates().messages_per_second,
         write_latency_ms=LatencyCounts(*_parts(topic.publishing.meters.write_latency_ms.last())),
         entry_sizes=SizeCounts(*_parts(topic.publishing.meters.entry_sizes.last())),
-        compaction_write_latency_ms=LatencyCounts(*_parts(topic.compaction.write_latency_ms.present())),
+        compaction_write_latency_ms=LatencyCounts(*_parts(topic.compaction.write_latency_ms())),
         quota_evictions_size=topic.backlog.evictions_size,
         quota_evictions_age=topic.backlog.evictions_age,
     )

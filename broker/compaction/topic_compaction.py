@@ -27,7 +27,7 @@ from magnetar.broker.compaction.compaction_stats import CompactionStats, Compact
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.record import NO_LEDGER, CompactionRecord
 from magnetar.broker.compaction.survivors import Findings
-from magnetar.broker.meters.distributions import WRITE_LATENCY_MS, BucketMeter
+from magnetar.broker.meters.distributions import WRITE_LATENCY_MS, BucketMeter, Counts
 from magnetar.broker.tasks import TaskSet
 from magnetar.storage.errors import NoSuchLedgerError, StorageError
 from magnetar.storage.position import EARLIEST, Position
@@ -126,8 +126,7 @@ class TopicCompaction:
         self._task: asyncio.Task[None] | None = None
         self._status = CompactionStatus()
         self._stats = CompactionStats()
-        self.write_latency_ms = BucketMeter(WRITE_LATENCY_MS)
-        """Writes to compacted ledgers since the load; its period never ends."""
+        self._write_latency_ms: BucketMeter | None = None  # few topics are compacted
         self._closed = self._ending = False
 
     async def open(self, *, keeps_all: bool = False) -> None:
@@ -296,6 +295,15 @@ class TopicCompaction:
         finally:
             self._task = None
 
+    def write_latency_ms(self) -> Counts:
+        """The milliseconds of writes to compacted ledgers since the load of the topic."""
+        return (self._write_latency_ms or BucketMeter(WRITE_LATENCY_MS)).present()
+
+    def _wrote(self, entries: int, milliseconds: float) -> None:
+        if self._write_latency_ms is None:
+            self._write_latency_ms = BucketMeter(WRITE_LATENCY_MS)
+        self._write_latency_ms.add(milliseconds, entries)
+
     def _count(self, removed: int, started_ms: int) -> None:
         """Count a run that succeeded."""
         now_ms = self._settings.now_ms()
@@ -378,7 +386,7 @@ class TopicCompaction:
             ledger_writer,
             self._name.partition,
             self._settings.monotonic,
-            lambda entries, milliseconds: self.write_latency_ms.add(milliseconds, entries),
+            self._wrote,
         )
         try:
             await self._save(cursor, replace(self._record, started=writer.ledger_id))
