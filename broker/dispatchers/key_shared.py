@@ -236,7 +236,9 @@ class KeySharedDispatcher:
         if permits <= 0:
             return None
         settings = self.context.settings
-        limit = min(permits, settings.max_read_entries, self.loop.room())
+        limit = min(permits, settings.max_read_entries)
+        if (throttle := self.context.throttle) is not None:
+            limit = min(limit, max(throttle.room(), 1))  # a used-up rate stops the turn before
         waiting = self.held.replay.entries
         self.held.take_due(limit)
         in_vain = self._changes_in_vain == self._changes

@@ -39,7 +39,6 @@ TURN_BYTES = 512 * 1024
 _IDLE_TURN_S = 0.005
 _END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
 """Wait before the next read, and the next notice to consumers, at the end of a terminated topic."""
-_NO_LIMIT = 1 << 62
 _READ_COST_BYTES = 4096  # least cost of a read: otherwise reads without messages would continue without end
 _CONSUMER_COST_BYTES = 64
 """Cost of a consumer whose permits a read looks at, where a subscription has many."""
@@ -199,11 +198,6 @@ class ReadLoop:
             self.context.call_later(_IDLE_TURN_S, self.wake)
         return spent
 
-    def room(self) -> int:
-        """The entries that the dispatch rates allow to read now, at least 1: a used-up rate stops the turn before."""
-        throttle = self.context.throttle
-        return _NO_LIMIT if throttle is None else max(throttle.room(), 1)
-
     def _throttled(self, throttle: DispatchThrottle) -> bool:
         """Whether a dispatch rate is used up; the next turn comes when it is not."""
         if throttle.room() > 0:
@@ -255,7 +249,7 @@ class ReadLoop:
             skip = None if context.delay is None or not self._delays else context.delay.pending
             wanted = min(read.max_entries, self._read_entries)
             if context.throttle is not None:
-                wanted = min(wanted, self.room())
+                wanted = min(wanted, max(context.throttle.room(), 1))
                 max_bytes = min(max_bytes, max(context.throttle.room_bytes(), 1))
             result = context.reader.read(wanted, max_bytes, None, skip)
         if context.transform is None:

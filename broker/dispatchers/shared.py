@@ -149,7 +149,9 @@ class SharedDispatcher:
         permits = self.held.usable_permits()
         if permits <= 0:
             return None
-        limit = min(permits, self.context.settings.max_read_entries, self.loop.room())
+        limit = min(permits, self.context.settings.max_read_entries)
+        if (throttle := self.context.throttle) is not None:
+            limit = min(limit, max(throttle.room(), 1))  # a used-up rate stops the turn before
         self.held.take_due(limit)
         if self.held.replay.entries:
             positions = self._replayable(limit)
