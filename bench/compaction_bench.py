@@ -1,7 +1,7 @@
 """The speed of compaction, its memory for any number of keys, and its effect on other tasks.
 
-    python bench/compaction_bench.py [--messages 500000] [--size 1024] [--keys 1000 --keys 200000] [--batch 1]
-    python bench/compaction_bench.py --table 3000000      # the key table against SQLite in a temporary file
+    python -m bench.compaction_bench [--messages 500000] [--size 1024] [--keys 1000 --keys 200000] [--batch 1]
+    python -m bench.compaction_bench --table 3000000      # the key table against SQLite in a temporary file
 
 One topic on the embedded engine in a temporary directory. ``stall`` is the longest time another task on the event loop
 had to wait for its turn meanwhile; ``memory`` is how much the process grew.

@@ -1,6 +1,6 @@
 """CPU of dispatch alone: a backlog of real records to fake connections, with acknowledgements, no sockets, no disk.
 
-    python bench/dispatch_bench.py [--entries 200000] [--bytes 1024] [--consumers 1]
+    python -m bench.dispatch_bench [--entries 200000] [--bytes 1024] [--consumers 1]
 
 Prints entries per second of one core for each subscription type.
 """
