@@ -186,14 +186,19 @@ def on_flow(conn: ConsumingClient, command: pb.CommandFlow) -> None:
     consumer.subscription.on_flow(consumer, command.messagePermits)
 
 
-async def _answer_ack(conn: ConsumingClient, command: pb.CommandAck, consumer: Consumer, durable: object) -> None:
+async def _until_answered(conn: ConsumingClient, consumer: Consumer, answering: Awaitable[None]) -> None:
+    """Answer an ACK that `unanswered_acks` counts."""
     try:
-        await durable  # type: ignore[misc]
-        conn.write(replies.ack_response(command.consumer_id, command.request_id))
+        await answering
     except BaseException:
         conn.loop.call_soon(consumer.ack_answered)  # behind the answer with the error
         raise
     consumer.ack_answered()
+
+
+async def _answer_ack(conn: ConsumingClient, command: pb.CommandAck, durable: Awaitable[None]) -> None:
+    await durable
+    conn.write(replies.ack_response(command.consumer_id, command.request_id))
 
 
 def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-untyped-def]  # noqa: ANN201 - None or a coroutine
@@ -216,7 +221,11 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
     many = len(command.message_id) > ACKS_IN_ONE_TURN or words > FEW_WORDS
     if many and (command.ack_type == pb.CommandAck.Individual or len(command.message_id) == 1):
         conn.hold_reading(IN_SLICES)
-        return _ack_in_slices(conn, consumer, command)
+        slices = _ack_in_slices(conn, consumer, command)
+        if not command.HasField("request_id"):
+            return slices
+        consumer.unanswered_acks += 1
+        return _until_answered(conn, consumer, slices)
     durable = consumer.subscription.on_ack(consumer, command)
     if not command.HasField("request_id"):
         return None
@@ -224,7 +233,7 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
         conn.write(replies.ack_response(command.consumer_id, command.request_id))
         return None
     consumer.unanswered_acks += 1
-    return _answer_ack(conn, command, consumer, durable)
+    return _until_answered(conn, consumer, _answer_ack(conn, command, durable))
 
 
 async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.CommandAck) -> None:

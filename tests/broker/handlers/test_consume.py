@@ -159,3 +159,25 @@ async def test_the_answer_to_a_close_follows_those_to_acks():
     await asyncio.sleep(0)
     assert [name for name, _ in client.frames] == ["ACK_RESPONSE", "SUCCESS"]
     await bench.close()
+
+
+async def test_the_answer_to_a_close_follows_that_to_an_ack_of_many_messages():
+    bench = TopicBench()
+    client = await subscribed(bench)
+    client.hold_reading = client.release_reading = lambda _reason: None
+    consumer = client.consumers[1]
+    durable = client.loop.create_future()
+    consumer.subscription.on_ack = lambda *_: durable
+    command = pb.CommandAck(consumer_id=1, ack_type=0, request_id=2)
+    for entry_id in range(consume.ACKS_IN_ONE_TURN + 1):
+        command.message_id.add(ledgerId=1, entryId=entry_id)
+    ack = asyncio.ensure_future(on_ack(client, command))
+    for _ in range(5):  # the slices end, and the connection reads further commands
+        await asyncio.sleep(0)
+    consume.on_close_consumer(client, pb.CommandCloseConsumer(consumer_id=1, request_id=3))
+    assert client.consumers == {}
+    assert client.frames == []
+    durable.set_result(None)
+    await ack
+    assert [name for name, _ in client.frames] == ["ACK_RESPONSE", "SUCCESS"]
+    await bench.close()
