@@ -429,7 +429,7 @@ def on_close_consumer(conn: ConsumingClient, command: pb.CommandCloseConsumer) -
             return
         entry.subscription.remove_consumer(entry)
     conn.sought_consumers.pop(command.consumer_id, None)
-    _answer_close(conn, command, entry)
+    _answer_close(conn, command, closed)
 
 
 def _close_in_turn(conn: ConsumingClient, command: pb.CommandCloseConsumer, consumer: Consumer) -> None:

@@ -181,3 +181,20 @@ async def test_the_answer_to_a_close_follows_that_to_an_ack_of_many_messages():
     await ack
     assert [name for name, _ in client.frames] == ["ACK_RESPONSE", "SUCCESS"]
     await bench.close()
+
+
+async def test_the_answer_to_a_close_behind_a_seek_follows_those_to_acks():
+    bench = TopicBench()
+    client = await subscribed(bench)
+    consumer = client.consumers[1]
+    client.sought_consumers = {1: consumer}
+    durable = client.loop.create_future()
+    consumer.subscription.on_ack = lambda *_: durable
+    ack = on_ack(client, pb.CommandAck(consumer_id=1, ack_type=0, request_id=2))
+    del client.consumers[1]  # as the SEEK does
+    consume.on_close_consumer(client, pb.CommandCloseConsumer(consumer_id=1, request_id=3))
+    assert client.frames == []
+    durable.set_result(None)
+    await ack
+    assert [name for name, _ in client.frames] == ["ACK_RESPONSE", "SUCCESS"]
+    await bench.close()
