@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from magnetar.broker.dispatchers.ports import Transformed
-from magnetar.broker.topics.rate_limits import Limits, Throttle, Throttles
+from magnetar.broker.topics.rate_limits import Limits, PeriodBucket, Throttle, Throttles
 from magnetar.storage.errors import CorruptEntryError, StorageFailedError
 from magnetar.storage.position import EARLIEST, Position
 from tests.broker.dispatch_fakes import (
@@ -157,6 +157,44 @@ async def test_a_changed_dispatch_rate_does_not_wait_for_the_debt_of_the_former(
     bench.subscription.context.throttle = None
     bench.clock.run()
     assert got(consumer) == [3, 4]
+
+
+@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
+async def test_redeliveries_obey_the_dispatch_rate(kind):
+    bench = Bench()
+    consumer = await bench.join(kind, permits=20)
+    positions = bench.publish(*[entry(key="k") for _ in range(5)])
+    assert got(consumer) == [0, 1, 2, 3, 4]
+    rate = Throttle(Limits(2, period_s=10), lambda: bench.clock.now, PeriodBucket)
+    bench.subscription.context.throttle = Throttles(rate)
+    bench.redeliver(consumer, *positions)
+    assert got(consumer) == [0, 1]
+    bench.publish(entry(key="k"))
+    bench.clock.advance(9)
+    assert got(consumer) == []
+    bench.clock.advance(1)
+    assert got(consumer) == [2, 3]
+    bench.clock.advance(10)
+    assert got(consumer) == [4, 5]
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED, KEY_SHARED])
+async def test_a_rate_of_bytes_bounds_each_read(kind):
+    bench, asked = Bench(), []
+    rate = Throttle(Limits(0, 3000, 10), lambda: bench.clock.now, PeriodBucket)
+    bench.subscription.context.throttle = Throttles(rate)
+    read = bench.cursor.read
+
+    def noted(max_entries, max_bytes, *more):
+        asked.append(max_bytes)
+        return read(max_entries, max_bytes, *more)
+
+    bench.cursor.read = noted
+    consumer = await bench.join(kind, permits=20)
+    bench.publish(entry(b"x" * 1000, key="k"))
+    assert got(consumer) == [0]
+    assert asked[0] == 3000
+    assert 1500 < asked[-1] < 2000, "the size of the first entry is taken"
 
 
 async def test_the_topic_hears_when_the_last_reader_leaves():
