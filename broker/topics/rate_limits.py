@@ -76,6 +76,8 @@ class PeriodBucket:
         if self._began_s is None:
             return
         periods = int((now_s - self._began_s) / self._period_s)
+        if self._began_s + (periods + 1) * self._period_s <= now_s:  # the quotient was rounded down
+            periods += 1
         self._began_s += periods * self._period_s
         self._taken = max(0, self._taken - periods * self._limit)
 

@@ -333,6 +333,14 @@ def test_a_period_bucket_is_filled_at_the_end_of_each_period():
     assert bucket.room(1000.0) == 3
 
 
+def test_a_period_bucket_has_room_at_the_end_of_its_wait():
+    """The quotient of 10 s and the period rounded to less than 1: no room, and a wait of 0 s."""
+    bucket = PeriodBucket(1, 10.0, 1014.1)
+    bucket.take(1, 1014.1)
+    over_s = 1014.1 + bucket.wait_s(1014.1)
+    assert (bucket.wait_s(over_s), bucket.room(over_s)) == (0.0, 1)
+
+
 def test_a_period_bucket_without_a_limit():
     bucket = PeriodBucket(0, 0, 0.0)
     bucket.take(5, 0.0)
