@@ -18,7 +18,7 @@ from magnetar.client.errors import InputError, RefusedError, RetryError
 from magnetar.pipeline.catalog import Catalog
 from magnetar.pipeline.errors import CatalogError, CatalogUnavailableError, ReadTimeoutError
 from magnetar.pipeline.log_range import MADE_ANEW
-from magnetar.pipeline.offsets import Position
+from magnetar.pipeline.offsets import Position, is_before
 from magnetar.pipeline.reading.index_tracker import IndexTracker, messages_in
 from magnetar.pipeline.reading.pushed import PushedEntries
 from magnetar.pipeline.reading.range_cut import Cut, behind, cut_by_index, cut_by_position
@@ -273,8 +273,8 @@ class _RangeReader:
         log = self._checked(self._log(ledgers=isinstance(self._next, Position)))
         if log is not None and not self._done():
             self._pass_withheld(log)
-        if self._settings.read_compacted and not self._done():
-            await self._pass_compacted()
+        if log is not None and self._settings.read_compacted and not self._done():
+            await self._pass_compacted(log)
         self._check_patience(None)
 
     def _pass_withheld(self, log: LogRange) -> None:
@@ -290,12 +290,21 @@ class _RangeReader:
                 return
             self._next, self._progress_s = reached, time.monotonic()
 
-    async def _pass_compacted(self) -> None:
-        """End the range when the last message that compaction kept has been delivered."""
+    async def _pass_compacted(self, log: LogRange) -> None:
+        """Continue behind the messages that compaction removed, when the last message that it kept has been delivered:
+        at the end of the range, or at the first message of an open transaction, which the broker withholds.
+
+        log: from before the request for the last message, so that no transaction ends between both unseen.
+        """
         assert self._pushed is not None
         assert self._last is not None
-        if await self._pushed.last_message() <= self._last:
-            self._next, self._progress_s = self._piece.end, time.monotonic()
+        if await self._pushed.last_message() > self._last:
+            return
+        reached = self._piece.end
+        if log.open_from is not None and is_before(log.open_from, reached):
+            reached = log.open_from
+        if is_before(self._next, reached):
+            self._next, self._progress_s = reached, time.monotonic()
 
     def _check_patience(self, cause: Exception | None) -> None:
         waited = time.monotonic() - self._progress_s

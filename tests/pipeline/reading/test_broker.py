@@ -4,7 +4,9 @@ import pytest
 
 from magnetar.client.errors import RefusedError, RetryError
 from magnetar.pipeline.connect_options import ConnectOptions
-from magnetar.pipeline.errors import CatalogUnavailableError
+from magnetar.pipeline.errors import CatalogUnavailableError, ReadTimeoutError
+from magnetar.pipeline.log_range import LogRange
+from magnetar.pipeline.offsets import Position
 from magnetar.pipeline.planning import ReadRange
 from magnetar.pipeline.reading import broker
 from magnetar.pipeline.reading.index_tracker import with_index
@@ -72,3 +74,30 @@ async def test_a_refusal_is_judged_once_the_admin_api_answers(monkeypatch):
     monkeypatch.setattr(reader, "_log", lambda **_: away())
     assert await reader.more() is None
     assert calls == ["open", "log", "open"]
+
+
+class DeliveredAll:
+    """A session whose broker has sent all that a reader of the compacted topic may get."""
+
+    async def last_message(self):
+        return Position(1, 3)
+
+
+@pytest.mark.parametrize(("open_from", "reached"), [(None, 10), (6, 6), (2, 4)])
+async def test_a_compacted_read_waits_for_the_end_of_an_open_transaction(monkeypatch, open_from, reached):
+    """Apache Pulsar names a message before the open transaction as the last message: the rest of the range was lost."""
+    reader = broker._RangeReader(
+        ReadRange("persistent://public/default/t", -1, 0, 10),
+        ReadSettings(ConnectOptions.parse({}), read_compacted=True),
+        lambda *_: None,
+    )
+    log = LogRange("persistent://public/default/t", 0, 10, 10, 1000, Position(1, 9), open_from=open_from)
+    monkeypatch.setattr(reader, "_log", lambda **_: log)
+    monkeypatch.setattr(reader._withheld, "behind", lambda _index, _end: None)
+    reader._pushed, reader._last, reader._next = DeliveredAll(), Position(1, 3), 4
+    await reader._check_idle()
+    assert reader._next == reached
+    if open_from is not None:
+        reader._progress_s -= 1000
+        with pytest.raises(ReadTimeoutError):
+            await reader._check_idle()
