@@ -186,12 +186,12 @@ def on_flow(conn: ConsumingClient, command: pb.CommandFlow) -> None:
     consumer.subscription.on_flow(consumer, command.messagePermits)
 
 
-async def _until_answered(conn: ConsumingClient, consumer: Consumer, answering: Awaitable[None]) -> None:
+async def _until_answered(consumer: Consumer, answering: Awaitable[None]) -> None:
     """Answer an ACK that `unanswered_acks` counts."""
     try:
         await answering
     except BaseException:
-        conn.loop.call_soon(consumer.ack_answered)  # behind the answer with the error
+        asyncio.get_running_loop().call_soon(consumer.ack_answered)  # behind the answer with the error
         raise
     consumer.ack_answered()
 
@@ -225,7 +225,7 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
         if not command.HasField("request_id"):
             return slices
         consumer.unanswered_acks += 1
-        return _until_answered(conn, consumer, slices)
+        return _until_answered(consumer, slices)
     durable = consumer.subscription.on_ack(consumer, command)
     if not command.HasField("request_id"):
         return None
@@ -233,7 +233,7 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
         conn.write(replies.ack_response(command.consumer_id, command.request_id))
         return None
     consumer.unanswered_acks += 1
-    return _until_answered(conn, consumer, _answer_ack(conn, command, durable))
+    return _until_answered(consumer, _answer_ack(conn, command, durable))
 
 
 async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.CommandAck) -> None:
