@@ -53,6 +53,13 @@ setup(
             optional=True,
         ),
         Extension(
+            "magnetar.storage.embedded._direct_reader",
+            ["magnetar/storage/embedded/_direct_reader.c"],
+            depends=["magnetar/protocol/_long_copy.h"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        ),
+        Extension(
             "magnetar.converters.kafka_entry._slots",
             ["magnetar/converters/kafka_entry/_slots.c"],
             extra_compile_args=["-O3"],

@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from magnetar.storage.embedded.direct_reader import open_direct_reader
 from magnetar.storage.embedded.files import FileSystem, RealFiles
 from magnetar.storage.embedded.journal.frame_writer import open_frame_writer
 from magnetar.storage.embedded.lanes import RealThreads
@@ -16,6 +17,7 @@ from magnetar.storage.read_turns import ReadTurns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.storage.embedded.direct_reader import DirectReader
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.lanes import Threads
     from magnetar.storage.embedded.metadata.node_tree import NodeTree
@@ -50,6 +52,11 @@ class EngineEnvironment:
     The engine calls it once, at its start.
     """
 
+    direct_reader: Callable[[], DirectReader | None] = lambda: None
+    """Makes the reader that needs no thread; its result None: threads read all pieces. The engine calls it once, at its
+    start.
+    """
+
     turns: ReadTurns = field(default_factory=ReadTurns)
     """The engine holds the reading of producers through this object."""
 
@@ -57,5 +64,10 @@ class EngineEnvironment:
     def real(cls) -> EngineEnvironment:
         """Return the environment of this process and its running loop."""
         return cls(
-            RealFiles(), SystemClock(), RealThreads(), asyncio.get_running_loop(), frame_writer=open_frame_writer
+            RealFiles(),
+            SystemClock(),
+            RealThreads(),
+            asyncio.get_running_loop(),
+            frame_writer=open_frame_writer,
+            direct_reader=open_direct_reader,
         )

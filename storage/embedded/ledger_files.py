@@ -21,8 +21,9 @@ from magnetar.storage.errors import DamagedFileError
 from magnetar.storage.records import find_entry, scan_records, valid_record_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from magnetar.storage.embedded.direct_reader import DirectReader
     from magnetar.storage.embedded.files import Buffer, File, FileSystem
     from magnetar.storage.embedded.layout import Layout
     from magnetar.storage.interfaces import Clock
@@ -151,6 +152,23 @@ class LedgerFiles:
         """Like ``read``, for bytes that are not read again soon."""
         with self._open(ledger_id, create=False) as handle:
             return read_ranges(handle.file, [(handle.at(offset), size)])
+
+    def begin_read(
+        self, reader: DirectReader, ledger_id: int, size: int, offset: int, done: Callable[[bytes | None], bool]
+    ) -> bool:
+        """Begin a read without a thread (``DirectReader.begin``); False also where the file is not open, or another
+        thread opens a file: this call never waits.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            handle = self._handles.get(ledger_id)
+            if handle is None:
+                return False
+            self._handles.move_to_end(ledger_id)
+            return reader.begin(handle.file, [(handle.at(offset), size)], done)
+        finally:
+            self._lock.release()
 
     def head(self, ledger_id: int, size: int) -> bytes:
         """The first bytes of the file, its head included. Raises FileNotFoundError."""
@@ -341,4 +359,4 @@ class ReadOnce:
     """Ledger files whose bytes are read once (``LedgerBytes``)."""
 
     def __init__(self, files: LedgerFiles) -> None:
-        self.read, self.size = files.read_once, files.size
+        self.read, self.size, self.begin = files.read_once, files.size, files.begin_read

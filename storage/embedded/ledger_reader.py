@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from magnetar.storage.embedded.file_header import FILE_HEADER_BYTES
 from magnetar.storage.embedded.ledger_format import FOOTER_BYTES, parse_footer, parse_index
 from magnetar.storage.embedded.ledger_index import INDEX_INTERVAL_BYTES, LedgerIndex
-from magnetar.storage.records import Damage, Run, is_placeholder, peek_record, walk
+from magnetar.storage.records import Damage, Run, is_placeholder, peek_record, scan_records, walk
 from magnetar.storage.slab import RECORD_HEADER_BYTES, Slab
 
 __all__ = ["LedgerBytes", "LedgerReader", "Piece"]
@@ -44,7 +44,7 @@ class LedgerReader:
     """One ledger's file."""
 
     def __init__(self, files: LedgerBytes, ledger_id: int, max_record_bytes: int, proof: int) -> None:
-        self._files, self._ledger_id, self._max_record_bytes = files, ledger_id, max_record_bytes
+        self._files, self.ledger_id, self._max_record_bytes = files, ledger_id, max_record_bytes
         self._proof = proof
 
     def piece(self, point: tuple[int, int], entry_id: int, end: int, last_entry_id: int, size: int) -> Piece:
@@ -55,13 +55,13 @@ class LedgerReader:
         slab but the reason.
         """
         first, offset = point
-        size += INDEX_INTERVAL_BYTES if first < entry_id else 0
+        size = self._first_size(point, entry_id, size)
         total = 0
         while True:
             data = self._read(offset, min(size, end - offset))
             total += len(data)
             complete = offset + len(data) >= end or len(data) < size
-            found = walk(data, 0, len(data), self._ledger_id, first, self._proof)
+            found = walk(data, 0, len(data), self.ledger_id, first, self._proof)
             doubt = -1
             for part in found:
                 if isinstance(part, Run) and part.first_entry_id <= entry_id < part.first_entry_id + part.entries:
@@ -80,17 +80,40 @@ class LedgerReader:
                 return Piece(None, None, reason, total)
             size = self._enough(data, found, size)
 
+    def window(self, point: tuple[int, int], entry_id: int, end: int, size: int) -> tuple[int, int]:
+        """(size, offset) of the first read of ``piece`` with these arguments."""
+        offset = point[1]
+        return min(self._first_size(point, entry_id, size), end - offset), offset
+
+    def intact_piece(self, data: bytes, point: tuple[int, int], entry_id: int) -> Piece | None:
+        """Return the result of ``piece`` for a first read with these bytes, if no record up to entry ``entry_id`` is
+        damaged and the bytes suffice; else None. Walks through the bytes once.
+        """
+        first, offset = point
+        header = peek_record(data, 0)
+        if header is None or header.entry_id != first:
+            return None
+        offsets, _, _ = scan_records(data, 0, len(data), self.ledger_id, self._proof)
+        run = Run(self.ledger_id, first, bytes(offsets))
+        if not first <= entry_id < first + run.entries:
+            return None
+        return Piece(self._cut(data, run, entry_id), offset + run.end, "", len(data))
+
+    @staticmethod
+    def _first_size(point: tuple[int, int], entry_id: int, size: int) -> int:
+        return size + (INDEX_INTERVAL_BYTES if point[0] < entry_id else 0)
+
     def index(self, entries: int, length: int) -> tuple[LedgerIndex, bool]:
         """(index, whether the index was made again from the records because the stored index is missing or damaged)."""
-        size = self._files.size(self._ledger_id)
+        size = self._files.size(self.ledger_id)
         if size >= FILE_HEADER_BYTES + FOOTER_BYTES:
-            footer = parse_footer(self._files.read(self._ledger_id, FOOTER_BYTES, size - FOOTER_BYTES))
+            footer = parse_footer(self._files.read(self.ledger_id, FOOTER_BYTES, size - FOOTER_BYTES))
             if footer is not None and (footer.ledger_id, footer.entries, footer.length_bytes) == (
-                self._ledger_id,
+                self.ledger_id,
                 entries,
                 length,
             ):
-                index = parse_index(footer, self._files.read(self._ledger_id, footer.index_bytes, footer.index_offset))
+                index = parse_index(footer, self._files.read(self.ledger_id, footer.index_bytes, footer.index_offset))
                 if index is not None:
                     return index, False
         return self.scan(0, FILE_HEADER_BYTES, FILE_HEADER_BYTES + length).index, True
@@ -104,7 +127,7 @@ class LedgerReader:
             last = offset + len(data) >= end or len(data) < want
             if not data:
                 break
-            found = walk(data, 0, len(data), self._ledger_id, result.entries, self._proof)
+            found = walk(data, 0, len(data), self.ledger_id, result.entries, self._proof)
             used = len(data)
             tail = found[-1]
             if isinstance(tail, Damage) and tail.last_entry_id < tail.first_entry_id and not last:
@@ -129,7 +152,7 @@ class LedgerReader:
 
     def _read(self, offset: int, size: int) -> bytes:
         try:
-            return self._files.read(self._ledger_id, size, offset) if size > 0 else b""
+            return self._files.read(self.ledger_id, size, offset) if size > 0 else b""
         except FileNotFoundError:
             return b""
 
@@ -146,7 +169,7 @@ class LedgerReader:
 
     def _cut(self, data: bytes, run: Run, entry_id: int) -> Slab:
         """The run as a slab, without the entries before ``entry_id``."""
-        slab = Slab(self._ledger_id, run.first_entry_id, data, run.offsets)
+        slab = Slab(self.ledger_id, run.first_entry_id, data, run.offsets)
         skip = entry_id - run.first_entry_id
         return slab.part(skip, slab.count) if skip else slab
 

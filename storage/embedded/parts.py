@@ -76,6 +76,7 @@ class EngineParts:
             await self.disk_usage.close()
         await self.appends.close()
         await self.checkpointer.close(self.journal.generation if self.health.problem is None else None)
+        await self.reads.close()
         await self.read_pool.close()
         self.journal.close()
         self.ledger_files.close()
@@ -115,6 +116,7 @@ def build_parts(base: Foundation) -> EngineParts:
         checkpointer.touch,
         cold,
         environment.clock,
+        environment.direct_reader(),
         piece_bytes=settings.read_piece_bytes,
         max_record_bytes=settings.max_record_bytes,
     )

@@ -3,6 +3,8 @@ read-ahead.
 
 A read that continues where a piece ended is sequential: the engine fetches the next piece while the caller consumes
 this piece, so the next ``read_cached`` finds the next piece. A piece is one slab over one buffer; nothing is copied.
+The direct reader reads such pieces without a thread; the pool reads all others, and those that the direct reader does
+not take, that fail or that have damage: a search behind damage may take long.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.cold_reads import ColdReads
+    from magnetar.storage.embedded.direct_reader import DirectReader
     from magnetar.storage.embedded.lanes import Pool
     from magnetar.storage.embedded.ledger_files import LedgerFiles
     from magnetar.storage.embedded.ledger_index import LedgerIndex
@@ -49,6 +52,17 @@ class _Next(NamedTuple):
     sequential: bool
 
 
+class _Job(NamedTuple):
+    """A call of ``LedgerReader.piece``."""
+
+    reader: LedgerReader
+    point: tuple[int, int]
+    entry_id: int
+    end: int
+    last_entry_id: int
+    size: int
+
+
 class ReadPath:
     """The reads of all ledgers. Loop only; the jobs run in the pool."""
 
@@ -60,6 +74,7 @@ class ReadPath:
         on_indexed: Callable[[LedgerState], None],
         cold: ColdReads,
         clock: Clock,
+        direct: DirectReader | None,
         *,
         piece_bytes: int,
         max_record_bytes: int,
@@ -67,6 +82,7 @@ class ReadPath:
         self._files, self._once = files, ReadOnce(files)
         self._cache, self._pool, self._on_indexed = cache, pool, on_indexed
         self._cold, self._now_s = cold, clock.now_s
+        self._direct = direct
         self._piece_bytes, self._max_record_bytes = piece_bytes, max_record_bytes
         self._loading: dict[tuple[int, int], asyncio.Future[Piece]] = {}
         self._behind: OrderedDict[tuple[int, int], _Next] = OrderedDict()
@@ -99,6 +115,11 @@ class ReadPath:
             entry = slab.last_entry_id + 1
             size += slab.size_bytes
         return found
+
+    async def close(self) -> None:
+        """Wait for the reads of the direct reader, and close it. The pool may still have to read their pieces."""
+        if self._direct is not None:
+            await self._direct.close()
 
     async def _load(self, ledger: LedgerState, entry_id: int, want_bytes: int) -> Slab:
         try:
@@ -140,9 +161,10 @@ class ReadPath:
         # A piece that was read before is read again: then the system's cache shall keep its bytes.
         is_first = sequential and key not in self._behind
         source: LedgerBytes = self._once if is_first else self._files
+        once: ReadOnce | ParkedBytes | None = self._once if is_first else None
         parked = ledger.parked(entry_id, point[1] + size)
         if parked:
-            source = ParkedBytes(parked)
+            source = once = ParkedBytes(parked)
             if point[0] < parked[0].first_entry_id:
                 point = (parked[0].first_entry_id, parked[0].offset)
             last = parked[-1]
@@ -167,8 +189,37 @@ class ReadPath:
                 future.exception()  # mark as retrieved: a read-ahead has no caller
 
         self._cold.begin(self._now_s())
-        self._pool.run(lambda: reader.piece(point, entry_id, end, last_entry_id, size), loaded)
+        self._run(_Job(reader, point, entry_id, end, last_entry_id, size), once if sequential else None, loaded)
         return future
+
+    def _run(
+        self,
+        job: _Job,
+        source: ReadOnce | ParkedBytes | None,
+        done: Callable[[Piece | None, BaseException | None], None],
+    ) -> None:
+        """Read the piece from `source` without a thread if the direct reader takes the read and the bytes suffice, else
+        in the pool.
+        """
+        reader, point, entry_id, end, last_entry_id, size = job
+
+        def in_pool() -> None:
+            self._pool.run(lambda: reader.piece(point, entry_id, end, last_entry_id, size), done)
+
+        def arrived(data: bytes | None) -> bool:
+            try:
+                piece = None if data is None else reader.intact_piece(data, point, entry_id)
+            except MemoryError:
+                piece = None
+            if piece is None:
+                in_pool()
+            else:
+                done(piece, None)
+            return piece is not None
+
+        window = reader.window(point, entry_id, end, size)
+        if self._direct is None or source is None or not source.begin(self._direct, reader.ledger_id, *window, arrived):
+            in_pool()
 
     def _keep(self, ledger: LedgerState, piece: Piece, *, sequential: bool) -> None:
         self.file_reads += 1

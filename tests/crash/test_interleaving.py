@@ -28,6 +28,7 @@ def interleaved(seed: int) -> World:
     world = World()
     world.threads = partial(InterleavingThreads, world.disk, seed)
     world.has_frame_writer = seed % 3 != 0
+    world.has_direct_reader = seed % 5 != 0
     return world
 
 

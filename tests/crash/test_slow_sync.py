@@ -15,6 +15,7 @@ from tests.storage.engine_for_tests import ROOT, TINY, World, read_all, run_unti
 from tests.storage.records_for_tests import slab_of
 from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.memory_metadata import MemoryMetadataStore
+from tests.twins.pool_direct_reader import PoolDirectReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -95,6 +96,7 @@ class SlowWorld(World):
         )
         if self.has_frame_writer:
             environment.frame_writer = lambda: LaneFrameWriter(self.slow_threads)
+        environment.direct_reader = lambda: PoolDirectReader(self.slow_threads)
         return await open_embedded(ROOT, settings, environment)
 
 

@@ -15,7 +15,8 @@ dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 include=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 for source in protocol/_speedups protocol/_entry_columns protocol/_deliveries protocol/_acks delayed/_sorting \
-    converters/kafka_entry/_slots bookkeeper/wire/_add_frames storage/embedded/journal/_frame_writer broker/dispatchers/_picking; do
+    converters/kafka_entry/_slots bookkeeper/wire/_add_frames storage/embedded/journal/_frame_writer \
+    storage/embedded/_direct_reader broker/dispatchers/_picking; do
     "$cc" -O1 -g -fPIC -shared -Wall -Wextra -Werror -fsanitize=address,undefined -fno-sanitize-recover=undefined \
         -I"$include" "$source.c" -o "$dir/$(basename "$source").so"
 done
@@ -38,6 +39,7 @@ from magnetar.delayed.sorting import pure_sorted_columns
 from tests.broker.dispatchers.test_picking import Case
 from tests.fuzz.compiled.targets import TARGETS, seeds
 from tests.fuzz.test_fuzz_targets import mutated
+from tests.storage.embedded import direct_twins
 from tests.storage.embedded.journal import frame_twins
 
 KEPT = pathlib.Path("tests/fuzz/corpus/compiled")
@@ -69,13 +71,14 @@ def check_picking(helper, rng):
     assert case.play(helper.pick) == case.play(pure_pick)
 
 
-names = ("_speedups", "_entry_columns", "_sorting", "_deliveries", "_slots", "_add_frames", "_frame_writer", "_picking", "_acks")
+names = ("_speedups", "_entry_columns", "_sorting", "_deliveries", "_slots", "_add_frames", "_frame_writer", "_picking", "_acks", "_direct_reader")
 helpers = {name: built(name) for name in names}
-helper, columns, sorting, pushed, slots, adding, writing, picking, _ = helpers.values()
+helper, columns, sorting, pushed, slots, adding, writing, picking, _, reading = helpers.values()
 CHECKS = [(check, helper) for check in twins.CHECKS] + [(check, columns) for check in column_twins.CHECKS]
 CHECKS += [(check, pushed) for check in delivery_twins.CHECKS]
 CHECKS += [(check, slots) for check in slot_twins.CHECKS]
 CHECKS += [(check, writing) for check in frame_twins.CHECKS] + [(check_picking, picking)]
+CHECKS += [(check, reading) for check in direct_twins.CHECKS]
 
 
 def of_target(name):

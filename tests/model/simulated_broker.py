@@ -26,6 +26,7 @@ from tests.model.virtual_loop import EarlyLoop, LoopClock, VirtualLoop
 from tests.twins.fake_connection import FakeTransport
 from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.memory_metadata import MemoryMetadataStore
+from tests.twins.pool_direct_reader import PoolDirectReader
 from tests.twins.sim_files import SimDisk
 
 _PAIR = struct.Struct(">II")
@@ -175,6 +176,7 @@ class Simulation:
         threads = InlineThreads()
         environment = EngineEnvironment(self.disk, self.clock, threads, self.loop, self._entropy, self.metadata)
         environment.frame_writer = lambda: LaneFrameWriter(threads)
+        environment.direct_reader = lambda: PoolDirectReader(threads)
         self.broker = Broker(settings, environment)
         with mock.patch.object(broker_module, "engine_settings", return_value=SMALL):
             await self.broker.start()

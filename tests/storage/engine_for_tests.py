@@ -12,6 +12,7 @@ from magnetar.storage.embedded.space_limits import SpaceLimits
 from magnetar.storage.errors import CorruptEntryError
 from tests.storage.records_for_tests import bodies_of, slab_of
 from tests.twins.lane_frame_writer import LaneFrameWriter
+from tests.twins.pool_direct_reader import PoolDirectReader
 from tests.twins.sim_files import SimDisk, SimulatedCrash
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class World:
         self.has_frame_writer = True
         """Whether the loop plans frames, as with the compiled writer; else the journal's thread does all of the work.
         """
+        self.has_direct_reader = True
+        """Whether read-ahead goes through the direct reader, as with the compiled reader; else through the pool."""
         self.frame_writer: Callable[[], FrameWriter] | None = None
         """Makes a frame writer in place of ``LaneFrameWriter`` over the world's threads."""
 
@@ -120,6 +123,9 @@ class World:
         self.turns = environment.turns
         if self.has_frame_writer:
             environment.frame_writer = self.frame_writer or (lambda: LaneFrameWriter(threads))
+        if self.has_direct_reader:
+            self.direct = PoolDirectReader(threads)
+            environment.direct_reader = lambda: self.direct
         storage = await open_embedded(ROOT, settings, environment)
         self.metadata = storage.metadata
         return storage

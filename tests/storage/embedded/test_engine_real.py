@@ -208,8 +208,9 @@ async def test_backlog_is_read_in_pieces_with_read_ahead(tmp_path, monkeypatch):
     await writer.close()
     await storage.checkpoint()
     files, calls = storage._parts.ledger_files, collections.Counter[str]()
-    for name, owner in (("read", files), ("read_once", storage._parts.reads._once)):
-        monkeypatch.setattr(owner, "read", counted(calls, name, getattr(files, name)))
+    once = storage._parts.reads._once
+    for name, owner, method in (("read", files, "read"), ("read_once", once, "read"), ("read_once", once, "begin")):
+        monkeypatch.setattr(owner, method, counted(calls, name, getattr(owner, method)))
     assert await all_bodies(storage, writer.ledger_id, 3000) == bodies
     assert calls["read_once"] > 20, "the first reader reads past the cache"
     before = calls["read_once"]

@@ -1,0 +1,269 @@
+"""The direct reader: the compiled reader on a real disk and its twin keep the same promises; reads of a ledger use it."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import random
+import tempfile
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from magnetar.storage.embedded import direct_reader
+from magnetar.storage.embedded.direct_reader import MOST_BYTES, CompiledDirectReader, open_direct_reader
+from magnetar.storage.embedded.files import RealFiles
+from magnetar.storage.embedded.lanes import RealThreads
+from magnetar.storage.embedded.layout import Layout
+from magnetar.storage.errors import CorruptEntryError
+from tests.storage.embedded import direct_twins
+from tests.storage.engine_for_tests import ROOT, TINY, World, append, read_all, settle
+from tests.twins.pool_direct_reader import PoolDirectReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from magnetar.storage.embedded.direct_reader import DirectReader
+    from magnetar.storage.embedded.files import File
+
+CONTENT = random.Random(1).randbytes(300_001)
+SMALL_CACHE = replace(TINY, cache_bytes=16 << 10, unwritten_memory_bytes=0)
+BODIES = [b"%03d" % number * 100 for number in range(400)]
+
+
+@pytest.fixture
+def folder() -> Iterator[pathlib.Path]:
+    """A folder beside the sources, on a disk: a temporary folder may lie in memory and refuse direct reads."""
+    with tempfile.TemporaryDirectory(dir=pathlib.Path(__file__).parent) as name:
+        yield pathlib.Path(name)
+
+
+@pytest.fixture
+def file(folder: pathlib.Path) -> Iterator[File]:
+    opened = RealFiles().open(str(folder / "file"), create=True)
+    opened.write_past_cache([CONTENT], 0)
+    opened.sync()
+    yield opened
+    opened.close()
+
+
+def reader_named(name: str) -> DirectReader:
+    if name == "twin":
+        return PoolDirectReader(RealThreads())
+    pytest.importorskip("magnetar.storage.embedded._direct_reader")
+    return CompiledDirectReader()
+
+
+BOTH = pytest.mark.parametrize("name", ["compiled", "twin"])
+
+
+async def read(
+    reader: DirectReader, file: File, ranges: Sequence[tuple[int, int]], *, useful: bool = True
+) -> bytes | None:
+    """The bytes of ``done``; raises BlockingIOError where the reader does not take the read."""
+    future: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+
+    def done(data: bytes | None) -> bool:
+        future.set_result(data)
+        return useful
+
+    if not reader.begin(file, ranges, done):
+        raise BlockingIOError
+    assert not future.done(), "never within the call"
+    return await future
+
+
+@BOTH
+async def test_ranges_are_joined_and_end_with_the_file(name: str, file: File):
+    reader = reader_named(name)
+    end = len(CONTENT)
+    cases = [[(0, end)], [(end - 10, 20)], [(end - 10, 5), (end - 2, 20)], [(end, 1)], [(5, 1), (9, 4096), (70_000, 3)]]
+    for ranges in cases:
+        assert await read(reader, file, ranges) == b"".join(CONTENT[at : at + size] for at, size in ranges)
+    await reader.close()
+    await reader.close()
+
+
+@BOTH
+async def test_four_reads_at_a_time(name: str, file: File):
+    reader = reader_named(name)
+    ended: list[int] = []
+
+    def begin(number: int) -> bool:
+        def done(data: bytes | None) -> bool:
+            assert data == CONTENT[number : number + 100]
+            ended.append(number)
+            return True
+
+        return reader.begin(file, [(number, 100)], done)
+
+    assert [begin(number) for number in range(6)] == [True] * 4 + [False] * 2
+    await reader.close()
+    assert sorted(ended) == [0, 1, 2, 3], "close waits for the reads under way"
+    assert not begin(7)
+
+
+async def test_the_compiled_reader_takes_real_files_and_two_mebibytes(file: File):
+    reader = reader_named("compiled")
+    world = World()
+    with pytest.raises(BlockingIOError):
+        await read(reader, world.disk.open("/simulated", create=True), [(0, 1)])
+    with pytest.raises(BlockingIOError):
+        await read(reader, file, [(0, MOST_BYTES + 1)])
+    with pytest.raises(BlockingIOError):
+        await read(reader, file, [(4095, 1), (MOST_BYTES + 4096, 1)])
+    assert await read(reader, file, [(0, MOST_BYTES)]) == CONTENT
+    await reader.close()
+
+
+async def test_without_direct_access_there_is_no_read(folder: pathlib.Path):
+    reader = reader_named("compiled")
+    cached = RealFiles(direct=False).open(str(folder / "cached"), create=True)
+    with pytest.raises(BlockingIOError):
+        await read(reader, cached, [(0, 1)])
+    await reader.close()
+
+
+async def attempts_to_the_next_read(reader: DirectReader, file: File) -> int:
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            await read(reader, file, [(0, 10)], useful=False)
+        except BlockingIOError:
+            continue
+        return attempts
+
+
+async def test_behind_reads_of_no_use_attempts_get_rare(file: File):
+    reader = reader_named("compiled")
+    assert [await attempts_to_the_next_read(reader, file) for _ in range(11)] == [
+        *(1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 257)
+    ]
+    for _ in range(256):
+        with pytest.raises(BlockingIOError):
+            await read(reader, file, [(0, 10)])
+    for _ in range(3):
+        assert await read(reader, file, [(0, 10)]) == CONTENT[:10]
+    await reader.close()
+
+
+async def test_a_read_that_would_wait_fails(file: File, monkeypatch: pytest.MonkeyPatch):
+    reader = reader_named("compiled")
+    helper = reader._reader
+
+    class Refusing:
+        def reap(self) -> list[tuple[int, int]]:
+            return [(number, -11) for number, _ in helper.reap()]
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(helper, name)
+
+    monkeypatch.setattr(reader, "_reader", Refusing())
+    assert await read(reader, file, [(0, 10)], useful=False) is None
+    with pytest.raises(BlockingIOError):
+        await read(reader, file, [(0, 10)])
+    await reader.close()
+
+
+@pytest.mark.parametrize("variable", ["MAGNETAR_PURE", "LD_PRELOAD"])
+async def test_variables_that_rule_the_reader_out(variable: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(variable, "1")
+    assert open_direct_reader() is None
+
+
+async def test_a_system_without_asynchronous_reads(monkeypatch: pytest.MonkeyPatch):
+    def refused() -> CompiledDirectReader:
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.delenv("MAGNETAR_PURE", raising=False)
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    monkeypatch.setattr(direct_reader, "CompiledDirectReader", refused)
+    assert open_direct_reader() is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_helper_reads_the_bytes_of_the_file(seed: int):
+    helper = pytest.importorskip("magnetar.storage.embedded._direct_reader")
+    for check in direct_twins.CHECKS:
+        check(helper, random.Random(seed))
+
+
+def test_a_closed_helper_refuses_each_call():
+    reader = pytest.importorskip("magnetar.storage.embedded._direct_reader").Reader()
+    reader.close()
+    reader.close()
+    for call in (lambda: reader.begin(0, 0, 4096), reader.reap, lambda: reader.take(0, [])):
+        with pytest.raises(RuntimeError):
+            call()
+
+
+async def backlog(world: World) -> Any:
+    """A store with BODIES in a ledger that is no longer in the cache; returns (store, ledger id)."""
+    storage = await world.open(SMALL_CACHE)
+    writer = await storage.ledgers.create()
+    for start in range(0, len(BODIES), 8):
+        await append(writer, BODIES[start : start + 8])
+    return storage, writer
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["ledger file", "journal"])
+async def test_pieces_in_order_come_from_the_direct_reader(written: bool):
+    world = World()
+    storage, writer = await backlog(world)
+    if written:
+        await writer.close()
+        await storage.checkpoint()
+        await settle(200)
+    assert await read_all(storage.ledgers, writer.ledger_id, len(BODIES) - 1) == BODIES
+    assert world.direct.useful > 10
+    assert world.direct.useful == world.direct.reads
+    await storage.close()
+
+
+async def test_a_failing_direct_read_is_repeated_in_the_pool():
+    world = World()
+    storage, writer = await backlog(world)
+    failing = world.direct._pool.run
+
+    def run(job: Any, done: Any) -> None:
+        failing(job, lambda data, _: done(None, OSError(5, "simulated")))
+
+    world.direct._pool.run = run
+    assert await read_all(storage.ledgers, writer.ledger_id, len(BODIES) - 1) == BODIES
+    assert world.direct.reads > 10
+    assert not world.direct.useful
+    await storage.close()
+
+
+async def test_entries_larger_than_a_piece_are_read_in_the_pool():
+    world = World()
+    storage = await world.open(SMALL_CACHE)
+    writer = await storage.ledgers.create()
+    bodies = [b"%02d" % number * 9000 for number in range(30)]
+    for body in bodies:
+        await append(writer, [body])
+    await writer.close()
+    await storage.checkpoint()
+    await settle(200)
+    assert await read_all(storage.ledgers, writer.ledger_id, len(bodies) - 1) == bodies
+    assert not world.direct.useful
+    await storage.close()
+
+
+async def test_damage_costs_the_damaged_entry_alone():
+    world = World()
+    storage, writer = await backlog(world)
+    await writer.close()
+    await storage.checkpoint()
+    await settle(200)
+    path = Layout(ROOT).ledger(writer.ledger_id)
+    world.disk.flip_bit(path, world.disk.content(path).index(BODIES[200]) * 8 + 1)
+    assert await read_all(storage.ledgers, writer.ledger_id, 199) == BODIES[:200]
+    with pytest.raises(CorruptEntryError) as caught:
+        await storage.ledgers.read(writer.ledger_id, 200, 200, 1)
+    assert caught.value.position.entry_id == 200
+    found = await storage.ledgers.read(writer.ledger_id, 201, 399, 1 << 20)
+    assert found[0].first_entry_id <= 201
+    await storage.close()

@@ -1,0 +1,43 @@
+"""A ``DirectReader`` over any files and threads: the simulated disk has a direct reader like the real disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.storage.embedded.bulk_read import read_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from magnetar.storage.embedded.files import File
+    from magnetar.storage.embedded.lanes import Threads
+
+__all__ = ["PoolDirectReader"]
+
+
+class PoolDirectReader:
+    """Reads in a pool, ``most`` at a time."""
+
+    def __init__(self, threads: Threads, most: int = 4) -> None:
+        self._pool = threads.pool("direct", 1)
+        self._most, self._under_way = most, 0
+        self._closed = False
+        self.reads = self.useful = 0
+
+    def begin(self, file: File, ranges: Sequence[tuple[int, int]], done: Callable[[bytes | None], bool]) -> bool:
+        if self._closed or self._under_way == self._most:
+            return False
+        self._under_way += 1
+        self.reads += 1
+
+        def ended(data: bytes | None, error: BaseException | None) -> None:
+            self._under_way -= 1
+            assert error is None or isinstance(error, OSError)
+            self.useful += done(data)
+
+        self._pool.run(lambda: read_ranges(file, list(ranges)), ended)
+        return True
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._pool.close()
