@@ -5,7 +5,8 @@ survivors of each full collection are frozen: the next walks only through newer 
 their last reference as ever; a cycle of frozen objects stays. Closed connections, sessions, subscriptions and topics
 leave no cycles (`network.gone`, `storage.managed.cut_cycles`), so few stay. To find those few, the collector walks
 through all objects behind much growth: in an idle process behind half a million new objects, in a busy process behind
-four million, and four times as many as there were.
+four million, and four times as many as there were. A busy process whose walk frees next to nothing waits four times as
+long for the next walk: the walk holds the loop for nothing.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ _FEW: Final = 500_000 // NEW_OBJECTS
 _MANY: Final = 4_000_000 // NEW_OBJECTS
 """The least full collections behind which a busy process does."""
 _GROWTH: Final = 4
+_WORTH_PART: Final = 0.01
+"""The part of all objects that a walk has to free; else the next walk of a busy process comes later."""
+_LATER: Final = 4
+_LATEST: Final = 256
 
 
 class Garbage(Protocol):
@@ -60,6 +65,8 @@ class Collector:
         self._freezes = 0
         """Full collections since the last walk through all objects."""
         self._enough = _MANY
+        self._delay = 1
+        """How many times as late as at first the next walk of a busy process comes."""
         self._walks = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -101,7 +108,8 @@ class Collector:
         finally:
             self._walks = False
         objects = garbage.get_freeze_count()
-        self._freezes, self._enough = 0, max(_MANY, _GROWTH * objects // NEW_OBJECTS)
+        self._delay = 1 if freed > objects * _WORTH_PART else min(self._delay * _LATER, _LATEST)
+        self._freezes, self._enough = 0, max(_MANY, _GROWTH * objects // NEW_OBJECTS) * self._delay
         log.debug("collector.walked", objects=objects, freed=freed, ms=round((self._cpu_s() - self._used_s) * 1000))
 
     def _again(self) -> None:

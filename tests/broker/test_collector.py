@@ -13,8 +13,8 @@ STOP = "stop", {"generation": 2}
 
 
 class Garbage:
-    def __init__(self, objects=0):
-        self.calls, self.objects = [], objects
+    def __init__(self, objects=0, freed=1):
+        self.calls, self.objects, self.freed = [], objects, freed
 
     def freeze(self):
         self.calls.append("freeze")
@@ -24,7 +24,7 @@ class Garbage:
 
     def collect(self):
         self.calls.append("collect")
-        return 1
+        return self.freed
 
     def get_freeze_count(self):
         return self.objects
@@ -67,7 +67,7 @@ def test_a_walk_is_due_behind_some_full_collections(part, due):
 
 
 def test_a_busy_process_walks_when_it_has_grown_to_five_times_its_objects():
-    garbage = Garbage(objects=100 * NEW_OBJECTS)
+    garbage = Garbage(objects=100 * NEW_OBJECTS, freed=2 * NEW_OBJECTS)
     made = collector(garbage, part=0.5)
     full_collections(made, module._MANY)
     made.look()
@@ -77,6 +77,31 @@ def test_a_busy_process_walks_when_it_has_grown_to_five_times_its_objects():
     full_collections(made, 1)
     made.look()
     assert garbage.calls.count("unfreeze") == 2
+
+
+def full_collections_to_the_next_walk(made, garbage):
+    walks, count = garbage.calls.count("unfreeze"), 0
+    while garbage.calls.count("unfreeze") == walks:
+        full_collections(made, 1)
+        count += 1
+        made.look()
+    return count
+
+
+def test_walks_of_a_busy_process_that_free_next_to_nothing_come_later_each_time():
+    garbage = Garbage(objects=1_000, freed=10)
+    made = collector(garbage, part=0.5)
+    steps = [full_collections_to_the_next_walk(made, garbage) for _ in range(6)]
+    assert steps == [module._MANY * factor for factor in (1, 4, 16, 64, 256, 256)]
+    garbage.freed = 11
+    assert full_collections_to_the_next_walk(made, garbage) == module._MANY * 256
+    assert full_collections_to_the_next_walk(made, garbage) == module._MANY
+
+
+def test_an_idle_process_walks_as_before():
+    garbage = Garbage(objects=1_000, freed=0)
+    made = collector(garbage)
+    assert {full_collections_to_the_next_walk(made, garbage) for _ in range(6)} == {module._FEW}
 
 
 class Node:
