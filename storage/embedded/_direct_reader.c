@@ -1,7 +1,7 @@
 /* Reads past the system's cache without a thread: see direct_reader.py for the guarantees.
  *
- * A read goes to the device by the system's asynchronous I/O with O_DIRECT, into a buffer of its own in a huge page; the
- * system counts up an eventfd at its end. RWF_NOWAIT: a read that would wait within the call (for the file system's
+ * A read goes to the device by the system's asynchronous I/O with O_DIRECT, into its half of a huge page; the system counts
+ * up an eventfd at its end. RWF_NOWAIT: a read that would wait within the call (for the file system's
  * metadata, for dirty pages, for room in the device's queue) fails with EAGAIN instead. */
 #define PY_SSIZE_T_CLEAN
 #define _GNU_SOURCE
@@ -27,14 +27,14 @@
 #define PAGE 4096
 #define SLOTS 4
 #define HUGE (2ul << 20)
+#define MOST (HUGE / 2) /* bytes of a read: two slots share a huge page */
 #define NOWAIT 0x8 /* RWF_NOWAIT */
 
 enum { FREE, READING, HELD };
 
 typedef struct {
     int state;
-    uint8_t *mapped, *memory; /* the memory begins at a huge page of the mapping */
-    int64_t got;              /* bytes read, or -errno */
+    int64_t got; /* bytes read, or -errno */
 } Slot;
 
 typedef struct {
@@ -42,18 +42,20 @@ typedef struct {
     int wake_fd; /* -1: closed */
     aio_context_t aio;
     Slot slots[SLOTS];
+    uint8_t *mapped[SLOTS / 2]; /* each with room for a huge page, for two slots; NULL: not used yet */
 } Reader;
 
-static bool reserve(Slot *slot) {
-    if (slot->mapped != NULL)
-        return true;
-    uint8_t *mapped = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED)
-        return false;
-    slot->mapped = mapped;
-    slot->memory = mapped + (-(uintptr_t)mapped & (HUGE - 1));
-    madvise(slot->memory, HUGE, MADV_HUGEPAGE); /* a wish */
-    return true;
+/* The memory of a slot; NULL without memory. */
+static uint8_t *memory_of(Reader *r, int number) {
+    uint8_t **mapped = &r->mapped[number / 2];
+    if (*mapped == NULL) {
+        uint8_t *found = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (found == MAP_FAILED)
+            return NULL;
+        *mapped = found;
+        madvise(found + (-(uintptr_t)found & (HUGE - 1)), HUGE, MADV_HUGEPAGE); /* a wish */
+    }
+    return *mapped + (-(uintptr_t)*mapped & (HUGE - 1)) + (number % 2 ? MOST : 0);
 }
 
 static bool is_open(Reader *r) {
@@ -63,28 +65,28 @@ static bool is_open(Reader *r) {
 }
 
 PyDoc_STRVAR(begin_doc, "begin(fd, offset, size) -> the number of the read, -1 where the system or the reader does not take the read now\n"
-                        "`fd` is open past the cache; offset and size are multiples of 4096, the size at most 2 MiB.");
+                        "`fd` is open past the cache; offset and size are multiples of 4096, the size at most 1 MiB.");
 
 static PyObject *reader_begin(Reader *r, PyObject *args) {
     int fd, number = 0;
     long long offset, size;
     if (!PyArg_ParseTuple(args, "iLL", &fd, &offset, &size) || !is_open(r))
         return NULL;
-    if (offset < 0 || offset % PAGE || size <= 0 || size % PAGE || size > (long long)HUGE) {
-        PyErr_SetString(PyExc_ValueError, "a read past the cache takes whole pages, at most 2 MiB");
+    if (offset < 0 || offset % PAGE || size <= 0 || size % PAGE || size > (long long)MOST) {
+        PyErr_SetString(PyExc_ValueError, "a read past the cache takes whole pages, at most 1 MiB");
         return NULL;
     }
     while (number < SLOTS && r->slots[number].state != FREE)
         number++;
-    if (number == SLOTS || !reserve(&r->slots[number]))
+    uint8_t *memory = number == SLOTS ? NULL : memory_of(r, number);
+    if (memory == NULL)
         return PyLong_FromLong(-1);
-    Slot *slot = &r->slots[number];
     struct iocb request, *item = &request;
     memset(&request, 0, sizeof request);
     request.aio_data = (uint64_t)number;
     request.aio_fildes = (uint32_t)fd;
     request.aio_lio_opcode = IOCB_CMD_PREAD;
-    request.aio_buf = (uint64_t)(uintptr_t)slot->memory;
+    request.aio_buf = (uint64_t)(uintptr_t)memory;
     request.aio_nbytes = (uint64_t)size;
     request.aio_offset = offset;
     request.aio_rw_flags = NOWAIT;
@@ -96,7 +98,7 @@ static PyObject *reader_begin(Reader *r, PyObject *args) {
     while (taken < 0 && errno == EINTR);
     if (taken != 1)
         return PyLong_FromLong(-1);
-    slot->state = READING;
+    r->slots[number].state = READING;
     return PyLong_FromLong(number);
 }
 
@@ -138,6 +140,7 @@ static PyObject *reader_take(Reader *r, PyObject *args) {
         return NULL;
     }
     Slot *slot = &r->slots[number];
+    const uint8_t *memory = memory_of(r, number);
     slot->state = FREE;
     PyObject *items = PySequence_Fast(sequence, "ranges are a sequence");
     if (items == NULL)
@@ -155,7 +158,7 @@ static PyObject *reader_take(Reader *r, PyObject *args) {
             }
             size = start >= got ? 0 : size < got - start ? size : got - start;
             if (copies)
-                copy_long(at, slot->memory + start, (size_t)size);
+                copy_long(at, memory + start, (size_t)size);
             else
                 total += size;
             at += copies ? size : 0;
@@ -183,9 +186,9 @@ static PyObject *reader_close(Reader *r, PyObject *Py_UNUSED(ignored)) {
     Py_BEGIN_ALLOW_THREADS;
     syscall(SYS_io_destroy, r->aio);
     Py_END_ALLOW_THREADS;
-    for (int i = 0; i < SLOTS; i++)
-        if (r->slots[i].mapped != NULL)
-            munmap(r->slots[i].mapped, 2 * HUGE);
+    for (int i = 0; i < SLOTS / 2; i++)
+        if (r->mapped[i] != NULL)
+            munmap(r->mapped[i], 2 * HUGE);
     Py_RETURN_NONE;
 }
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_BYTES", "CompiledDirectReader", "DirectReader", "open_direct_reader"]
 
-MOST_BYTES = 2 << 20
-"""The most bytes of one read, whole blocks around the ranges."""
+MOST_BYTES = 1 << 20
+"""The most bytes of one read, the whole blocks around the ranges."""
 _MOST_SKIPPED = 256
 _UNAVAILABLE = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EAGAIN, errno.ENOMEM}) | NO_DESCRIPTOR
 """Errors of a sandbox that forbids asynchronous I/O, or of a system without room for one user more."""
@@ -38,9 +38,9 @@ class DirectReader(Protocol):
         """Begin to read these ranges (offset, size), each behind the range before; False: this reader does not take the
         read now, and does not call ``done``.
 
-        The loop calls ``done`` later, never within this call, with the joined bytes, which are fewer only where the
-        file ends, or with None: the read failed, and a read by other means may have success. ``done`` returns whether
-        the bytes were of use.
+        The loop calls ``done`` later, never within this call, with the joined bytes, or with None: the read failed, and
+        a read by other means may have success. The bytes are fewer where the file ends, and where the ranges go beyond
+        the most that the reader reads at a time. ``done`` returns whether the bytes were of use.
         """
         ...
 
@@ -81,8 +81,9 @@ class CompiledDirectReader:
             self._skipped += 1
             return False
         first = ranges[0][0] & -BLOCK_BYTES
-        size = -(-(sum(ranges[-1]) - first) // BLOCK_BYTES) * BLOCK_BYTES
-        if not 0 < size <= MOST_BYTES:
+        taken = [(at - first, min(part, first + MOST_BYTES - at)) for at, part in ranges if at < first + MOST_BYTES]
+        size = -(-sum(taken[-1]) // BLOCK_BYTES) * BLOCK_BYTES
+        if size <= 0:
             return False
         try:
             fd = file.direct_fileno()
@@ -93,7 +94,7 @@ class CompiledDirectReader:
         number = self._reader.begin(fd, first, size) if fd >= 0 else -1
         if number < 0:
             return False
-        self._reads[number] = _Read([(offset - first, part) for offset, part in ranges], done)
+        self._reads[number] = _Read(taken, done)
         self._idle.submitted += 1
         return True
 

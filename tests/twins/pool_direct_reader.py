@@ -16,11 +16,11 @@ __all__ = ["PoolDirectReader"]
 
 
 class PoolDirectReader:
-    """Reads in a pool, ``most`` at a time."""
+    """Reads in a pool, ``most`` reads of ``most_bytes`` at a time."""
 
-    def __init__(self, threads: Threads, most: int = 4) -> None:
+    def __init__(self, threads: Threads, most: int = 4, most_bytes: int = 1 << 20) -> None:
         self._pool = threads.pool("direct", 1)
-        self._most, self._under_way = most, 0
+        self._most, self._most_bytes, self._under_way = most, most_bytes, 0
         self._closed = False
         self.reads = self.useful = 0
 
@@ -35,7 +35,9 @@ class PoolDirectReader:
             assert error is None or isinstance(error, OSError)
             self.useful += done(data)
 
-        self._pool.run(lambda: read_ranges(file, list(ranges)), ended)
+        end = ranges[0][0] + self._most_bytes
+        taken = [(offset, min(size, end - offset)) for offset, size in ranges if offset < end]
+        self._pool.run(lambda: read_ranges(file, taken), ended)
         return True
 
     async def close(self) -> None:

@@ -38,7 +38,7 @@ def check_reads(helper: Any, rng: random.Random) -> None:
 
 
 def _check_round(reader: Any, poll: select.poll, fd: int, content: bytes, rng: random.Random) -> None:
-    for bad in ((fd, 1, _PAGE), (fd, 0, _PAGE + 1), (fd, 0, 0), (fd, -_PAGE, _PAGE), (fd, 0, (2 << 20) + _PAGE)):
+    for bad in ((fd, 1, _PAGE), (fd, 0, _PAGE + 1), (fd, 0, 0), (fd, -_PAGE, _PAGE), (fd, 0, (1 << 20) + _PAGE)):
         _refused(reader.begin, *bad)
     reads = {}
     for _ in range(rng.randrange(1, 7)):
