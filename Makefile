@@ -20,7 +20,7 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 .DELETE_ON_ERROR:
 
-$(BIN)/magnetar: pyproject.toml setup.py requirements/broker.txt $(wildcard protocol/*.c delayed/*.c broker/dispatchers/*.c bookkeeper/wire/*.c storage/embedded/journal/*.c converters/kafka_entry/*.c)
+$(BIN)/magnetar: pyproject.toml setup.py requirements/broker.txt $(wildcard protocol/*.c delayed/*.c broker/dispatchers/*.c bookkeeper/wire/*.c storage/embedded/*.c storage/embedded/journal/*.c converters/kafka_entry/*.c)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
 	@echo "installing magnetar into $(VENV) ..."
