@@ -113,7 +113,8 @@ class WebSocket(asyncio.Protocol):
         self.hold_reading(_OPENING)
         self._frames.receive_data(head)
         found = next(iter(self._frames.events_received()), None)
-        if not isinstance(found, Request):
+        if not isinstance(found, Request):  # a body, too many headers, a long line
+            self._frames = ServerProtocol(logger=_quiet)  # the other answers no request that it cannot read
             self._refuse(self._frames.reject(400, "no WebSocket handshake\n"))
             return
         response = self._frames.accept(found)

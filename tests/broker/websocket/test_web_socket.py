@@ -64,6 +64,24 @@ async def test_a_session_whose_opening_fails_unexpectedly_keeps_no_connection():
     assert transport.closing
 
 
+@pytest.mark.parametrize(
+    "more",
+    [b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b"a:\r\n" * 1000, b"a: " + b"x" * 9000 + b"\r\n"],
+    ids=["a length", "chunks", "a thousand headers", "a long header"],
+)
+async def test_a_request_with_a_body_or_with_too_many_headers_is_refused(more):
+    """The refusal failed with an assertion in the log, and the connection stayed open, without any deadline."""
+    transport = FakeTransport()
+    socket = WebSocket(transport, 1 << 20, 0, 0, RoundTurns(4), lambda: None)
+
+    async def never(_):
+        raise AssertionError("no session for such a request")
+
+    await socket.open(HEAD[:-2] + more + b"\r\n", never)
+    assert transport.written.startswith(b"HTTP/1.1 400 ")
+    assert transport.closing
+
+
 @pytest.fixture
 def run():
     """Run a test in an event loop: it gets an open socket, its transport and its session."""
