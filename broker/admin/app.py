@@ -117,6 +117,9 @@ _ABOUT_BUNDLES: Final = (
 )
 _TOPIC_POLICIES: Final = (topic_policy_routes, topic_policy_specials, offload_policies)
 _ABOUT_ALL_BUNDLES: Final = ("/unload", "/clearBacklog", "/unsubscribe/")
+_USUAL_HEADERS: Final = 64
+_HEADER_BYTES: Final = 512
+"""Memory of a header of a request in progress, beside its text."""
 ORIGINAL_PRINCIPAL: Final = "x-original-principal"
 METHOD_NAME: Final = "x-pulsar-auth-method-name"
 
@@ -232,6 +235,12 @@ class _RawPaths:
         share = memory.share((scope.get("client") or ("",))[0])
         sent = paced(scope, receive, send, share, memory.limits.per_connection // 2)
         try:
+            if len(scope["headers"]) > _USUAL_HEADERS:
+                share.set("head", _HEADER_BYTES * len(scope["headers"]))
+                if share.is_over:
+                    share.refused()
+                    await failure(429, "no memory for another request; see maxClientMemoryInMB")(scope, receive, send)
+                    return
             await self._app(scope, counted(receive, self._api.settings.http_max_request_size, share), sent)
         finally:
             share.close()

@@ -24,6 +24,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from magnetar.broker.admin.http_turns import head_turns, turns_of_head
 from magnetar.broker.admin.upgrades import PREFIX, Upgrades, headers_of
 from magnetar.broker.compat.jetty_http import BAD_REQUEST, CorkedTransport, begins_no_request, page
 from magnetar.broker.errors import RestError
@@ -32,10 +33,13 @@ from magnetar.broker.network.seats import Seat
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from magnetar.broker.network.round_turns import RoundTurns
+
 CERTIFICATE: Final = "magnetar.certificate"
 PROGRESS_BYTES: Final = 64 * 1024
 EVENTS_IN_ONE_TURN: Final = 256
 _FRAMINGS: Final = frozenset({b"content-length", b"transfer-encoding"})
+_VERSIONS: Final = frozenset({b"1.0", b"1.1"})
 _MOST_HEAD_BYTES: Final = 64 * 1024
 PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "/admin/v2/brokers/ready"})
 
@@ -43,18 +47,24 @@ PROBES: Final = frozenset({"/status", "/status.html", "/metrics", "/metrics/", "
 class _Events(h11.Connection):
     """Bounds the events in a turn of the loop: one read may have tens of thousands of chunks of a byte each. Refuses a
     request with a length and chunks, as Apache Pulsar does: a proxy that goes by the length takes the rest for another
-    request.
+    request. Refuses other versions of HTTP, too; `refused` is the status of such a refusal.
     """
 
     left = EVENTS_IN_ONE_TURN
+    refused: HTTPStatus | None = None
 
     def next_event(self) -> Any:
         if not self.left:
             return h11.NEED_DATA
         self.left -= 1
         event = super().next_event()
-        if isinstance(event, h11.Request) and {name for name, _ in event.headers} >= _FRAMINGS:
-            raise h11.RemoteProtocolError("a length and chunks")
+        if isinstance(event, h11.Request):
+            if event.http_version not in _VERSIONS:
+                is_second = event.http_version == b"2.0"  # the preface of a client that expects HTTP/2
+                self.refused = HTTPStatus.UPGRADE_REQUIRED if is_second else HTTPStatus.HTTP_VERSION_NOT_SUPPORTED
+                raise h11.RemoteProtocolError("another version of HTTP")
+            if {name for name, _ in event.headers} >= _FRAMINGS:
+                raise h11.RemoteProtocolError("a length and chunks")
         return event
 
 
@@ -91,8 +101,12 @@ class HttpConnection(H11Protocol):
         app_state: dict[str, Any],
         seat: Seat,
         upgrades: Upgrades | None = None,
+        heads: "RoundTurns | None" = None,
     ) -> None:
+        """heads: turns of the heads of all connections; None: the connection has turns of its own."""
         super().__init__(config, state, app_state)
+        self._heads = heads or head_turns()
+        self._awaits_turn = False
         self._events = self.conn = _Events(h11.SERVER, config.h11_max_incomplete_event_size or _MOST_HEAD_BYTES)
         self.flow: _Flow
         self._seat = seat
@@ -130,6 +144,32 @@ class HttpConnection(H11Protocol):
         self._look_at_events()
 
     def handle_events(self) -> None:
+        """Handle events now, or read nothing until the head that has arrived has its turn."""
+        if self._awaits_turn:
+            return
+        cost = self._cost_of_head()
+        if not cost or self._heads.at_once(cost):
+            self._handle_events()
+        else:
+            self._awaits_turn = True
+            self.flow.hold()
+            self._heads.add(self._on_turn)
+
+    def _cost_of_head(self) -> int:
+        """The turns of the next head, 0 before the end of the head has arrived."""
+        return turns_of_head(self.conn.trailing_data[0]) if self.conn.their_state is h11.IDLE else 0
+
+    def _on_turn(self) -> int:
+        self._awaits_turn = False
+        if self.transport.is_closing():
+            return 0
+        cost = self._cost_of_head()
+        self.flow.release()
+        self._handle_events()
+        self._look_at_events()
+        return cost
+
+    def _handle_events(self) -> None:
         """Handle up to EVENTS_IN_ONE_TURN events; pause reading until later turns have handled the rest."""
         self._events.left = EVENTS_IN_ONE_TURN
         super().handle_events()
@@ -153,15 +193,20 @@ class HttpConnection(H11Protocol):
         super().on_response_complete()
         self._close_behind_garbage()
         if not self._in_progress:
+            self.headers = []  # an idle connection keeps no head
+            self.scope = self.cycle.scope = {}  # type: ignore[typeddict-item]
             self._rest()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are not HTTP, and close the connection. A request in progress ends, and an answer that has
-        begun stays incomplete.
+        """Answer bytes that are not HTTP/1, and close the connection. A request in progress ends, and an answer that
+        has begun stays incomplete.
         """
         if self._in_progress:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+        elif self._events.refused is not None:
+            self._answer(page(self._events.refused, "GET"))
+            return
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             with contextlib.suppress(h11.LocalProtocolError):  # an answer to HEAD has no body
                 super().send_400_response(msg)

@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
+import itertools
+import tracemalloc
 
 import pytest
 import structlog
@@ -10,6 +13,7 @@ from uvicorn.server import ServerState
 
 from magnetar.broker.admin.admin_server import start_admin
 from magnetar.broker.admin.http_connection import EVENTS_IN_ONE_TURN, HttpConnection
+from magnetar.broker.admin.http_turns import head_turns
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.settings import Settings
@@ -239,3 +243,98 @@ async def test_a_request_with_a_length_and_chunks_is_refused(web):
     answer = await asyncio.wait_for(reader.read(), 20)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1") == 1
+
+
+def served(application, heads=None):
+    """A connection of the application over a transport that only remembers; `heads`: shared turns of heads."""
+    config = uvicorn.Config(application, ws="none", lifespan="off", loop="none", log_config=None)
+    config.load()
+    connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take(), None, heads), FakeTransport()
+    connection.connection_made(wire)
+    return connection, wire
+
+
+async def no_content(_scope, _receive, send):
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+LONG_HEAD = REQUEST[:-2] % b"/" + b"".join(b"%x:\r\n" % number for number in range(0x1000, 0x1000 + 1000)) + b"\r\n"
+
+
+async def test_of_many_connections_with_long_heads_a_few_are_parsed_in_a_round():
+    """1,000 heads of 6 KiB that ended together made a PING wait for 2.6 s of processor time."""
+    heads = head_turns()
+    pairs = [served(no_content, heads) for _ in range(20)]
+    for connection, _ in pairs:
+        connection.data_received(LONG_HEAD[:-2])
+    for connection, _ in pairs:
+        connection.data_received(LONG_HEAD[-2:])
+    parsed = [sum(connection.cycle is not None for connection, _ in pairs)]
+    while parsed[-1] < len(pairs):
+        await asyncio.sleep(0)
+        parsed.append(sum(connection.cycle is not None for connection, _ in pairs))
+        assert all(wire.held for connection, wire in pairs if connection.cycle is None), "the others are read on"
+    assert max(after - before for before, after in itertools.pairwise([0, *parsed])) <= 2
+    await until(lambda: all(wire.written.startswith(b"HTTP/1.1 204") for _, wire in pairs))
+    assert not any(wire.held for _, wire in pairs)
+    for connection, wire in pairs:
+        connection.data_received(REQUEST % b"/")
+        await until(lambda wire=wire: wire.written.count(b"HTTP/1.1 204") == 2)
+        connection.connection_lost(None)
+
+
+async def test_a_connection_that_is_lost_before_the_turn_of_its_head_begins_no_request():
+    heads = head_turns()
+    (first, _), (second, wire) = served(no_content, heads), served(no_content, heads)
+    for connection in first, second:
+        connection.data_received(LONG_HEAD)
+    assert second.cycle is None
+    wire.close()
+    second.connection_lost(None)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert second.cycle is None and not wire.written
+    first.connection_lost(None)
+
+
+async def test_an_idle_connection_keeps_no_head():
+    """1,000 idle connections kept 158 MiB of the heads of their last requests."""
+    connections = [served(no_content) for _ in range(10)]
+    tracemalloc.start()
+    try:
+        for connection, wire in connections:
+            connection.data_received(LONG_HEAD)
+            await until(lambda wire=wire: wire.written)
+        gc.collect()
+        kept = tracemalloc.get_traced_memory()[0] // len(connections)
+    finally:
+        tracemalloc.stop()
+    assert kept < 16 << 10
+    for connection, _ in connections:
+        connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", 426),
+        (b"GET /status HTTP/2.0\r\nHost: localhost\r\n\r\n", 426),
+        (b"GET /status HTTP/3.0\r\nHost: localhost\r\n\r\n", 505),
+        (b"GET /status HTTP/0.9\r\nHost: localhost\r\n\r\n", 505),
+    ],
+    ids=["the preface of HTTP/2", "2.0", "3.0", "0.9"],
+)
+async def test_another_version_of_http_is_refused_once(web, sent, status):
+    """As by Apache Pulsar; the preface of HTTP/2 was answered as two requests, with 404 and 400."""
+    reader, writer = await (await web()).connect()
+    writer.write(sent)
+    answer = await asyncio.wait_for(reader.read(), 20)
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+async def test_a_request_to_continue_with_http_2_is_ignored(web):
+    reader, writer = await (await web()).connect()
+    writer.write(REQUEST[:-2] % b"/status" + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n")
+    assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200 ")

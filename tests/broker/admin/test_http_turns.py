@@ -2,7 +2,7 @@
 
 import asyncio
 
-from magnetar.broker.admin.http_turns import REQUESTS_IN_ONE_ROUND, HttpTurns
+from magnetar.broker.admin.http_turns import LINES_A_TURN, REQUESTS_IN_ONE_ROUND, HttpTurns, turns_of_head
 
 
 async def test_a_round_of_the_loop_begins_few_requests():
@@ -21,3 +21,10 @@ async def test_a_round_of_the_loop_begins_few_requests():
         most, before = max(most, len(begun) - before), len(begun)
     assert most == REQUESTS_IN_ONE_ROUND
     assert begun == [number for number in range(50) if number != 20]
+
+
+def test_a_head_counts_by_its_lines():
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+    assert turns_of_head(head) == 0, "incomplete"
+    assert turns_of_head(head + b"\r\n") == turns_of_head(head.replace(b"\r", b"") + b"\n" + b"\n" * 9999) == 1
+    assert turns_of_head(head + b"a:\r\n" * 10 * LINES_A_TURN + b"\r\n") == 11

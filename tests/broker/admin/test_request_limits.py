@@ -41,3 +41,16 @@ async def test_a_body_of_a_hundred_thousand_values_is_refused():
     assert (await call("POST", grant, raw=b"[" + b"0," * (MAX_VALUES - 1) + b"0]")).status == 204
     text = json.dumps([",".join("x" * MAX_VALUES)])
     assert (await call("POST", grant, raw=text.encode())).status == 204, "commas in texts do not count"
+
+
+async def test_a_request_with_hundreds_of_headers_needs_memory():
+    """1,000 requests with 1,500 headers each, whose bodies never came, held more than 100 MiB beside the account."""
+    call = await open_client()
+    used = call.broker.memory.used_bytes
+    many = {f"header-{number}": "" for number in range(200)}
+    assert (await call("GET", "clusters", headers=many)).status == 200
+    assert call.broker.memory.most_bytes - used > 64 * 1024
+    assert call.broker.memory.used_bytes == used
+    call.broker.memory.share("another").set("frame", 1 << 40)
+    assert (await call("GET", "clusters", headers=many)).status == 429
+    assert (await call("GET", "clusters", headers={"accept": "*/*"})).status == 200
