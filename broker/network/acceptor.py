@@ -133,7 +133,9 @@ class Acceptor:
         async with asyncio.timeout(self._handshake_s):
             await wait_greeting(self._loop, accepted)
         await self._handshakes.wait()
-        gate = TlsGate(self._loop, self._make(seat), context, self._handshake_s, self._records, self._room)
+        gate = TlsGate(
+            self._loop, self._make(seat), context, self._handshake_s, self._records, self._room, self._handshakes
+        )
         await self._loop.connect_accepted_socket(lambda: gate, accepted)
         try:
             await gate.ready

@@ -3,6 +3,10 @@
 TLS handles all records of a read in one call. A record without data, such as an update of the keys, has 27 bytes and
 costs ten microseconds: a read may have ten thousand of them, and the event loop reads on while they come. So a
 connection with many records in one read is not read until the records have had their turns.
+
+Behind the ClientHello a client may send certificates, which TLS parses before it knows whether to trust any of them:
+two hundred certificates in 94 KiB take sixty milliseconds. So the bytes of a handshake have a limit, and turns by their
+number.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ if TYPE_CHECKING:
 
 RECORDS_IN_ONE_TURN: Final = 128
 READ_BYTES: Final = 256 * 1024
+MOST_GREETING_BYTES: Final = 48 * 1024
+"""Most bytes of a client before the end of the handshake: a ClientHello, and 32 KiB, as Apache Pulsar takes."""
+GREETING_BYTES_A_TURN: Final = 2048
 _HEAD_BYTES: Final = 5
 
 
@@ -46,11 +53,17 @@ class TlsGate(asyncio.BufferedProtocol):
         handshake_s: float,
         turns: RoundTurns,
         room: memoryview,
+        handshakes: RoundTurns,
     ) -> None:
-        """room: takes the bytes of a read; connections may share it."""
+        """room: takes the bytes of a read; connections may share it. handshakes: the turns of handshakes, of which the
+        ClientHello has had the first.
+        """
         self.ready: asyncio.Future[None] = loop.create_future()
         """Done when the handshake is, with the error of a failed handshake."""
         self._turns = turns
+        self._handshakes = handshakes
+        self._greeting_bytes = 0
+        self._awaits_handshake = False
         self._room = room
         self._tls: Any = _protocol_of(loop)(
             loop, inner, context, self.ready, server_side=True, ssl_handshake_timeout=handshake_s
@@ -78,7 +91,12 @@ class TlsGate(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = self._room[:nbytes]
-        self._take(memoryview(self._rest + data) if self._rest else data)
+        if self._rest:
+            data = memoryview(self._rest + data)
+        if self.ready.done():
+            self._take(data)
+        else:
+            self._greet(data)
 
     def eof_received(self) -> Any:
         return self._tls.eof_received()
@@ -88,6 +106,54 @@ class TlsGate(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._tls.resume_writing()
+
+    # --- the handshake -----------------------------------------------------------------------------------------------
+
+    def _greet(self, data: memoryview) -> None:
+        """Pass on bytes of the handshake, or keep them until their turn. The bytes in front of them count, too: these
+        bytes may complete a message that has arrived in parts.
+        """
+        if not self._greeting_bytes or (
+            not self._awaits_handshake and self._handshakes.at_once(self._cost_of_greeting(len(data)))
+        ):
+            self._pass_greeting(data)
+            return
+        self._rest = bytes(data)
+        if not self._awaits_handshake:
+            self._awaits_handshake = True
+            self._transport.hold()
+            self._handshakes.add(self._on_handshake_turn)
+
+    def _cost_of_greeting(self, size: int) -> int:
+        return 1 + min(self._greeting_bytes + size, MOST_GREETING_BYTES) // GREETING_BYTES_A_TURN
+
+    def _on_handshake_turn(self) -> int:
+        self._awaits_handshake = False
+        if self._transport.is_closing():
+            return 0
+        data = self._rest
+        cost = self._cost_of_greeting(len(data))
+        self._transport.release()
+        self._pass_greeting(memoryview(data))
+        return cost
+
+    def _pass_greeting(self, data: memoryview) -> None:
+        """Pass on the records of the handshake; those behind its end are records like any others."""
+        self._rest = b""
+        while data and not self.ready.done() and not self._transport.is_closing():
+            end, self._begun = cut_records(data, self._begun, 1)
+            if not end:
+                break
+            self._greeting_bytes += end
+            if self._greeting_bytes > MOST_GREETING_BYTES:
+                self._transport.abort()
+                return
+            self._pass_on(data[:end])
+            data = data[end:]
+        if self.ready.done():
+            self._take(data)
+        else:
+            self._rest = bytes(data)
 
     # --- records -----------------------------------------------------------------------------------------------------
 

@@ -5,13 +5,14 @@ import ctypes
 import datetime as dt
 import json
 import socket
+import ssl
 import threading
 import urllib.parse
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
@@ -128,4 +129,61 @@ def test_updates_of_the_keys_without_end(tls_port):
     for peer in peers:
         peer.socket.close()
     assert honest.busiest_s < MOST_BUSY_S, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
+    assert broker.stop() == 0
+
+
+def chain_file(path, count):
+    """A file with a key and a chain of so many certificates, which no broker trusts."""
+    keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(count + 1)]
+    now, parts = dt.datetime.now(dt.UTC), []
+    for number in range(count):
+        subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"c{n}")]) for n in (number, number + 1))
+        built = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).serial_number(1 + number)
+        built = built.public_key(keys[number].public_key()).not_valid_before(now)
+        built = built.not_valid_after(now + dt.timedelta(hours=1)).sign(keys[number + 1], hashes.SHA256())
+        parts.append(built.public_bytes(Encoding.PEM))
+    key = keys[0].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(b"".join(parts) + key)
+    return path
+
+
+class CertifiedPeer:
+    """A client whose certificates are ready to be sent: the broker waits for them."""
+
+    def __init__(self, port, context):
+        self.socket = socket.create_connection(("127.0.0.1", port), 60)
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = context.wrap_bio(incoming, outgoing)
+        while True:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                session.do_handshake()
+                break
+            self.socket.sendall(outgoing.read())
+            incoming.write(self.socket.recv(1 << 16))
+        self.flight = outgoing.read()
+
+
+@pytest.mark.parametrize("certificates", [80, 240])
+def test_long_chains_of_certificates_at_the_same_time(new_broker, rsa_files, tmp_path, certificates):
+    """TLS parses all certificates of a client before it trusts any: 60 chains made a PING wait for seconds."""
+    broker = new_broker(
+        pings=False, brokerServicePortTls=0, tlsTrustCertsFilePath=rsa_files["tlsCertificateFilePath"], **rsa_files
+    )
+    found = json.loads(broker.admin("GET", "/lookup/v2/topic/persistent/public/default/t"))
+    port = urllib.parse.urlsplit(found["brokerUrlTls"]).port
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(chain_file(tmp_path / "chain.pem", certificates))
+    peers = [CertifiedPeer(port, context) for _ in range(60)]
+    with HonestClient(broker) as honest:
+        wait_for(lambda: honest.answered)
+        for peer in peers:
+            peer.socket.sendall(peer.flight)
+        for peer in peers:
+            with contextlib.suppress(ConnectionError):
+                while peer.socket.recv(1 << 16):
+                    pass
+    for peer in peers:
+        peer.socket.close()
+    assert honest.busiest_s < 2 * MOST_BUSY_S, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
     assert broker.stop() == 0

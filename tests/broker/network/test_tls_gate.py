@@ -12,7 +12,7 @@ from magnetar.broker.network import tls_gate
 from magnetar.broker.network.bind import bind
 from magnetar.broker.network.round_turns import RoundTurns
 from magnetar.broker.network.seats import Seats
-from magnetar.broker.network.tls_gate import RECORDS_IN_ONE_TURN, TlsGate, cut_records
+from magnetar.broker.network.tls_gate import MOST_GREETING_BYTES, RECORDS_IN_ONE_TURN, TlsGate, cut_records
 from tests.broker.admin.test_admin_server import Certificates
 from tests.broker.network.test_acceptor import Door
 from tests.trusting import trusting
@@ -74,8 +74,9 @@ async def test_the_records_of_one_read_have_several_turns(monkeypatch):
     monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Tls)
     loop, transport = asyncio.get_running_loop(), FakeTransport()
     room = memoryview(bytearray(1 << 17))
-    gate = TlsGate(loop, asyncio.Protocol(), None, 1, RoundTurns(1), room)
+    gate = TlsGate(loop, asyncio.Protocol(), None, 1, RoundTurns(1), room, RoundTurns(4))
     gate.connection_made(transport)
+    gate.ready.set_result(None)
     sent = record(22) * 1000 + record(22)[:-1]
 
     def passed():
@@ -91,6 +92,78 @@ async def test_the_records_of_one_read_have_several_turns(monkeypatch):
         await asyncio.sleep(0)
         assert len(passed()) == min(turn * RECORDS_IN_ONE_TURN * 27, len(sent))
     assert passed() == sent and transport.is_reading()
+
+
+class Peer:
+    """A connection in its handshake, over a transport that only remembers."""
+
+    def __init__(self, handshakes):
+        self.transport, self._room = FakeTransport(), memoryview(bytearray(1 << 17))
+        loop = asyncio.get_running_loop()
+        self.gate = TlsGate(loop, asyncio.Protocol(), None, 1, RoundTurns(2), self._room, handshakes)
+        self.gate.connection_made(self.transport)
+        self.send(record(500))  # the ClientHello
+
+    def send(self, data):
+        self._room[: len(data)] = data
+        self.gate.buffer_updated(len(data))
+
+    @property
+    def passed(self):
+        return sum(map(len, self.gate._tls.passed))
+
+
+async def test_certificates_of_many_clients_have_turns_by_their_bytes(monkeypatch):
+    """The certificates of 60 clients, none of them trusted, made a PING wait for seconds of processor time."""
+    monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Tls)
+    handshakes = RoundTurns(4)
+    large, small = record(16_000) * 2, record(900)
+    peers = [Peer(handshakes) for _ in range(10)]
+    for peer in peers[:4]:
+        peer.send(large[:-1])
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    before = [peer.passed for peer in peers]
+    for number, peer in enumerate(peers):
+        peer.send(large[-1:] if number < 4 else small)
+    moved = []
+    for _ in range(10):
+        moved.append([peer.passed > was for peer, was in zip(peers, before, strict=True)])
+        assert all(peer.transport.is_reading() == moves for peer, moves in zip(peers, moved[-1], strict=True))
+        await asyncio.sleep(0)
+    assert [sum(each) for each in moved[:4]] == [1, 2, 3, 4], "one large flight in a round"
+    assert all(moved[-1])
+    for peer in peers:
+        peer.gate.ready.set_result(None)
+        peer.send(record(9_000) * 7)
+        assert peer.transport.is_reading() and not peer.transport.closing
+
+
+async def test_certificates_without_end_end_the_connection(monkeypatch):
+    monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Tls)
+    peer = Peer(RoundTurns(4))
+    most, sent = MOST_GREETING_BYTES, 505
+    while not peer.transport.closing:
+        assert sent <= most
+        peer.send(record(4_000))
+        sent += 4_005
+        for _ in range(3):
+            await asyncio.sleep(0)
+    assert sent > most >= peer.passed
+
+
+async def test_bytes_behind_the_end_of_a_handshake_have_no_limit(monkeypatch):
+    class Ready(Tls):
+        def buffer_updated(self, size):
+            super().buffer_updated(size)
+            if sum(map(len, self.passed)) > 1000 and not peer.gate.ready.done():
+                peer.gate.ready.set_result(None)
+
+    monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Ready)
+    peer = Peer(RoundTurns(4))
+    sent = record(900) + record(15_000) * 7
+    peer.send(sent)
+    assert peer.passed == 505 + len(sent) and peer.transport.is_reading()
 
 
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
