@@ -185,12 +185,14 @@ def _provider(name: str, settings: Settings, now_ms: Callable[[], int] | None) -
 
 
 class TlsProvider:
-    """The role is the common name of the certificate that the TLS handshake has verified."""
+    """The role is the common name of the certificate that the TLS handshake has verified: of several names the last,
+    which is the most specific name, as in Apache Pulsar.
+    """
 
     method = "tls"
 
     async def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:  # noqa: ARG002 - the certificate says it all
-        for names in (certificate or {}).get("subject", ()):
+        for names in reversed((certificate or {}).get("subject", ())):
             for kind, value in names:
                 if kind == "commonName" and value:
                     return Authenticated(value, self.method)

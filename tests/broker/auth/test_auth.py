@@ -345,6 +345,14 @@ def test_role_of_a_certificate_is_its_common_name():
             asyncio.run(authenticator.authenticate("tls", b"", certificate))
 
 
+def test_of_several_common_names_the_last_is_the_role():
+    """As in Apache Pulsar, which begins with the last part of the subject; a role of the first name is another role."""
+    authenticator = Authenticator(settings(authentication_providers=("tls",)))
+    names = (("commonName", "group"), ("commonName", "client-1"), ("commonName", ""), ("countryName", "X"))
+    certificate = {"subject": tuple((name,) for name in names)}
+    assert asyncio.run(authenticator.authenticate("tls", b"", certificate)).role == "client-1"
+
+
 def test_method_without_provider_is_anonymous_or_refused():
     with pytest.raises(AuthenticationFailedError):
         authenticate(b"", method="none")
