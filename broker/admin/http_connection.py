@@ -126,8 +126,8 @@ class HttpConnection(H11Protocol):
         tls = transport.get_extra_info("ssl_object")
         certificate = tls.getpeercert() if tls is not None else None
         if certificate:
-            self._certificate = certificate
-            self.app = _WithCertificate(self.app, certificate)
+            self._certificate = {"subject": certificate["subject"]}  # the rest may have thousands of names
+            self.app = _WithCertificate(self.app, self._certificate)
         if self._seat.is_extra:
             self.app = _ProbesAlone(self.app)
         self._rest()

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from magnetar.broker.admin.admin_server import start_admin
-from magnetar.broker.admin.http_connection import EVENTS_IN_ONE_TURN, HttpConnection
+from magnetar.broker.admin.http_connection import CERTIFICATE, EVENTS_IN_ONE_TURN, HttpConnection
 from magnetar.broker.admin.http_turns import head_turns
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.network.seats import Seats
@@ -245,11 +245,11 @@ async def test_a_request_with_a_length_and_chunks_is_refused(web):
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def served(application, heads=None):
+def served(application, heads=None, wire=None):
     """A connection of the application over a transport that only remembers; `heads`: shared turns of heads."""
     config = uvicorn.Config(application, ws="none", lifespan="off", loop="none", log_config=None)
     config.load()
-    connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take(), None, heads), FakeTransport()
+    connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take(), None, heads), wire or FakeTransport()
     connection.connection_made(wire)
     return connection, wire
 
@@ -338,3 +338,26 @@ async def test_a_request_to_continue_with_http_2_is_ignored(web):
     reader, writer = await (await web()).connect()
     writer.write(REQUEST[:-2] % b"/status" + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n")
     assert (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20)).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_connection_keeps_the_subject_of_a_certificate_alone():
+    """9,000 other names of a certificate took a MiB of each connection."""
+    subject, seen = ((("commonName", "client"),),), []
+
+    class Tls:
+        def getpeercert(self):
+            return {"subject": subject, "subjectAltName": (("DNS", "a"),) * 9000}
+
+    class TlsTransport(FakeTransport):
+        def get_extra_info(self, name, default=None):
+            return Tls() if name == "ssl_object" else default
+
+    async def application(scope, receive, send):
+        seen.append(scope["extensions"][CERTIFICATE])
+        await no_content(scope, receive, send)
+
+    connection, wire = served(application, wire=TlsTransport())
+    connection.data_received(REQUEST % b"/")
+    await until(lambda: wire.written)
+    assert seen == [{"subject": subject}]
+    connection.connection_lost(None)
