@@ -11,7 +11,7 @@ entries behind the position, which restores the state at the crash.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magnetar.protocol.runs import EntryFlag
 
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 CURSOR_NAME = "pulsar.dedup"
 _PERHAPS_NOT_JUDGED = int(EntryFlag.NOT_LAST_CHUNK | EntryFlag.MARKER)
 _HAS_HIGHEST = int(EntryFlag.HAS_HIGHEST)
+MOST_ABSENT_BYTES: Final = 32 << 20
+"""Memory of the names of producers that have left: ten thousand of the longest names, as many as a snapshot keeps by
+default, or 120,000 of usual length.
+"""
+_NAME_COPIES: Final = 3
+_NAME_BYTES: Final = 200
 
 
 def _is_judged(flags: int) -> bool:
@@ -46,6 +52,8 @@ class SequenceTable:
         self.pushed: dict[str, int] = {}
         self.persisted: dict[str, int] = {}
         self.inactive_since_s: dict[str, float] = {}
+        """Producers that have left, in the order in which they left."""
+        self._absent_bytes = 0
 
     def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
         """Split a run into consecutive parts of one verdict; NEW parts are recorded as pushed."""
@@ -105,19 +113,42 @@ class SequenceTable:
     def last_sequence_id(self, name: str) -> int:
         return self.pushed.get(name, -1)
 
+    def joined(self, name: str) -> None:
+        """Record that a producer is present."""
+        if self.inactive_since_s.pop(name, None) is not None:
+            self._absent_bytes -= _cost(name)
+
+    def left(self, name: str, now_s: float) -> None:
+        """Record that a producer is absent since `now_s`. Beyond MOST_ABSENT_BYTES forget the producers that are absent
+        for longest.
+        """
+        self.joined(name)
+        self.inactive_since_s[name] = now_s
+        self._absent_bytes += _cost(name)
+        while self._absent_bytes > MOST_ABSENT_BYTES:
+            self._forget(next(iter(self.inactive_since_s)))
+
     def purge_inactive(self, before_s: float) -> int:
         """Forget producers that left before `before_s`; return the number of these producers."""
         gone = [name for name, since in self.inactive_since_s.items() if since < before_s]
         for name in gone:
-            del self.inactive_since_s[name]
-            self.pushed.pop(name, None)
-            self.persisted.pop(name, None)
+            self._forget(name)
         return len(gone)
+
+    def _forget(self, name: str) -> None:
+        self.joined(name)
+        self.pushed.pop(name, None)
+        self.persisted.pop(name, None)
 
     def snapshot(self, max_producers: int) -> dict[str, int]:
         """The snapshot to save: persisted ids, of at most `max_producers` names."""
         names = list(self.persisted)[:max_producers] if max_producers > 0 else list(self.persisted)
         return {name: self.persisted[name] for name in names}
+
+
+def _cost(name: str) -> int:
+    """The approximate memory of a name: in the table, in the last snapshot, in its record."""
+    return _NAME_BYTES + _NAME_COPIES * len(name)
 
 
 def _no_overlap(run: EntryRun) -> bool:

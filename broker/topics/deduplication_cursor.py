@@ -16,7 +16,8 @@ import structlog
 
 from magnetar.broker.slices import give_way
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable
-from magnetar.protocol.metadata import parse_metadata
+from magnetar.protocol.metadata import metadata_bytes, parse_metadata
+from magnetar.protocol.topic_name import MAX_NAME_CHARS
 from magnetar.storage.errors import (
     CorruptEntryError,
     NoSuchCursorError,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 _REPLAY_ENTRIES = 1000
 _REPLAY_BYTES = 8 << 20
+_PARSED_IN_ONE_TURN = 256 << 10
+"""Bytes of metadata that the replay parses in a turn of the event loop, some milliseconds of short fields."""
 _SNAPSHOT_PAUSE_S = 0.1
 """Least time between two snapshots by entries: at 100,000 entries a second, a snapshot per thousand entries would cost
 more than all other work.
@@ -131,16 +134,21 @@ class TopicDeduplication:
             await cursor.reset(EARLIEST)
         for name, high in cursor.position_properties.items():
             table.replayed(name, high)
-            table.inactive_since_s[name] = now_s
+            table.left(name, now_s)
         cursor.rewind()
-        replayed = 0
+        replayed = parsed_bytes = 0
         while cursor.has_more:
             for span in await self._replayable(cursor):
                 for i in range(span.start, span.end):
-                    metadata = parse_metadata(span.slab.body(i))
+                    body = span.slab.body(i)
+                    parsed_bytes += metadata_bytes(body)
+                    if parsed_bytes > _PARSED_IN_ONE_TURN:
+                        parsed_bytes = 0
+                        await give_way()
+                    metadata = parse_metadata(body)
                     if metadata is not None and _is_judged(metadata):
                         table.replayed(metadata.producer_name, max(metadata.sequence_id, metadata.highest_sequence_id))
-                        table.inactive_since_s[metadata.producer_name] = now_s
+                        table.left(metadata.producer_name, now_s)
                 replayed += span.entries
                 self._last_position = span.last_position
             await give_way()  # entries of the cache are there at once
@@ -217,19 +225,19 @@ class TopicDeduplication:
             await self.snapshot()
 
     def producer_joined(self, name: str) -> None:
-        self.table.inactive_since_s.pop(name, None)
+        self.table.joined(name)
 
     def producer_left(self, name: str) -> None:
         if self.enabled:
-            self.table.inactive_since_s[name] = self._monotonic()
+            self.table.left(name, self._monotonic())
 
 
 def _is_judged(metadata: pb.MessageMetadata) -> bool:
     """Whether deduplication counts the entry: the rules of the publish path leave out markers and, of a chunked
-    message, all chunks but the last.
+    message, all chunks but the last. An entry may claim a longer name than any producer has.
 
     If an earlier chunk counted, deduplication would drop the last chunk when the client sends it again after a crash.
     """
-    if metadata.HasField("marker_type"):
+    if metadata.HasField("marker_type") or len(metadata.producer_name) > MAX_NAME_CHARS:
         return False
     return metadata.num_chunks_from_msg <= 1 or metadata.chunk_id >= metadata.num_chunks_from_msg - 1

@@ -18,7 +18,7 @@ from magnetar.protocol.pulsar_api_pb2 import MessageMetadata
 from magnetar.protocol.runs import EntryFlag, EntryRun
 from magnetar.storage.errors import StorageFullError, StorageUnavailableError
 from tests.broker.topic_for_tests import TopicBench
-from tests.storage.managed_for_tests import everything, settle
+from tests.storage.managed_for_tests import append, everything, settle
 
 NO_MINIMUM_AGE = {"managed_ledger_min_ledger_rollover_time_minutes": 0}
 PART = EntryFlag.CHUNK | EntryFlag.NOT_LAST_CHUNK  # a chunk that is not the last of its message
@@ -106,11 +106,31 @@ def test_snapshot_limits_names_and_inactive_producers_are_forgotten():
     table = SequenceTable()
     for i, name in enumerate("abc"):
         table.replayed(name, i)
-        table.inactive_since_s[name] = i * 100
+        table.left(name, i * 100)
     assert len(table.snapshot(2)) == 2
     assert table.purge_inactive(150) == 2
     assert table.snapshot(10) == {"c": 2}
     assert table.last_sequence_id("a") == -1
+
+
+def test_the_names_of_absent_producers_have_a_limit_of_bytes():
+    """20,000 names of 1,000 characters cost 61 MiB until the timeout, and there was no limit."""
+    table, names = SequenceTable(), [f"{number:1000}" for number in range(40_000)]
+    table.replayed("present", 7)
+    table.replayed("returns", 8)
+    table.left("returns", 0.0)
+    for name in names:
+        table.replayed(name, 1)
+        table.left(name, 1.0)
+        if name is names[1000]:
+            table.joined("returns")
+            table.left("returns", 1.0)
+    assert 10_000 <= len(table.persisted) == len(table.pushed) < 10_600
+    assert table.last_sequence_id("present") == 7
+    assert [table.last_sequence_id(name) for name in (names[0], names[-10_000], names[-1])] == [-1, 1, 1]
+    assert table.last_sequence_id("returns") == -1
+    table.purge_inactive(2.0)
+    assert table.persisted == {"present": 7}
 
 
 async def test_snapshots_by_entries_keep_a_pause():
@@ -233,6 +253,44 @@ async def test_entries_of_the_cache_are_replayed_in_slices(monkeypatch):
     task.cancel()
     assert turns >= 30
     await bench.close()
+
+
+async def replayed(entries):
+    """The table behind the replay of entries with this metadata, and how often other tasks had a turn meanwhile."""
+    bench, turns = TopicBench(broker_deduplication_enabled=True), 0
+    topic = await bench.open()
+    await bench.subscribe("keeps")
+    bodies = [MessageMetadata(publish_time=1, **fields).SerializeToString() for fields in entries]
+    await append(topic.ledger, [len(raw).to_bytes(4, "big") + raw for raw in bodies])
+
+    async def others():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    topic.deduplication.enabled = False
+    topic.ledger.cursors[CURSOR_NAME].state_lost = True
+    task = asyncio.create_task(others())
+    await topic.deduplication.switch(on=True)
+    task.cancel()
+    found = topic.deduplication.table
+    await bench.close()
+    return found, turns
+
+
+async def test_entries_that_claim_endless_names_leave_none_of_them():
+    """A thousand entries with names of five MB each took all memory when the topic was loaded, at each start."""
+    names = ["p", "x" * 1_000_000, "y" * 1025, "z" * 1024]
+    table, _ = await replayed({"producer_name": name, "sequence_id": 7} for name in names)
+    assert table.persisted == dict.fromkeys(("p", "z" * 1024), 7)
+
+
+async def test_megabytes_of_metadata_are_replayed_in_slices():
+    """A read of 8 MiB of short fields took a quarter of a second in one turn."""
+    fields = {"producer_name": "p", "sequence_id": 1, "replicate_to": [""] * 50_000}
+    few = (await replayed([fields] * 2))[1]
+    assert (await replayed([fields] * 30))[1] >= few + 9
 
 
 def publish(topic, sequence_id):
