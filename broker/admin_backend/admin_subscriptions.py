@@ -140,8 +140,9 @@ class AdminSubscriptions:
         if not name.persistent:
             (await self._unstored(name, subscription)).properties = dict(properties)
             return
-        _, found = await self._subscription(name, subscription)
-        await found.cursor.set_cursor_properties(properties)
+        topic, found = await self._subscription(name, subscription)
+        with topic.subscriptions.property_room.taken(subscription, properties):
+            await found.cursor.set_cursor_properties(properties)
 
 
 async def _reset(subscription: Subscription, position: Position, ack_set: list[int] | None) -> None:

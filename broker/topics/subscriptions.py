@@ -20,6 +20,7 @@ from magnetar.broker.subscriptions.moved_cursors import OpenedAt, is_consumed
 from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlaces
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
+from magnetar.broker.topics.property_room import PropertyRoom
 from magnetar.broker.topics.subscription_rates import SubscriptionRates
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import StorageError
@@ -97,6 +98,7 @@ class TopicSubscriptions:
         self._deleting: set[str] = set()
         """Names whose durable cursor is being deleted: nothing may take them until it is gone."""
         self._rates = SubscriptionRates(context, config)
+        self.property_room = PropertyRoom(self.by_name)
 
     def __len__(self) -> int:
         return len(self.by_name)
@@ -248,9 +250,8 @@ class TopicSubscriptions:
         if request.subscription in self._deleting:
             raise wire_refusals.SUBSCRIPTION_FENCED.error()
         sought = self._sought.take(request.subscription)
-        if not request.durable:
-            return await self._create_non_durable(request, sought)
-        return await self._create_durable(request)
+        with self.property_room.taken(request.subscription, request.properties):
+            return await (self._create_durable(request) if request.durable else self._create_unsaved(request, sought))
 
     async def _create_durable(self, request: SubscribeRequest) -> Subscription:
         name = request.subscription
@@ -277,7 +278,7 @@ class TopicSubscriptions:
         await self._begin_compacted(subscription, request)
         return subscription
 
-    async def _create_non_durable(self, request: SubscribeRequest, sought: SoughtPlace | None) -> Subscription:
+    async def _create_unsaved(self, request: SubscribeRequest, sought: SoughtPlace | None) -> Subscription:
         name, ledger = request.subscription, self._ledger
         if name in self._opening or name in ledger.cursors:
             raise _collision(durable=True)
