@@ -4,7 +4,8 @@
     apply-config-from-env.py [--prefix PREFIX] FILE...
 
 PREFIX_key=value (PULSAR_PREFIX_ unless given) sets a key, whether the file has it or not; a variable named like a key
-of the file sets that key. A commented key is made one that counts.
+of the file sets that key. A commented key is made one that counts. A file that cannot be written (a mounted one) stays
+when it lacks only PULSAR_PREFIX_ variables, which the broker reads itself.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 
+BROKERS_PREFIX = "PULSAR_PREFIX_"
 LINE = re.compile(r"^(\s*#?\s*)([A-Za-z][\w.]*)\s*=(.*)$")
 
 
@@ -39,12 +41,35 @@ def applied(text: str, environment: Mapping[str, str], prefix: str) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prefix", default="PULSAR_PREFIX_")
+    parser.add_argument("--prefix", default=BROKERS_PREFIX)
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE")
     options = parser.parse_args(arguments)
-    for path in options.files:
-        path.write_text(applied(path.read_text(), os.environ, options.prefix))
+    return max([write(path, options.prefix) for path in options.files])
+
+
+def write(path: pathlib.Path, prefix: str) -> int:
+    """Put the settings of the environment into the file; 1, with a line, where that is needed and impossible."""
+    try:
+        text = path.read_text()
+    except OSError as e:
+        return complain(f"cannot read {path}: {e.strerror}")
+    wanted = applied(text, os.environ, prefix)
+    if wanted == text:
+        return 0
+    try:
+        path.write_text(wanted)
+    except OSError as e:
+        others = {name: value for name, value in os.environ.items() if not name.startswith(BROKERS_PREFIX)}
+        if prefix == BROKERS_PREFIX and applied(text, others, prefix) == text:
+            complain(f"{path} stays: {e.strerror}; the broker reads {prefix} itself")
+            return 0
+        return complain(f"cannot write {path}: {e.strerror}")
     return 0
+
+
+def complain(text: str) -> int:
+    sys.stderr.write(f"apply-config-from-env.py: {text}\n")
+    return 1
 
 
 if __name__ == "__main__":
