@@ -341,11 +341,17 @@ def chosen_image(folder: Path, at_ms: int | None) -> tuple[Path, dict[str, Any]]
     return fitting[-1]
 
 
-def restore_image(image: Path, target: Path, progress: Callable[[int], None]) -> None:
-    """Make a data directory from an image; `target` appears when the directory is complete.
+def _keep(_data_dir: Path) -> None:
+    """Check nothing."""
+
+
+def restore_image(
+    image: Path, target: Path, progress: Callable[[int], None], check: Callable[[Path], None] = _keep
+) -> None:
+    """Make a data directory from an image; `target` appears when the directory is complete and `check` takes it.
 
     Raises: ConflictError when `target` is not empty; CommandLineError when `target` lies in the image; DeniedError when
-    the image contains links or FIFOs; FileError, OSError.
+    the image contains links or FIFOs; FileError, OSError, and the errors of `check`.
     """
     require_replaceable(target)
     if image.resolve() in target.resolve().parents:
@@ -358,6 +364,7 @@ def restore_image(image: Path, target: Path, progress: Callable[[int], None]) ->
                 (partial / name).mkdir(parents=True, mode=0o700)
             else:
                 _copy(descriptor, partial / name, os.fstat(descriptor).st_size, progress)
+        check(partial)
         sync_folders(partial)
         publish_directory(partial, target)
     finally:

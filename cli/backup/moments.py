@@ -96,14 +96,20 @@ def span_of(folder: Path, until_ms: int) -> tuple[Image, Image]:
     return before, behind
 
 
-def restore_moment(span: tuple[Image, Image], target: Path, until_ms: int, progress: Callable[[int], None]) -> None:
+def restore_moment(
+    span: tuple[Image, Image],
+    target: Path,
+    until_ms: int,
+    progress: Callable[[int], None],
+    check: Callable[[Path], None] = verify_directory,
+) -> None:
     """Make a data directory as of the moment; it appears when complete and verified. The images do not change.
 
     While it runs, it needs space for both images on the disk of the target. Raises: CliError, OSError.
     """
     before, behind = (path for path, _ in span)
     if before == behind:
-        restore_image(before, target, progress)
+        restore_image(before, target, progress, check)
         return
     require_replaceable(target)
     work = target.with_name(f".{target.name}.until")
@@ -113,7 +119,7 @@ def restore_moment(span: tuple[Image, Image], target: Path, until_ms: int, progr
         restore_image(before, work / "data", progress)
         restore_image(behind, work / "behind", progress)
         _join(work / "data", work / "behind", until_ms)
-        verify_directory(work / "data")
+        check(work / "data")
         sync_folders(work / "data")
         publish_directory(work / "data", target)
     finally:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from magnetar.cli.backup.images import chosen_image, images, restore_image, write_image
+from magnetar.cli.backup.images import chosen_image, images, restore_image, verify_directory, write_image
 from magnetar.cli.backup.moments import covered, restore_moment, span_of, time_text
-from magnetar.cli.errors import CommandLineError, FileError, NotFoundError
+from magnetar.cli.errors import BrokerFailedError, CommandLineError, FileError, NotFoundError
 from magnetar.cli.output import Output, size_text
 from magnetar.cli.progress import Progress
 from magnetar.cli.session import HELP
@@ -56,24 +56,34 @@ def backup(folder: Path, data_dir: Path, listed: bool, as_json: bool) -> None:
     "--at", "moment", metavar="TIME", help="the newest image of this time or before: 2026-01-02T03:04:05Z, or ms"
 )
 @click.option("--until", metavar="TIME", help="all messages stored up to this time, also between images")
+@click.option("--unverified", is_flag=True, help="keep the copy of an image as it is, also with damaged entries")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
-def restore(folder: Path, data_dir: Path, moment: str | None, until: str | None, as_json: bool) -> None:
+def restore(
+    folder: Path, data_dir: Path, moment: str | None, until: str | None, unverified: bool, as_json: bool
+) -> None:
     """Make DATA_DIR, which is absent or empty, of an image in FOLDER. The broker that will use it must be stopped.
 
-    With --until, of the two images around a time: subscriptions as in the earlier image, messages up to the time.
+    DATA_DIR appears when `magnetar verify` has passed. With --until, of the two images around a time: subscriptions as
+    in the earlier image, messages up to the time.
     """
     if until is not None:
         if moment is not None:
             raise CommandLineError("--at and --until exclude each other")
+        if unverified:
+            raise CommandLineError("--unverified and --until exclude each other")
         _restore_until(folder, data_dir, until, Output(as_json=as_json))
         return
     image, facts = chosen_image(folder, _milliseconds("--at", moment) if moment is not None else None)
     try:
         with Progress("restoring", None) as progress:
-            restore_image(image, data_dir, progress.add)
+            if unverified:
+                restore_image(image, data_dir, progress.add)
+            else:
+                restore_image(image, data_dir, progress.add, _check)
     except OSError as error:
         raise FileError(f"{error.filename or data_dir}: {error.strerror or error}") from error
-    text = f"{data_dir} is as {image.name}; start a broker with --data-dir {data_dir}, as the user who owns it"
+    state = f"is as {image.name}{'' if unverified else ', verified'}"
+    text = f"{data_dir} {state}; start a broker with --data-dir {data_dir}, as the user who owns it"
     Output(as_json=as_json).done(text, image=image.name, moment_ms=facts["moment_ms"], data_dir=str(data_dir))
 
 
@@ -82,7 +92,7 @@ def _restore_until(folder: Path, data_dir: Path, until: str, out: Output) -> Non
     span = span_of(folder, until_ms)
     try:
         with Progress("restoring", None) as progress:
-            restore_moment(span, data_dir, until_ms, progress.add)
+            restore_moment(span, data_dir, until_ms, progress.add, _check)
     except OSError as error:
         raise FileError(f"{error.filename or data_dir}: {error.strerror or error}") from error
     before, behind = (path.name for path, _ in span)
@@ -91,6 +101,15 @@ def _restore_until(folder: Path, data_dir: Path, until: str, out: Output) -> Non
         f"start a broker with --data-dir {data_dir}, as the user who owns it"
     )
     out.done(text, before=before, behind=behind, moment_ms=until_ms, data_dir=str(data_dir))
+
+
+def _check(data_dir: Path) -> None:
+    try:
+        verify_directory(data_dir)
+    except BrokerFailedError as error:
+        raise BrokerFailedError(
+            f"{error}\nrestore an earlier image with --at, or an image as it is with --unverified"
+        ) from error
 
 
 def _milliseconds(option: str, text: str) -> int:

@@ -121,6 +121,30 @@ def test_a_refused_backup_or_restore_names_the_reason(new_broker, tmp_path):
     )
 
 
+def test_a_damaged_image_is_restored_only_on_demand(new_broker, tmp_path):
+    """The disk of the images may have damaged the image since its verification."""
+    broker = new_broker()
+    client = quiet_client(broker.url)
+    client.create_producer("numbers", batching_enabled=False).send(b"of an order" * 1000)
+    client.close()
+    broker.stop()
+    image = pathlib.Path(json.loads(magnetar("backup", tmp_path, "--data-dir", broker.data_dir, "--json"))["image"])
+    (ledger,) = (path for path in (image / "data/ledgers").iterdir() if path.stat().st_size > 11_000)
+    content = ledger.read_bytes()
+    ledger.write_bytes(content.replace(b"of an order", b"of an 0rder", 1))
+    for option in ([], ["--until", json.loads((image / "manifest.json").read_text())["moment_ms"]]):
+        problem = magnetar("restore", tmp_path, tmp_path / "back", *option, code=70)
+        assert "damaged, nothing was kept" in problem
+        assert ledger.name in problem
+        assert "--unverified" in problem
+        assert not (tmp_path / "back").exists()
+    assert "--until" in magnetar("restore", tmp_path, tmp_path / "back", "--unverified", "--until", "1", code=2)
+    magnetar("restore", tmp_path, tmp_path / "back", "--unverified")
+    assert (tmp_path / "back/ledgers" / ledger.name).read_bytes() == ledger.read_bytes()
+    ledger.write_bytes(content)
+    assert "verified" in magnetar("restore", tmp_path, tmp_path / "again")
+
+
 def test_one_backup_at_a_time(new_broker, tmp_path):
     broker = new_broker()
     with open(broker.data_dir / "VERSION") as version:
