@@ -27,7 +27,7 @@ from magnetar.delayed.bucket_recovery import recover_bucket, scan_log
 from magnetar.delayed.bucket_view import BucketDelayView
 from magnetar.delayed.catalogue import Catalogue, CatalogueRecord
 from magnetar.delayed.delay_settings import LONGEST_WAIT_S
-from magnetar.delayed.errors import CatalogueConflictError, CatalogueError, SnapshotError
+from magnetar.delayed.errors import CatalogueConflictError, CatalogueError, OldSnapshotError, SnapshotError
 from magnetar.delayed.firing import Firing
 from magnetar.delayed.index_stats import DelayIndexStats
 from magnetar.delayed.snapshot_store import SnapshotStore
@@ -348,6 +348,10 @@ class BucketDelayIndex:
         for bucket in record.buckets:
             try:
                 await self._retrying(partial(recover_bucket, bucket, firing, keeper.store, self._environment.off_loop))
+            except OldSnapshotError as error:
+                log.info("delayed_index.snapshot_outdated", topic=self._topic, reason=str(error))
+                firing.counters.rebuilds += 1
+                lost.append(bucket)
             except SnapshotError as error:
                 log.error("delayed_index.snapshot_lost", topic=self._topic, error=str(error))  # noqa: TRY400 - one line
                 firing.counters.rebuilds += 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap
 
 from magnetar.delayed.bucket_merge import decoded
-from magnetar.delayed.errors import SnapshotError
+from magnetar.delayed.errors import OldSnapshotError, SnapshotError
 from magnetar.delayed.immutable_bucket import ImmutableBucket
 from magnetar.delayed.snapshot_format import Directory, decode_bitmaps, decode_header
 from magnetar.delayed.sorted_run import Columns, SortedRun
@@ -45,9 +45,9 @@ _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 async def recover_bucket(record: BucketRecord, firing: Firing, store: SnapshotStore, off_loop: OffLoop) -> None:
     """Put the bucket into service. Raises SnapshotError when its snapshot cannot be used, StorageError."""
     ledger_id = record.ledger_id
+    if record.entries <= 0:
+        raise OldSnapshotError("the layout of an earlier version", ledger_id)
     try:
-        if record.entries <= 0:
-            raise SnapshotError("an older layout")  # noqa: TRY301 - named below
         last = record.entries - 1
         *bitmaps, header = await store.read(ledger_id, last - record.bitmap_entries, last)
         directory = decode_header(header)

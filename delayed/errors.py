@@ -4,13 +4,21 @@
 
     DelayedError
     +-- SnapshotError            a bucket's snapshot cannot be used: missing, damaged, of another format version
+    |   +-- OldSnapshotError     an earlier version of the broker wrote it
     +-- CatalogueError           the record of the buckets does not decode
     +-- CatalogueConflictError   another owner has replaced that record: this index is no longer the owner
 """
 
 from __future__ import annotations
 
-__all__ = ["CatalogueConflictError", "CatalogueError", "DelayedError", "NothingLeftError", "SnapshotError"]
+__all__ = [
+    "CatalogueConflictError",
+    "CatalogueError",
+    "DelayedError",
+    "NothingLeftError",
+    "OldSnapshotError",
+    "SnapshotError",
+]
 
 
 class DelayedError(Exception):
@@ -27,6 +35,10 @@ class SnapshotError(DelayedError):
 
     def __str__(self) -> str:
         return f"bucket snapshot {self.ledger_id}: {self.detail}"
+
+
+class OldSnapshotError(SnapshotError):
+    """The snapshot has the layout of an earlier version, which is no damage: an upgrade reads its range again."""
 
 
 class NothingLeftError(DelayedError):

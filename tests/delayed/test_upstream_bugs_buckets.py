@@ -7,7 +7,9 @@ Where the others are shown: #8703 and #20233 (Key_Shared) in tests/blackbox/test
 
 import asyncio
 
+import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from magnetar.delayed import bucket_keeper, bucket_merge, snapshot_format
 from magnetar.delayed.pending_entries import PendingEntries, bitmap_bytes
@@ -265,6 +267,24 @@ def test_22802_a_snapshot_that_is_gone_costs_its_range_only(how):
     world.start()
     assert world.index.stats().rebuilds == 1 and world.index.pending_count == 24
     assert victim.ledger_id not in {b.record.ledger_id for b in world.buckets} and len(world.buckets) >= 2
+    drained(world, world.subscribe("sub"), 24)
+
+
+def test_snapshots_of_an_earlier_version_are_made_again_without_an_error():
+    """An upgrade is no damage: its first start logged an error for each bucket."""
+    world = World()
+    for _ in range(3):
+        world.publish(*range(20_000, 20_008))
+        world.settle()
+    for bucket in world.buckets:
+        bucket.record = msgspec.structs.replace(bucket.record, entries=0, bitmap_entries=0)
+    world.index._keeper.dirty = True
+    world.run(world.index.close())
+    with capture_logs() as logs:
+        world.restart()
+    assert {line["event"] for line in logs if "snapshot" in line["event"]} == {"delayed_index.snapshot_outdated"}
+    assert {line["log_level"] for line in logs} == {"info"}
+    assert world.index.pending_count == 24
     drained(world, world.subscribe("sub"), 24)
 
 
