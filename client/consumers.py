@@ -43,6 +43,7 @@ class Wanted:
     inclusive: deliver the entry at `start`, too.
     is_pattern: `topic` is a regular expression for whole topic names; topics created later match, too.
     start_time_ms: skip messages published before this time; a durable subscription is moved by a seek. 0: no limit.
+    creates_topic: the broker may create an absent topic; else the topic is refused.
     """
 
     topic: str
@@ -57,6 +58,7 @@ class Wanted:
     replicated: bool = False
     is_pattern: bool = False
     start_time_ms: int = 0
+    creates_topic: bool = True
     properties: dict[str, str] = field(default_factory=dict)
 
     def command(self) -> pb.CommandSubscribe:
@@ -72,6 +74,7 @@ class Wanted:
             initialPosition=begin,
             read_compacted=self.read_compacted,
             replicate_subscription_state=self.replicated,
+            force_topic_creation=self.creates_topic,
         )
         if not self.durable:
             place = self.start if self.start is not None else ((-1, -1) if self.earliest else (2**63 - 1, 2**63 - 1))
@@ -242,7 +245,7 @@ class TopicConsumer:
         try:
             if self._wanted.is_pattern:
                 return await topics_like(connection, self._wanted.topic)
-            count = await partitions(connection, self._wanted.topic, create=True)
+            count = await partitions(connection, self._wanted.topic, create=self._wanted.creates_topic)
         finally:
             connection.close()
         return [f"{self._wanted.topic}-partition-{index}" for index in range(count)] or [self._wanted.topic]

@@ -192,13 +192,14 @@ def consume(session: Session, topic: str, subscription: str, kind: str, start: s
 @_printed
 @with_broker
 def tail(session: Session, topic: str, since: str | None, start: str, **given: Any) -> None:
-    """Show the messages published to TOPIC, without a subscription and without effect on consumers."""
+    """Show the messages published to TOPIC, which must exist: without a subscription, without effect on consumers."""
     wanted = Wanted(
         str(topic_of(topic)),
         f"magnetar-tail-{os.urandom(5).hex()}",
         durable=False,
         earliest=start == "earliest",
         rollback_s=duration(since) if since else 0,
+        creates_topic=False,
     )
     session.run(_print(session, wanted, given, acknowledge=False))
 

@@ -132,3 +132,13 @@ def test_client_takes_patterns_times_and_keys_with_values(run):
     run("magnetar client produce -m v1 -kvet inline -kvk k1 -vs string pairs")
     assert '"kv.encoding.type": "INLINE"' in run("magnetar admin schemas get pairs")
     assert "k1\x00\x00\x00\x02v1" in run("magnetar client consume -s s -p Earliest pairs")
+
+
+def test_tail_reads_and_makes_no_topic(run):
+    """A misspelt name made a topic, and the command waited for its messages."""
+    for name in ("ordres", "non-persistent://public/default/ordres", "ordres-partition-0"):
+        assert "ordres" in run(f"magnetar tail {name} --timeout 5s", code=66)
+    assert "ordres" not in run("magnetar topics list; magnetar admin topics list public/default")
+    run("magnetar topics create orders; magnetar topics create parts --partitions 2; magnetar produce parts one two")
+    assert run("magnetar tail orders --timeout 1s") == ""
+    assert run("magnetar tail parts --from earliest --count 2 | sort") == "one\ntwo\n"
