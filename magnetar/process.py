@@ -89,7 +89,9 @@ class BrokerProcess:
             raise
 
     def start(self) -> None:
-        """Start it, and return when it takes clients. Raises: BrokerStartError."""
+        """Start the broker unless it runs, and return when it takes clients. Raises: BrokerStartError."""
+        if self._finalizer is not None and self.is_running:
+            return
         arguments = [sys.executable, "-m", "magnetar", "standalone", "--stop-with-stdin"]
         arguments += ["--data-dir", str(self.data_dir)]
         for key, value in self._settings.items():

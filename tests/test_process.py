@@ -168,3 +168,13 @@ def test_the_official_client_refuses_entries_beyond_the_setting():
         with pytest.raises(pulsar.MessageTooBig):
             client.create_producer("t", batching_enabled=False).send(bytes(10_000))
         client.close()
+
+
+def test_a_start_of_a_running_broker_changes_nothing():
+    """A second process found the directory taken, and the broker object lost the first process."""
+    with magnetar.start() as broker:
+        process, url = broker._process, broker.url
+        broker.start()
+        assert (broker._process, broker.url) == (process, url)
+        assert broker.is_running
+    assert process.poll() == 0
