@@ -25,6 +25,7 @@ This module imports only modules that read the command line, because its imports
 
 import argparse
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -248,8 +249,9 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
         where = settings.metadata_store_url if in_cluster else settings.data_dir
         code, problem = EXIT_STORAGE, str(e) if where in str(e) else f"{where}: {e}"
     except OSError as e:
-        code = EXIT_STORAGE if _is_below(settings.data_dir, e) else EXIT_SYSTEM
-        problem = _reason(e)
+        below = _is_below(settings.data_dir, e)
+        code = EXIT_STORAGE if below else EXIT_SYSTEM
+        problem = _reason(e) + (_remedy(e) if below else "")
     except ValueError as e:  # a provider, key or file named in the settings that cannot be used
         code, problem = EXIT_CONFIGURATION, str(e)
     finally:
@@ -437,3 +439,10 @@ def _reason(error: OSError) -> str:
 
 def _complain(level: str, text: str) -> None:
     sys.stderr.write(f"magnetar: {level}: {text}\n")
+
+
+def _remedy(error: OSError) -> str:
+    """The end of a sentence about a data directory that cannot be used."""
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"; user {os.geteuid()} must have the right to write there"
+    return ", and is no directory" if error.errno == errno.EEXIST else ""

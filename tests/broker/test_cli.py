@@ -1,6 +1,7 @@
 """The command line: its arguments, its output, and its exit codes."""
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -129,6 +130,30 @@ def test_a_refused_start_gives_one_line_and_an_exit_code(broker, capsys, monkeyp
     assert "Errno" not in said
     assert said.startswith("magnetar: error: ")
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            PermissionError(13, "Permission denied", "data/LOCK"),
+            f"data/LOCK: Permission denied; user {os.geteuid()} must have the right to write there",
+        ),
+        (
+            OSError(30, "Read-only file system", "data/LOCK"),
+            f"data/LOCK: Read-only file system; user {os.geteuid()} must have the right to write there",
+        ),
+        (FileExistsError(17, "File exists", "data"), "data: File exists, and is no directory"),
+        (OSError(5, "Input/output error", "data/LOCK"), "data/LOCK: Input/output error"),
+    ],
+)
+def test_a_data_directory_that_cannot_be_used_names_its_remedy(broker, capsys, monkeypatch, error, line):
+    async def run(_settings, **_options):
+        raise error
+
+    monkeypatch.setattr(sys.modules["magnetar.broker.running"], "run", run)
+    assert cli.main(["standalone", "--data-dir", "data"]) == cli.EXIT_STORAGE
+    assert capsys.readouterr().err == f"magnetar: error: {line}\n"
 
 
 @pytest.fixture
