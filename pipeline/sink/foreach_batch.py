@@ -40,6 +40,7 @@ def exactly_once(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]
     staging = Staging(parsed.staging, parsed.sink_id)
 
     def write(df: DataFrame, batch_id: int) -> None:
+        staging.check_newest(batch_id)
         if staging.is_sent(batch_id):
             return
         names = staging.manifest(batch_id)

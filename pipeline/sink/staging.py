@@ -30,7 +30,7 @@ _MANIFEST, _SENT = "manifest.json", "sent.json"
 
 
 class StagingError(RuntimeError):
-    """A staged file cannot be found or read."""
+    """A staged file cannot be found or read, or the files are those of another stream."""
 
 
 class Staging:
@@ -58,6 +58,18 @@ class Staging:
                 rows += batch.num_rows
         self._sync(f"{folder}/{name}")
         return name, rows
+
+    def check_newest(self, batch_id: int) -> None:
+        """Raises: StagingError when the folder has a later batch: a stream repeats only its newest batch, so another
+        stream with this sink id left the files. OSError.
+        """
+        newest = max(self._batches(), default=batch_id)
+        if newest > batch_id:
+            raise StagingError(
+                f"{self._root} has rows of batch {newest}, and this is batch {batch_id}: the stream has begun anew "
+                "under its former option sinkId, with a new checkpoint; give another sinkId, or another "
+                "stagingDirectory where the topic is new too"
+            )
 
     def manifest(self, batch_id: int) -> list[str] | None:
         """Names of the batch's files in their order; None before `publish`. Raises: OSError."""
@@ -95,11 +107,15 @@ class Staging:
 
     def forget_before(self, batch_id: int) -> None:
         """Delete the files of sent batches before `batch_id`. Raises: OSError."""
-        selector = fs.FileSelector(self._root, allow_not_found=True)
-        for info in self._files.get_file_info(selector):
-            batch = int(info.base_name) if info.base_name.isdecimal() else batch_id
+        for batch in self._batches():
             if batch < batch_id and self.is_sent(batch):
-                self._files.delete_dir(info.path)
+                self._files.delete_dir(self._folder(batch))
+
+    def _batches(self) -> list[int]:
+        """The batches that have a folder."""
+        selector = fs.FileSelector(self._root, allow_not_found=True)
+        names = [info.base_name for info in self._files.get_file_info(selector)]
+        return [int(name) for name in names if name.isdecimal()]
 
     def _folder(self, batch_id: int) -> str:
         return f"{self._root}/{batch_id}"

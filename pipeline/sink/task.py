@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.client.deduplication import Remedies, ensure_deduplication
-from magnetar.client.errors import retrying
+from magnetar.client.errors import DeduplicationError, retrying
 from magnetar.client.lookup import partitions
 from magnetar.client.pool import ConnectionPool
 from magnetar.pipeline.sink.columns import RowReader
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from magnetar.pipeline.sink.options import SinkOptions
     from magnetar.pipeline.sink.topic_producer import TopicReport
 
+BATCH_SHIFT: Final = 32
+"""A sequence id is the batch's number and, in its lower 32 bits, the row's place in the task."""
 _OPTIONS = Remedies("option enableDeduplication", "option admin.url", "option checkDeduplication=false")
 
 
@@ -110,15 +112,18 @@ class SinkTask:
         return await retrying(ask, self._options.timeout_s)
 
     def _producer(self, topic: str) -> TopicProducer:
-        opened = partial(self._check_deduplication, topic)
+        opened = partial(self._check_opened, topic)
         return TopicProducer(self._pool, self._options, topic, self._place.producer, self._schema, opened)
 
-    async def _check_deduplication(self, topic: str, last_sequence_id: int) -> None:
-        """Check that the topic deduplicates: a last sequence id of the producer's name proves it; for a new name the
-        admin API answers. Raises: DeduplicationError.
+    async def _check_opened(self, topic: str, last_sequence_id: int) -> None:
+        """Check that deduplication drops repeated rows, and no others. A last sequence id of the producer's name
+        proves that the topic deduplicates; for a new name the admin API answers. Raises: DeduplicationError.
         """
         options = self._options
-        if not options.exactly_once or not options.check_deduplication or last_sequence_id >= 0:
+        if not options.exactly_once:
+            return
+        self._check_batch(topic, last_sequence_id)
+        if not options.check_deduplication or last_sequence_id >= 0:
             return
         await asyncio.to_thread(
             ensure_deduplication,
@@ -128,3 +133,15 @@ class SinkTask:
             say=lambda _: None,
             remedies=_OPTIONS,
         )
+
+    def _check_batch(self, topic: str, last_sequence_id: int) -> None:
+        """Raises: DeduplicationError when the topic has rows of a later batch: a stream repeats only its newest batch,
+        so the rows of this batch are new, and the broker would drop them.
+        """
+        last, batch = last_sequence_id >> BATCH_SHIFT, self._place.first_sequence_id >> BATCH_SHIFT
+        if last > batch:
+            raise DeduplicationError(
+                f"{topic} has rows of batch {last} of producer {self._place.producer}, and this is batch {batch}: the "
+                "stream has begun anew under its former option sinkId, with a new checkpoint, and the broker would "
+                "drop its rows as duplicates; give another sinkId"
+            )

@@ -22,7 +22,7 @@ from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.columns import RowReader
 from magnetar.pipeline.sink.options import Guarantee, SinkOptions
 from magnetar.pipeline.sink.staging import Staging
-from magnetar.pipeline.sink.task import Place, send_rows
+from magnetar.pipeline.sink.task import BATCH_SHIFT, Place, send_rows
 from magnetar.pipeline.sink.values import value_encoder
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from magnetar.pipeline.sink.topic_producer import TopicReport
 
 log = logging.getLogger(__name__)
-
-_BATCH_SHIFT = 32
-"""A sequence id is the batch's number and, in its lower 32 bits, the row's place in the task."""
 
 
 @dataclass
@@ -119,7 +116,7 @@ class PulsarStreamWriter(DataSourceStreamArrowWriter):
             name, _ = staging.stage(batch_id, task, uuid.uuid4().hex[:12], iterator)
             return Sent(task, sink_id, staged=name)
         producer = f"{sink_id}-{task}" if self._options.exactly_once else None
-        place = Place(task, producer, batch_id << _BATCH_SHIFT)
+        place = Place(task, producer, batch_id << BATCH_SHIFT)
         return Sent(task, sink_id, reports=send_rows(iterator, self._options, place))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -145,6 +142,7 @@ def send_published(
 
     Raises: as `send_rows`, StagingError, OSError.
     """
+    staging.check_newest(batch_id)
     reports: list[TopicReport] = []
     if not staging.is_sent(batch_id):
         for number, name in enumerate(staging.publish(batch_id, names)):
@@ -159,7 +157,7 @@ def send_staged(
     staging: Staging, batch_id: int, number: int, name: str, options: SinkOptions, sink_id: str
 ) -> list[TopicReport]:
     """Send one file, the batch's `number`-th. Raises: as `send_rows`, StagingError."""
-    place = Place(number, f"{sink_id}-{number}", batch_id << _BATCH_SHIFT)
+    place = Place(number, f"{sink_id}-{number}", batch_id << BATCH_SHIFT)
     return send_rows(staging.rows(batch_id, name), options, place)
 
 

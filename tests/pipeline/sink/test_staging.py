@@ -64,6 +64,17 @@ def test_only_sent_batches_are_forgotten(tmp_path):
     assert not staging.is_sent(1)
 
 
+def test_a_stream_that_begins_anew_does_not_take_files_of_its_predecessor(tmp_path):
+    staging = Staging(str(tmp_path), "sink")
+    staging.check_newest(0)
+    staging.publish(4, ["a"])
+    staging.mark_sent(4, {})
+    staging.check_newest(4)
+    staging.check_newest(5)
+    with pytest.raises(StagingError, match=r"has rows of batch 4, and this is batch 0.*another sinkId"):
+        staging.check_newest(0)
+
+
 def test_lost_and_damaged_files(tmp_path):
     staging = Staging(str(tmp_path), "sink")
     with pytest.raises(StagingError, match="driver and executors share"):

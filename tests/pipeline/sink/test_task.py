@@ -89,6 +89,17 @@ def test_a_later_batch_of_a_stream_goes_on(broker, client, topic):
     assert [m.data() for m in read_all(client, topic, 2)] == [b"a", b"b"]
 
 
+@pytest.mark.parametrize("more", [{}, {"checkDeduplication": "false"}])
+def test_a_stream_that_begins_anew_under_its_sink_id_loses_no_rows(broker, client, topic, more):
+    given = options(broker, topic, **more)
+    send_rows([table("a")], given, Place(0, "s-0", 1 << 32))
+    with pytest.raises(DeduplicationError, match=r"rows of batch 1 of producer s-0, and this is batch 0.*sinkId"):
+        send_rows([table("b")], given, Place(0, "s-0", 0))
+    (report,) = send_rows([table("a")], given, Place(0, "s-0", 1 << 32))
+    assert report.known == 1
+    assert [m.data() for m in read_all(client, topic, 1)] == [b"a"]
+
+
 def test_at_least_once_needs_no_name(broker, client, topic):
     plain = options(broker, topic, guarantee="at-least-once", sinkId="")
     for _ in range(2):
