@@ -33,19 +33,19 @@ class PulsarDataSource(DataSource):
         """The columns of the selected topics. Raises OptionError, CatalogError."""
         return ddl(self._rows(SourceOptions.parse(self.options)).selected())
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
-        """Return the reader of `spark.read`."""
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of `spark.read`. Raises OptionError, also for a `schema` that the topics do not have."""
         from magnetar.pipeline.source.batch_reader import PulsarReader  # noqa: PLC0415
 
         options = SourceOptions.parse(self.options)
-        return PulsarReader(options, self._rows(options))
+        return PulsarReader(options, self._rows(options).fitted(schema))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
-        """Return the reader of `spark.readStream`."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return the reader of `spark.readStream`. Raises as `reader`."""
         from magnetar.pipeline.source.stream_reader import PulsarStreamReader  # noqa: PLC0415
 
         options = SourceOptions.parse(self.options, streaming=True)
-        return PulsarStreamReader(options, self._rows(options))
+        return PulsarStreamReader(options, self._rows(options).fitted(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the writer of `df.write`."""

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from magnetar.pipeline.columns import Column, arrow_schema, select_columns, topic_columns
 from magnetar.pipeline.encryption_keys import open_decryption
+from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.reading.settings import ReadSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from magnetar.client.encryption import Decrypting
     from magnetar.pipeline.decode.decoder import Decoder
@@ -76,6 +78,31 @@ class RowSource:
         """The Arrow schema of every record batch."""
         return arrow_schema(self.selected())
 
+    def fitted(self, schema: StructType) -> RowSource:
+        """The source with the columns that Spark expects: those of the DataFrame when it was loaded, or of `schema()`.
+
+        The schema of a topic may have got fields since, which are left out. Raises: OptionError for columns that the
+        topics do not have, or have with another type or in another order.
+        """
+        own = self.selected()
+        if schema.names == [column.name for column in own]:
+            fitted = self
+        else:
+            types = {column.name: column.ddl for column in own}
+            if missing := [name for name in schema.names if name not in types]:
+                raise OptionError(
+                    f"the topics have no column {', '.join(missing)}{_REMEDY}; they have {', '.join(types)}"
+                )
+            fitted = replace(self, columns=tuple(schema.names))
+            order = [column.name for column in fitted.selected()]
+            if schema.names != order:
+                raise OptionError(f"the topics have these columns in another order{_REMEDY}: {', '.join(order)}")
+        for column, field in zip(fitted.selected(), schema.fields, strict=True):
+            expected = field.dataType.simpleString()
+            if _plain(expected) != _plain(column.ddl):
+                raise OptionError(f"column {column.name} is {column.ddl} in the topics, not {expected}{_REMEDY}")
+        return fitted
+
     def batches(self, ranges: Sequence[ReadRange]) -> Iterator[pa.RecordBatch]:
         """The rows of these ranges, one range after the other. Runs on executors; errors as of `RangeReader`."""
         from magnetar.pipeline.reading.ranges import RangeReader  # noqa: PLC0415 - see the module's docstring
@@ -112,6 +139,17 @@ class RowSource:
             include_markers=self.include_markers,
             look_back=reader.look_back,
         )
+
+
+_REMEDY: Final = (
+    " (load the DataFrame again if the schema of its topics has changed; schema() may only leave out columns: rename "
+    "and cast them behind the load)"
+)
+
+
+def _plain(type_text: str) -> str:
+    """The name of a type without the marks in which DDL and Spark's short form differ."""
+    return type_text.lower().replace(" ", "").replace("`", "")
 
 
 @functools.cache

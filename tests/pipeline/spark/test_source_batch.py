@@ -132,3 +132,22 @@ def test_typed_values_by_the_schema_of_the_topic(spark, spark_broker, pulsar_cli
     assert frame.columns[:2] == ["amount", "item"] or frame.columns[:2] == ["item", "amount"]
     assert frame.agg({"amount": "sum"}).collect()[0][0] == sum(range(20))
     assert read(spark, spark_broker, topic, valueMode="bytes").columns[0] == "value"
+
+
+def test_a_loaded_table_reads_on_when_the_schema_has_grown(spark, spark_broker, pulsar_client, topic):
+    def produce(record, *fields):
+        definition = {"type": "record", "name": "R", "fields": list(fields)}
+        schema = pulsar.schema.AvroSchema(None, schema_definition=definition)
+        pulsar_client.create_producer(topic, schema=schema).send(record)
+
+    a, b = {"name": "a", "type": "int"}, {"name": "b", "type": "string", "default": "new"}
+    produce({"a": 1}, a)
+    before = read(spark, spark_broker, topic)
+    produce({"a": 2, "b": "x"}, a, b)
+    assert [row.a for row in before.orderBy("__index").collect()] == [1, 2]
+    assert [row.b for row in read(spark, spark_broker, topic).orderBy("__index").collect()] == ["new", "x"]
+    stream = spark.readStream.format("pulsar").schema(before.select("a", "__index").schema)
+    query = stream.options(**options(spark_broker, topic, startingOffsets="earliest")).load().writeStream
+    query = query.format("memory").queryName("grown").trigger(availableNow=True).start()
+    query.awaitTermination(120)
+    assert [row.a for row in spark.table("grown").orderBy("__index").collect()] == [1, 2]
