@@ -70,6 +70,8 @@ class AvroValues:
         return self._one_by_one(batch, groups, failures)
 
     def _writer(self, schema: TopicSchema) -> _Writer:
+        if schema.type.upper() != "AVRO":  # the definition of a JSON schema is Avro's too, its payloads are not
+            raise SchemaError(f"its payloads are {schema.type}, not AVRO; read with valueMode=bytes")
         definition = physical(schema.definition)
         parsed = _parsed(definition)
         return _Writer(plan_of(definition), parsed, self._reader_for(definition))

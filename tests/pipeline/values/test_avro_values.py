@@ -187,6 +187,17 @@ def test_records_are_compared_by_their_fields_not_their_names():
     assert (found, failures) == ([{"id": 1}], {})
 
 
+@pytest.mark.parametrize("kind", ["JSON", "STRING", "INT32", "KEY_VALUE"])
+def test_a_version_of_another_type_is_a_failure_of_its_rows(kind):
+    """`{` is a number in Avro, so a JSON object can look like a record."""
+    reader = avro_schema({"name": "a", "type": "int"})
+    payloads = [b'{"a":1}', *encode_avro(reader, {"a": 5})]
+    decoder = value_decoder(reader, {0: TopicSchema(kind, reader.data), 1: reader}.get)
+    found, failures = rows(decoder, batch(payloads, versions=[0, 1]))
+    assert failures == {0: f"schema version 0: its payloads are {kind}, not AVRO; read with valueMode=bytes"}
+    assert found == [{"a": None}, {"a": 5}]
+
+
 def test_an_unknown_version_is_a_failure_of_its_rows():
     payloads = encode_avro(V1, {"id": 1, "added": None}, {"id": 2, "added": None})
     asked = []
