@@ -17,6 +17,7 @@ written as it is.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -56,8 +57,14 @@ _OF_SOURCES = {
 
 
 def parts(names: Sequence[str], options: SinkOptions) -> tuple[dict[str, str], list[str]]:
-    """(part of the message -> column, columns of the value). Raises: OptionError when a row would have no topic."""
+    """(part of the message -> column, columns of the value).
+
+    Raises: OptionError when a row would have no topic, or when several columns have one name.
+    """
     table, unused = _KAFKA if options.kafka_style else _PULSAR, _OF_SOURCES[options.kafka_style]
+    read = Counter(name.lower() if name.lower() in table else name for name in names if name.lower() not in unused)
+    if repeated := [name for name, times in read.items() if times > 1]:
+        raise OptionError(f"several columns are called {', '.join(repeated)}: rename them, or drop all but one")
     found = {table[name.lower()]: name for name in names if name.lower() in table}
     values = [name for name in names if name.lower() not in table and name.lower() not in unused]
     if options.keep_schema_versions and _SCHEMA_VERSION in names:

@@ -26,8 +26,12 @@ _PLAIN: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_float32, "float"),
     (pa.types.is_float64, "double"),
     (pa.types.is_string, _TEXT),
+    (pa.types.is_large_string, _TEXT),
     (pa.types.is_binary, "bytes"),
+    (pa.types.is_large_binary, "bytes"),
 )
+_VARIANT_MARK = (b"variant", b"true")
+"""Spark's mark on the field `metadata` of a VARIANT column, which crosses as a struct of two binaries."""
 
 
 def record_schema(name: str, fields: Sequence[pa.Field], *, as_json: bool = False) -> dict[str, Any]:
@@ -37,6 +41,8 @@ def record_schema(name: str, fields: Sequence[pa.Field], *, as_json: bool = Fals
     """
     if not _NAME.match(name):
         raise OptionError(f"recordName {name!r} is no name in Avro: letters, digits and _, no digit first")
+    if any(_VARIANT_MARK in (field.metadata or {}).items() for field in fields):
+        raise OptionError(f"a column of type variant cannot be written as Avro or JSON: write to_json of {name}")
     return {"type": "record", "name": name, "fields": [_field(name, field, as_json) for field in fields]}
 
 
@@ -54,7 +60,7 @@ def _type(path: str, kind: pa.DataType, as_json: bool) -> Any:
         return record_schema(path, list(kind), as_json=as_json)
     if pa.types.is_list(kind):
         return {"type": "array", "items": ["null", _type(path, kind.value_type, as_json)]}
-    if pa.types.is_map(kind) and pa.types.is_string(kind.key_type):
+    if pa.types.is_map(kind) and (pa.types.is_string(kind.key_type) or pa.types.is_large_string(kind.key_type)):
         return {"type": "map", "values": ["null", _type(path, kind.item_type, as_json)]}
     if pa.types.is_timestamp(kind):
         return _TEXT if as_json else {"type": "long", "logicalType": _timestamp(kind)}

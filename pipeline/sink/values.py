@@ -43,6 +43,7 @@ _PRIMITIVES: tuple[tuple[Callable[[pa.DataType], bool], pb.Schema.Type, str], ..
     (pa.types.is_float32, pb.Schema.Float, ">f"),
     (pa.types.is_float64, pb.Schema.Double, ">d"),
 )
+_TEXT_OR_BYTES = (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string)
 
 
 class ValueEncoder(Protocol):
@@ -84,7 +85,7 @@ def _schema(kind: pb.Schema.Type, definition: bytes = b"") -> pb.Schema:
 
 def _single(field: pa.Field, mode: ValueMode, *, register: bool) -> ValueEncoder:
     kind = field.type
-    if pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_binary(kind):
+    if any(matches(kind) for matches in _TEXT_OR_BYTES):
         return _Bytes(field.name)
     for matches, schema_type, layout in _PRIMITIVES:
         if mode is ValueMode.AUTO and matches(kind):

@@ -104,3 +104,51 @@ def test_columns_without_any_value_have_every_type():
     names = ["__key", "__orderingKey", "__partition", "__eventTime", "__deliverAt", "__messageProperties"]
     batch = pa.RecordBatch.from_arrays([pa.array([b"v"]), *[pa.nulls(1)] * len(names)], ["value", *names])
     assert read(batch, topic="t") == [Row("persistent://public/default/t", -1, Message(b"v"))]
+
+
+@pytest.mark.parametrize(
+    ("names", "repeated"),
+    [(["value", "__key", "__KEY"], "__key"), (["a", "b", "a"], "a"), (["value", "value"], "value")],
+)
+def test_several_columns_of_one_name_are_named(names, repeated):
+    batch = pa.RecordBatch.from_arrays([pa.array(["x"])] * len(names), names)
+    with pytest.raises(OptionError, match=f"several columns are called {repeated}: rename"):
+        read(batch, topic="t")
+    found, values = parts(["a", "A", "__messageId", "__messageId"], SinkOptions.parse({"topic": "t"}, streaming=False))
+    assert (found, values) == ({}, ["a", "A"])
+
+
+@pytest.mark.parametrize("mode", ["auto", "json", "avro"])
+def test_columns_of_large_types_are_those_of_small_types(mode):
+    """A session with spark.sql.execution.arrow.useLargeVarTypes sends them."""
+    text, raw = pa.large_string(), pa.large_binary()
+    kinds = {"__key": raw, "__orderingKey": text, "__topic": text, "__messageProperties": pa.map_(text, text)}
+    row = {"__key": b"k", "__orderingKey": "o", "__topic": "t", "__messageProperties": [("a", "1")]}
+    if mode == "auto":
+        large = pa.schema([*kinds.items(), ("value", text)])
+        assert read(pa.RecordBatch.from_pylist([row | {"value": "v"}], large)) == read(
+            pa.RecordBatch.from_pylist([row | {"value": "v"}], small(large))
+        )
+        return
+    nested = {"s": text, "b": raw, "l": pa.list_(text), "m": pa.map_(text, raw), "st": pa.struct([("x", text)])}
+    row |= {"s": "s", "b": b"b", "l": ["l"], "m": [("m", b"m")], "st": {"x": "x"}}
+    large = pa.schema([*kinds.items(), *nested.items()])
+    assert read(pa.RecordBatch.from_pylist([row], large), valueMode=mode) == read(
+        pa.RecordBatch.from_pylist([row], small(large)), valueMode=mode
+    )
+
+
+def small(schema):
+    """The schema with small types."""
+    text = {"large_string": "string", "large_binary": "binary"}
+
+    def kind(given):
+        if pa.types.is_map(given):
+            return pa.map_(kind(given.key_type), kind(given.item_type))
+        if pa.types.is_list(given):
+            return pa.list_(kind(given.value_type))
+        if pa.types.is_struct(given):
+            return pa.struct([(field.name, kind(field.type)) for field in given])
+        return pa.type_for_alias(text[str(given)]) if str(given) in text else given
+
+    return pa.schema([(field.name, kind(field.type)) for field in schema])

@@ -121,3 +121,14 @@ def test_values_that_cannot_be_a_payload(table, options, text):
     batch = pa.RecordBatch.from_pydict(table)
     with pytest.raises(OptionError, match=text):
         encoder(batch, **options)
+
+
+@pytest.mark.parametrize("mode", ["auto", "json", "avro"])
+@pytest.mark.parametrize("name", ["value", "v"])
+def test_a_variant_is_refused_with_a_remedy(mode, name):
+    """Its two binaries would be a record that no reader understands."""
+    mark = pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"})
+    kind = pa.struct([pa.field("value", pa.binary(), nullable=False), mark])
+    batch = pa.RecordBatch.from_arrays([pa.array([{"value": b"", "metadata": b""}], kind)], [name])
+    with pytest.raises(OptionError, match="variant cannot be written as Avro or JSON: write to_json"):
+        encoder(batch, valueMode=mode)
