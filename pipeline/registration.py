@@ -19,6 +19,9 @@ NO_JAVA = (
 )
 NO_PYSPARK = "the pipeline needs PySpark 4.2 or newer: pip install 'magnetar[spark]'"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_REDACTION = "spark.sql.redaction.options.regex"
+_SECRETS = "(?i)^basic$|authparams"
+"""Options with secrets that Spark does not hide by itself in plans and in its web pages, as it hides `token`."""
 
 
 class MissingError(PipelineError):
@@ -46,7 +49,7 @@ def check_java() -> None:
 
 def register(spark: SparkSession | None = None) -> None:
     """Make the format known to a session (default: the active session), and let filters be pushed down to it. Python
-    workers of a local session run this interpreter from now on.
+    workers of a local session run this interpreter from now on. Spark hides options with secrets in plans.
 
     May be repeated. Raises MissingError; PipelineError when there is no session, or another data source of that name
     (the jar of pulsar-spark).
@@ -71,6 +74,14 @@ def register(spark: SparkSession | None = None) -> None:
             'this session has another data source called "pulsar" (the jar of pulsar-spark?); leave one of them out'
         ) from error
     session.conf.set(_PUSHDOWN, "true")
+    hide_secrets(session)
+
+
+def hide_secrets(session: SparkSession) -> None:
+    """Add the options with secrets to those that the session hides; may be repeated."""
+    hidden = session.conf.get(_REDACTION) or ""
+    if _SECRETS not in hidden:
+        session.conf.set(_REDACTION, f"{hidden}|{_SECRETS}" if hidden else _SECRETS)
 
 
 def use_this_python(session: SparkSession) -> None:

@@ -1,6 +1,7 @@
 """Errors name the missing package and the command that installs it."""
 
 import builtins
+import re
 import sys
 import types
 
@@ -8,7 +9,7 @@ import pytest
 
 from magnetar.pipeline import register
 from magnetar.pipeline.errors import PipelineError
-from magnetar.pipeline.registration import MissingError, check_java, check_pyspark, use_this_python
+from magnetar.pipeline.registration import MissingError, check_java, check_pyspark, hide_secrets, use_this_python
 
 
 @pytest.fixture
@@ -86,3 +87,17 @@ def test_workers_elsewhere_or_with_a_chosen_python_keep_theirs(monkeypatch, mast
     session = session_on(master, **conf)
     use_this_python(session)
     assert session.sparkContext.pythonExec == "python3"
+
+
+@pytest.mark.parametrize("before", ["(?i)url", "", "(?i)mine"])
+def test_options_with_secrets_are_hidden_beside_those_of_the_session(before):
+    settings = {"spark.sql.redaction.options.regex": before}
+    conf = types.SimpleNamespace(get=settings.__getitem__, set=settings.__setitem__)
+    for _ in range(2):
+        hide_secrets(types.SimpleNamespace(conf=conf))
+    (pattern,) = settings.values()
+    assert pattern.count("basic") == 1
+    pattern = pattern.replace("|(?i)", "|")  # Java takes the mark at any place
+    found = [re.search(pattern, name, re.IGNORECASE) for name in ("basic", "pulsar.client.authParams", "topic")]
+    assert [each is not None for each in found] == [True, True, False]
+    assert before.removeprefix("(?i)") in pattern

@@ -184,3 +184,15 @@ def test_a_task_that_is_tried_again_sends_nothing_twice(spark, deduplicating, cl
     options = {"guarantee": "exactly-once", "sinkId": "retried", "batchingMaxMessages": "100"}
     to(deduplicating, df.write.mode("append"), topic, **options).save()
     assert sorted(int(m.data()) for m in read_all(client, topic)) == list(range(4000))
+
+
+def test_plans_do_not_show_secrets(spark, deduplicating, topic):
+    df = spark.range(1).selectExpr("cast(id as string) value")
+    spark.conf.set("spark.sql.ui.explainMode", "extended")
+    secrets = {"basic": "user:open-sesame", "pulsar.client.authPluginClassName": "basic"}
+    to(deduplicating, df.write.mode("append"), topic, **secrets, **{"pulsar.client.authParams": "u:open-sesame"}).save()
+    spark.conf.unset("spark.sql.ui.explainMode")
+    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
+    plans = [executions.apply(k).physicalPlanDescription() for k in range(executions.size())]
+    assert any(f"topic={topic}" in plan for plan in plans)
+    assert not any("open-sesame" in plan for plan in plans)
