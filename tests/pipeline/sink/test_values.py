@@ -126,7 +126,7 @@ def test_values_that_cannot_be_a_payload(table, options, text):
 @pytest.mark.parametrize("mode", ["auto", "json", "avro"])
 @pytest.mark.parametrize("name", ["value", "v"])
 def test_a_variant_is_refused_with_a_remedy(mode, name):
-    """Its two binaries would be a record that no reader understands."""
+    """A record of the two binaries of a variant is of no use to readers."""
     mark = pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"})
     kind = pa.struct([pa.field("value", pa.binary(), nullable=False), mark])
     batch = pa.RecordBatch.from_arrays([pa.array([{"value": b"", "metadata": b""}], kind)], [name])
