@@ -15,7 +15,7 @@ import os
 import re
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from magnetar.client.errors import RetryError
@@ -37,6 +37,7 @@ from magnetar.pipeline.lake.data_file import Append, DataFile, IndexSpan
 from magnetar.pipeline.lake.errors import CommitConflictError
 from magnetar.pipeline.lake.writer import DEFAULT_WRITE, SplitWriter, WriteOptions
 from magnetar.pipeline.log_range import MADE_ANEW
+from magnetar.pipeline.offsets import EARLIEST, WantedOffsets
 from magnetar.pipeline.planning import ReadRange, shares
 from magnetar.pipeline.reading.settings import ReadSettings
 
@@ -223,19 +224,19 @@ class ExportJob:
         on_round: Callable[[ExportReport], None] = lambda _: None,
         patience_s: float = 300.0,
     ) -> ExportReport:
-        """Repeat `run`, one trigger interval apart, until `stop` returns true; each run picks up new messages,
-        partitions and topics of a pattern. The table is the checkpoint: a killed stream continues exactly where the
-        table ends.
+        """Repeat `run`, one trigger interval apart, until `stop` returns true; each run picks up new messages, and from
+        their first message partitions and topics of a pattern that the first run did not find. The table is the
+        checkpoint: a killed stream continues exactly where the table ends.
 
         Args:    on_round: called after each run that has succeeded.
                  patience_s: how long `run` is repeated while the broker is away or tasks are lost.
         """
-        report, healthy = ExportReport(), time.monotonic()
+        report, healthy, job = ExportReport(), time.monotonic(), self
         while not stop():
             began = time.monotonic()
             try:
-                self.run(runner, progress, report)
-                healthy = time.monotonic()
+                job.run(runner, progress, report)
+                healthy, job = time.monotonic(), self._later()
                 on_round(report)
             except PASSING as error:
                 if time.monotonic() - healthy > patience_s:
@@ -245,6 +246,10 @@ class ExportJob:
             while not stop() and (left := wake - time.monotonic()) > 0:
                 time.sleep(min(left, 0.1))
         return report
+
+    def _later(self) -> ExportJob:
+        """The job behind its first run: `startingOffsets` is for the topic partitions that the first run found."""
+        return replace(self, options=replace(self.options, starting=WantedOffsets(EARLIEST, {})))
 
     # --- one round --------------------------------------------------------------------------------------------------
 
