@@ -73,13 +73,15 @@ def _check_trimmed(topic: Topic, known: TopicHistory, damage: Damage, clock: Wal
                 continue
             if is_valid(place) and not is_deleted(place):
                 continue
-            if damage.hit(known, entry) or subscription.may_be_expired(earliest_stamp_s(entry, clock)):
+            if damage.hit(known, entry) or subscription.may_be_skipped(place, earliest_stamp_s(entry, clock)):
                 continue
             if place <= mark_delete or is_deleted(place):
                 raise ViolationError(f"{known.name} {subscription.name}: {place} is acknowledged, by no consumer")
             raise ViolationError(f"{known.name} {subscription.name}: {place} was dropped before it was acknowledged")
-    if known.keeps_all:
+    if known.keeps_all or known.keeps_s:
         for place, entry in known.receipts.items():
+            if not known.keeps_all and damage.world.now_s - entry.sent_s >= known.keeps_s:
+                continue
             if not ledger.is_valid(place) and not damage.hit(known, entry):
                 raise ViolationError(f"{known.name}: {place} has a receipt and is not there")
 
@@ -119,6 +121,8 @@ def check_readable(known: TopicHistory, reader: SimReader, damage: Damage) -> No
     places = [place for place, _, _ in reader.found]
     if places != sorted(set(places)):
         raise ViolationError(f"{known.name}: a reader got positions out of order or twice")
+    if known.gone.intersection(places):
+        raise ViolationError(f"{known.name}: {min(known.gone.intersection(places))} is read behind a deletion")
     if known.keeps_all:
         missing = [
             place for place in sorted(set(known.receipts) - set(places)) if not damage.hit(known, known.receipts[place])
@@ -153,8 +157,9 @@ def _check_index(known: TopicHistory, found: list[tuple[tuple[int, int], Sent, i
             raise ViolationError(f"{known.name} {place}: index {index} of {entry.count} messages behind {last}")
         last = index
     owner: dict[int, tuple[int, int]] = {}
+    here_now = {place for place, _, _ in found}
     for place, index in known.index.items():
-        if place in lost:
+        if place in lost or (known.former and place not in here_now):
             continue
         if owner.setdefault(index, place) != place:
             raise ViolationError(f"{known.name}: index {index} at {owner[index]} and at {place}")
@@ -191,7 +196,7 @@ def check_drained(
     for place, entry in known.receipts.items():
         if entry.position != place or not subscription.owes(entry) or place in taken:
             continue
-        if subscription.may_be_acked(place) or subscription.may_be_expired(earliest_stamp_s(entry, clock)):
+        if subscription.may_be_acked(place) or subscription.may_be_skipped(place, earliest_stamp_s(entry, clock)):
             continue
         if not damage.hit(known, entry):
             raise ViolationError(f"{known.name} {subscription.name}: {place} was never delivered")

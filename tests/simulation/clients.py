@@ -185,6 +185,7 @@ class SimProducer(Client):
             self._on_receipt(command.send_receipt)
         elif command.type == Command.ERROR:
             self.ready = False
+            self.world.refused(self, command.error.error)
             self.drop()
         elif command.type in (Command.CLOSE_PRODUCER, Command.SEND_ERROR):
             self.drop()
@@ -202,7 +203,7 @@ class SimProducer(Client):
                 raise ViolationError(f"{self.name}: {entry.sequence_id} is taken for a duplicate")
             return
         self.note(f"receipt {ident.ledgerId}:{ident.entryId}")
-        self.topic.receipted(entry, Position(ident.ledgerId, ident.entryId))
+        self.topic.receipted(entry, Position(ident.ledgerId, ident.entryId), self.written_s)
 
     def _publish(self) -> None:
         if not self._publishing or not self.ready:
@@ -224,6 +225,7 @@ class SimProducer(Client):
         )
         if self.chance.random() < self.world.plan.delayed_share:
             metadata.deliver_at_time = self.world.now_ms + self.chance.choice([500, 3000, 9000])
+        self.metadata(metadata)
         payload = b"%s-%d" % (self.name.encode(), sequence_id)
         if self.chance.random() < 0.1:
             payload = payload.ljust(self.chance.choice([700, 3000]), b".")
@@ -240,6 +242,9 @@ class SimProducer(Client):
         self.topic.sends(entry)
         return entry
 
+    def metadata(self, metadata: pb.MessageMetadata) -> None:
+        """Add fields to the metadata of a new entry."""
+
     def _forged_records(self) -> bytes:
         """Records of the next entries of the ledger that the last receipt named, and of the entry itself."""
         ledger_id, entry_id = max(self.topic.receipts, default=(0, -1))
@@ -248,6 +253,7 @@ class SimProducer(Client):
         return b"".join(record(ledger_id, entry_id + k, body, entry_id) for k in range(1, 12))
 
     def _send(self, entry: Sent) -> None:
+        entry.copies += 1
         highest = entry.sequence_id + max(entry.count, 1) - 1
         self.send(requests.send(1, entry.sequence_id, highest, entry.count, entry.body))
 

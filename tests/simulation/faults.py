@@ -147,6 +147,11 @@ class Faults:
         self._compact()
         disk.crash_at = disk.operations + self.chance.randrange(60)
 
+    def crash_soon(self, most_operations: int) -> None:
+        """End the process in one of the next operations of the disk, unless damage needs quiet."""
+        if self.world.now_s >= self._quiet_until_s:
+            self.world.disk.crash_at = self.world.disk.operations + self.chance.randrange(most_operations)
+
     def _full_disk(self) -> None:
         disk = self.world.disk
         used = sum(len(disk.content(path)) for path in disk.paths())

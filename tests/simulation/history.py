@@ -33,6 +33,8 @@ class Sent:
     key: str = ""
     newest: bytes = b""
     """The payload of the last message."""
+    copies: int = 0
+    """How often it was sent."""
 
 
 @dataclass(eq=False)
@@ -58,6 +60,8 @@ class SubscriptionHistory:
     """Whether the outcome of such a command is unknown, and so is the state of earlier acknowledgements."""
     expiries: list[float] = field(default_factory=list)
     """For each request to expire messages the latest stamp (s) of a message that is old enough; inf: under way."""
+    evicted: set[Position] = field(default_factory=set)
+    """Positions that a backlog quota may have evicted."""
     epoch: int = 0
     """How often its deletion was requested or ended; the answer to a SUBSCRIBE of an earlier epoch has no meaning."""
 
@@ -80,6 +84,7 @@ class SubscriptionHistory:
         self.absent = surely
         self.since_s, self.begins_at_start, self.moved = float("inf"), False, False
         self.acked.clear()
+        self.evicted.clear()
         self.sure.clear()
         self.sure_up_to.clear()
         self.acked_up_to = (-1, -1)
@@ -91,6 +96,10 @@ class SubscriptionHistory:
         return self.sure.get(position, at_s) < at_s or any(
             position <= up_to and since_s < at_s for up_to, since_s in self.sure_up_to
         )
+
+    def may_be_skipped(self, position: Position, earliest_stamp_s: float) -> bool:
+        """Whether the broker may have dropped the message itself: by age, or for a quota."""
+        return position in self.evicted or self.may_be_expired(earliest_stamp_s)
 
     def may_be_expired(self, earliest_stamp_s: float) -> bool:
         """Whether a message with this stamp or a later stamp was old enough for any of the requests."""
@@ -117,12 +126,26 @@ class TopicHistory:
     index: dict[Position, int] = field(default_factory=dict)
     """Broker index seen at a position."""
     subscriptions: dict[str, SubscriptionHistory] = field(default_factory=dict)
+    keeps_s: float = 0.0
+    """The topic keeps an entry for so many seconds, acknowledged or not."""
+    former: dict[Position, Sent] = field(default_factory=dict)
+    """Receipts from before a deletion of the topic, whatever its outcome."""
+    gone: set[Position] = field(default_factory=set)
+    """The part of ``former`` whose deletions were answered."""
+    until_s: float = -1.0
+    """Receipts that the broker wrote until then are among these; inf while a deletion is under way."""
+
+    def may_go(self) -> None:
+        """A deletion of the topic begins, or ends: the earlier entries may be gone with all subscriptions."""
+        self.former |= self.receipts
+        self.receipts.clear()
+        self.index.clear()
 
     def sends(self, entry: Sent) -> None:
         self.by_body[entry.body] = entry
         self.by_sequence[entry.producer, entry.sequence_id] = entry
 
-    def receipted(self, entry: Sent, position: Position) -> None:
+    def receipted(self, entry: Sent, position: Position, written_s: float) -> None:
         known = self.receipts.get(position)
         if known is not None and known is not entry:
             raise ViolationError(f"{self.name} {position}: receipts of {known.body!r} and of {entry.body!r}")
@@ -130,7 +153,7 @@ class TopicHistory:
             raise ViolationError(f"{self.name}: {entry.body!r} has receipts at {entry.position} and {position}")
         self._same(position, entry.body)
         entry.position = position
-        self.receipts[position] = entry
+        (self.receipts if written_s > self.until_s else self.former)[position] = entry
 
     def got(self, position: Position, body: bytes, index: int | None) -> Sent:
         """A consumer received this; the entry as it was sent."""

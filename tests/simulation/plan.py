@@ -42,6 +42,24 @@ FIRST_WITH_COMPACTED = 360_000
 """From here on most seeds compact their topics all the time, and have clients that read them compacted."""
 FIRST_WITH_EXPIRY = 380_000
 """From here on administrators expire messages by age while the wall clock is set."""
+FIRST_WITH_QUOTAS = 400_000
+"""From here on topics have backlog quotas."""
+FIRST_WITH_SHAPES = 420_000
+"""From here on clients register schemas, and a partitioned topic grows."""
+FIRST_WITH_DELETIONS = 440_000
+"""From here on a topic is deleted and created again, and topics keep their messages for a minute."""
+FIRST_WITH_OWNERS = 460_000
+"""From here on producers compete for exclusive access to a topic."""
+FIRST_WITH_OFFLINE = 480_000
+"""From here on the directory is verified and repaired between two processes, and images of it are taken and restored."""
+OF_PARTS = {
+    "quotas": FIRST_WITH_QUOTAS,
+    "shapes": FIRST_WITH_SHAPES,
+    "deletions": FIRST_WITH_DELETIONS,
+    "owners": FIRST_WITH_OWNERS,
+    "offline": FIRST_WITH_OFFLINE,
+}
+"""Parts of a history (``parts.py``) by the first seed that may have them."""
 OF_WORK = ("full_write", "standstill", "crash_in_compaction")
 SMALL_BUCKETS = {
     "delayed_delivery_min_index_count_per_bucket": 2,
@@ -54,6 +72,7 @@ COMPACTING = {
     "broker_service_compaction_monitor_interval_in_seconds": 2,
 }
 """With a threshold the log drops no entry before its compaction."""
+RETAINED_MINUTES = 1
 ROOMS_BYTES = (0, 100, 5000)
 MORE_ROOMS_BYTES = (*ROOMS_BYTES, 20_000, 60_000, 150_000)
 PACES_S = (0.00075, 0.1, 1.0)
@@ -102,6 +121,8 @@ class Plan:
     """A process may end while its machine goes on."""
     compacted: bool = False
     """Clients read the topics compacted."""
+    parts: tuple[str, ...] = ()
+    """Names of ``OF_PARTS``."""
     frame_pace_s: float = 0.0
     """The least seconds between the begins of small frames, for producers that do not wait for receipts."""
     rooms_bytes: tuple[int, ...] = ROOMS_BYTES
@@ -135,8 +156,15 @@ class Plan:
         if compacted:
             damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
             of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()
-        if seed >= FIRST_WITH_EXPIRY and Random(f"expiry {seed}").random() < 0.8:
+        parts = _parts_of(seed)
+        if "quotas" in parts:
+            compacted = sets_clock = False  # the newest value of a key may be evicted; the quota by age needs one clock
+        elif seed >= FIRST_WITH_EXPIRY and Random(f"expiry {seed}").random() < 0.8:
             of_work += ("expire", "expire", "set_clock")
+        if "deletions" in parts:
+            sets_clock, of_work = False, tuple(kind for kind in of_work if kind != "set_clock")  # for the retention
+        if "offline" in parts:
+            damage, forges = "", False  # the tool itself is at fault for all that verify finds
         return cls(
             seed=seed,
             seconds=seconds,
@@ -145,6 +173,7 @@ class Plan:
             damage_in=damage_in,
             forges=forges,
             compacted=compacted,
+            parts=parts,
             kills=seed >= FIRST_WITH_KILLS,
             frame_pace_s=Random(f"pace {seed}").choice(PACES_S) if seed >= FIRST_WITH_PACE else 0.0,
             rooms_bytes=MORE_ROOMS_BYTES if seed >= FIRST_WITH_ROOM else ROOMS_BYTES,
@@ -175,5 +204,38 @@ class Plan:
                 "auto_skip_non_recoverable_data": bool(damage),
                 **buckets,
                 **(COMPACTING if compacted else {}),
+                **(_quota_of(seed) if "quotas" in parts else {}),
+                **(_retention_of(seed, keeps_all=keeps_all) if "deletions" in parts else {}),
             },
         )
+
+
+def _parts_of(seed: int) -> tuple[str, ...]:
+    """The parts of the seed's range, mostly; those of earlier ranges now and then."""
+    chance, newest = Random(f"parts {seed}"), seed - seed % 20_000
+    return tuple(
+        name
+        for name, first in OF_PARTS.items()
+        if seed >= first and chance.random() < (0.8 if first == newest else 0.2)
+    )
+
+
+def _quota_of(seed: int) -> dict[str, Any]:
+    chance = Random(f"quota {seed}")
+    return {
+        "backlog_quota_default_limit_bytes": chance.choice([-1, 1000, 4000, 12_000]),
+        "backlog_quota_default_limit_second": chance.choice([-1, 2, 5]),
+        "backlog_quota_default_retention_policy": chance.choice(
+            ["producer_request_hold", "producer_exception", "consumer_backlog_eviction", "consumer_backlog_eviction"]
+        ),
+        "backlog_quota_check_interval_in_seconds": 1,
+        "precise_time_based_backlog_quota_check": chance.random() < 0.5,
+        "managed_ledger_max_entries_per_ledger": chance.choice([3, 10]),
+    }
+
+
+def _retention_of(seed: int, *, keeps_all: bool) -> dict[str, Any]:
+    chance = Random(f"retention {seed}")
+    if keeps_all or chance.random() < 0.3:
+        return {}
+    return {"default_retention_time_in_minutes": RETAINED_MINUTES, "default_retention_size_in_mb": -1}

@@ -7,28 +7,50 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 from magnetar.broker.admin_backend.admin_subscriptions import AdminSubscriptions
 from magnetar.broker.compaction.key_table import KeyTable
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
+from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.dispatchers.read_loop import ReadLoop
 from magnetar.broker.network.publish_gate import PublishGate
+from magnetar.broker.schemas.registry import SchemaRegistry
+from magnetar.broker.schemas.schema_store import JsonSchemas
 from magnetar.broker.topics import expiry, subscriptions
+from magnetar.broker.topics.backlog import TopicBacklog
+from magnetar.broker.topics.catalog import TopicCatalog
+from magnetar.broker.topics.lifecycle import TopicLifecycle
+from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.topic import Topic
 from magnetar.storage import records
 from magnetar.storage.embedded import engine, ledger_store
 from magnetar.storage.embedded.journal import scan, uses
 from magnetar.storage.embedded.metadata import opening
+from magnetar.storage.embedded.verify import command
 from magnetar.storage.managed import ledger_recovery, ledger_switch, trimmer
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.read_turns import ReadTurns
-from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_EXPIRY, FIRST_WITH_KILLS, FIRST_WITH_PACE, Plan
+from tests.simulation.plan import (
+    FIRST_WITH_COMPACTED,
+    FIRST_WITH_DELETIONS,
+    FIRST_WITH_EXPIRY,
+    FIRST_WITH_KILLS,
+    FIRST_WITH_OFFLINE,
+    FIRST_WITH_OWNERS,
+    FIRST_WITH_PACE,
+    FIRST_WITH_QUOTAS,
+    FIRST_WITH_SHAPES,
+    Plan,
+)
 from tests.simulation.play import play
 from tests.twins.sim_files import _SimFile
 
@@ -39,9 +61,21 @@ FIRST_SEEDS = {
     "a_compaction_that_keeps_the_first_value": FIRST_WITH_COMPACTED,
     "a_log_that_does_not_wait_for_its_compaction": FIRST_WITH_COMPACTED,
     "an_expiry_of_one_more": FIRST_WITH_EXPIRY,
+    "an_eviction_below_the_quota": FIRST_WITH_QUOTAS,
+    "a_refusal_below_the_quota": FIRST_WITH_QUOTAS,
+    "a_quota_that_does_not_end": FIRST_WITH_QUOTAS,
+    "schemas_that_are_not_stored": FIRST_WITH_SHAPES,
+    "versions_that_begin_anew": FIRST_WITH_SHAPES,
+    "a_growth_without_subscriptions": FIRST_WITH_SHAPES,
+    "a_growth_that_is_not_stored": FIRST_WITH_SHAPES,
+    "a_deletion_that_keeps_the_log": FIRST_WITH_DELETIONS,
+    "a_retention_of_seconds": FIRST_WITH_DELETIONS,
+    "an_epoch_that_is_not_stored": FIRST_WITH_OWNERS,
+    "a_fence_without_effect": FIRST_WITH_OWNERS,
+    "a_torn_frame_that_counts_as_damage": FIRST_WITH_OFFLINE,
 }
 """The first seeds of bugs that need a process that is killed while its machine goes on, frames at a pace, readers of
-compacted topics, or messages that expire.
+compacted topics, messages that expire, or a part of a history.
 """
 MOST_SEEDS = 60
 OF_DAMAGE = {
@@ -229,6 +263,96 @@ def a_log_that_does_not_wait_for_its_compaction(patch: Any) -> None:
 def an_expiry_of_one_more(patch: Any) -> None:
     expire = expiry._expire_before
     patch.setattr(expiry, "_expire_before", lambda topic, found, place: expire(topic, found, place.next()))
+
+
+def an_eviction_below_the_quota(patch: Any) -> None:
+    size = TopicBacklog.size_bytes
+    patch.setattr(TopicBacklog, "size_bytes", lambda self: size(self) * 4)
+
+
+def a_refusal_below_the_quota(patch: Any) -> None:
+    check = TopicBacklog.check_quota
+
+    def of_little(self: Any, name: Any, config: Any) -> None:
+        little = max(0, config.size_quota.limit_size) // 10
+        check(self, name, replace(config, size_quota=msgspec.structs.replace(config.size_quota, limit_size=little)))
+
+    patch.setattr(TopicBacklog, "check_quota", of_little)
+
+
+def a_quota_that_does_not_end(patch: Any) -> None:
+    check = TopicBacklog.check_quota
+    over = set()
+
+    def for_ever(self: Any, name: Any, config: Any) -> None:
+        if str(name) in over:
+            raise wire_refusals.BACKLOG_QUOTA_HOLDS.error(topic=name)
+        try:
+            check(self, name, config)
+        except Exception:
+            over.add(str(name))
+            raise
+
+    patch.setattr(TopicBacklog, "check_quota", for_ever)
+
+
+def schemas_that_are_not_stored(patch: Any) -> None:
+    async def in_memory(self: Any, path: str, schemas: Any, expected: int) -> None:
+        self._records[path] = schemas, expected
+
+    patch.setattr(JsonSchemas, "save", in_memory)
+
+
+def versions_that_begin_anew(patch: Any) -> None:
+    async def forced(self: Any, name: Any, *, force: bool) -> int | None:
+        del force
+        return await self._delete(name, force=True)
+
+    patch.setattr(SchemaRegistry, "delete", forced)
+
+
+def a_growth_without_subscriptions(patch: Any) -> None:
+    async def none(self: Any, part: Any) -> list[Any]:
+        return []
+
+    patch.setattr(TopicLifecycle, "_durable", none)
+
+
+def a_growth_that_is_not_stored(patch: Any) -> None:
+    async def in_memory(self: Any, name: Any, change: Any) -> None:
+        self._partitioned[str(name)] = change(self._partitioned[str(name)])
+
+    patch.setattr(TopicCatalog, "update_partitioned", in_memory)
+
+
+def a_deletion_that_keeps_the_log(patch: Any) -> None:
+    patch.setattr(Topic, "delete", Topic.close)
+
+
+def a_retention_of_seconds(patch: Any) -> None:
+    pure = trimmer.ledgers_to_drop
+
+    def shorter(slots: Any, marks: Any, time_ms: int, *rest: Any, **more: Any) -> Any:
+        return pure(slots, marks, min(time_ms, 5000), *rest, **more)
+
+    patch.setattr(trimmer, "ledgers_to_drop", shorter)
+
+
+def an_epoch_that_is_not_stored(patch: Any) -> None:
+    made = TopicProducers.__init__
+
+    async def in_memory(_epoch: int) -> None:
+        return None
+
+    patch.setattr(TopicProducers, "__init__", lambda self, epoch, _save: made(self, epoch, in_memory))
+
+
+def a_fence_without_effect(patch: Any) -> None:
+    patch.setattr(TopicProducers, "_displace_all", lambda self: None)
+
+
+def a_torn_frame_that_counts_as_damage(patch: Any) -> None:
+    patch.setattr(command._Verification, "_torn_frame", lambda self, work: None)
 
 
 def _damage(seed: int) -> tuple[str, str]:

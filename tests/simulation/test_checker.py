@@ -38,6 +38,18 @@ PLANTED = [
     ("requests_that_fail", "request.failed"),
     ("a_compaction_that_keeps_the_first_value", "newest value of . at .* was not read"),
     ("an_expiry_of_one_more", "by no consumer"),
+    ("an_eviction_below_the_quota", "by no consumer|refused below"),
+    ("a_refusal_below_the_quota", "refused below the quota"),
+    ("a_quota_that_does_not_end", "receipts did not come"),
+    ("schemas_that_are_not_stored", "schema version|behind|versions"),
+    ("versions_that_begin_anew", "schema version|behind|versions"),
+    ("a_growth_without_subscriptions", "is lost|never delivered|dropped before"),
+    ("a_growth_that_is_not_stored", "partitions, before"),
+    ("a_deletion_that_keeps_the_log", "is read behind a deletion"),
+    ("a_retention_of_seconds", "has a receipt and is not there"),
+    ("an_epoch_that_is_not_stored", "belongs to|behind"),
+    ("a_fence_without_effect", "behind epoch|belongs to"),
+    ("a_torn_frame_that_counts_as_damage", "verify finds damage"),
     ("a_log_that_does_not_wait_for_its_compaction", "newest value of . at .* was not read"),
 ]
 

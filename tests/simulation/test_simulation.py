@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_EXPIRY, FIRST_WITH_WORK
+from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_EXPIRY, FIRST_WITH_WORK, OF_PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 200
@@ -63,6 +63,13 @@ def test_histories_with_readers_of_compacted_topics_hold():
 @pytest.mark.timeout(300)
 def test_histories_with_messages_that_expire_hold():
     ran = simulation("--first", FIRST_WITH_EXPIRY, "--seeds", 20, "--jobs", 1)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", OF_PARTS)
+def test_histories_with_a_part_of_their_own_hold(part):
+    ran = simulation("--first", OF_PARTS[part], "--seeds", 10, "--jobs", 1)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

@@ -32,10 +32,15 @@ from tests.simulation.clients import (
 )
 from tests.simulation.compacted import CompactedReader, check_compacted
 from tests.simulation.damage import QUIET_S, REPORTS, Damage
+from tests.simulation.deletions import Deletions
+from tests.simulation.exclusive import Owners
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.network import Link, StreamLink
+from tests.simulation.offline import Offline
 from tests.simulation.plan import SMALL, TOPICS, Plan
+from tests.simulation.quotas import Quotas
+from tests.simulation.shapes import Shapes
 from tests.simulation.threads import SimThreads
 from tests.simulation.timers import SimLoop, Timers, WallClock
 from tests.simulation.web import WebPort
@@ -45,7 +50,10 @@ from tests.twins.sim_files import SimDisk, SimulatedCrash
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PARTS = {"quotas": Quotas, "shapes": Shapes, "deletions": Deletions, "owners": Owners, "offline": Offline}
 CHECK_EVERY_S = 0.5
+ACT_EVERY_S = 1.0
+"""The average seconds between acts on parts of a history."""
 OF_DISK = frozenset({"full_disk", "failing_sync", "crash_in_write", "full_write", "crash_in_compaction"})
 """The faults that may fail a request."""
 PATIENCE_S = 400.0
@@ -87,10 +95,12 @@ class World:
         self._crash_of_start = -1
         self._kill_chance = self.chance_for("kills")
         self._wire_chance = self.chance_for("wire")
+        self._act_chance = self.chance_for("acts")
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
         self.wanderers: list[WanderingReader] = []
         self.compacted: list[CompactedReader] = []
+        self.parts = [PARTS[name](self) for name in plan.parts]
 
     # --- for clients and faults ------------------------------------------------------------------------------------
 
@@ -129,6 +139,25 @@ class World:
         self.links.append(link)
         return link
 
+    def refused(self, client: Client, code: int) -> None:
+        """The broker refused a client's request."""
+        for part in self.parts:
+            part.refused(client, code)
+
+    def _act(self) -> None:
+        """An administrator acts on a part of the history; the process may end meanwhile."""
+        if self.faults.stopped:
+            return
+        if self.broker is not None and not self._over.is_set():
+            self._act_chance.choice(self.parts).act()
+            if self._act_chance.random() < 0.3:
+                self.faults.crash_soon(30)
+        self.timers.after(self._act_chance.expovariate(1 / ACT_EVERY_S), self._act)
+
+    def readers_of(self, topic: str) -> list[SimReader]:
+        """The readers that read the whole topic at the end."""
+        return [reader for reader in self._readers if reader.topic.name == topic]
+
     def end_life(self, how: str) -> None:
         """The broker's process ends now: "crash" or "restart"."""
         if self.broker is not None and not self._over.is_set():
@@ -144,11 +173,16 @@ class World:
             self._populate()
             self.faults.start()
             self.timers.after(CHECK_EVERY_S, self._check)
+            if self.parts:
+                self.timers.after(ACT_EVERY_S, self._act)
             if self.plan.damage:
                 self.timers.after(self.plan.damage_s, self.damage.happen)
             self.timers.after(self.plan.seconds + (QUIET_S + 1 if self.plan.damage else 0), self._begin_end)
             while self._live(logs):
-                pass
+                for part in self.parts:
+                    part.process_ended()
+            for part in self.parts:
+                part.over()
         return self.history
 
     def _populate(self) -> None:
@@ -170,6 +204,8 @@ class World:
                 self.compacted += [
                     CompactedReader(self, f"{name[-3:]}-compacted{n}", topic, slow=n > 0) for n in range(3)
                 ]
+        for part in self.parts:
+            part.populate()
         for client in (*self._clients(), *self.compacted):
             client.start()
 
@@ -295,6 +331,8 @@ class World:
 
     def _check(self) -> None:
         if self.broker is not None and not self._over.is_set():
+            for part in self.parts:
+                part.check(self.broker)
             checker.check_running(self.broker, self.history.topics, self.damage)
         self.timers.after(CHECK_EVERY_S, self._check)
 
@@ -331,6 +369,8 @@ class World:
         self.disk.bad_writes = None
         for producer in self.producers:
             producer.finish()
+        for part in self.parts:
+            part.calm()
         self._deadline_s = self.now_s + PATIENCE_S
         self._when(lambda: not any(producer.pending for producer in self.producers), self._drain, "receipts")
 
@@ -372,6 +412,8 @@ class World:
             reader.hurry()
         for client in (*self._takers, *self._readers):
             client.start()
+        for part in self.parts:
+            part.take()
         self._quiet_since_s, self._taken = self.now_s, -1
         self._when(self._is_quiet, self._compare, "messages")
 
@@ -380,7 +422,7 @@ class World:
         taken = sum(len(t.taken) for t in self._takers) + sum(len(r.found) for r in readers)
         if taken != self._taken or not all(c.ready for c in (*self._takers, *readers)):
             self._taken, self._quiet_since_s = taken, self.now_s
-        return self.now_s - self._quiet_since_s > 5
+        return self.now_s - self._quiet_since_s > 5 and all(part.is_quiet() for part in self.parts)
 
     def _compare(self) -> None:
         for reader in self._readers:
@@ -389,6 +431,8 @@ class World:
             check_compacted(compacted.topic, compacted)
         for taker in self._takers:
             checker.check_drained(taker.topic, taker.subscription, set(taker.taken), self.damage)
+        for part in self.parts:
+            part.compare()
         for client in (*self._takers, *self._readers, *self.compacted):
             client.stop()
         self.timers.after(1, lambda: self.end_life("over"))

@@ -1,0 +1,103 @@
+"""Backlog quotas, and their promises: entries are evicted, and producers refused, only at the limit and as the policy says.
+
+A model of its own computes the largest backlog that a subscription may have from SENDs and receipts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magnetar.storage.position import EARLIEST
+from tests.simulation.history import ViolationError
+from tests.simulation.parts import Part
+
+if TYPE_CHECKING:
+    from magnetar.broker.broker import Broker
+    from magnetar.broker.topics.topic import Topic
+    from magnetar.storage.position import Position
+    from tests.simulation.clients import Client
+    from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory
+    from tests.simulation.world import World
+
+HOLDS, REFUSES, EVICTS = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
+REFUSALS = {7: HOLDS, 8: REFUSES}
+"""Code of an ERROR -> the policy that explains it."""
+_STAMPS_BYTES = 64
+"""At least the bytes that the broker adds to an entry."""
+_EVICT_TO = 0.9
+_MILLISECONDS_S = 0.002
+
+
+class Quotas(Part):
+    """Watches the topics of the world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        settings = world.plan.settings
+        self._policy = settings["backlog_quota_default_retention_policy"]
+        self._most_bytes = settings["backlog_quota_default_limit_bytes"]
+        self._most_s = settings["backlog_quota_default_limit_second"]
+        self._marks: dict[tuple[str, str], tuple[object, Position]] = {}
+        """(topic, subscription) -> its cursor and mark-delete position at the last check."""
+        self._seen: dict[str, tuple[float, Topic, Position]] = {}
+        """Topic -> time of the last check, the loaded topic, and the smallest mark-delete position."""
+
+    def check(self, broker: Broker) -> None:
+        for name, known in self.world.history.topics.items():
+            topic = broker.topics.loaded.get(name)
+            if topic is None or not topic.is_open:
+                continue
+            marks = [EARLIEST]
+            for found in topic.subscriptions.durable():
+                cursor = found.cursor
+                before, mark_delete = self._marks.get((name, found.name), (None, EARLIEST))
+                self._marks[name, found.name] = cursor, cursor.mark_delete
+                marks.append(cursor.mark_delete)
+                subscription = known.subscriptions.get(found.name)
+                if subscription is not None and self._policy == EVICTS:
+                    self._find_evicted(known, subscription, cursor, mark_delete if before is cursor else EARLIEST)
+            self._seen[name] = self.world.now_s, topic, min(marks[1:], default=EARLIEST)
+
+    def _find_evicted(
+        self, known: TopicHistory, subscription: SubscriptionHistory, cursor: object, before: Position
+    ) -> None:
+        """Find the entries that a quota explains; the checker objects to others."""
+        by_size = 0 <= self._most_bytes <= self._backlog_bytes(known, before)
+        for place, entry in known.receipts.items():
+            if place > cursor.mark_delete or subscription.may_be_acked(place):  # type: ignore[attr-defined]
+                continue
+            if by_size or self._is_old(entry, self._most_s * _EVICT_TO):
+                subscription.evicted.add(place)
+
+    def _is_old(self, entry: Sent, seconds: float) -> bool:
+        return self._most_s > 0 and self.world.now_s - entry.sent_s + _MILLISECONDS_S >= seconds
+
+    def _backlog_bytes(self, known: TopicHistory, behind: Position) -> int:
+        """The most bytes that the broker may count behind a mark-delete position: in its ledger and later ledgers."""
+        return sum(
+            entry.copies * (len(entry.body) + _STAMPS_BYTES)
+            for entry in known.by_body.values()
+            if entry.position is None or entry.position[0] >= behind.ledger_id
+        )
+
+    def refused(self, client: Client, code: int) -> None:
+        if code not in REFUSALS:
+            return
+        known = client.topic
+        self.world.note(f"over-quota {client.name}")
+        if REFUSALS[code] != self._policy:
+            raise ViolationError(f"{known.name}: refused as for {REFUSALS[code]}")
+        seen_s, topic, mark = self._seen.get(known.name, (0.0, None, EARLIEST))
+        broker = self.world.broker
+        same = broker is not None and broker.topics.loaded.get(known.name) is topic and seen_s < client.written_s
+        if not same or any(each.moved or each.moves for each in known.subscriptions.values()):
+            mark = EARLIEST
+        by_size = 0 <= self._most_bytes <= self._backlog_bytes(known, mark)
+        if not by_size and not any(self._is_old(entry, self._most_s) for entry in known.by_body.values()):
+            raise ViolationError(f"{known.name}: a producer is refused below the quota")
+
+    def calm(self) -> None:
+        """Consumers acknowledge all messages from now on, so that no quota holds producers for ever."""
+        for consumer in self.world.consumers:
+            consumer.acknowledges = 1.0
+            consumer.drop()
