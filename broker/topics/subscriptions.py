@@ -282,7 +282,8 @@ class TopicSubscriptions:
         name, ledger = request.subscription, self._ledger
         if name in self._opening or name in ledger.cursors:
             raise _collision(durable=True)
-        request = request.within(ledger.last_confirmed)
+        compacted = self.compaction.current() if request.read_compacted else None  # whose log may be empty
+        request = request.within(max(ledger.last_confirmed, EARLIEST if compacted is None else compacted.horizon))
         start = request.start or (EARLIEST if request.from_earliest else LATEST)
         cursor = ledger.new_read_cursor(start if sought is None else sought.read_next)
         cursor.cursor_properties = dict(request.properties)

@@ -29,6 +29,7 @@ REGRESSIONS = {
     8525: "deduplication forgot its producers with a damaged snapshot and stored messages twice",
     70720: "a subscription that was created while it was deleted kept a cursor that is gone",
     5605: "the same as 3164, and the ledger had not been read to its end",
+    440_026: "a reader of a compacted topic began anew where the log had dropped all entries",
     200_005: "a record in the body of a message was delivered where the device damaged that message",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 
@@ -12,7 +13,9 @@ from magnetar.broker.policies.values import BacklogQuota
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.broker.topics import expiry, quotas
 from magnetar.broker.topics.expiry import is_deletable
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.storage.position import EARLIEST
 from tests.broker.compaction_for_tests import batch, single
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import append
@@ -169,3 +172,19 @@ async def test_the_last_message_of_a_compacted_batch(keys, index):
     _, topic = await compacted(bodies=[batch(*((key, b"x") for key in keys))])
     _, found = await topic.last_message_id(read_compacted=True)
     assert found == index
+
+
+async def test_a_reader_goes_on_behind_its_last_message_where_the_log_has_dropped_all_entries():
+    bench, _ = await compacted(bodies=(single("a", b"1"), single("b", b"2")))
+    await bench.reopen()
+    await bench.trim()
+    topic = await bench.reopen()
+    assert not topic.ledger.ledgers
+    horizon = topic.compaction.current().horizon
+    for start, entries in ((EARLIEST, 2), (horizon, 1)):
+        request = SubscribeRequest("r", durable=False, from_earliest=True, start=start, read_compacted=True)
+        reader = await topic.subscriptions.create(request)
+        found = reader.context.reader.read(10, 1 << 20)
+        spans = await found if inspect.isawaitable(found) else found
+        assert sum(span.entries for span in spans) == entries
+        topic.subscriptions._on_empty(reader)
