@@ -58,10 +58,10 @@ class SchemaHistory:
             if known[0] != data:
                 raise ViolationError(f"{self.name}: schema version {version} is {data!r}, before {known[0]!r}")
             return
-        for other, (other_data, _, got_s) in self.confirmed.items():
+        for other, (other_data, other_asked_s, got_s) in self.confirmed.items():
             if other > version and got_s < self._asked[data]:
                 raise ViolationError(f"{self.name}: a new schema gets version {version} behind {other}")
-            if other_data == data and not self._deleted_since(min(got_s, asked_s)):
+            if other_data == data and not self._deleted_since(min(other_asked_s, asked_s)):
                 raise ViolationError(f"{self.name}: a schema has the versions {other} and {version}")
         self.confirmed[version] = data, asked_s, now_s
 
