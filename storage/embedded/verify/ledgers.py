@@ -146,10 +146,14 @@ class LedgerVerifier:
             data = self._ledger_files.read(ledger_id, footer.index_bytes, footer.index_offset)
             if parse_index(footer, data) is not None:
                 return
+        wanted = encode_index(ledger_id, entries, length, scan.index)
         absent = size <= offset
-        detail = "no index yet" if absent else "index or footer is damaged"
+        found = self._ledger_files.read(ledger_id, max(0, size - offset), offset)
+        unfinished = absent or (not scan.damage and _is_unfinished(found, wanted))
+        state = "not written to its end" if unfinished else "damaged"
+        detail = "no index yet" if absent else f"index or footer is {state}"
         finding = Finding(
-            NOTE if absent else DAMAGE,
+            NOTE if unfinished else DAMAGE,
             "index",
             path,
             self._ledger_files.file_offset(ledger_id, offset),
@@ -158,9 +162,8 @@ class LedgerVerifier:
         )
         self._report.findings.append(finding)
         if "index" in repair and not scan.damage:
-            data = encode_index(ledger_id, entries, length, scan.index)
-            self._ledger_files.write(ledger_id, [data], offset, create=False)
-            self._ledger_files.truncate(ledger_id, offset + len(data))
+            self._ledger_files.write(ledger_id, [wanted], offset, create=False)
+            self._ledger_files.truncate(ledger_id, offset + len(wanted))
             self._ledger_files.sync(ledger_id)
             self._report.repaired.append(f"{path}: index and footer written anew")
 
@@ -177,3 +180,10 @@ class LedgerVerifier:
     ) -> None:
         offset = self._ledger_files.file_offset(ledger_id, offset)
         self._report.findings.append(Finding(severity, kind, file, offset, detail, ledger_id, entry_id, last_entry_id))
+
+
+def _is_unfinished(found: bytes, wanted: bytes) -> bool:
+    """Whether a power loss in a write of the wanted bytes explains the found bytes: some sectors are missing. A damaged
+    device would have left other bytes.
+    """
+    return len(found) <= len(wanted) and all(a in (0, b) for a, b in zip(found, wanted, strict=False))

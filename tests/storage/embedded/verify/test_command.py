@@ -119,6 +119,21 @@ async def test_damaged_index_is_repaired_only_when_asked(world):
     assert verify(world).findings == []
 
 
+@pytest.mark.parametrize("lost", [range(FOOTER_BYTES), range(FOOTER_BYTES // 2), range(7, FOOTER_BYTES)])
+async def test_an_index_that_a_power_loss_has_cut_off_is_no_damage(world, lost):
+    whole = world.disk.content(SEALED)
+    kept, footer = whole[:-FOOTER_BYTES], bytearray(whole[-FOOTER_BYTES:])
+    for at in lost:
+        footer[at] = 0
+    for left in (kept + footer, (kept + footer).rstrip(b"\0"), whole[: -FOOTER_BYTES + 5]):
+        world.disk.put(SEALED, left)
+        assert kinds(verify(world)) == [(NOTE, "index")]
+    world.disk.put(SEALED, whole + b"x")
+    assert kinds(verify(world)) == [(DAMAGE, "index")]
+    assert len(verify(world, repair=["index"]).repaired) == 1
+    assert world.disk.content(SEALED) == whole
+
+
 async def test_torn_tail_is_cut_only_when_asked(world):
     whole = world.disk.content(OPEN)
     world.disk.put(OPEN, whole + record(1, 2, b"torn away")[:-3])
