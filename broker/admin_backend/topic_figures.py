@@ -67,6 +67,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
     from dataclasses import replace  # noqa: PLC0415 - start-up
 
     subscriptions, slowest = topic.subscriptions.by_name, _slowest(topic)
+    meters = topic.publishing.meters
     return replace(
         stats,
         storage_bytes=entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
@@ -81,10 +82,15 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
         delayed_index_bytes=0 if topic.delay_index is None else topic.delay_index.memory_bytes,
         delayed_index=topic.delay_index.stats() if isinstance(topic.delay_index, BucketDelayIndex) else None,
         compaction=topic.compaction.stats(),
-        storage_write_rate=topic.publishing.meters.written.rates().messages_per_second,
-        storage_read_rate=topic.publishing.meters.read.rates().messages_per_second,
-        write_latency_ms=LatencyCounts(*_parts(topic.publishing.meters.write_latency_ms.last())),
-        entry_sizes=SizeCounts(*_parts(topic.publishing.meters.entry_sizes.last())),
+        storage_write_rate=meters.written.rates().messages_per_second,
+        storage_read_rate=meters.read.rates().messages_per_second,
+        storage_read_bytes_rate=meters.read.rates().bytes_per_second,
+        failed_reads=meters.counts.failed_reads,
+        failed_appends=meters.counts.failed_appends,
+        mark_delete_rate=meters.mark_deletes.rates().messages_per_second,
+        ledger_switch_ms=LatencyCounts(*_parts(meters.ledger_switch_ms.last())),
+        write_latency_ms=LatencyCounts(*_parts(meters.write_latency_ms.last())),
+        entry_sizes=SizeCounts(*_parts(meters.entry_sizes.last())),
         compaction_write_latency_ms=LatencyCounts(*_parts(topic.compaction.write_latency_ms())),
         quota_evictions_size=topic.backlog.evictions_size,
         quota_evictions_age=topic.backlog.evictions_age,

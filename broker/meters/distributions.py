@@ -7,15 +7,19 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from magnetar.broker.meters.rates import RateMeter
+from magnetar.storage.managed.log_counters import LogCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from magnetar.storage.managed.log_counters import LogCounters
 
 WRITE_LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)
 """Upper bounds of Apache Pulsar's buckets of write latency; one more bucket has no bound."""
 ENTRY_SIZES: Final = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1_048_576)
 """Upper bounds of Apache Pulsar's buckets of entry sizes; one more bucket has no bound."""
 FINE_MS: Final = tuple(0.05 * 1.2**k for k in range(80))
+NO_COUNTS: Final = LogCounts()
 QUANTILES: Final = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 
 
@@ -25,7 +29,7 @@ class CountedLog(Protocol):
     @property
     def entries_added(self) -> int: ...
     @property
-    def entries_read(self) -> int: ...
+    def counters(self) -> LogCounters: ...
 
 
 class Counts(NamedTuple):
@@ -123,7 +127,11 @@ class TopicMeters:
     def __init__(self, broker: LatencyMeter) -> None:
         self.write_latency_ms = BucketMeter(WRITE_LATENCY_MS)
         self.entry_sizes = BucketMeter(ENTRY_SIZES)
-        self.written, self.read = RateMeter(), RateMeter()
+        self.ledger_switch_ms = BucketMeter(WRITE_LATENCY_MS)
+        self.written, self.read, self.mark_deletes = RateMeter(), RateMeter(), RateMeter()
+        self.counts = NO_COUNTS
+        """The counts of the log in the last full period."""
+        self._counted = NO_COUNTS
         self._broker = broker
 
     def stored(self, entries: int, size_bytes: int, seconds: float) -> None:
@@ -134,14 +142,17 @@ class TopicMeters:
         self._broker.add(milliseconds, entries)
 
     def roll(self, ledger: CountedLog, seconds: float) -> None:
-        """End a period of written entries and of entries read by the present cursors."""
-        self.write_latency_ms.roll()
-        self.entry_sizes.roll()
-        read = ledger.entries_read
+        """End a period of written entries and of entries read from the store."""
+        for buckets in (self.write_latency_ms, self.entry_sizes, self.ledger_switch_ms):
+            buckets.roll()
+        counted = ledger.counters.counts()
+        self.counts = NO_COUNTS if counted == self._counted else counted.since(self._counted)
+        self._counted = counted
         self.written.add(ledger.entries_added - self.written.total_messages, 0)
-        self.read.add(max(0, read - self.read.total_messages), 0)
-        self.written.roll(seconds)
-        self.read.roll(seconds)
+        self.read.add(self.counts.read_entries, self.counts.read_bytes)
+        self.mark_deletes.add(self.counts.mark_deletes, 0)
+        for rates in (self.written, self.read, self.mark_deletes):
+            rates.roll(seconds)
 
 
 class CacheMeter:

@@ -20,8 +20,12 @@ _FIGURES: Final[dict[str, Callable[[TopicView], float]]] = {
     "AddEntryBytesRate": lambda view: view.stats.msg_throughput_in,
     "AddEntryWithReplicasBytesRate": lambda view: view.stats.msg_throughput_in,
     "AddEntryMessagesRate": lambda view: view.stats.storage_write_rate,
+    "ReadEntriesBytesRate": lambda view: view.stats.storage_read_bytes_rate,
     "ReadEntriesRate": lambda view: view.stats.storage_read_rate,
-    "ReadEntriesOpsCacheMissesRate": lambda view: view.stats.storage_read_misses_rate,
+    "ReadEntriesOpsCacheMissesRate": lambda view: view.stats.storage_read_rate,
+    "MarkDeleteRate": lambda view: view.stats.mark_delete_rate,
+    "AddEntryErrors": lambda view: view.stats.failed_appends,
+    "ReadEntriesErrors": lambda view: view.stats.failed_reads,
     "NumberOfMessagesInBacklog": lambda view: view.msg_backlog,
     "StoredMessagesSize": lambda view: view.stats.storage_bytes,
 }
@@ -33,6 +37,7 @@ _COUNTS: Final[dict[str, Callable[[TopicView], float]]] = {
 _BUCKETS: Final[dict[str, tuple[Sequence[float], Callable[[TopicView], LatencyCounts | SizeCounts | None]]]] = {
     "AddEntryLatencyBuckets": (WRITE_LATENCY_MS, lambda view: view.stats.write_latency_ms),
     "LedgerAddEntryLatencyBuckets": (WRITE_LATENCY_MS, lambda view: view.stats.write_latency_ms),
+    "LedgerSwitchLatencyBuckets": (WRITE_LATENCY_MS, lambda view: view.stats.ledger_switch_ms),
     "EntrySizeBuckets": (ENTRY_SIZES, lambda view: view.stats.entry_sizes),
 }
 PREFIX: Final = "pulsar_ml_"

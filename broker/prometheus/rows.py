@@ -109,7 +109,7 @@ TOPIC_ROWS: Final[tuple[Row[TopicView], ...]] = (
     *(Row(name, lambda _: 0) for name in OFFLOADING_GAUGES),
     Row("pulsar_storage_write_rate", lambda v: v.stats.storage_write_rate),
     Row("pulsar_storage_read_rate", lambda v: v.stats.storage_read_rate),
-    Row("pulsar_storage_read_cache_misses_rate", lambda v: v.stats.storage_read_misses_rate),
+    Row("pulsar_storage_read_cache_misses_rate", lambda v: v.stats.storage_read_rate),
     Row("pulsar_storage_backlog_quota_limit", lambda v: v.quota.limit_bytes, _largest),
     Row("pulsar_storage_backlog_quota_limit_time", lambda v: v.quota.limit_seconds, _largest),
     Row("pulsar_storage_backlog_age_seconds", lambda v: v.stats.oldest_backlog_age_seconds, _largest),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.errors import StorageError
     from magnetar.storage.managed.append_result import AppendPiece, AppendResult
+    from magnetar.storage.managed.log_counters import LogCounters
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,8 @@ class AppendedLog(Protocol):
 
     @property
     def terminated(self) -> bool: ...
+    @property
+    def counters(self) -> LogCounters: ...
     def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None: ...
     def ready_to_create_new_ledger(self) -> None: ...
 
@@ -63,6 +66,7 @@ class TopicPublishing:
         self.delay_index: DelayIndex | None = None
         self.rate_in = RateMeter()
         self.meters = TopicMeters(context.publish_latency)
+        ledger.counters.on_switch = self.meters.ledger_switch_ms.add
         self.last_publish_ms = 0
         self._ledger = ledger
         self._life = life

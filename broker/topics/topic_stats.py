@@ -79,7 +79,14 @@ class TopicStats:
     msg_drop_rate: float = 0.0
     storage_write_rate: float = 0.0
     storage_read_rate: float = 0.0
-    storage_read_misses_rate: float = 0.0
+    """Entries that the cache lacked."""
+    storage_read_bytes_rate: float = 0.0
+    failed_reads: int = 0
+    """Reads of the log that failed in the last stats period; the next field: entries whose append failed."""
+    failed_appends: int = 0
+    mark_delete_rate: float = 0.0
+    """Saves of cursors per second."""
+    ledger_switch_ms: LatencyCounts | None = None
     write_latency_ms: LatencyCounts | None = None
     entry_sizes: SizeCounts | None = None
     compaction_write_latency_ms: LatencyCounts | None = None

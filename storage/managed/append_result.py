@@ -70,6 +70,11 @@ class PendingAppend:
     def is_finished(self) -> bool:
         return self.confirmed == len(self.pieces) and (self.error is not None or self.next == self.run.count)
 
+    @property
+    def written(self) -> int:
+        """The number of the run's entries that the writer has reported as written."""
+        return self.pieces[self.confirmed - 1].end if self.confirmed else 0
+
     def result(self) -> AppendResult:
         return AppendResult(self.run, self.pieces, self.error)
 

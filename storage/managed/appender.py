@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
     from magnetar.storage.managed.ledger_map import LedgerSlot
+    from magnetar.storage.managed.log_counters import LogCounters
 
 __all__ = ["AppendState", "Appender", "OpenLedger"]
 
@@ -148,7 +149,9 @@ class LedgerSupply(Protocol):
 class Appender:
     """The module docstring describes it. All its code is synchronous; ``LedgerSwitch`` has the code that waits."""
 
-    def __init__(self, name: str, switch: LedgerSupply, config: ManagedLedgerConfig, index: int) -> None:
+    def __init__(
+        self, name: str, switch: LedgerSupply, config: ManagedLedgerConfig, index: int, counters: LogCounters
+    ) -> None:
         self.name = name
         self.state = AppendState.OPEN
         self.config = config
@@ -163,6 +166,7 @@ class Appender:
         """Broker index of the last confirmed entry with an index; -1 at first."""
         self._index = index
         self._switch = switch
+        self.counters = counters
         self._env = switch.env
         self._ledgers = switch.ledger_list.ledgers
         self._largest_bytes = 0
@@ -353,6 +357,8 @@ class Appender:
         try:
             while pending and pending[0].is_finished:
                 op = pending.popleft()
+                if op.error is not None:
+                    self.counters.failed_appends += op.run.count - op.written
                 op.done(AppendResult(op.run, op.pieces, op.error))
         finally:
             self._reporting = False

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from magnetar.storage.interfaces import LedgerStore
     from magnetar.storage.managed.ledger_map import LedgerMap
+    from magnetar.storage.managed.log_counters import LogCounters
 
 __all__ = ["EntryReader", "Masks", "ReadLimits", "take", "without"]
 
@@ -51,11 +52,12 @@ class _Room:
 
 
 class EntryReader:
-    """Reads entries for all cursors of a managed ledger; has no state of its own."""
+    """Reads entries for all cursors of a managed ledger, and counts those that the cache lacks."""
 
-    def __init__(self, store: LedgerStore, ledgers: LedgerMap) -> None:
+    def __init__(self, store: LedgerStore, ledgers: LedgerMap, counters: LogCounters) -> None:
         self._store = store
         self._ledgers = ledgers
+        self._counters = counters
 
     def read_cached(self, start: Position, limits: ReadLimits, masks: Masks) -> tuple[list[Span], Position, bool]:
         """Return (spans, position of the next read, whether the next wanted entry exists but is not in the cache)."""
@@ -99,6 +101,7 @@ class EntryReader:
             slabs = await self._store.read(ledger_id, first, last, limits.max_bytes)
         except StorageError:
             if self._ledgers.slot(ledger_id) is not None:
+                self._counters.failed_reads += 1
                 raise
             return [], start  # trimmed during the wait
         wanted = max(Position(ledger_id, first), floor())
@@ -111,6 +114,7 @@ class EntryReader:
                 break
             if following <= slab.last_entry_id:
                 following = take(slab, following, last, masks(ledger_id), room)
+        self._counters.read(room.spans)
         return room.spans, Position(ledger_id, following)
 
     def cached_at(self, positions: Sequence[Position]) -> list[Span] | None:
@@ -141,17 +145,22 @@ class EntryReader:
         """Like ``cached_at``, but read entries that the cache lacks. Entries that no longer exist are left out."""
         spans: list[Span] = []
         slab: Slab | None = None
+        is_cached = False
         for position in positions:
             ledger_id, entry_id = position
             if slab is None or not _holds(slab, position):
                 slab = self._store.read_cached(ledger_id, entry_id, entry_id, 1)
+                is_cached = slab is not None
             if slab is None:
                 try:
                     slab = (await self._store.read(ledger_id, entry_id, entry_id, 1))[0]
                 except StorageError:
                     if self._ledgers.is_valid(position):
+                        self._counters.failed_reads += 1
                         raise
                     continue
+            if not is_cached:
+                self._counters.read((slab.span(entry_id, entry_id),))
             _add(spans, slab, entry_id - slab.first_entry_id)
         return spans
 

@@ -314,7 +314,10 @@ class LedgerSwitch:
         }
         await self._unlisted.delete(self.ledger_list.save)
         self._check_creation()  # the managed ledger may have begun to close meanwhile
-        return await self.env.ledgers.create(properties)
+        begun_s = self.env.clock.now_s()
+        writer = await self.env.ledgers.create(properties)
+        self._appender.counters.ledger_created(self.env.clock.now_s() - begun_s)
+        return writer
 
     async def _create_listed(self) -> LedgerWriter:
         """Return a new ledger, the reserve if there is one; the stored list names the ledger on return. Raises
@@ -332,12 +335,14 @@ class LedgerSwitch:
         """
         self._unlisted.add(writer.ledger_id)
         self.ledger_list.ahead = writer.ledger_id
+        begun_s = self.env.clock.now_s()
         try:
             await self._save_list()
         except StorageError:
             self.ledger_list.ahead = None
             raise
         self._unlisted.listed(writer.ledger_id)
+        self._appender.counters.ledger_listed(self.env.clock.now_s() - begun_s)
 
     async def _delete_reserve(self) -> None:
         """Delete the reserve, also that of a former owner: no list has ever named the ledger."""

@@ -39,6 +39,7 @@ from magnetar.storage.managed.cursors.cursor_set import CursorSet
 from magnetar.storage.managed.cut_cycles import cut_cycles, nothing
 from magnetar.storage.managed.entry_reader import EntryReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
+from magnetar.storage.managed.log_counters import LogCounters
 from magnetar.storage.managed.orphaned_ledgers import end_deletion, note_deletion
 from magnetar.storage.managed.owned_records import OwnedRecords
 from magnetar.storage.managed.position_search import PositionSearch
@@ -88,14 +89,15 @@ class ManagedLedger:
         self._list = ledger_list
         self._ledgers = ledger_list.ledgers
         self._background = Background(self.name)
-        self._reader = EntryReader(env.ledgers, self._ledgers)
-        self._cursors = CursorSet(env, ledger_list, self._reader, self._config, self._background)
+        self.counters = LogCounters()
+        self._reader = EntryReader(env.ledgers, self._ledgers, self.counters)
+        self._cursors = CursorSet(env, ledger_list, self._reader, self._config, self._background, self.counters)
         self.cursors = self._cursors.by_name
         """Durable cursors by name, all loaded when the managed ledger is opened. Read cursors have no name."""
         self._trimmer = Trimmer(env, ledger_list, self._cursors, self._config, self._background)
         self._cursors.on_advanced = trim = self._trimmer.schedule
         self._switch = LedgerSwitch(env, ledger_list, self._background, trim)
-        self._appender = Appender(self.name, self._switch, config, index)
+        self._appender = Appender(self.name, self._switch, config, index, self.counters)
         self._switch.attach(self._appender)
         if ledger_list.terminated is not None:
             self._appender.state = AppendState.TERMINATED
@@ -174,11 +176,6 @@ class ManagedLedger:
     def entries_added(self) -> int:
         """The number of entries confirmed since the managed ledger was opened."""
         return self._appender.entries_added
-
-    @property
-    def entries_read(self) -> int:
-        """Entries read through the cursors there are now."""
-        return self._cursors.entries_read()
 
     @property
     def confirmed_index(self) -> int:

@@ -70,7 +70,6 @@ class ManagedCursor:
         """Whether the stored state was damaged: the cursor then has an older position, without position properties."""
         self.earlier: EarlierEntries | None = None
         """Gets each acknowledgement of a whole entry before the cursor does, and each ``reset``."""
-        self.entries_read = 0
         self.is_closed = False
         self._ledgers = ledgers
         self._reader = reader
@@ -151,7 +150,6 @@ class ManagedCursor:
             self._reading = self._generation
             return self._read_stored(limits, skip, self._generation)
         self._read_position = position
-        self._count(spans)
         return spans
 
     def read_positions(self, positions: Sequence[Position]) -> list[Span] | Awaitable[list[Span]]:
@@ -163,7 +161,6 @@ class ManagedCursor:
         spans = self._reader.cached_at(wanted)
         if spans is None:
             return self._read_stored_at(wanted)
-        self._count(spans)
         return spans
 
     @property
@@ -431,7 +428,6 @@ class ManagedCursor:
                         self._read_position = position
                         continue  # acknowledged or trimmed during the wait
                 self._read_position = position
-                self._count(spans)
                 return spans
             return []
         finally:
@@ -443,7 +439,6 @@ class ManagedCursor:
         is_deleted = self._acks.is_deleted
         if any(is_deleted(position) for position in positions):
             spans = without(spans, is_deleted)
-        self._count(spans)
         return spans
 
     def _wanted(self, positions: Sequence[Position]) -> Sequence[Position]:
@@ -465,7 +460,3 @@ class ManagedCursor:
         ledger_id = self._acks.mark_delete.ledger_id
         if ledger_id != mark_delete_before.ledger_id and ledger_id != self._ledgers.slots[0].ledger_id:
             self._advanced()
-
-    def _count(self, spans: list[Span]) -> None:
-        for span in spans:
-            self.entries_read += span.end - span.start

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.entry_reader import EntryReader
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
+    from magnetar.storage.managed.log_counters import LogCounters
 
 __all__ = ["CursorSet"]
 
@@ -47,6 +48,7 @@ class CursorSet:
         reader: EntryReader,
         config: ConfigInForce,
         background: Background,
+        counters: LogCounters,
     ) -> None:
         self.by_name: dict[str, ManagedCursor] = {}
         self.readers: set[ManagedCursor] = set()
@@ -61,6 +63,7 @@ class CursorSet:
         self._reader = reader
         self._config = config
         self._background = background
+        self._counters = counters
         self._lock = asyncio.Lock()
         self._busy: dict[str, asyncio.Future[StorageError | None]] = {}
         """The cursors that are being made or deleted; the result comes at the end: the failure, if any."""
@@ -140,10 +143,6 @@ class CursorSet:
         for cursor in (*self.by_name.values(), *self.readers):
             cursor.entries_gone(up_to)
 
-    def entries_read(self) -> int:
-        """Return the number of entries that the present cursors have read."""
-        return sum(cursor.entries_read for cursor in (*self.by_name.values(), *self.readers))
-
     async def delete(self, name: str) -> None:
         """Delete the durable cursor, durable on return. Raises NoSuchCursorError."""
         while (busy := self._busy.get(name)) is not None:
@@ -199,7 +198,7 @@ class CursorSet:
         self.on_advanced()
 
     def _attach(self, cursor: ManagedCursor, acks: AckState, store: CursorStore, properties: dict[str, int]) -> None:
-        saver = CursorSaver(store, acks, properties, self._env.scheduler, self._background)
+        saver = CursorSaver(store, acks, properties, self._env.scheduler, self._background, self._counters)
         cursor.make_durable(saver, store.cursor_properties)
         cursor.state_lost = store.state_lost
         self.by_name[cursor.name] = cursor

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.cursors.ack_state import AckState
     from magnetar.storage.managed.cursors.store import CursorStore
+    from magnetar.storage.managed.log_counters import LogCounters
 
 __all__ = ["CursorSaver"]
 
@@ -33,6 +34,7 @@ class CursorSaver:
         properties: dict[str, int],
         scheduler: Scheduler,
         background: Background,
+        counters: LogCounters,
     ) -> None:
         self._store = store
         self._acks = acks
@@ -40,6 +42,7 @@ class CursorSaver:
         """The present properties of the mark-delete position; saved with it."""
         self._scheduler = scheduler
         self._background = background
+        self._counters = counters
         self._unsaved = 0
         self._timer: Timer | None = None
         self._running = False
@@ -140,6 +143,7 @@ class CursorSaver:
         saving, self._unsaved = self._unsaved, 0
         saved, failure = False, StorageError("the save was interrupted")
         mark_delete = self._acks.mark_delete
+        self._counters.mark_deletes += 1
         try:
             await self._store.write(self._acks, self._present_properties)
             saved, self.saved_mark_delete = True, mark_delete

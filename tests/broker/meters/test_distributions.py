@@ -6,6 +6,7 @@ import pytest
 
 from magnetar.broker.admin_backend.topic_figures import topic_stats
 from magnetar.broker.meters.distributions import BucketMeter, CacheMeter, LatencyMeter
+from magnetar.storage.position import Position
 from tests.broker.compaction_for_tests import single
 from tests.broker.topic_for_tests import TopicBench
 from tests.storage.managed_for_tests import append, run_of, settle
@@ -52,6 +53,10 @@ def test_cache_rates_are_differences_per_second():
     assert meter.misses.rates().messages_per_second == 0
 
 
+PREFIX = 14
+"""Bytes of the broker entry metadata before the entry."""
+
+
 class Sender:
     """As much of a producer as a stored run needs."""
 
@@ -69,7 +74,11 @@ async def test_a_topic_counts_latency_sizes_and_rates():
     bench.pass_time(0.015)
     bench.ground.ledgers.release()
     await settle()
-    subscription.cursor.read(3, 1 << 20)
+    subscription.cursor.read(1, 1 << 20)
+    bench.ground.ledgers.cached = False
+    await subscription.cursor.read(3, 1 << 20)
+    subscription.cursor.ack(Position(0, 0))
+    await subscription.cursor.flush()
     topic.roll_rates(10)
     bench.context.publish_latency.roll()
     stats = topic_stats(topic, {}, {})
@@ -78,6 +87,8 @@ async def test_a_topic_counts_latency_sizes_and_rates():
     assert stats.entry_sizes.buckets == (0, 4, 0, 0, 0, 0, 0, 0, 0)
     assert stats.entry_sizes.sum == 1200
     assert (stats.storage_write_rate, stats.storage_read_rate) == (0.4, 0.3)
+    assert (stats.storage_read_bytes_rate, stats.mark_delete_rate) == (pytest.approx(0.3 * (300 + PREFIX)), 0.1)
+    assert (stats.failed_reads, stats.failed_appends, stats.ledger_switch_ms.count) == (0, 0, 0)
     assert bench.context.publish_latency.count == 4
     assert 15 <= bench.context.publish_latency.quantiles()[0.5] <= 18
 

@@ -17,8 +17,17 @@ def test_figures_are_sums_over_the_topics_of_a_namespace():
     sizes = SizeCounts((30, 0, 0, 0, 0, 0, 0, 0, 0), 30, 1.0)
     views = [
         view("persistent://a/b/x", storage_write_rate=3.0, write_latency_ms=latency, entry_sizes=sizes),
-        view("persistent://a/b/y", storage_write_rate=2.0, write_latency_ms=latency),
-        view("persistent://a/c/z", storage_write_rate=7.0),
+        view("persistent://a/b/y", storage_write_rate=2.0, write_latency_ms=latency, storage_read_rate=0.5),
+        view(
+            "persistent://a/c/z",
+            storage_write_rate=7.0,
+            storage_read_rate=0.25,
+            storage_read_bytes_rate=30.0,
+            mark_delete_rate=2.0,
+            failed_reads=3,
+            failed_appends=4,
+            ledger_switch_ms=latency,
+        ),
     ]
     sums = {"a/b": LedgerSums(), "a/c": LedgerSums()}
     for each in views:
@@ -32,4 +41,11 @@ def test_figures_are_sums_over_the_topics_of_a_namespace():
     assert found["pulsar_ml_AddEntryLatencyBuckets_OVERFLOW"] == {first: 2.0, second: 0.0}
     assert found["pulsar_ml_EntrySizeBuckets"][f'{first},quantile="0.0_128.0"'] == 3.0
     assert len(found["pulsar_ml_EntrySizeBuckets"]) == 16
+    assert found["pulsar_ml_ReadEntriesRate"] == found["pulsar_ml_ReadEntriesOpsCacheMissesRate"]
+    assert found["pulsar_ml_ReadEntriesSucceeded"] == {first: 5.0, second: 2.5}
+    for name, value in (("ReadEntriesBytesRate", 30), ("MarkDeleteRate", 2), ("ReadEntriesErrors", 3)):
+        assert found[f"pulsar_ml_{name}"] == {first: 0, second: value}
+    assert found["pulsar_ml_AddEntryErrors"] == {first: 0, second: 4}
+    assert found["pulsar_ml_LedgerSwitchLatencyBuckets"][f'{second},quantile="0.5_1.0"'] == 2.0
+    assert found["pulsar_ml_LedgerSwitchLatencyBuckets_OVERFLOW"] == {first: 0.0, second: 1.0}
     assert set(found) == set(FAMILIES)

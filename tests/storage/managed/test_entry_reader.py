@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from magnetar.storage.errors import CorruptEntryError, NoSuchEntryError, NoSuchLedgerError, StorageFailedError
 from magnetar.storage.managed.entry_reader import EntryReader, ReadLimits, neighbours
 from magnetar.storage.managed.ledger_map import LedgerMap, LedgerSlot
+from magnetar.storage.managed.log_counters import LogCounters
 from magnetar.storage.position import Position
 
 POSITIONS = st.builds(Position, st.integers(0, 1), st.integers(0, 30))
@@ -62,7 +63,7 @@ FAILURES = [
 
 def failing(error, *, trims):
     ledgers = LedgerMap([LedgerSlot(3, 10), LedgerSlot(4, 10)])
-    return EntryReader(FailingStore(ledgers, error, trims=trims), ledgers)
+    return EntryReader(FailingStore(ledgers, error, trims=trims), ledgers, LogCounters())
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=lambda each: type(each).__name__)
