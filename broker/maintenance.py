@@ -188,7 +188,14 @@ class Maintenance:
         await self._for_each("expiry", self._persistent(), expiry.expire_by_ttl)
 
     async def _quotas(self) -> None:
-        await self._for_each("quotas", self._persistent(), quotas.enforce)
+        context = self._topics.context
+        begun = context.monotonic()
+
+        async def check(topic: Topic) -> None:
+            await quotas.enforce(topic)
+            context.quota_checks.add(context.monotonic() - begun)
+
+        await self._for_each("quotas", self._persistent(), check)
 
     async def _dedup_snapshots(self) -> None:
         await self._for_each(

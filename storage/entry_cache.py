@@ -38,8 +38,10 @@ class CacheStats:
     """The bytes of the slabs found, counted whole."""
     misses: int
     evictions: int
+    inserted_entries: int
     held_bytes: int
     held_slabs: int
+    held_entries: int
     max_bytes: int
 
 
@@ -50,7 +52,7 @@ class _Shelf:
     4,096 entry ids, so that it is on one or two pages as well.
     """
 
-    __slots__ = ("dropped", "held_bytes", "pages", "queue", "wide_pages")
+    __slots__ = ("dropped", "held_bytes", "held_entries", "pages", "queue", "wide_pages")
 
     def __init__(self) -> None:
         self.pages: dict[int, list[Slab]] = {}
@@ -58,7 +60,7 @@ class _Shelf:
         self.wide_pages: dict[int, list[Slab]] = {}
         self.queue: deque[tuple[int, Slab]] = deque()
         """(number, slab) in order of arrival; the number counts the arrivals of all ledgers."""
-        self.held_bytes = 0
+        self.held_bytes = self.held_entries = 0
         self.dropped = False
 
     def add(self, slab: Slab, number: int) -> bool:
@@ -81,6 +83,7 @@ class _Shelf:
                 page.insert(bisect_right(page, first, key=_FIRST), slab)
         self.queue.append((number, slab))
         self.held_bytes += len(slab.data) + _OVERHEAD_BYTES
+        self.held_entries += slab.count
         return True
 
     def find(self, entry_id: int) -> Slab | None:
@@ -110,6 +113,7 @@ class _Shelf:
                 index = 0 if page[0] is slab else bisect_right(page, slab.first_entry_id, key=_FIRST) - 1
                 del page[index]
         self.held_bytes -= len(slab.data) + _OVERHEAD_BYTES
+        self.held_entries -= slab.count
         return slab
 
 
@@ -147,6 +151,7 @@ class EntryCache:
         self._arrivals = 0
         self._held_bytes = self._held_slabs = self._piece_bytes = self._buried_bytes = 0
         self._hits = self._hit_bytes = self._misses = self._evictions = 0
+        self._inserted_entries = self._held_entries = 0
 
     def put(self, slab: Slab) -> None:
         """Add an appended slab unless its first entry is in such a slab; evict slabs while the cache is too large."""
@@ -158,6 +163,8 @@ class EntryCache:
         if not shelf.add(slab, number):
             return
         self._held_slabs += 1
+        self._held_entries += slab.count
+        self._inserted_entries += slab.count
         self._held_bytes += len(slab.data) + _OVERHEAD_BYTES
         if self._graves:
             self._free_some()
@@ -176,6 +183,8 @@ class EntryCache:
             heappush(self._oldest_pieces, (number, shelf))
         shelf.add(slab, number)
         self._held_slabs += 1
+        self._held_entries += slab.count
+        self._inserted_entries += slab.count
         self._held_bytes += len(slab.data) + _OVERHEAD_BYTES
         self._piece_bytes += len(slab.data) + _OVERHEAD_BYTES
         if self._graves:
@@ -222,8 +231,10 @@ class EntryCache:
             self._hit_bytes,
             self._misses,
             self._evictions,
+            self._inserted_entries,
             self._held_bytes + self._buried_bytes,
             self._held_slabs,
+            self._held_entries,
             self.max_bytes,
         )
 
@@ -239,6 +250,7 @@ class EntryCache:
             heappop(heap)
             del self._shelves[slab.ledger_id if heap is self._oldest else ~slab.ledger_id]
         self._held_slabs -= 1
+        self._held_entries -= slab.count
         self._held_bytes -= size
         self._evictions += 1
 
@@ -255,6 +267,7 @@ class EntryCache:
         shelf.dropped = True
         shelf.pages, shelf.wide_pages = {}, {}
         self._held_slabs -= len(shelf.queue)
+        self._held_entries -= shelf.held_entries
         self._held_bytes -= shelf.held_bytes
         self._buried_bytes += shelf.held_bytes
         self._graves.append(shelf)

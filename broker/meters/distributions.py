@@ -18,6 +18,8 @@ WRITE_LATENCY_MS: Final = (0.5, 1, 5, 10, 20, 50, 100, 200, 1000)
 """Upper bounds of Apache Pulsar's buckets of write latency; one more bucket has no bound."""
 ENTRY_SIZES: Final = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1_048_576)
 """Upper bounds of Apache Pulsar's buckets of entry sizes; one more bucket has no bound."""
+QUOTA_CHECK_S: Final = (5, 10, 30, 60, 300)
+"""Upper bounds of Apache Pulsar's buckets of quota checks; one more bucket has no bound."""
 FINE_MS: Final = tuple(0.05 * 1.2**k for k in range(80))
 NO_COUNTS: Final = LogCounts()
 QUANTILES: Final = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)

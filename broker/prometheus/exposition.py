@@ -74,6 +74,8 @@ class BrokerMetrics:
     cache_misses_rate: float = 0.0
     cache_misses_throughput: float = 0.0
     cache_evictions: int = 0
+    cache_inserted_entries: int = 0
+    cache_evicted_entries: int = 0
     slow_callbacks: int = 0
     slow_callback_ms: float = 0.0
     longest_callback_ms: float = 0.0
@@ -115,6 +117,8 @@ _BROKER_FIGURES: Final = {
     "pulsar_ml_cache_misses_rate": "cache_misses_rate",
     "pulsar_ml_cache_misses_throughput": "cache_misses_throughput",
     "pulsar_ml_cache_evictions": "cache_evictions",
+    "pulsar_ml_cache_inserted_entries_total": "cache_inserted_entries",
+    "pulsar_ml_cache_evicted_entries_total": "cache_evicted_entries",
     "magnetar_loop_slow_callbacks_total": "slow_callbacks",
     "magnetar_loop_slow_callback_ms_total": "slow_callback_ms",
     "magnetar_loop_longest_callback_ms": "longest_callback_ms",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from magnetar.broker.meters.distributions import QUOTA_CHECK_S, BucketMeter
 from magnetar.broker.meters.operation_meter import LOAD_QUANTILES, LOOKUP_QUANTILES, SCHEMA_QUANTILES
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class OperationFigures:
     redirects: int
     topic_loads: OperationMeter
     schemas: Mapping[str, SchemaMeters]
+    quota_checks: BucketMeter = field(default_factory=lambda: BucketMeter(QUOTA_CHECK_S))
+    """Seconds from the begin of a round of quota checks to the end of each topic's check, since the start."""
 
 
 def operation_metrics(figures: OperationFigures, cluster: str) -> Iterator[tuple[str, str, Rows]]:
@@ -71,7 +75,17 @@ def operation_metrics(figures: OperationFigures, cluster: str) -> Iterator[tuple
     yield "pulsar_topic_load_time_mean_ms", "gauge", [(labels, loads.period_mean_ms)]
     yield "pulsar_topic_load_rate_s", "gauge", [(labels, loads.period_count)]
     yield "pulsar_topic_load_failed_count", "gauge", [(labels, loads.failures)]
+    yield "pulsar_storage_backlog_quota_check_duration_seconds", "histogram", _histogram(figures.quota_checks, cluster)
     yield from _schema_metrics(figures.schemas, cluster)
+
+
+def _histogram(meter: BucketMeter, labels: str) -> Iterator[tuple[str, int | float]]:
+    counts = meter.present()
+    totals = list(accumulate(counts.buckets))
+    for bound, total in zip((*map(float, meter.bounds), "+Inf"), totals, strict=True):
+        yield f'_bucket{{{labels},le="{bound}"', total
+    yield f"_count{{{labels}", totals[-1]
+    yield f"_sum{{{labels}", counts.total
 
 
 def _summary(meter: OperationMeter, quantiles: Sequence[float], labels: str) -> Iterator[tuple[str, int | float]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from magnetar.broker.dispatchers.turns import DispatchTurns
-from magnetar.broker.meters.distributions import LatencyMeter
+from magnetar.broker.meters.distributions import QUOTA_CHECK_S, BucketMeter, LatencyMeter
 from magnetar.broker.topics.producer import Producer
 from magnetar.broker.topics.rates_in_force import BrokerRates
 from magnetar.delayed.index_thread import IndexThread
@@ -98,6 +98,7 @@ class TopicContext:
     delay_thread: IndexThread = field(default_factory=IndexThread)
     delay_shelf: BitmapShelf | None = None
     publish_latency: LatencyMeter = field(default_factory=LatencyMeter)
+    quota_checks: BucketMeter = field(default_factory=lambda: BucketMeter(QUOTA_CHECK_S))
     compaction_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(COMPACTIONS_AT_ONCE))
 
     _shared: dict[Hashable, Any] = field(default_factory=dict)

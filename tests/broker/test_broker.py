@@ -134,6 +134,18 @@ async def test_a_topic_that_fails_a_check_keeps_no_other_topic_from_it(tmp_path,
         await broker.stop()
 
 
+async def test_each_topic_of_a_round_of_quota_checks_counts(tmp_path):
+    broker = Broker(settings(tmp_path))
+    await broker.start()
+    try:
+        for name in ("first", "second"):
+            await broker.topics.get(TopicName.parse(f"persistent://public/default/{name}"), create=True)
+        await next(job for job in broker.maintenance.jobs if job.name == "quotas").run()
+        assert broker.topics.context.quota_checks.present().buckets == (2, 0, 0, 0, 0, 0)
+    finally:
+        await broker.stop()
+
+
 async def test_a_changed_interval_ends_no_run_under_way(monkeypatch):
     """A run that ended within the deletion of a subscription left a cursor that saved nothing any more."""
     given = Settings(stats_update_frequency_in_secs=0.001)

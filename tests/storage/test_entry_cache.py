@@ -42,6 +42,18 @@ def test_an_entry_already_held_is_not_held_twice():
     assert cache.get(1, 3) is first
 
 
+def test_entries_count_when_they_come_and_when_they_leave():
+    cache = EntryCache(5_000)
+    cache.put(slab_of(1, 0, [b"x" * 500] * 3))
+    cache.put(slab_of(1, 0, [b"x"] * 2))
+    cache.put_piece(slab_of(2, 0, [b"x"] * 4))
+    assert (cache.stats().inserted_entries, cache.stats().held_entries) == (7, 7)
+    cache.put(slab_of(3, 0, [b"x" * 400] * 5))
+    assert (cache.stats().inserted_entries, cache.stats().held_entries) == (12, 9)
+    cache.drop_ledger(2)
+    assert (cache.stats().inserted_entries, cache.stats().held_entries) == (12, 5)
+
+
 def test_the_oldest_goes_first_and_bytes_stay_below_the_limit():
     cache = EntryCache(10_000)
     for number in range(50):
@@ -193,6 +205,7 @@ def test_the_cache_agrees_with_a_plain_twin(steps, max_bytes, protected_bytes):
         stats = cache.stats()
         assert stats.held_slabs == len(plain.slabs)
         assert stats.held_bytes == sum(slab.size_bytes + 600 for _, slab in plain.slabs)
+        assert stats.held_entries == sum(slab.count for _, slab in plain.slabs)
 
 
 def test_slabs_of_deleted_ledgers_are_freed_by_later_slabs():
