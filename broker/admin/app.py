@@ -43,7 +43,7 @@ from magnetar.broker.admin import (
     upgrades,
 )
 from magnetar.broker.admin.browser_rules import BrowserRules
-from magnetar.broker.admin.call import Call, decoded, target_of
+from magnetar.broker.admin.call import TAKEN_AS_JSON, Call, decoded, target_of
 from magnetar.broker.admin.elsewhere import sent_elsewhere
 from magnetar.broker.admin.request_limits import RequestRate, counted
 from magnetar.broker.admin.responses import error_response, failure
@@ -187,7 +187,7 @@ async def _nothing_there(request: Request, _error: Exception) -> Response:
 async def _other_methods(request: Request, _error: Exception) -> Response:
     """Answer a request for a method that the path does not have; OPTIONS and 405 list the allowed methods."""
     try:
-        media_type(request.headers.get("content-type", ""))
+        media_type(request.headers.get("content-type"))
     except RestError as e:
         return page(e.status, request.method)
     path = _path_of_route(request)
@@ -301,10 +301,10 @@ def _endpoint(
 ) -> Any:
     async def endpoint(request: Request) -> Response:
         try:
-            kind = media_type(request.headers.get("content-type", ""))
+            kind = media_type(request.headers.get("content-type"))
             if row.path.startswith(_JSON_ALONE) and not accepts_json(request.headers.get("accept", "")):
                 return page(406, request.method)
-            if kind not in ("", "application/json") and row.path.startswith(_JSON_ALONE_TAKEN):
+            if kind not in ("", *TAKEN_AS_JSON) and row.path.startswith(_JSON_ALONE_TAKEN):
                 return page(415, request.method)
             claimed = await _identify(request, api, row.need)
             identity = claimed if api.authorizer.valid_identity(claimed, itself=True) else Identity(None)

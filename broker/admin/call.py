@@ -10,7 +10,7 @@ from magnetar.broker.auth.authorizer import Target
 from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import decode_body
 from magnetar.broker.compat.java_texts import url_decoded
-from magnetar.broker.compat.jetty_http import is_json, media_type
+from magnetar.broker.compat.jetty_http import is_json, is_text, media_type
 from magnetar.broker.errors import NoSuchPathError, RestError
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import TopicName
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NOT_JSON = "the body must be application/json"
+TAKEN_AS_JSON = ("application/json", "application/*", "*/*")
 _PLAIN_KINDS: tuple[object, ...] = (int, bool, float, str)
 NAME_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-=:._")
 
@@ -144,17 +145,18 @@ class Call:
         return _integer(name, value, bits) if value else None
 
     async def body(self, kind: type[T]) -> T | None:
-        """The JSON body as `kind`; None when there is none. Raises 400, 413 and, for another content type, 415.
+        """The JSON body as `kind`; None when there is none. Raises 400, 413 and, for another content type, 415, also
+        without a body.
 
         Routes of topics also accept a number, a truth value or a text as text/plain.
         """
         raw = await self.raw_body()
+        if not (self._content_type == "" or is_json(self._content_type) or self._is_plain(kind)):
+            raise RestError(415, _NOT_JSON)
         if not raw.strip():
             return None
         await check_shape(raw)
         check_values(raw)
-        if self._content_type == "text/plain" and kind not in _PLAIN_KINDS:
-            raise RestError(415, _NOT_JSON)
         try:
             return decode_body(raw, kind)
         except msgspec.DecodeError as e:
@@ -176,18 +178,22 @@ class Call:
             self._raw_body = await read_body(self.request, self._most_body)
         raw = self._raw_body
         content_type = self._content_type
-        # Routes of topics alone take text/plain and other kinds of JSON.
+        # Routes of topics alone take text/plain and other kinds of JSON, and refuse other types without a body as well.
         if "domain" in self.request.path_params:
-            fits = content_type == "text/plain" or is_json(content_type)
+            fits = is_text(content_type) or is_json(content_type) or (not raw and content_type == "")
         else:
-            fits = content_type == "application/json"
-        if raw and not fits:
+            fits = not raw or content_type in TAKEN_AS_JSON
+        if not fits:
             raise RestError(415, _NOT_JSON)
         return raw
 
+    def _is_plain(self, kind: object) -> bool:
+        """Whether the body is a number, a truth value or a text of a type that need not be JSON."""
+        return kind in _PLAIN_KINDS and is_text(self._content_type)
+
     @property
     def _content_type(self) -> str:
-        return media_type(self.request.headers.get("content-type", ""))
+        return media_type(self.request.headers.get("content-type"))
 
 
 def _integer(name: str, text: str, bits: int) -> int:

@@ -74,7 +74,7 @@ async def _no_functions(_call: Call) -> Response:
 
 async def _no_uploads(call: Call) -> Response:
     """A form of any other type is refused for its type, as is a body without a form."""
-    kind = media_type(call.request.headers.get("content-type", ""))
+    kind = media_type(call.request.headers.get("content-type"))
     raise RestError(415 if kind not in ("", _FORM) else 400, f"the body must be {_FORM}")
 
 

@@ -122,7 +122,7 @@ def _is_there(call: Call, name: TopicName) -> bool:
 async def _body(call: Call) -> ProduceBody | None:
     """The body; raises 415 for another media type than JSON, unlike the admin routes of topics."""
     raw = await call.raw_body()
-    if media_type(call.request.headers.get("content-type", "")) not in ("", JSON) and raw:
+    if media_type(call.request.headers.get("content-type")) not in ("", JSON) and raw:
         raise RestError(415, f"the body must be {JSON}")
     return await produce_body(raw)
 

@@ -21,6 +21,8 @@ _TEXT_PAGE: Final = (
 _ROOTS: Final = (b"/admin/v2", b"/admin/v3", b"/lookup", b"/topics")
 _METHODS_WITH_PAGES: Final = ("GET", "POST", "HEAD")
 _TEXTS: Final = frozenset({"text/plain", "text/*", "*/*"})
+_WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_MEDIA_TYPE: Final = re.compile(rf'\s*({_WORD}/{_WORD})\s*(?:;\s*(?:{_WORD}\s*=\s*(?:{_WORD}|"[^"]*")\s*)?)*')
 _WEIGHT: Final = re.compile(r"\bq=([01](?:\.\d{0,3})?)")
 _NO_REQUEST: Final = b"Illegal character"
 BAD_REQUEST: Final = (
@@ -31,18 +33,26 @@ BAD_REQUEST: Final = (
 _TOKEN: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789" + string.ascii_letters.encode())
 
 
-def media_type(header: str) -> str:
-    """The type of a Content-Type header, "" without the header; raises 400 for an invalid media type."""
-    kind = header.partition(";")[0].strip().lower()
-    main, slash, sub = kind.partition("/")
-    if kind and not (main and slash and sub):
+def media_type(header: str | None) -> str:
+    """The type of a Content-Type header, "" without the header (None); raises 400 for an invalid media type, also for
+    an empty header.
+    """
+    if header is None:
+        return ""
+    found = _MEDIA_TYPE.fullmatch(header)
+    if found is None:
         raise RestError(400, f"{header} is no media type")
-    return kind
+    return found[1].lower()
 
 
 def is_json(kind: str) -> bool:
     """Whether a route that accepts any kind of JSON reads a body of this type."""
-    return kind == "*/*" or kind.endswith(("/json", "+json"))
+    return kind.endswith(("/json", "+json"))
+
+
+def is_text(kind: str) -> bool:
+    """Whether a route that accepts plain text reads a number, a truth value or a text of this type."""
+    return kind in _TEXTS
 
 
 def accepts_json(header: str) -> bool:

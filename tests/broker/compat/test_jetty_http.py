@@ -2,15 +2,24 @@
 
 import pytest
 
-from magnetar.broker.compat.jetty_http import accepts_json, allowed, is_json, media_type, methods_of, page, plain_path
+from magnetar.broker.compat.jetty_http import (
+    accepts_json,
+    allowed,
+    is_json,
+    is_text,
+    media_type,
+    methods_of,
+    page,
+    plain_path,
+)
 from magnetar.broker.errors import RestError
 
 
 @pytest.mark.parametrize(
     ("header", "kind"),
     [
-        ("", ""),
-        (";x", ""),
+        (None, ""),
+        (' application/json ; ;a=b; c = "d e";', "application/json"),
         ("Application/JSON; charset=utf-8", "application/json"),
         ("*/*", "*/*"),
         ("text/plain", "text/plain"),
@@ -20,7 +29,9 @@ def test_media_types(header, kind):
     assert media_type(header) == kind
 
 
-@pytest.mark.parametrize("header", ["nonsense", "/json", "text/"])
+@pytest.mark.parametrize(
+    "header", ["", " ", ";", ",", "*", "nonsense", "/json", "text/", "a/b, c/d", "a/b;c", "a/b;c="]
+)
 def test_invalid_media_types(header):
     with pytest.raises(RestError) as refused:
         media_type(header)
@@ -29,7 +40,13 @@ def test_invalid_media_types(header):
 
 def test_kinds_of_json():
     assert [is_json(kind) for kind in ("application/json", "text/json", "application/x+json", "*/*", "text/plain")] == [
-        *(True, True, True, True, False)
+        *(True, True, True, False, False)
+    ]
+
+
+def test_kinds_of_plain_text():
+    assert [is_text(kind) for kind in ("text/plain", "text/*", "*/*", "text/json", "application/*")] == [
+        *(True, True, True, False, False)
     ]
 
 

@@ -106,6 +106,35 @@ def http_content_types_of_requests(s):
 
 
 @scenario
+def http_odd_content_types_of_requests(s):
+    """An invalid header is refused everywhere; wildcards and types without a reader also where there is no body."""
+    ns = "/admin/v2/namespaces/" + s.namespace()
+    s.http("PUT", ns, {}, quietly=True)
+    topic = s.topic()
+    path, partitioned = rest(topic), rest(s.topic("partitioned"))
+    s.http("PUT", path, quietly=True)
+    s.http("PUT", partitioned + "/partitions", 3, quietly=True)
+    requests = (
+        *(("POST", ns + "/messageTTL", b"5"), ("POST", ns + "/messageTTL", b""), ("POST", ns + "/antiAffinity", b"g")),
+        *(("POST", ns + "/retention", b"{}"), ("POST", ns + "/retention", b""), ("GET", ns + "/retention", None)),
+        *(
+            ("PUT", path, b""),
+            ("PUT", path, b"{}"),
+            ("POST", path + "/retention", b""),
+            ("POST", path + "/retention", b"{}"),
+        ),
+        *(("POST", partitioned + "/partitions", b"3"), ("POST", partitioned + "/partitions", b"")),
+        *(("DELETE", rest(s.topic("gone")), b""), ("PUT", path + "/unload", b""), ("GET", path + "/stats", None)),
+        *(("PUT", path + "/subscription/s", b""), ("POST", path + "/subscription/s/resetcursor", b"")),
+    )
+    for kind in ("", ";", ",", "a/b, c/d", "application/json;a", "application/json;a=", "application/json;;a=b", "*/*", "text/*",
+                 "application/*", "text/plain", "a/b"):  # fmt: skip
+        for method, where, raw in requests:
+            status, _ = s.http(method, where, raw=raw, headers={"Content-Type": kind}, quietly=True)
+            s.note(kind, [method, where, (raw or b"").decode(), status])
+
+
+@scenario
 def http_accepted_types(s):
     path = rest(s.topic())
     s.call("PUT", path)
