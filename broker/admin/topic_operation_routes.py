@@ -60,7 +60,10 @@ async def terminate_partitions(call: Call) -> Response:
 
 @routes.put(TOPIC + "/compaction", TOPIC_ADMIN)
 async def compact(call: Call) -> Response:
-    await of_each(call, await existing_parts(call), lambda part: call.logs.compact(_persistent(part)))
+    parts = await existing_parts(call)
+    if call.topics.partition_count(call.topic()) is not None:
+        _persistent(call.topic())  # also where no partition is loaded
+    await of_each(call, parts, lambda part: call.logs.compact(_persistent(part)))
     refuse_missing_parts(call)
     return done()
 

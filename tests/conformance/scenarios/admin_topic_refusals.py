@@ -255,5 +255,16 @@ def grants_without_a_body_or_a_namespace(s):
         reason(s, "POST", path + "/subscription/s")
 
 
+@scenario
+def compactions_of_non_persistent_topics(s):
+    """Refused also where no partition is loaded; none is recorded."""
+    plain, parts = s.topic(domain="non-persistent"), s.topic("p", domain="non-persistent")
+    s.http("PUT", rest(parts, "/partitions"), 2, quietly=True)
+    s.lookup(plain)
+    for topic in (plain, parts, parts + "-partition-0", s.topic("none", domain="non-persistent")):
+        s.call("PUT", rest(topic, "/compaction"))
+    s.call("GET", rest(parts, "/compaction"))
+
+
 for _part in ("t", "p-partition-0", *ODD_PARTS):
     _non_persistent_reads(_part)
