@@ -95,6 +95,11 @@ class Authenticator:
         """Whether there is a provider of that method."""
         return method in self._providers
 
+    def renews(self, method: str) -> bool:
+        """Whether clients of that method renew their proofs; true without a provider, where any proof is refused."""
+        provider = self._providers.get(method)
+        return provider is None or provider.renews
+
     async def authenticate(
         self, method: str, credentials: bytes, certificate: PeerCertificate | None = None
     ) -> Authenticated:
@@ -190,6 +195,7 @@ class TlsProvider:
     """
 
     method = "tls"
+    renews = False
 
     async def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:  # noqa: ARG002 - the certificate says it all
         for names in reversed((certificate or {}).get("subject", ())):

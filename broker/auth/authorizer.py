@@ -142,9 +142,9 @@ class Authorizer:
 
 
 def _matches(pattern: str, role: str) -> bool:
-    if pattern.endswith("*"):
-        return role.startswith(pattern[:-1])
-    return pattern.startswith("*") and role.endswith(pattern[1:])
+    """Whether the pattern stands for the role; a star at both ends is read as either, never as both."""
+    begins = pattern.endswith("*") and role.startswith(pattern[:-1])
+    return begins or (pattern.startswith("*") and role.endswith(pattern[1:]))
 
 
 def _may_use_subscription(role: str, subscription: str, policies: "Policies") -> bool:

@@ -43,6 +43,7 @@ class BasicProvider:
     """Checks passwords."""
 
     method = "basic"
+    renews = False
 
     def __init__(self, users: dict[str, str]) -> None:
         self._passwords = PasswordChecker(users)

@@ -29,10 +29,16 @@ class Authenticated:
 
 
 class Provider(Protocol):
-    """One way to prove a role. `method` is its name on the wire."""
+    """One way to prove a role. `method` is its name on the wire.
+
+    renews: whether AUTH_RESPONSE brings a new proof; without, the proof of CONNECT holds until the connection ends and
+    an AUTH_RESPONSE has no effect, as in Apache Pulsar.
+    """
 
     @property
     def method(self) -> str: ...
+    @property
+    def renews(self) -> bool: ...
 
     async def authenticate(self, credentials: bytes, certificate: PeerCertificate | None) -> Authenticated:
         """The role; raises AuthenticationFailedError. Work of more than a millisecond runs in a thread."""

@@ -171,12 +171,15 @@ class AuthSession:
     async def answer(self, command: pb.CommandAuthResponse) -> None:
         """Check the answer to a challenge, and an unsolicited answer in the same way, always by the method of CONNECT.
         Another role closes the connection; a client without a proof at CONNECT cannot answer. Behind a proxy the answer
-        is that of the proxy's client, if CONNECT had the client's proof.
+        is that of the proxy's client, if CONNECT had the client's proof. Where proofs are not renewed (passwords,
+        certificates) the answer has no effect.
         """
         present = self._original_proof or self._proof
         if present is None:
             raise wire_refusals.AUTHENTICATION_FAILED.error()
         method = self._method if self._original_proof is None else self._original_method
+        if not self._authenticator.renews(method):
+            return
         proof = await self._prove(method, command.response.auth_data)
         if proof.role != present.role:
             raise ConnectionFatalError("AUTH_RESPONSE of another role")

@@ -39,6 +39,7 @@ class TokenProvider:
     """Checks tokens with one key."""
 
     method = "token"
+    renews = True
 
     def __init__(
         self,

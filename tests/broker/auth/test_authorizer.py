@@ -125,6 +125,16 @@ async def test_wildcards_in_grants():
     assert allowed(wild, "apple") == set()
 
 
+@pytest.mark.parametrize("grant", ["**", "*a*"])
+async def test_a_grant_with_two_stars_is_a_beginning_or_an_end(grant):
+    wild = await authorizer(
+        AuthPolicies(namespace_auth={grant: ["produce"]}), authorization_allow_wildcards_matching=True
+    )
+    assert TOPIC_PRODUCE in allowed(wild, "a*")  # ends with the rest of the grant
+    assert TOPIC_PRODUCE in allowed(wild, grant)
+    assert allowed(wild, "bab") == set()
+
+
 async def test_proxy_and_client_must_both_be_allowed():
     auth = AuthPolicies(namespace_auth={"proxy": ["produce"], "client": ["produce", "consume"]})
     rules = await authorizer(auth, proxy_roles=("proxy",))

@@ -118,3 +118,17 @@ async def test_a_proxy_whose_proof_expires_ends_with_a_client_that_is_only_named
     world.now_ms += 6000
     world.peer.tick()
     assert (world.peer.challenges, world.peer.closed) == (0, True)
+
+
+@pytest.mark.parametrize("answered", [b"admin:pw", b"other:pw", b"admin:wrong", b""])
+async def test_an_answer_has_no_effect_where_proofs_are_not_renewed(answered):
+    """Passwords and certificates are checked at CONNECT only, as in Apache Pulsar."""
+    users = "admin:$apr1$abcdefgh$5VEbMkemELfbhC5ck.U.z1"
+    world = World(authentication_providers=("basic",), basic_auth_conf="data:," + users)
+    command = pb.CommandConnect(client_version="t", auth_method_name="basic", auth_data=b"admin:pw")
+    assert world.session.needs_proof(command)
+    await world.session.begin(command)
+    data = pb.AuthData(auth_method_name="basic", auth_data=answered)
+    await world.session.answer(pb.CommandAuthResponse(response=data))
+    assert world.session.role == "admin"
+    assert not world.peer.closed
