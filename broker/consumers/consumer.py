@@ -210,8 +210,7 @@ class Consumer:
         self.consumer_id = spec.consumer_id
         self.name = spec.consumer_name
         self.sub_type = spec.sub_type
-        # for Shared subscriptions a level below 0 counts as 0 (Apache Pulsar 4.2.4)
-        self.priority_level = max(spec.priority_level, 0) if spec.sub_type == SHARED else spec.priority_level
+        self.priority_level = spec.priority_level
         self.epoch = spec.consumer_epoch if spec.sub_type in (EXCLUSIVE, FAILOVER) else -1
         self.permits = Permits()
         self.pending_acks: PendingAcks | None = PendingAcks() if spec.sub_type in (SHARED, KEY_SHARED) else None

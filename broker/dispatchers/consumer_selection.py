@@ -1,8 +1,9 @@
 """Round robin over consumers by priority (Shared subscriptions). A pure choice.
 
 A lower priority_level is served first; consumers of a worse level get messages only while no consumer of a better level
-can take messages. Within a level consumers take turns in the order in which they joined. The turn is an index into the
-list of all consumers, as in Apache Pulsar 4.2.4: it points behind the last served consumer and does not move when
+can take messages. A consumer of level 0 has its turn also beside consumers of levels below 0: Apache Pulsar 4.2.4 takes
+0 for the best level. Within a level consumers take turns in the order in which they joined. The turn is an index into
+the list of all consumers, as in Apache Pulsar 4.2.4: it points behind the last served consumer and does not move when
 consumers come and go.
 """
 
@@ -24,6 +25,8 @@ class HasPriority(Protocol):
 
 C = TypeVar("C", bound=HasPriority)
 _priority = attrgetter("priority_level")
+_BEST = 0
+"""Clients may name a level below the best level."""
 
 
 class _Levels(NamedTuple):
@@ -86,7 +89,8 @@ class RoundRobin(Generic[C]):
         if self.turn >= len(consumers):
             self.turn = 0
         due = consumers[self.turn]
-        if due.priority_level <= consumers[0].priority_level and usable(due):  # the common case, without a walk
+        level = due.priority_level
+        if (level == _BEST or level <= consumers[0].priority_level) and usable(due):  # the common case, without a walk
             self.turn += 1
             return due
         if not passed:
@@ -103,19 +107,16 @@ class RoundRobin(Generic[C]):
 
     def _candidates(self, turn: int) -> tuple[tuple[int, int], ...]:
         """Better levels in their order, then the level of the turn from there round, then the later levels: as ranges
-        of indexes, each with its end.
+        of indexes, each with its end. In a turn of level 0 the better levels come last.
         """
         known = self._known
         if known is None:
             known = self._known = _levels([c.priority_level for c in self.consumers])
         level, end = known.of[turn], known.run_ends[turn]
         first = known.firsts[level]
-        return (
-            (0, min(bisect_left(known.worst_so_far, level), turn)),
-            (turn, end),
-            (first, min(known.run_ends[first], turn)),
-            (end, len(known.of)),
-        )
+        better = (0, min(bisect_left(known.worst_so_far, level), turn))
+        others = (turn, end), (first, min(known.run_ends[first], turn)), (end, len(known.of))
+        return (*others, better) if level == _BEST else (better, *others)
 
 
 def _from(passed: list[int], index: int) -> int:

@@ -36,26 +36,6 @@ async def test_permits_follow_the_average_batch():
     assert sent == [1, 1, 2, 1]
 
 
-async def test_priorities_are_served_first():
-    bench = Bench()
-    low = await bench.join(permits=100, priority=1)
-    high = await bench.join(permits=30)
-    other = await bench.join(permits=5)
-    bench.publish(*[entry() for _ in range(50)])
-    assert len(got(high)) == 30
-    assert len(got(other)) == 5
-    assert len(got(low)) == 15
-
-
-async def test_a_priority_below_zero_is_zero():
-    bench = Bench()
-    a = await bench.join(permits=100, priority=-5)
-    b = await bench.join(permits=100)
-    for _ in range(4):
-        bench.publish(entry())
-    assert (len(got(a)), len(got(b))) == (2, 2)
-
-
 async def test_redelivery_of_named_messages_counts():
     bench = Bench()
     consumer = await bench.join(permits=10)

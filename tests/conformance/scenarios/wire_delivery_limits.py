@@ -118,17 +118,41 @@ def priority_levels_with_equal_ones(s):
     s.note("each", [len(drained(x, 0.3)) for x in (a, b, c)])
 
 
-@scenario
-def negative_and_large_priority_levels(s):
-    topic = s.topic()
-    a, b, c = s.connect(), s.connect(), s.connect()
-    for x, level in ((a, 2**31 - 1), (b, -5), (c, 0)):
-        x.subscribe(topic, permits=100, priority_level=level, **SHARED)
+def shares_of_levels(s, *levels, permits=100, domain="persistent"):
+    """The messages that Shared consumers of these levels get, in the order of the levels."""
+    topic = s.topic(domain=domain)
+    consumers = [s.connect() for _ in levels]
+    for c, level in zip(consumers, levels, strict=True):
+        c.subscribe(topic, permits=permits, priority_level=level, **SHARED)
     for i in range(6):
         published(s, topic, 1, i)
         time.sleep(0.05)
-    counts = [len(drained(x, 0.3)) for x in (a, b, c)]
-    s.note("below zero is zero: the two share", [counts[0], sum(counts), min(counts[1:]) > 0])
+    s.note(f"of {levels}", [texts(drained(c, 0.3)) for c in consumers])
+
+
+@scenario
+def negative_and_large_priority_levels(s):
+    """A level below zero is better, but a consumer of level 0 has its turn all the same."""
+    for levels in ((2**31 - 1, -5, 0), (-5, 0), (0, -5), (0, 0, -5)):
+        shares_of_levels(s, *levels)
+
+
+@scenario
+def priority_levels_that_are_all_below_zero(s):
+    for levels in ((-5, -1), (-1, -5), (-1, 1), (-2, -2, -1, -1), (-3, -2, -1, 0, 1)):
+        shares_of_levels(s, *levels)
+
+
+@scenario
+def negative_priority_levels_of_few_permits(s):
+    for levels in ((-5, -1, 3), (-1, -5, -5), (-5, 0, 5)):
+        shares_of_levels(s, *levels, permits=2)
+
+
+@scenario
+def negative_priority_levels_of_a_non_persistent_topic(s):
+    for levels in ((-5, -1), (-1, -5), (0, -5), (-3, -2, 0)):
+        shares_of_levels(s, *levels, domain="non-persistent")
 
 
 @scenario
