@@ -53,7 +53,7 @@ from magnetar.broker.auth.authenticator import AuthenticationFailedError
 from magnetar.broker.auth.authorizer import Identity, Target
 from magnetar.broker.auth.table import PROBE, Action, Resource
 from magnetar.broker.compat import rest_refusals
-from magnetar.broker.compat.denied_requests import denied_text
+from magnetar.broker.compat.denied_requests import Claim, denied_text
 from magnetar.broker.compat.jetty_http import (
     accepts_json,
     allowed,
@@ -314,7 +314,7 @@ def _endpoint(
                     return failure(
                         rest_refusals.TENANT_MISSING.status, rest_refusals.TENANT_MISSING.text
                     )  # as in Apache Pulsar 4.2; tests of clients rely on it
-                if api.authorizer.lacks_prefix(identity, row.need, target):
+                if api.authorizer.without_prefix(identity, row.need, target) is not None:
                     return failure(500, "the name of the subscription does not begin with the role")
                 return _denied(request, row, claimed, target, api)
             call = Call(request, api, identity, row.most_body)
@@ -345,9 +345,13 @@ def _endpoint(
 def _denied(request: Request, row: "AdminRoute", claimed: Identity, target: Target, api: "BrokerApi") -> Response:
     """The refusal of a request without the right, in Apache Pulsar's words where it has the route."""
     names = {name: decoded(str(value)) for name, value in request.path_params.items()} | {"topic": target.topic}
-    text = denied_text(
-        row.method, row.path, names, role=claimed.role, original=claimed.original, broker=api.urls.broker_id
+    claim = Claim(
+        claimed.role,
+        request.headers.get(ORIGINAL_PRINCIPAL),
+        is_valid=api.authorizer.valid_identity(claimed, itself=True),
+        is_proxy=api.authorizer.is_proxy(claimed.role),
     )
+    text = denied_text(row.method, row.path, names, claim, api.urls.broker_id)
     return failure(row.need.denied_status, text or f"Unauthorized to {row.need.action.value}")
 
 

@@ -8,8 +8,6 @@ is not.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from magnetar.broker.auth.provider import Authenticated, AuthenticationFailedError, PeerCertificate, Provider
+from magnetar.broker.compat.java_texts import base64_decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,8 +162,8 @@ def _http_credentials(
         found.append(("token", value.encode()))
     elif scheme.lower() == "basic":
         try:
-            found.append(("basic", base64.b64decode(value, validate=True)))
-        except binascii.Error:
+            found.append(("basic", base64_decoded(value)))
+        except ValueError:
             found.append(("basic", b""))
     elif token:
         found.append(("token", token.encode()))

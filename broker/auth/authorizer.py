@@ -65,23 +65,27 @@ class Authorizer:
         roles = [identity.role] if identity.original is None else [identity.role, identity.original]
         return all(role is not None and self._role_allows(role, need, target) for role in roles)
 
-    def lacks_prefix(self, identity: Identity, need: Need, target: Target) -> bool:
-        """Whether the first role without the right lacks it because the name of the subscription does not begin with
-        the role: Apache Pulsar looks at names before grants, and over REST such a refusal is an error of the server.
+    def without_prefix(self, identity: Identity, need: Need, target: Target) -> str | None:
+        """The first role without the right, if it lacks the right because the name of the subscription does not begin
+        with the role: Apache Pulsar looks at names before grants, and over REST such a refusal is an error of the
+        server.
         """
         roles = [identity.role] if identity.original is None else [identity.role, identity.original]
         refused = next((role for role in roles if role is None or not self._role_allows(role, need, target)), None)
         policies = self._namespaces.policies(target.namespace)
         by_name = need.action is Action.CONSUME and need.resource is Resource.TOPIC and target.subscription
         if refused is None or policies is None or not by_name:
-            return False
+            return None
         listed = policies.auth_policies.subscription_auth_roles.get(target.subscription)
-        if listed and refused not in listed:
-            return False
-        return not _has_prefix(refused, target.subscription, policies)
+        if (listed and refused not in listed) or _has_prefix(refused, target.subscription, policies):
+            return None
+        return refused
 
     def is_super_user(self, role: str | None) -> bool:
         return not self.enabled or role in self._settings.super_user_roles
+
+    def is_proxy(self, role: str | None) -> bool:
+        return role in self._proxies
 
     def administers_something(self, identity: Identity) -> bool:
         """Whether the identity administers any tenant: checked before the body, which names the tenant, is read."""

@@ -82,6 +82,7 @@ class AuthSession:
         self._proof: Authenticated | None = None
         self._original_method = "none"
         self._original_proof: Authenticated | None = None
+        self._names_nothing = False
         self._challenged = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -108,7 +109,9 @@ class AuthSession:
     async def begin(self, command: pb.CommandConnect) -> None:
         """Prove the role CONNECT claims; raises AuthenticationError or AuthorizationError, both end the connection."""
         self._proof = await self._prove(self._method, command.auth_data)
-        self.identity = Identity(self._proof.role, await self._original(command))
+        original = await self._original(command)
+        self.identity = Identity(self._proof.role, original or None)
+        self._names_nothing = original == ""
         if not self._authorizer.valid_identity(self.identity):
             raise InvalidRolesError(wire_refusals.INVALID_ROLES)
         self._arm()
@@ -129,13 +132,13 @@ class AuthSession:
 
     async def _original(self, command: pb.CommandConnect) -> str | None:
         """Return the role that a proxy represents: verified if authenticateOriginalAuthData is set, else accepted as
-        named.
+        named, which may be empty.
         """
         if not command.HasField("original_principal"):
             return None
         named = command.original_principal
         if not self._services.settings.authenticate_original_auth_data or named == _OF_WEB_SOCKETS:
-            return named or None
+            return named
         if not command.HasField("original_auth_data"):
             raise wire_refusals.AUTHENTICATION_FAILED.error()
         self._original_method = command.original_auth_method or "none"
@@ -209,12 +212,16 @@ class AuthSession:
         self._require(COMMANDS[command_type], target, command_type)
 
     def require_namespace(self, command_type: int, namespace: str) -> None:
-        target = Target(namespace.partition("/")[0], namespace)
-        self._require(COMMANDS[command_type], target, command_type)
+        if not self.may_namespace(command_type, namespace):
+            raise wire_refusals.denied(command_type)
 
     def _require(self, need: Need, target: Target, command_type: int) -> None:
-        if not self._authorizer.allows(self.identity, need, target):
-            raise wire_refusals.denied(command_type)
+        if self._authorizer.allows(self.identity, need, target):
+            return
+        role = self._authorizer.without_prefix(self.identity, need, target)
+        if role is not None:
+            raise wire_refusals.SUBSCRIPTION_WITHOUT_ROLE.error(role=role, topic=target.topic)
+        raise wire_refusals.denied(command_type)
 
     def may(self, command_type: int, name: TopicName, subscription: str = "") -> bool:
         """Whether the role still has the right; called again after a revocation."""
@@ -222,9 +229,12 @@ class AuthSession:
         return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
 
     def may_namespace(self, command_type: int, namespace: str) -> bool:
-        """Whether the role still has the right to the namespace."""
+        """Whether the role still has the right to the namespace. An empty name of a represented role counts as a role
+        here, and not for topics, as in Apache Pulsar 4.2.
+        """
         target = Target(namespace.partition("/")[0], namespace)
-        return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
+        identity = Identity(self.identity.role, "") if self._names_nothing else self.identity
+        return self._authorizer.allows(identity, COMMANDS[command_type], target)
 
 
 class InvalidRolesError(AuthorizationError):

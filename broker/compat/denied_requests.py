@@ -215,9 +215,18 @@ _OF_SUPER_USERS: Final = (
 )  # fmt: skip
 
 
-def denied_text(
-    method: str, path: str, names: Mapping[str, str], *, role: str | None, original: str | None, broker: str
-) -> str | None:
+class Claim(NamedTuple):
+    """The proven role and the principal that the request names for it; `is_valid`: proxies alone may name another
+    principal, and must; `is_proxy`: the role is a proxy's.
+    """
+
+    role: str | None
+    original: str | None
+    is_valid: bool = True
+    is_proxy: bool = False
+
+
+def denied_text(method: str, path: str, names: Mapping[str, str], claim: Claim, broker: str) -> str | None:
     """The text for a role without the right; None where Apache Pulsar has no such route.
 
     `names` are the values of the names in the path, "topic" the full name; `broker` is the id of this broker.
@@ -225,9 +234,19 @@ def denied_text(
     row = _row(method, path)
     if row is None:
         return None
+    role, original = claim.role, claim.original
+    if row.text is _TENANT_ADMIN and not claim.is_valid:
+        return rest_refusals.ORIGINAL_PRINCIPAL_INVALID.text
+    if row.text is _TENANT_ADMIN and claim.is_proxy:
+        return rest_refusals.PROXY_DENIED.text.format(role=role, original=original)
     access = "READ" if method == "GET" else "WRITE"
     namespace = f"{names.get('tenant', '')}/{names.get('namespace', '')}"
-    others = {"role": role or "null", "original": original or "null", "broker": broker, "access": access}
+    others = {
+        "role": role or "null",
+        "original": "null" if original is None else original,
+        "broker": broker,
+        "access": access,
+    }
     return row.text.format_map({**names, **others, "namespace": namespace, "operation": row.operation})
 
 

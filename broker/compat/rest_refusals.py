@@ -89,6 +89,11 @@ TOPIC_NAME_OF_PARTITION: Final = RestRefusal(400, "Topic name can't contain '-pa
 # --- 401 Unauthorized -----------------------------------------------------------------------------------------------
 
 AUTHENTICATION_REQUIRED: Final = RestRefusal(401, "Authentication required")
+ORIGINAL_PRINCIPAL_INVALID: Final = RestRefusal(
+    401,
+    "Invalid combination of Original principal cannot be empty if the request is via proxy.",
+)
+PROXY_DENIED: Final = RestRefusal(401, "Proxy not authorized to access resource (proxy:{role},original:{original})")
 ROLES_INVALID: Final = RestRefusal(401, "Invalid roles")
 TENANT_ADMINISTRATION_DENIED: Final = RestRefusal(401, "Don't have permission to administrate resources on this tenant")
 

@@ -82,6 +82,11 @@ CONSUMER_UNKNOWN: Final = WireRefusal(errors.MetadataError, "Consumer not found"
 CONSUMER_NOT_CONNECTED: Final = WireRefusal(errors.MetadataError, "Consumer was not connected")
 ENCRYPTION_REQUIRED: Final = WireRefusal(errors.MetadataError, "Messages must be encrypted")
 ENCRYPTION_REQUIRED_TO_PRODUCE: Final = WireRefusal(errors.MetadataError, "Encryption is required in this topic")
+SUBSCRIPTION_WITHOUT_ROLE: Final = WireRefusal(
+    errors.AuthorizationError,
+    "org.apache.pulsar.broker.PulsarServerException: Failed to create consumer - The subscription name needs to be "
+    "prefixed by the authentication role, like {role}-xxxx for topic: {topic}",
+)
 NAMESPACE_MISSING: Final = WireRefusal(errors.MetadataError, "Namespace {namespace} does not exist")
 SEEK_WITHOUT_TARGET: Final = WireRefusal(errors.MetadataError, "Message id and message publish time were not present")
 UNSUBSCRIBE_REFUSED: Final = WireRefusal(
@@ -216,7 +221,7 @@ SUBSCRIPTION_OF_TOPIC_UNKNOWN: Final = WireRefusal(
 SUBSCRIPTION_UNKNOWN: Final = WireRefusal(errors.SubscriptionNotFoundError, "Subscription {subscription} not found")
 TOO_MANY_LOOKUPS: Final = WireRefusal(errors.TooManyRequestsError, "Failed due to too many pending lookup requests")
 NAMESPACE_OF_TOPIC_MISSING: Final = WireRefusal(errors.TopicNotFoundError, "Namespace {namespace} does not exist")
-SCHEMA_UNKNOWN: Final = WireRefusal(errors.TopicNotFoundError, "Topic not found or no-schema")
+SCHEMA_UNKNOWN: Final = WireRefusal(errors.TopicNotFoundError, "Topic not found or no-schema {topic}")
 TENANT_OF_TOPIC_MISSING: Final = WireRefusal(errors.TopicNotFoundError, "Tenant {tenant} does not exist")
 TOPIC_MISSING: Final = WireRefusal(errors.TopicNotFoundError, "Topic {topic} does not exist")
 TOPIC_NOT_PARTITIONED: Final = WireRefusal(errors.TopicNotFoundError, "Topic {topic} is not partitioned")
@@ -244,6 +249,7 @@ DENIED_COMMANDS: Final[dict[int, str]] = {
     pb.BaseCommand.PRODUCER: _DENIED + " to Produce",
     pb.BaseCommand.SUBSCRIBE: _DENIED + " to subscribe",
     pb.BaseCommand.GET_TOPICS_OF_NAMESPACE: _DENIED + " to GetTopicsOfNamespace",
+    pb.BaseCommand.WATCH_TOPIC_LIST: "Proxy Client is not authorized to watchTopicList",
 }
 """Refusals for roles without the right to a command."""
 

@@ -36,7 +36,7 @@ async def on_get_schema(conn: Client, command: pb.CommandGetSchema) -> None:
         version = int.from_bytes(command.schema_version[:VERSION_BYTES], "big", signed=True)
     found = await conn.services.schemas.get(name, version)
     if found is None:
-        raise wire_refusals.SCHEMA_UNKNOWN.error()
+        raise wire_refusals.SCHEMA_UNKNOWN.error(topic=command.topic)
     conn.write(
         replies.get_schema_response(
             command.request_id,

@@ -105,14 +105,14 @@ async def test_a_refusal_for_the_prefix_alone_is_known():
     auth = AuthPolicies(namespace_auth={"a": ["consume"]}, subscription_auth_roles={"s": ["b"]})
     prefix, plain = await authorizer(auth, mode="Prefix"), await authorizer(auth)
     other, listed = Target("t", "t/n", TOPIC, "x"), Target("t", "t/n", TOPIC, "s")
-    assert prefix.lacks_prefix(Identity("a"), TOPIC_CONSUME, other)
-    assert prefix.lacks_prefix(Identity("nobody"), TOPIC_CONSUME, other), "names come before grants"
-    assert prefix.lacks_prefix(Identity("b"), TOPIC_CONSUME, listed)
-    assert not prefix.lacks_prefix(Identity("a"), TOPIC_CONSUME, listed), "the list of roles comes first"
-    assert not prefix.lacks_prefix(Identity("nobody"), TOPIC_CONSUME, Target("t", "t/n", TOPIC, "nobody-1"))
-    assert not prefix.lacks_prefix(Identity("a"), TOPIC_PRODUCE, other)
-    assert not plain.lacks_prefix(Identity("a"), TOPIC_CONSUME, other)
-    assert not plain.lacks_prefix(Identity("a"), TOPIC_CONSUME, Target("x", "x/n", TOPIC, "x"))
+    assert prefix.without_prefix(Identity("a"), TOPIC_CONSUME, other) == "a"
+    assert prefix.without_prefix(Identity("nobody"), TOPIC_CONSUME, other) == "nobody", "names come before grants"
+    assert prefix.without_prefix(Identity("b"), TOPIC_CONSUME, listed) == "b"
+    assert prefix.without_prefix(Identity("a"), TOPIC_CONSUME, listed) is None, "the list of roles comes first"
+    assert prefix.without_prefix(Identity("nobody"), TOPIC_CONSUME, Target("t", "t/n", TOPIC, "nobody-1")) is None
+    assert prefix.without_prefix(Identity("a"), TOPIC_PRODUCE, other) is None
+    assert plain.without_prefix(Identity("a"), TOPIC_CONSUME, other) is None
+    assert plain.without_prefix(Identity("a"), TOPIC_CONSUME, Target("x", "x/n", TOPIC, "x")) is None
 
 
 async def test_wildcards_in_grants():

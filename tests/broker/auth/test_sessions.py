@@ -1,12 +1,15 @@
 """The identity of a connection behind a proxy: the proof of the proxy's client, and its refreshment."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from magnetar.broker.auth.authenticator import Authenticator
 from magnetar.broker.auth.authorizer import Authorizer
 from magnetar.broker.auth.sessions import AuthServices, AuthSession
-from magnetar.broker.errors import AuthenticationError, ConnectionFatalError
+from magnetar.broker.errors import AuthenticationError, AuthorizationError, ConnectionFatalError
 from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
 from tests.broker.auth.test_auth import NOW_MS, NOW_S, settings, token
 
 
@@ -41,7 +44,9 @@ class World:
         )
         self.now_ms = NOW_MS
         authenticator = Authenticator(config, lambda: self.now_ms)
-        services = AuthServices(authenticator, Authorizer(config, None), config, "test", lambda: self.now_ms)
+        services = AuthServices(
+            authenticator, Authorizer(config, SimpleNamespace(tenants={})), config, "test", lambda: self.now_ms
+        )
         self.peer = Peer()
         self.session = AuthSession(self.peer, services)
 
@@ -132,3 +137,13 @@ async def test_an_answer_has_no_effect_where_proofs_are_not_renewed(answered):
     await world.session.answer(pb.CommandAuthResponse(response=data))
     assert world.session.role == "admin"
     assert not world.peer.closed
+
+
+async def test_an_empty_original_principal_counts_for_namespaces_alone():
+    """As in Apache Pulsar 4.2: nothing is granted to the role without a name."""
+    world = World(verified=False, super_user_roles=("admin",))
+    await world.connect({"sub": "admin"}, original_principal="")
+    world.session.require_topic(pb.BaseCommand.LOOKUP, TopicName.parse("persistent://t/n/x"))
+    assert world.session.is_super_user
+    with pytest.raises(AuthorizationError):
+        world.session.require_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, "t/n")

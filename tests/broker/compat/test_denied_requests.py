@@ -4,7 +4,7 @@ import pytest
 
 from magnetar.broker.admin.app import all_routes
 from magnetar.broker.auth.table import Resource
-from magnetar.broker.compat.denied_requests import denied_text
+from magnetar.broker.compat.denied_requests import Claim, denied_text
 
 NAMES = {"tenant": "t", "namespace": "n", "topic": "persistent://t/n/x", "cluster": "c"}
 WITHOUT_A_TEXT = {  # of Magnetar alone, or refused in other words by Apache Pulsar
@@ -15,8 +15,8 @@ WITHOUT_A_TEXT = {  # of Magnetar alone, or refused in other words by Apache Pul
 }
 
 
-def text(method, path, **fields):
-    return denied_text(method, path, NAMES, **({"role": "r", "original": None, "broker": "h:1"} | fields))
+def text(method, path, original=None, **claimed):
+    return denied_text(method, path, NAMES, Claim("r", original, **claimed), "h:1")
 
 
 def test_each_route_that_needs_a_right_has_a_text():
@@ -49,10 +49,18 @@ def test_the_text_has_operation_and_resource(route):
 
 def test_the_text_has_the_principal_of_a_proxy():
     assert "originalPrincipal [o] and clientAppId [r]" in text("GET", "/admin/v2/tenants", original="o")
+    assert "originalPrincipal [] and clientAppId [r]" in text("GET", "/admin/v2/tenants", original="")
+
+
+def test_administrators_of_a_tenant_behind_a_proxy():
+    route = ("POST", "/admin/v2/{domain:domain}/{tenant}/{namespace}/{topic}/permissions/{role}")
+    assert text(*route) == "Don't have permission to administrate resources on this tenant"
+    invalid = "Invalid combination of Original principal cannot be empty if the request is via proxy."
+    assert text(*route, original="o", is_valid=False) == text(*route, is_valid=False, is_proxy=True) == invalid
+    denied = "Proxy not authorized to access resource (proxy:r,original:o)"
+    assert text(*route, original="o", is_proxy=True) == denied
 
 
 def test_braces_in_a_name_are_no_fields():
     names = NAMES | {"cluster": "{role}"}
-    assert "on cluster [{role}]" in denied_text(
-        "GET", "/admin/v2/clusters/{cluster}", names, role="r", original=None, broker="b"
-    )
+    assert "on cluster [{role}]" in denied_text("GET", "/admin/v2/clusters/{cluster}", names, Claim("r", None), "b")

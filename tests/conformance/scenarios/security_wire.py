@@ -154,3 +154,42 @@ def subscription_granted_to_another_role(s):
     c = as_role(s, "reader")
     c.subscribe(topic, "sub", 1)
     c.subscribe(topic, "free", 2)
+
+
+def words(c, type_name, **fields):
+    """Asks, and notes type, code and text of the answer."""
+    answer = c.ask(type_name, quietly=True, **fields)
+    command = answer.command
+    code = getattr(command, "error_code", None) or getattr(command, "error", None)
+    text = getattr(command, "error_message", None) or getattr(command, "message", None)
+    c.session.note(f"{c.name} {type_name}", [answer.type, code, text and text.replace(c.session.tag, "$")])
+
+
+@scenario
+def words_of_refusals_on_the_wire(s):
+    namespace, topic = granted(s, "reader")
+    s.call("POST", f"/admin/v2/namespaces/{namespace}/subscriptionAuthMode", "Prefix")
+    for role in ("reader", "nobody", "another"):
+        c = as_role(s, role)
+        words(c, "LOOKUP", topic=topic, authoritative=False)
+        words(c, "PARTITIONED_METADATA", topic=topic)
+        words(c, "PRODUCER", topic=topic, producer_id=1, producer_name="p")
+        words(c, "SUBSCRIBE", topic=topic, subscription="other", consumer_id=1, subType="Shared")
+        words(c, "SUBSCRIBE", topic=topic, subscription=role + "-1", consumer_id=2, subType="Shared")
+        words(c, "GET_TOPICS_OF_NAMESPACE", namespace=namespace, mode="PERSISTENT")
+        words(c, "WATCH_TOPIC_LIST", watcher_id=1, namespace=namespace, topics_pattern="none")
+    words(as_role(s, "admin"), "GET_SCHEMA", topic=topic)
+    words(as_role(s, "boss"), "GET_SCHEMA", topic=topic, schema_version=b"\0" * 8)
+
+
+@scenario
+def empty_original_principals(s):
+    """The empty name counts as a role for namespaces, and not for topics; clients without a proof name nothing."""
+    namespace, topic = granted(s, "both")
+    for role in ("superUser", "boss", "both", "nobody", ""):
+        c = as_role(s, role, original_principal="")
+        words(c, "LOOKUP", topic=topic, authoritative=False)
+        words(c, "PRODUCER", topic=topic, producer_id=1, producer_name=f"p-{role}")
+        words(c, "SUBSCRIBE", topic=topic, subscription=f"s-{role}", consumer_id=1, subType="Shared")
+        words(c, "GET_TOPICS_OF_NAMESPACE", namespace=namespace, mode="PERSISTENT")
+        words(c, "WATCH_TOPIC_LIST", watcher_id=1, namespace=namespace, topics_pattern="none")
