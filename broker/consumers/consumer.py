@@ -216,6 +216,7 @@ class Consumer:
         self.pending_acks: PendingAcks | None = PendingAcks() if spec.sub_type in (SHARED, KEY_SHARED) else None
         self.topic_name = spec.topic_name
         self.read_compacted = spec.read_compacted
+        self.knows_end = False
         self.connected_ms = 0
         self.wants_raw = wants_raw(spec.metadata)
         """Whether the consumer requested stored bytes: the broker then converts no entry for it."""
@@ -397,6 +398,7 @@ class Consumer:
 
     def tell_end_of_topic(self) -> None:
         """REACHED_END_OF_TOPIC."""
+        self.knows_end = True
         if self.outbox.peer_version >= KNOWS_END_OF_TOPIC_VERSION and not self.outbox.closed:
             self.outbox.write(replies.reached_end_of_topic(self.consumer_id))
 

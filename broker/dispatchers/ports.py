@@ -177,7 +177,7 @@ def skip_nothing(_positions: list[Position]) -> None:
     """Acknowledge nothing."""
 
 
-def never_ended() -> bool:
+def never_ended(_known: bool) -> bool:
     """Return False."""
     return False
 
@@ -207,7 +207,7 @@ class DispatchContext:
     """None in a broker without a limit of unacknowledged messages."""
     turns: DispatchTurns = field(init=False)
     """The read loops of a broker share one."""
-    ended: Callable[[], bool] = field(default=never_ended)
+    ended: Callable[[bool], bool] = field(default=never_ended)
     """Whether no entry will follow; called when a read finds no entry. If so, and all entries are acknowledged, the
     consumers get a notice.
     """

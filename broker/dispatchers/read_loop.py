@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 TURN_BYTES = 512 * 1024
 _IDLE_TURN_S = 0.005
 _END_WAIT_S, _LONGEST_END_WAIT_S = 15.0, 60.0
-"""Wait before the next read, and the next notice to consumers, at the end of a terminated topic."""
+"""Wait before the next read at the end of a terminated topic, which notifies consumers that came since."""
 _READ_COST_BYTES = 4096  # least cost of a read: otherwise reads without messages would continue without end
 _CONSUMER_COST_BYTES = 64
 """Cost of a consumer whose permits a read looks at, where a subscription has many."""
@@ -108,6 +108,7 @@ class ReadLoop:
         self._backoff_timer: Timer | None = None
         self._end_wait_s = _END_WAIT_S
         self._end_timer: Timer | None = None
+        self._has_told_end = False
         self._throttle_timer: Timer | None = None
         self.waits_for_entries = False
         """The last read found nothing; the next publish wakes it."""
@@ -341,7 +342,7 @@ class ReadLoop:
         notices.
         """
         waited, self.waits_for_entries = self.waits_for_entries, True
-        if self._end_timer is None and self.context.ended():
+        if self._end_timer is None and self.context.ended(self._has_told_end):
             self.has_met_end |= not waited
             self._wait_at_end()
 
@@ -351,6 +352,7 @@ class ReadLoop:
             self._wait_at_end()
 
     def _wait_at_end(self) -> None:
+        self._has_told_end = True
         self._end_timer = self.context.call_later(self._end_wait_s, self._end_again)
         self._end_wait_s = min(2 * self._end_wait_s, _LONGEST_END_WAIT_S)
 
@@ -360,6 +362,7 @@ class ReadLoop:
 
     def forget_end(self) -> None:
         """Let the next read at the end of the topic notify the consumers again."""
+        self._has_told_end = False
         if self._end_timer is not None:
             self._end_timer.cancel()
             self._end_timer = None

@@ -423,15 +423,19 @@ class Subscription:
         if self.dispatcher is not None:
             self.dispatcher.loop.topic_ended()
 
-    def _ended(self) -> bool:
+    def _ended(self, known: bool) -> bool:
+        """Whether a read that found nothing met the end of the topic. Notify the consumers, of a `known` end only those
+        without a notice: Apache Pulsar reads again after a while, but notifies no consumer twice.
+        """
         if self.terminated:
-            self._tell_end_of_topic()
+            self._tell_end_of_topic(known=known)
         return self.terminated
 
-    def _tell_end_of_topic(self) -> None:
+    def _tell_end_of_topic(self, *, known: bool = False) -> None:
         if self.cursor.backlog_entries == 0:
             for consumer in self.consumers:
-                consumer.tell_end_of_topic()
+                if not (known and consumer.knows_end):
+                    consumer.tell_end_of_topic()
 
     def _skip(self, positions: list[Position]) -> None:
         """Acknowledge entries that no consumer gets (markers, unreadable entries)."""

@@ -17,6 +17,7 @@ from harness.steps import (
     texts,
     told,
 )
+from transcript import scenario
 
 
 def types_of(c, seconds=0.6):
@@ -86,6 +87,21 @@ def end_of_a_topic_and_who_comes_next(s, kind):
     s.note("unloaded", types_of(other))
     anew = join(s, topic, kind, name="anew")
     s.note("anew", types_of(anew, 1.5))
+
+
+@scenario
+def end_of_a_topic_and_a_long_wait(s):
+    """No consumer is notified again when the broker reads at the end once more, after 15 seconds."""
+    waiting, late = s.topic("waiting"), s.topic("late")
+    consumers = [join(s, waiting, "Exclusive"), join(s, waiting, "Shared", subscription="shared")]
+    for topic in (waiting, late):
+        s.http("POST", rest(topic, "/terminate"), quietly=True)
+    consumers += [join(s, late, "Exclusive"), join(s, late, "Shared", subscription="shared")]
+    for c in consumers:
+        s.note(c.name, sorted(set(types_of(c))))  # waiting consumers may get it twice
+    time.sleep(17)
+    for c in consumers:
+        s.note(f"{c.name} later", types_of(c, 0.1))
 
 
 @by_type
