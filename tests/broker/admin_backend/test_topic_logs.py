@@ -23,6 +23,9 @@ class Registry:
         assert (name, create) == (NAME, False)
         return self._bench.topic
 
+    async def persistent(self, name):
+        return await self.get(name, create=False)
+
 
 async def test_statistics_that_an_unload_overtakes_are_those_of_the_topic_loaded_next():
     bench = TopicBench()
@@ -91,4 +94,25 @@ async def test_a_topic_that_is_truncated_during_a_snapshot_of_deduplication_know
 
     assert topic.ledger.cursors["pulsar.dedup"].mark_delete == positions[0]
     assert (await bench.reopen()).deduplication.table.persisted == {"p": 2}
+    await bench.topic.close()
+
+
+async def test_a_topic_without_new_messages_is_not_compacted_again():
+    """As in Apache Pulsar, where the status is that of the last run since the load."""
+    bench = TopicBench()
+    await bench.open()
+    logs = AdminTopicLogs(Registry(bench), Registry(bench), None)
+    await bench.publish(b"a")
+    for _ in range(2):
+        await logs.compact(NAME)
+        await bench.topic.compaction.wait()
+        assert (await logs.compaction_status(NAME)).status == "SUCCESS"
+    await bench.reopen()
+    await logs.compact(NAME)
+    assert not bench.topic.compaction.is_running
+    assert (await logs.compaction_status(NAME)).status == "NOT_RUN"
+    await bench.publish(b"b")
+    await logs.compact(NAME)
+    await bench.topic.compaction.wait()
+    assert (await logs.compaction_status(NAME)).status == "SUCCESS"
     await bench.topic.close()

@@ -146,6 +146,34 @@ def compacted_topic_is_gone_with_its_subscription(s):
     compacted_read(s, topic)
 
 
+def asked_to_compact(s, topic):
+    """Ask for a compaction; note its status once none runs."""
+    path = rest(topic, "/compaction")
+    s.call("PUT", path)
+    s.eventually("ended", lambda: s.http("GET", path, quietly=True)[1]["status"] != "RUNNING", 15)
+    s.note("status", s.http("GET", path, quietly=True)[1]["status"])
+
+
+@scenario
+def compaction_of_a_topic_without_new_messages(s):
+    """No run begins: the status is that of the last run since the load."""
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    asked_to_compact(s, topic)
+    published(s, topic, 2, partition_key="k")
+    asked_to_compact(s, topic)
+    asked_to_compact(s, topic)
+    s.call("PUT", rest(topic, "/unload"))
+    s.lookup(topic)
+    asked_to_compact(s, topic)
+    asked_to_compact(s, topic)
+    published(s, topic, 1, 2, partition_key="k")
+    asked_to_compact(s, topic)
+    s.call("PUT", rest(topic, "/unload"))
+    s.call("DELETE", rest(topic, "/truncate"))
+    asked_to_compact(s, topic)
+
+
 @scenario
 def expiry_of_all_subscriptions_leaves_that_of_compaction(s):
     topic = compacted_topic(s)
