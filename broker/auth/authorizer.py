@@ -8,7 +8,7 @@ may be limited further to roles named for the subscription, or to subscriptions 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from magnetar.broker.auth.table import Action, Need, Resource
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from magnetar.protocol.topic_name import TopicName
 
 
+OF_WEB_SOCKETS: Final = "__websocket_dummy_original_principle"
+"""The principal that Apache Pulsar's WebSocket proxy names for each of its clients; it checks their rights itself."""
 _USES = frozenset({Action.PRODUCE.value, Action.CONSUME.value})
 
 
@@ -28,6 +30,11 @@ class Identity:
 
     role: str | None
     original: str | None = None
+
+    @property
+    def roles(self) -> tuple[str | None, ...]:
+        """The roles that both need a right. The principal of Apache Pulsar's WebSocket proxy is no role."""
+        return (self.role,) if self.original in (None, OF_WEB_SOCKETS) else (self.role, self.original)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class Authorizer:
         """Whether the identity has the right. A proxy and the role that it represents must both have the right."""
         if not self.enabled or need.is_open:
             return True
-        roles = [identity.role] if identity.original is None else [identity.role, identity.original]
+        roles = identity.roles
         return all(role is not None and self._role_allows(role, need, target) for role in roles)
 
     def without_prefix(self, identity: Identity, need: Need, target: Target) -> str | None:
@@ -70,7 +77,7 @@ class Authorizer:
         with the role: Apache Pulsar looks at names before grants, and over REST such a refusal is an error of the
         server.
         """
-        roles = [identity.role] if identity.original is None else [identity.role, identity.original]
+        roles = identity.roles
         refused = next((role for role in roles if role is None or not self._role_allows(role, need, target)), None)
         policies = self._namespaces.policies(target.namespace)
         by_name = need.action is Action.CONSUME and need.resource is Resource.TOPIC and target.subscription
@@ -91,7 +98,7 @@ class Authorizer:
         """Whether the identity administers any tenant: checked before the body, which names the tenant, is read."""
         if not self.enabled:
             return True
-        roles = [identity.role] if identity.original is None else [identity.role, identity.original]
+        roles = identity.roles
         return all(role is not None and (self.is_super_user(role) or self._has_tenant(role)) for role in roles)
 
     def _has_tenant(self, role: str) -> bool:
@@ -100,13 +107,13 @@ class Authorizer:
 
     def valid_identity(self, identity: Identity, *, itself: bool = False) -> bool:
         """Apply the rule of proxies: a proxy must name a client that is no proxy; any other client must name no role
-        (with `itself` also its own role).
+        (with `itself` also its own role), or be a WebSocket proxy.
         """
         if not self.enabled or identity.role is None:
             return True
         if identity.role in self._proxies:
             return bool(identity.original) and identity.original not in self._proxies
-        return not identity.original or (itself and identity.original == identity.role)
+        return identity.original in (None, "", OF_WEB_SOCKETS) or (itself and identity.original == identity.role)
 
     def _role_allows(self, role: str, need: Need, target: Target) -> bool:
         if role in self._settings.super_user_roles:

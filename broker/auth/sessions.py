@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from magnetar.broker.auth.authenticator import Authenticated, AuthenticationFailedError
-from magnetar.broker.auth.authorizer import Identity, Target
+from magnetar.broker.auth.authorizer import OF_WEB_SOCKETS, Identity, Target
 from magnetar.broker.auth.table import COMMANDS, Need
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import AuthorizationError, ConnectionFatalError
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 REFRESH_DATA = b"PulsarAuthRefresh"
-_OF_WEB_SOCKETS = "__websocket_dummy_original_principle"
-"""The principal that Apache Pulsar's WebSocket proxy names; such a client has no proof of its own."""
 
 
 class ProvingPeer(Protocol):
@@ -82,7 +80,7 @@ class AuthSession:
         self._proof: Authenticated | None = None
         self._original_method = "none"
         self._original_proof: Authenticated | None = None
-        self._names_nothing = False
+        self._named: str | None = None
         self._challenged = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -111,7 +109,7 @@ class AuthSession:
         self._proof = await self._prove(self._method, command.auth_data)
         original = await self._original(command)
         self.identity = Identity(self._proof.role, original or None)
-        self._names_nothing = original == ""
+        self._named = original
         if not self._authorizer.valid_identity(self.identity):
             raise InvalidRolesError(wire_refusals.INVALID_ROLES)
         self._arm()
@@ -137,7 +135,7 @@ class AuthSession:
         if not command.HasField("original_principal"):
             return None
         named = command.original_principal
-        if not self._services.settings.authenticate_original_auth_data or named == _OF_WEB_SOCKETS:
+        if not self._services.settings.authenticate_original_auth_data or named == OF_WEB_SOCKETS:
             return named
         if not command.HasField("original_auth_data"):
             raise wire_refusals.AUTHENTICATION_FAILED.error()
@@ -163,7 +161,8 @@ class AuthSession:
             log.info("connection.refused", conn=conn.connection_id, reason="no answer to AUTH_CHALLENGE")
             conn.close()
         elif expires_ms is not None and self._services.now_ms() >= expires_ms:
-            is_only_named = self.identity.original is not None and self._original_proof is None
+            named = self.identity.original if self._named is None else self._named
+            is_only_named = named is not None and self._original_proof is None
             if is_only_named or not conn.features.supports_auth_refresh:
                 conn.close()  # a client that is only named cannot prove its role
                 return
@@ -201,8 +200,7 @@ class AuthSession:
     @property
     def is_super_user(self) -> bool:
         """Whether role and, behind a proxy, the role it speaks for are super users."""
-        roles = (self.identity.role, self.identity.original or self.identity.role)
-        return all(self._authorizer.is_super_user(role) for role in roles)
+        return all(self._authorizer.is_super_user(role) for role in self.identity.roles)
 
     # --- checking rights -----------------------------------------------------------------------------------------
 
@@ -229,12 +227,13 @@ class AuthSession:
         return self._authorizer.allows(self.identity, COMMANDS[command_type], target)
 
     def may_namespace(self, command_type: int, namespace: str) -> bool:
-        """Whether the role still has the right to the namespace. An empty name of a represented role counts as a role
-        here, and not for topics, as in Apache Pulsar 4.2.
+        """Whether the role still has the right to the namespace. A named principal counts as a role here, as in Apache
+        Pulsar 4.2: also the empty name and that of a WebSocket proxy, which count for nothing elsewhere.
         """
         target = Target(namespace.partition("/")[0], namespace)
-        identity = Identity(self.identity.role, "") if self._names_nothing else self.identity
-        return self._authorizer.allows(identity, COMMANDS[command_type], target)
+        named = () if self._named is None else (self._named,)
+        roles = dict.fromkeys((*self.identity.roles, *named))
+        return all(self._authorizer.allows(Identity(role), COMMANDS[command_type], target) for role in roles)
 
 
 class InvalidRolesError(AuthorizationError):

@@ -117,6 +117,15 @@ async def test_the_expired_proof_of_a_client_behind_a_proxy_is_challenged():
         await world.answer({"sub": "proxy"})
 
 
+async def test_a_client_with_an_empty_principal_cannot_renew_its_proof():
+    """As in Apache Pulsar 4.2, where any named principal counts."""
+    world = World(verified=False)
+    await world.connect({"sub": "user", "exp": NOW_S + 5}, original_principal="")
+    world.now_ms += 5000
+    world.peer.tick()
+    assert world.peer.closed and not world.peer.challenges
+
+
 async def test_a_proxy_whose_proof_expires_ends_with_a_client_that_is_only_named():
     world = World(verified=False)
     await world.connect({"sub": "proxy", "exp": NOW_S + 5}, original_principal="user")
@@ -147,3 +156,14 @@ async def test_an_empty_original_principal_counts_for_namespaces_alone():
     assert world.session.is_super_user
     with pytest.raises(AuthorizationError):
         world.session.require_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, "t/n")
+
+
+@pytest.mark.parametrize("verified", [True, False])
+@pytest.mark.parametrize("role", ["admin", "proxy"])
+async def test_a_web_socket_proxy_has_its_own_rights_to_topics_and_none_to_namespaces(role, verified):
+    """The principal needs no proxy role and no right, as in Apache Pulsar 4.2."""
+    world = World(verified=verified, super_user_roles=("admin", "proxy"))
+    await world.connect({"sub": role}, original_principal="__websocket_dummy_original_principle")
+    world.session.require_topic(pb.BaseCommand.PRODUCER, TopicName.parse("persistent://t/n/x"))
+    assert world.session.is_super_user
+    assert not world.session.may_namespace(pb.BaseCommand.GET_TOPICS_OF_NAMESPACE, "t/n")

@@ -193,3 +193,18 @@ def empty_original_principals(s):
         words(c, "SUBSCRIBE", topic=topic, subscription=f"s-{role}", consumer_id=1, subType="Shared")
         words(c, "GET_TOPICS_OF_NAMESPACE", namespace=namespace, mode="PERSISTENT")
         words(c, "WATCH_TOPIC_LIST", watcher_id=1, namespace=namespace, topics_pattern="none")
+
+
+@scenario
+def principal_of_web_socket_proxies(s):
+    """The principal that Apache Pulsar's WebSocket proxy names needs no proxy role, and no right to topics."""
+    namespace, topic = granted(s, "both")
+    principal = "__websocket_dummy_original_principle"
+    for role in ("superUser", "boss", "both", "nobody", ""):
+        c = as_role(s, role, original_principal=principal)
+        words(c, "LOOKUP", topic=topic, authoritative=False)
+        words(c, "PRODUCER", topic=topic, producer_id=1, producer_name=f"p-{role}")
+        words(c, "SUBSCRIBE", topic=topic, subscription=f"s-{role}", consumer_id=1, subType="Shared")
+        words(c, "GET_TOPICS_OF_NAMESPACE", namespace=namespace, mode="PERSISTENT")
+        for path in (rest(topic, "/stats"), f"/admin/v2/namespaces/{namespace}/topics", "/admin/v2/tenants"):
+            s.call("GET", path, headers={"X-Original-Principal": principal}, token=role and jwt(role))
