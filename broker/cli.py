@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
+    from magnetar.broker.setting_areas.older_names import OlderName
     from magnetar.broker.settings import Settings
     from magnetar.storage.embedded.verify.report import VerifyReport
 
@@ -181,15 +182,20 @@ def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "
     return _run(settings, with_faults)
 
 
-def _settings(config: Path | None, overrides: list[str], defaults: "Mapping[str, str]") -> "Settings | int":
+def _settings(
+    config: Path | None, overrides: list[str], defaults: "Mapping[str, str]", older_names: "Sequence[OlderName]" = ()
+) -> "Settings | int":
     """The settings, or the exit code of a command that cannot use them."""
     # structlog draws tracebacks with rich where it finds it, and importing that is a third of the start-up. The modules
     # of the settings may load structlog, so the name is taken before all of them.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
     from magnetar.broker.settings_loader import SettingsError, load_settings  # noqa: PLC0415 - not for `version`
 
+    def warn(text: str) -> None:
+        _complain("warning", text)
+
     try:
-        settings = load_settings(config, os.environ, overrides, lambda text: _complain("warning", text), defaults)
+        settings = load_settings(config, os.environ, overrides, warn, defaults, older_names)
     except SettingsError as e:
         for problem in e.problems:
             _complain("error", problem)
@@ -299,10 +305,11 @@ def _member(options: argparse.Namespace) -> int:
     _require_kazoo()
     from magnetar.broker.clustering.cluster_settings import (  # noqa: PLC0415 - only this command
         CLUSTER_DEFAULTS,
+        CLUSTER_OLDER_NAMES,
         cluster_services,
     )
 
-    settings = _settings(options.config, options.set, CLUSTER_DEFAULTS)
+    settings = _settings(options.config, options.set, CLUSTER_DEFAULTS, CLUSTER_OLDER_NAMES)
     if isinstance(settings, int):
         return settings
     try:

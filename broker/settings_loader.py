@@ -9,13 +9,14 @@ With unknownSettings=list unknown keys are listed too, for files of other versio
 resembles a security setting is an error even then.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from magnetar.broker.advertised import AdvertisedAddresses
 from magnetar.broker.open_doors import is_readable_by_others
+from magnetar.broker.setting_areas.older_names import OlderName, today
 from magnetar.broker.settings import SETTINGS, Setting, Settings, Value
 
 ENVIRONMENT_PREFIX: Final = "PULSAR_PREFIX_"
@@ -48,11 +49,13 @@ def load_settings(
     overrides: Iterable[str],
     warn: Callable[[str], None],
     defaults: Mapping[str, str] | None = None,
+    older_names: Sequence[OlderName] = (),
 ) -> Settings:
     """The settings that apply.
 
     Args:   file: key=value lines, or None; overrides: "key=value" texts of the command line;
             defaults: key -> text, where the defaults of a command differ from the table;
+            older_names: keys of earlier versions that have an effect in this command;
             warn: is called with one sentence for all keys without effect here, and with a sentence for each secret that
             other users can see.
     Raises: SettingsError with every problem found; OSError if the file cannot be read.
@@ -69,7 +72,7 @@ def load_settings(
     _warn_of_shown_secrets(given, warn)
     values: dict[str, Value] = {}
     foreign: list[Given] = []
-    for key, item in {item.key: item for item in first + given}.items():
+    for key, item in _under_names_of_today({item.key: item for item in first + given}, older_names).items():
         row = SETTINGS.get(key)
         if row is None:
             foreign.append(item)
@@ -78,7 +81,7 @@ def load_settings(
             values[row.attribute] = parse_value(row, item.text)
         except ValueError as e:
             shown = "(hidden)" if row.secret else repr(item.text)
-            problems.append(f"{item.where}: {key} cannot be {shown}: {e}")
+            problems.append(f"{item.where}: {item.key} cannot be {shown}: {e}")
     mode = values.get("unknown_settings", SETTINGS["unknownSettings"].default)
     kept = {key for key, row in SETTINGS.items() if values.get(row.attribute) is not None}
     problems += _judge_foreign(foreign, kept, warn, lists_unknown=mode == "list")
@@ -89,6 +92,16 @@ def load_settings(
         if not problems:
             return settings
     raise SettingsError(problems)
+
+
+def _under_names_of_today(given: dict[str, Given], older: Sequence[OlderName]) -> dict[str, Given]:
+    """The values by the keys that they count for; older keys without an effect keep their own."""
+    moved = today(older, {key: item.text for key, item in given.items()})
+    before = {name.key: name.before for name in older}
+    found = {key: item for key, item in given.items() if key not in moved and key not in moved.values()}
+    for key, newer in moved.items():
+        found[newer] = replace(given[key], text=before[key] + given[key].text.removeprefix(before[key]))
+    return found
 
 
 def read_file(file: Path) -> list[Given]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 from magnetar.broker.clustering.zookeeper_client_file import ZooKeeperSecurity, read_security
 from magnetar.broker.ownership.placement_strategies import STRATEGIES
 from magnetar.broker.ownership.shedding import SHEDDERS
+from magnetar.broker.setting_areas.older_names import OlderName
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
 
-__all__ = ["CLUSTER_DEFAULTS", "ClusterServices", "cluster_services"]
+__all__ = ["CLUSTER_DEFAULTS", "CLUSTER_OLDER_NAMES", "ClusterServices", "cluster_services"]
 
 CLUSTER_DEFAULTS: Final = {
     "managedLedgerDefaultEnsembleSize": "2",
@@ -20,6 +21,15 @@ CLUSTER_DEFAULTS: Final = {
     "managedLedgerDefaultAckQuorum": "2",
 }
 """The defaults that differ between `magnetar broker` and `magnetar standalone`: copies as in Apache Pulsar."""
+
+CLUSTER_OLDER_NAMES: Final = (
+    OlderName("zookeeperServers", "metadataStoreUrl", before="zk:"),
+    OlderName("configurationStoreServers", "configurationMetadataStoreUrl", before="zk:"),
+    OlderName("globalZookeeperServers", "configurationMetadataStoreUrl", before="zk:"),
+    OlderName("zooKeeperSessionTimeoutMillis", "metadataStoreSessionTimeoutMillis", stronger=True),
+    OlderName("zooKeeperOperationTimeoutSeconds", "metadataStoreOperationTimeoutSeconds", stronger=True),
+)
+"""The keys of earlier versions that brokers of Apache Pulsar 4.2 still follow."""
 
 _POLICY_SERVICES: Final = ("SystemTopicBasedTopicPoliciesService",)
 _LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")

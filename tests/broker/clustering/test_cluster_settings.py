@@ -3,12 +3,17 @@
 import pytest
 
 from magnetar.bookkeeper.wire.digests import DigestType
-from magnetar.broker.clustering.cluster_settings import CLUSTER_DEFAULTS, ClusterServices, cluster_services
+from magnetar.broker.clustering.cluster_settings import (
+    CLUSTER_DEFAULTS,
+    CLUSTER_OLDER_NAMES,
+    ClusterServices,
+    cluster_services,
+)
 from magnetar.broker.clustering.cluster_stores import _DIGESTS
 from magnetar.broker.ownership.placement_strategies import STRATEGIES
 from magnetar.broker.ownership.shedding import SHEDDERS
 from magnetar.broker.settings import SETTINGS
-from magnetar.broker.settings_loader import load_settings
+from magnetar.broker.settings_loader import SettingsError, load_settings
 
 PULSAR_CONF = """
 clusterName=c1
@@ -43,7 +48,7 @@ def loaded(tmp_path=None, **changes):
         file = tmp_path / "broker.conf"
         file.write_text(PULSAR_CONF)
     overrides = [f"{key}={value}" for key, value in changes.items()]
-    return load_settings(file, {}, overrides, lambda _: None, CLUSTER_DEFAULTS)
+    return load_settings(file, {}, overrides, lambda _: None, CLUSTER_DEFAULTS, CLUSTER_OLDER_NAMES)
 
 
 def test_a_file_of_apache_pulsar_is_taken_as_it_is(tmp_path):
@@ -61,6 +66,60 @@ def test_defaults_of_omitted_settings():
     below = loaded(metadataStoreUrl="zk:a:1/p", bookkeeperMetadataServiceUri="zk+hierarchical://a:1/p/bk/ledgers")
     assert cluster_services(below).ledgers_root == "/bk/ledgers"
     assert cluster_services(loaded(metadataStoreUrl="metadata-store:zk:a:1")).servers == "a:1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"zookeeperServers": "a:1,b:2/p"}, ("zk:a:1,b:2/p", "", 30_000, 30)),
+        ({"metadataStoreUrl": "zk:c:1", "zookeeperServers": "a:1"}, ("zk:c:1", "", 30_000, 30)),
+        ({"zookeeperServers": "a:1", "configurationStoreServers": "b:1"}, ("zk:a:1", "zk:b:1", 30_000, 30)),
+        ({"zookeeperServers": "a:1", "globalZookeeperServers": "d:1"}, ("zk:a:1", "zk:d:1", 30_000, 30)),
+        ({"globalZookeeperServers": "d:1", "configurationStoreServers": "b:1"}, ("", "zk:b:1", 30_000, 30)),
+        (
+            {"configurationStoreServers": "b:1", "configurationMetadataStoreUrl": "zk:a:1", "metadataStoreUrl": ""},
+            ("", "zk:a:1", 30_000, 30),
+        ),
+        (
+            {
+                "zooKeeperSessionTimeoutMillis": 5000,
+                "metadataStoreSessionTimeoutMillis": 9000,
+                "zooKeeperOperationTimeoutSeconds": 7,
+            },
+            ("", "", 5000, 7),
+        ),
+        ({"zooKeeperSessionTimeoutMillis": 0, "zooKeeperOperationTimeoutSeconds": -1}, ("", "", 30_000, 30)),
+        ({"zooKeeperSessionTimeoutMillis": ""}, ("", "", 30_000, 30)),
+    ],
+)
+def test_older_names_have_the_effect_that_they_have_in_apache_pulsar(changes, expected):
+    found = loaded(**changes)
+    assert (
+        found.metadata_store_url,
+        found.configuration_metadata_store_url,
+        found.metadata_store_session_timeout_millis,
+        found.metadata_store_operation_timeout_seconds,
+    ) == expected
+
+
+def test_policies_in_another_zookeeper_are_refused_by_their_older_names_too():
+    for key in ("configurationStoreServers", "globalZookeeperServers"):
+        with pytest.raises(ValueError, match="differs from metadataStoreUrl"):
+            cluster_services(loaded(metadataStoreUrl="zk:a:1", **{key: "b:1"}))
+        cluster_services(loaded(metadataStoreUrl="zk:a:1", **{key: "a:1"}))
+        cluster_services(loaded(metadataStoreUrl="zk:a:1", **{key: "zk:a:1"}))
+
+
+def test_an_older_name_is_not_among_the_keys_without_effect():
+    warnings = []
+    given = ["zookeeperServers=a:1", "zooKeeperCacheExpirySeconds=1"]
+    load_settings(None, {}, given, warnings.append, CLUSTER_DEFAULTS, CLUSTER_OLDER_NAMES)
+    assert warnings == ["of no effect here and ignored: zooKeeperCacheExpirySeconds"]
+
+
+def test_a_wrong_value_of_an_older_name_is_an_error_with_that_name():
+    with pytest.raises(SettingsError, match="zooKeeperSessionTimeoutMillis cannot be 'x'"):
+        loaded(zooKeeperSessionTimeoutMillis="x")
 
 
 @pytest.mark.parametrize(
