@@ -11,6 +11,7 @@ resembles a security setting is an error even then.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Final
 
@@ -188,9 +189,12 @@ def _parse(row: Setting, text: str) -> Value:
     if not text:  # as Apache Pulsar reads its files
         return None if row.kind == int | None else row.default
     try:
-        return float(text) if row.kind is float else int(text)
+        value = float(text) if row.kind is float else int(text)
     except ValueError:
         raise ValueError(f"must be {row.allowed}") from None
+    if "_" in text or not isfinite(value):  # numbers of Python alone, and those that no comparison bounds
+        raise ValueError(f"must be {row.allowed}")
+    return value
 
 
 def _warn_of_shown_secrets(given: list[Given], warn: Callable[[str], None]) -> None:
