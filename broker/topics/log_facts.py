@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from magnetar.broker.compaction.compacted_ledger import last_batch_index
 from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.errors import StorageError
+from magnetar.storage.managed.stored_layout import USER_PROPERTY
 from magnetar.storage.position import EARLIEST, Position
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from magnetar.broker.compaction.topic_compaction import TopicCompaction
     from magnetar.storage.slab import Span
 
-USER_PROPERTY = "user."
 _INDEX = "index"
 _MARKERS_IN_ONE_TURN = 100
 

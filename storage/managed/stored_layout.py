@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
     from magnetar.storage.interfaces import LedgerStore
 
-__all__ = ["NO_LEDGER", "CursorRecord", "ListRecord", "OwnLayout", "StoredLayout"]
+__all__ = ["NO_LEDGER", "USER_PROPERTY", "CursorRecord", "ListRecord", "OwnLayout", "StoredLayout"]
 
 NO_LEDGER = -1
+USER_PROPERTY = "user."
+"""In front of the names of properties that users keep with a topic, among those of its managed ledger."""
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ The layout keeps these rules of Pulsar (a violation of each was seen to lose mes
 - a next owner recovers only the last ledger of a list, so every earlier ledger is stored with its true figures;
 - ``entries`` and ``size`` of an open ledger are absent, not 0;
 - ``properties["index"]`` is a number;
+- properties that users keep with a topic stand beside those of the broker, under their own names;
 - a cursor's record is never empty;
 - each entry of a cursor ledger is the full state, and the last entry is in force.
 
@@ -26,7 +27,7 @@ from magnetar.storage import events
 from magnetar.storage.errors import CorruptEntryError, CursorStateError, LedgerListError
 from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
 from magnetar.storage.managed.ledger_map import LedgerSlot
-from magnetar.storage.managed.stored_layout import NO_LEDGER, CursorRecord, ListRecord
+from magnetar.storage.managed.stored_layout import NO_LEDGER, USER_PROPERTY, CursorRecord, ListRecord
 from magnetar.storage.position import Position
 from magnetar.storage.pulsar_layout.compression import expanded
 from magnetar.storage.pulsar_layout.cursor_records import (
@@ -49,6 +50,8 @@ log = structlog.get_logger(__name__)
 
 MOST_RANGES = 1000
 """managedLedgerMaxUnackedRangesToPersistInMetadataStore: a state with more ranges stays in the cursor ledger."""
+_BROKERS_PROPERTIES = frozenset({INDEX_PROPERTY, "pulsar.topic.epoch"})
+"""The properties of a list that belong to the broker; all others belong to users."""
 _MOST_STATE_BYTES = 1 << 20
 """The largest size of one entry of a cursor ledger."""
 
@@ -76,7 +79,9 @@ class PulsarLayout:
         if record.terminated is not None:
             message.terminatedPosition.ledgerId, message.terminatedPosition.entryId = record.terminated
         for key, value in {**record.properties, INDEX_PROPERTY: record.properties.get(INDEX_PROPERTY, "-1")}.items():
-            message.properties.add(key=key, value=value)
+            name = key.removeprefix(USER_PROPERTY)
+            if name == key or name not in _BROKERS_PROPERTIES:  # a user's value there would be read as the broker's
+                message.properties.add(key=name, value=value)
         return message.SerializeToString()
 
     def decode_list(self, value: bytes) -> ListRecord:
@@ -110,7 +115,7 @@ class PulsarLayout:
                 for info in message.ledgerInfo
             ],
             None if end is None else Position(end.ledgerId, end.entryId),
-            properties,
+            {key if key in _BROKERS_PROPERTIES else USER_PROPERTY + key: text for key, text in properties.items()},
         )
 
     def encode_cursor(self, record: CursorRecord, now_ms: int) -> bytes:

@@ -56,6 +56,29 @@ def test_the_records_of_a_recorded_topic():
     assert ended.terminated == Position(12, 2)
 
 
+def test_properties_of_users_have_their_own_names_in_the_node():
+    """As Apache Pulsar writes and shows them; in memory they are apart from those of the broker."""
+    pulsar = ManagedLedgerInfo()
+    in_node = {"own": "a", "index": "7", "pulsar.topic.epoch": "3", "user.x": "b", "PULSAR.SHADOW_SOURCE": "c", "": ""}
+    for key, value in in_node.items():
+        pulsar.properties.add(key=key, value=value)
+    record = LAYOUT.decode_list(pulsar.SerializeToString())
+    assert record.properties == {
+        "user.own": "a",
+        "index": "7",
+        "pulsar.topic.epoch": "3",
+        "user.user.x": "b",
+        "user.PULSAR.SHADOW_SOURCE": "c",
+        "user.": "",
+    }
+    assert LAYOUT.encode_list(record) == pulsar.SerializeToString()
+
+
+def test_a_property_of_a_user_takes_the_place_of_none_of_the_broker():
+    record = ListRecord([], None, {"index": "7", "user.index": "x", "user.pulsar.topic.epoch": "y", "user.a": "b"})
+    assert LAYOUT.decode_list(LAYOUT.encode_list(record)).properties == {"index": "7", "user.a": "b"}
+
+
 def test_names_of_cursors_are_encoded_as_java_does():
     for name in ("s", "sub/1 x", "a+b%:/é", "*-_.~", "ab€"):
         assert LAYOUT.cursor_name(LAYOUT.cursor_node(name)) == name
