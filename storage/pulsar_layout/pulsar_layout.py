@@ -11,7 +11,8 @@ The layout keeps these rules of Pulsar (a violation of each was seen to lose mes
 
 Pulsar's sizes count the entries alone; sizes in memory also count the record header of each entry.
 
-Reading fails for an unsupported record: that of a ledger that was offloaded and deleted from BookKeeper.
+Reading fails for unsupported records: that of a ledger that was offloaded and deleted from BookKeeper, and that of a
+shadow topic, whose ledgers belong to another topic, which alone may recover and delete them.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ log = structlog.get_logger(__name__)
 MOST_RANGES = 1000
 """managedLedgerMaxUnackedRangesToPersistInMetadataStore: a state with more ranges stays in the cursor ledger."""
 _BROKERS_PROPERTIES = frozenset({INDEX_PROPERTY, "pulsar.topic.epoch"})
-"""The properties of a list that belong to the broker; all others belong to users."""
+"""The properties of a list that belong to the broker; all others but that of shadow topics belong to users."""
+_SHADOW_OF = "PULSAR.SHADOW_SOURCE"
+"""The property of a shadow topic of Pulsar, whose list names the ledgers of the topic in the value."""
 _MOST_STATE_BYTES = 1 << 20
 """The largest size of one entry of a cursor ledger."""
 
@@ -80,7 +83,8 @@ class PulsarLayout:
             message.terminatedPosition.ledgerId, message.terminatedPosition.entryId = record.terminated
         for key, value in {**record.properties, INDEX_PROPERTY: record.properties.get(INDEX_PROPERTY, "-1")}.items():
             name = key.removeprefix(USER_PROPERTY)
-            if name == key or name not in _BROKERS_PROPERTIES:  # a user's value there would be read as the broker's
+            # A user's value of these would be read as the broker's, or make this a shadow topic.
+            if name == key or name not in _BROKERS_PROPERTIES | {_SHADOW_OF}:
                 message.properties.add(key=name, value=value)
         return message.SerializeToString()
 
@@ -98,6 +102,8 @@ class PulsarLayout:
             if info.offloadContext.bookkeeperDeleted:
                 raise LedgerListError(f"ledger {info.ledgerId} was offloaded, which this broker does not read")
         properties = {item.key: item.value for item in message.properties}
+        if _SHADOW_OF in properties:
+            raise LedgerListError(f"a shadow of {properties[_SHADOW_OF]}, which owns the ledgers, is not served here")
         try:
             int(properties.get(INDEX_PROPERTY, "-1"))
         except ValueError as error:

@@ -59,7 +59,7 @@ def test_the_records_of_a_recorded_topic():
 def test_properties_of_users_have_their_own_names_in_the_node():
     """As Apache Pulsar writes and shows them; in memory they are apart from those of the broker."""
     pulsar = ManagedLedgerInfo()
-    in_node = {"own": "a", "index": "7", "pulsar.topic.epoch": "3", "user.x": "b", "PULSAR.SHADOW_SOURCE": "c", "": ""}
+    in_node = {"own": "a", "index": "7", "pulsar.topic.epoch": "3", "user.x": "b", "": ""}
     for key, value in in_node.items():
         pulsar.properties.add(key=key, value=value)
     record = LAYOUT.decode_list(pulsar.SerializeToString())
@@ -68,7 +68,6 @@ def test_properties_of_users_have_their_own_names_in_the_node():
         "index": "7",
         "pulsar.topic.epoch": "3",
         "user.user.x": "b",
-        "user.PULSAR.SHADOW_SOURCE": "c",
         "user.": "",
     }
     assert LAYOUT.encode_list(record) == pulsar.SerializeToString()
@@ -223,6 +222,31 @@ async def test_a_topic_that_pulsar_wrote_is_opened():
     (place,) = await append(ledger, [message(b"next")])
     assert (await read_all(ledger.cursors[CURSOR]))[0][2] == 10
     assert place.ledger_id > 18
+
+
+async def test_a_shadow_topic_of_pulsar_is_refused_and_its_source_keeps_its_ledgers():
+    """The list of a shadow topic names the ledgers of its source: only the source may recover and delete them."""
+    world = ground()
+    source = await world.open()
+    await append(source, [message(b"%d" % number) for number in range(15)])
+    world = await world.restart()
+    value, _ = await world.metadata.get(f"/managed-ledgers/{NAME}")
+    shadow = ManagedLedgerInfo.FromString(value)
+    shadow.properties.add(key="PULSAR.SHADOW_SOURCE", value="persistent://t/n/source")
+    name = NAME.rpartition("/")[0] + "/shadow"
+    await world.metadata.put(f"/managed-ledgers/{name}", shadow.SerializeToString())
+    for attempt in (world.factory.open(name, KEEP), world.factory.delete(name)):
+        with pytest.raises(LedgerListError, match=r"a shadow of persistent://t/n/source"):
+            await attempt
+    found = await read_all((await world.open()).new_read_cursor(Position(-1, -1)))
+    assert [body for _, body, _ in found] == [message(b"%d" % number) for number in range(15)]
+
+
+async def test_a_property_of_a_user_makes_no_shadow_topic():
+    world = ground()
+    ledger = await world.open()
+    await ledger.change_properties(lambda _now: {"user.PULSAR.SHADOW_SOURCE": "persistent://t/n/source", "user.a": "b"})
+    assert (await (await world.restart()).open()).properties == {"user.a": "b", "index": "-1"}
 
 
 async def _fill(writer, bodies):
