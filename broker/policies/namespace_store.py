@@ -8,6 +8,9 @@ Records of the metadata store (JSON, Pulsar's paths where it has them):
     /admin/resource-quotas/<"default" or bundle>             ResourceQuota; the bundle's full name, encoded
     /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded; one for all partitions
 
+A change keeps members of a record that this broker does not know: a newer version of Apache Pulsar, whose brokers share
+the record, has written them.
+
 Writes of a record follow each other and carry the version they are based on, so a second broker on the same store
 cannot overwrite changes that it has not read. A failed write leaves memory as it was. The store calls its listeners for
 every change after the change is stored.
@@ -78,6 +81,9 @@ class Records(Generic[T]):
         self._path_of = path_of
         self._values: dict[str, T] = {}
         self._versions: dict[str, int] = {}
+        self._members = {field.encode_name for field in msgspec.structs.fields(kind)}
+        self._further: dict[str, dict[str, msgspec.Raw]] = {}
+        """Members of stored records that ``kind`` does not have, of a newer version of Apache Pulsar."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """The locks of the records that are being read or written."""
 
@@ -105,11 +111,16 @@ class Records(Generic[T]):
         found = await self._metadata.get(self._path_of(name))
         if found is None:
             self._versions.pop(name, None)
+            self._further.pop(name, None)
             return self._values.pop(name, None) is not None
         if self._versions.get(name) == found[1]:
             return False
         self._values[name] = msgspec.json.decode(found[0], type=self._kind)
         self._versions[name] = found[1]
+        members = msgspec.json.decode(found[0], type=dict[str, msgspec.Raw])
+        self._further.pop(name, None)
+        if further := {key: value for key, value in members.items() if key not in self._members}:
+            self._further[name] = further
         return True
 
     async def create(self, name: str, value: T) -> None:
@@ -145,9 +156,13 @@ class Records(Generic[T]):
                 raise MissingError(name)
             await self._metadata.delete(self._path_of(name), self._versions[name])
             del self._values[name], self._versions[name]
+            self._further.pop(name, None)
 
     async def _store(self, name: str, value: T, version: int) -> None:
-        self._versions[name] = await self._metadata.put(self._path_of(name), msgspec.json.encode(value), version)
+        text = msgspec.json.encode(value)
+        if further := self._further.get(name):
+            text = msgspec.json.encode(msgspec.json.decode(text, type=dict[str, msgspec.Raw]) | further)
+        self._versions[name] = await self._metadata.put(self._path_of(name), text, version)
         self._values[name] = value
 
     def _lock(self, name: str) -> asyncio.Lock:

@@ -48,6 +48,35 @@ async def test_the_first_start_creates_the_objects_that_clients_expect(store):
     assert not store.exists("public/other")
 
 
+async def add_member(metadata, path):
+    """Add a member to the record, as a newer version of Apache Pulsar does."""
+    value, version = await metadata.get(path)
+    await metadata.put(path, msgspec.json.encode(msgspec.json.decode(value) | {"z_new": {"a": [1, None]}}), version)
+
+
+async def has_member(metadata, path):
+    return msgspec.json.decode((await metadata.get(path))[0]).get("z_new") == {"a": [1, None]}
+
+
+async def test_members_of_a_newer_version_survive_changes(store, metadata):
+    await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
+    await store.create_namespace("t/n", store.new_policies())
+    paths = ("/admin/clusters/standalone", "/admin/policies/t", "/admin/policies/t/n")
+    for path in paths:
+        await add_member(metadata, path)
+    opened = await NamespaceStore.open(metadata, Settings())
+    for again in (opened, store):  # the second store reads the members when its first write has lost
+        for seconds in (6, 7):
+            await again.update_namespace("t/n", set_ttl(seconds))
+            await again.tenants.update("t", lambda old: old)
+            await again.clusters.update("standalone", lambda old: old)
+        assert [await has_member(metadata, path) for path in paths] == [True] * 3
+        assert (await NamespaceStore.open(metadata, Settings())).policies("t/n").message_ttl_in_seconds == 7
+    await store.namespaces.delete("t/n")
+    await store.create_namespace("t/n", store.new_policies())
+    assert not await has_member(metadata, "/admin/policies/t/n")
+
+
 async def test_everything_is_there_after_a_restart(store, metadata):
     await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
     await store.create_namespace("t/n", store.new_policies())
