@@ -115,13 +115,24 @@ class Records(Generic[T]):
             return self._values.pop(name, None) is not None
         if self._versions.get(name) == found[1]:
             return False
-        self._values[name] = msgspec.json.decode(found[0], type=self._kind)
+        try:
+            members = msgspec.json.decode(found[0], type=dict[str, msgspec.Raw])
+            self._values[name] = self._value_of(found[0], members)
+        except msgspec.DecodeError as error:
+            raise msgspec.DecodeError(f"the record {self._path_of(name)} is unreadable: {error}") from error
         self._versions[name] = found[1]
-        members = msgspec.json.decode(found[0], type=dict[str, msgspec.Raw])
         self._further.pop(name, None)
         if further := {key: value for key, value in members.items() if key not in self._members}:
             self._further[name] = further
         return True
+
+    def _value_of(self, text: bytes, members: dict[str, msgspec.Raw]) -> T:
+        """Return the record; a member with null counts as absent, as in Apache Pulsar. Raises msgspec.DecodeError."""
+        try:
+            return msgspec.json.decode(text, type=self._kind)
+        except msgspec.ValidationError:
+            given = {key: value for key, value in members.items() if value != msgspec.Raw(b"null")}
+            return msgspec.json.decode(msgspec.json.encode(given), type=self._kind)
 
     async def create(self, name: str, value: T) -> None:
         """Store a new record; raises ExistsError."""

@@ -77,6 +77,22 @@ async def test_members_of_a_newer_version_survive_changes(store, metadata):
     assert not await has_member(metadata, "/admin/policies/t/n")
 
 
+async def test_null_is_no_value_as_in_apache_pulsar(store, metadata):
+    await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
+    await store.create_namespace("t/n", store.new_policies())
+    nulls = b'{"bundles":null,"deleted":null,"message_ttl_in_seconds":5,"auth_policies":null,"z_new":null}'
+    await metadata.put("/admin/policies/t/n", nulls, 0)
+    again = await NamespaceStore.open(metadata, Settings())
+    assert again.policies("t/n") == Policies(message_ttl_in_seconds=5)
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b'{"schema_compatibility_strategy":"OF_TOMORROW"}', b"[]"])
+async def test_the_error_of_an_unreadable_record_names_it(store, metadata, value):
+    await metadata.put("/admin/policies/public/default", value, 0)
+    with pytest.raises(msgspec.DecodeError, match=r"^the record /admin/policies/public/default is unreadable: ."):
+        await NamespaceStore.open(metadata, Settings())
+
+
 async def test_everything_is_there_after_a_restart(store, metadata):
     await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
     await store.create_namespace("t/n", store.new_policies())
