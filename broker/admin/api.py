@@ -106,6 +106,10 @@ class TopicsApi(Protocol):
         """Whether the name is a plain topic or a partition that has been created."""
         ...
 
+    def has_room(self, name: "TopicName", more: int) -> bool:
+        """Whether maxTopicsPerNamespace allows `more` topics."""
+        ...
+
     def may_be_created(self, name: "TopicName") -> bool:
         """Whether a client that uses the missing topic creates it."""
         ...

@@ -114,10 +114,7 @@ async def create_partitioned(call: Call) -> Response:
 
 def _too_many_topics(call: Call, name: TopicName, more: int) -> RestError | None:
     """The refusal of `more` topics beyond the limit of the namespace, which Apache Pulsar checks before names."""
-    limit = call.namespaces.effective(name).max_topics_per_namespace
-    if not name.persistent or not 0 < limit < len(call.topics.names(name.namespace, "persistent")) + more:
-        return None
-    return precondition(wire_refusals.TOO_MANY_TOPICS.text)
+    return None if call.topics.has_room(name, more) else precondition(wire_refusals.TOO_MANY_TOPICS.text)
 
 
 @routes.post(TOPIC + "/partitions", TOPIC_POLICY)

@@ -43,6 +43,9 @@ class AdminTopics:
     def exists(self, name: TopicName) -> bool:
         return self._topics.known(name)
 
+    def has_room(self, name: TopicName, more: int) -> bool:
+        return self._topics.has_room(name, more)
+
     def may_be_created(self, name: TopicName) -> bool:
         return self._topics.may_be_created(name)
 

@@ -132,7 +132,8 @@ class TopicCatalog:
         return [name for name in self._partitioned if name.startswith(prefix)]
 
     def count(self, namespace: str) -> int:
-        return len(self._topics.get(namespace, ()))
+        """Number of the namespace's persistent topics, each partition counted, without the broker's own."""
+        return len(self._listed.get(namespace, ()))
 
     # --- changes -------------------------------------------------------------------------------------------------
 

@@ -238,10 +238,16 @@ class Topics:
         """Whether a client that uses the missing topic creates it, as clients always do with system topics."""
         return name.is_system or self.context.effective(name).allow_auto_topic_creation
 
+    def has_room(self, name: TopicName, more: int) -> bool:
+        """Whether `more` topics fit into maxTopicsPerNamespace, which neither counts nor refuses system topics."""
+        if name.is_system or not name.persistent:
+            return True
+        limit = self.context.effective(name).max_topics_per_namespace
+        return limit <= 0 or self.catalog.count(name.namespace) + more <= limit
+
     def check_limit(self, name: TopicName, more: int) -> None:
         """Raise NotAllowedError when `more` topics would exceed maxTopicsPerNamespace."""
-        limit = self.context.effective(name).max_topics_per_namespace
-        if name.persistent and limit > 0 and self.catalog.count(name.namespace) + more > limit:
+        if not self.has_room(name, more):
             raise wire_refusals.TOO_MANY_TOPICS.error()
 
     async def _load(self, name: TopicName) -> None:

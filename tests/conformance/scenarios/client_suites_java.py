@@ -103,3 +103,22 @@ def text_of_a_refused_schema(s):
     ):
         command = frame.command
         s.note(kind, name in (command.error_message if kind == "schema" else command.message))
+
+
+@scenario
+def system_topics_beside_a_limit_of_topics(s):
+    """maxTopicsPerNamespace neither counts nor refuses the topics of policies and of transactions."""
+    ns, c = namespace(s, maxTopicsPerNamespace=2), s.connect()
+    path = f"/admin/v2/persistent/{ns}"
+    s.call("PUT", path + "/__change_events/partitions", 3)
+    s.call("PUT", path + "/a")
+    s.call("PUT", path + "/__transaction_buffer_snapshot")
+    s.call("PUT", path + "/b/partitions", 1)
+    s.call("PUT", path + "/c")
+    s.call("PUT", path + "/d/partitions", 1)
+    s.call("PUT", path + "/a/partitions", 1)
+    s.call("PUT", path + "/__transaction_buffer_snapshot_indexes/partitions", 2)
+    s.call("PUT", path + "/__change_events/partitions", 3)
+    topic = f"persistent://{ns}/e"
+    s.lookup(topic)
+    c.producer(topic, 1, producer_name="p")
