@@ -6,7 +6,7 @@ from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from magnetar.broker.meters.rates import RateMeter
+from magnetar.broker.meters.rates import ZERO_RATE, Rate, RateMeter
 from magnetar.storage.managed.log_counters import LogCounts
 
 if TYPE_CHECKING:
@@ -129,10 +129,11 @@ class TopicMeters:
     def __init__(self, broker: LatencyMeter) -> None:
         self.write_latency_ms = BucketMeter(WRITE_LATENCY_MS)
         self.entry_sizes = BucketMeter(ENTRY_SIZES)
-        self.ledger_switch_ms = BucketMeter(WRITE_LATENCY_MS)
-        self.written, self.read, self.mark_deletes = RateMeter(), RateMeter(), RateMeter()
+        self.written = RateMeter()
         self.counts = NO_COUNTS
         """The counts of the log in the last full period."""
+        self._period_s = 0.0
+        self._switches_ms: BucketMeter | None = None
         self._counted = NO_COUNTS
         self._broker = broker
 
@@ -145,16 +146,38 @@ class TopicMeters:
 
     def roll(self, ledger: CountedLog, seconds: float) -> None:
         """End a period of written entries and of entries read from the store."""
-        for buckets in (self.write_latency_ms, self.entry_sizes, self.ledger_switch_ms):
+        for buckets in (self.write_latency_ms, self.entry_sizes):
             buckets.roll()
+        self._roll_switches(ledger.counters)
         counted = ledger.counters.counts()
         self.counts = NO_COUNTS if counted == self._counted else counted.since(self._counted)
-        self._counted = counted
+        self._counted, self._period_s = counted, seconds
         self.written.add(ledger.entries_added - self.written.total_messages, 0)
-        self.read.add(self.counts.read_entries, self.counts.read_bytes)
-        self.mark_deletes.add(self.counts.mark_deletes, 0)
-        for rates in (self.written, self.read, self.mark_deletes):
-            rates.roll(seconds)
+        self.written.roll(seconds)
+
+    def read_rate(self) -> Rate:
+        """Entries and bytes that the cache lacked."""
+        entries, size = self.counts.read_entries, self.counts.read_bytes
+        if not entries or self._period_s <= 0:
+            return ZERO_RATE
+        return Rate(entries / self._period_s, size / self._period_s, size / entries)
+
+    def mark_delete_rate(self) -> float:
+        """Saves of cursors a second."""
+        return self.counts.mark_deletes / self._period_s if self._period_s > 0 else 0.0
+
+    def ledger_switches_ms(self) -> Counts:
+        """The times of the new ledgers of the last full period."""
+        return _none(len(WRITE_LATENCY_MS) + 1) if self._switches_ms is None else self._switches_ms.last()
+
+    def _roll_switches(self, counters: LogCounters) -> None:
+        if not counters.switches_ms and self._switches_ms is None:
+            return
+        times, counters.switches_ms = counters.switches_ms, ()
+        meter = self._switches_ms = self._switches_ms or BucketMeter(WRITE_LATENCY_MS)
+        for milliseconds in times:
+            meter.add(milliseconds)
+        meter.roll()
 
 
 class CacheMeter:

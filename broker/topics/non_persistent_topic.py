@@ -24,7 +24,8 @@ from magnetar.broker.topics.fan_out import FanOut
 from magnetar.broker.topics.life import TopicLife, TopicState
 from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.publish_policy import PublishPolicy
-from magnetar.broker.topics.subscriptions import RESERVED_PREFIX, check_name, close_without_right
+from magnetar.broker.topics.subscription_names import RESERVED_PREFIX, check_name
+from magnetar.broker.topics.subscriptions import close_without_right
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 if TYPE_CHECKING:

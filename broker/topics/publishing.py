@@ -66,7 +66,6 @@ class TopicPublishing:
         self.delay_index: DelayIndex | None = None
         self.rate_in = RateMeter()
         self.meters = TopicMeters(context.publish_latency)
-        ledger.counters.on_switch = self.meters.ledger_switch_ms.add
         self.last_publish_ms = 0
         self._ledger = ledger
         self._life = life

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
@@ -21,6 +22,7 @@ from magnetar.broker.subscriptions.sought_places import SoughtPlace, SoughtPlace
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics.deduplication import CURSOR_NAME as DEDUPLICATION_CURSOR
 from magnetar.broker.topics.property_room import PropertyRoom
+from magnetar.broker.topics.subscription_names import check_name, check_not_reserved
 from magnetar.broker.topics.subscription_rates import SubscriptionRates
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import StorageError
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR})
-RESERVED_PREFIX = "pulsar.repl"
 
 
 class SubscribedLog(Protocol):
@@ -98,10 +99,13 @@ class TopicSubscriptions:
         self._deleting: set[str] = set()
         """Names whose durable cursor is being deleted: nothing may take them until it is gone."""
         self._rates = SubscriptionRates(context, config)
-        self.property_room = PropertyRoom(self.by_name)
 
     def __len__(self) -> int:
         return len(self.by_name)
+
+    @cached_property
+    def property_room(self) -> PropertyRoom:
+        return PropertyRoom(self.by_name)
 
     @property
     def consumer_count(self) -> int:
@@ -486,16 +490,3 @@ def close_without_right(by_name: Mapping[str, _Joined], topic: TopicName) -> Non
         for consumer in list(subscription.consumers):
             if not consumer.outbox.may(pb.BaseCommand.SUBSCRIBE, topic, subscription.name):
                 subscription.disconnect_all([consumer])
-
-
-def check_name(name: str) -> None:
-    """Refuse names of consumers' subscriptions that are blank or reserved."""
-    if not name.strip():
-        raise wire_refusals.SUBSCRIPTION_NAME_EMPTY.error()
-    check_not_reserved(name)
-
-
-def check_not_reserved(name: str) -> None:
-    """Refuse subscription names that the broker keeps for itself."""
-    if name.startswith(RESERVED_PREFIX) or name == DEDUPLICATION_CURSOR:
-        raise wire_refusals.SUBSCRIPTION_NAME_RESERVED.error(name=name)

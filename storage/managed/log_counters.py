@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from magnetar.storage.slab import Span
 
@@ -32,14 +32,11 @@ class LogCounts(NamedTuple):
         return LogCounts(*(now - then for now, then in zip(self, earlier, strict=True)))
 
 
-def _nothing(_milliseconds: float) -> None:
-    """Do nothing."""
+_MOST_SWITCHES = 1000
 
 
 class LogCounters:
-    """Counted by the parts of the managed ledger. ``on_switch(milliseconds)`` is called for each new ledger but the
-    first since the opening, with the time that its creation and the save of the list took.
-    """
+    """Counted by the parts of the managed ledger."""
 
     __slots__ = (
         "_creation_s",
@@ -47,14 +44,17 @@ class LogCounters:
         "failed_appends",
         "failed_reads",
         "mark_deletes",
-        "on_switch",
         "read_bytes",
         "read_entries",
+        "switches_ms",
     )
 
     def __init__(self) -> None:
         self.read_entries = self.read_bytes = self.failed_reads = self.failed_appends = self.mark_deletes = 0
-        self.on_switch: Callable[[float], None] = _nothing
+        self.switches_ms: tuple[float, ...] = ()
+        """For each new ledger but the first since the opening the time that its creation and the save of the list took,
+        since the reader of the counts emptied this; at most 1,000.
+        """
         self._creation_s = 0.0
         self._has_listed = False
 
@@ -71,8 +71,8 @@ class LogCounters:
 
     def ledger_listed(self, seconds: float) -> None:
         """Note that the stored list names the ledger, after a save of that time."""
-        if self._has_listed:
-            self.on_switch((self._creation_s + seconds) * 1000)
+        if self._has_listed and len(self.switches_ms) < _MOST_SWITCHES:
+            self.switches_ms += ((self._creation_s + seconds) * 1000,)
         self._has_listed = True
 
     def counts(self) -> LogCounts:

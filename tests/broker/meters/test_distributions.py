@@ -108,3 +108,17 @@ async def test_compaction_figures():
     topic.compaction.start()
     await topic.compaction.wait()
     assert (topic.compaction.stats().runs_succeeded, topic.compaction.stats().runs_failed) == (1, 1)
+
+
+async def test_new_ledgers_count_in_their_period():
+    bench = TopicBench()
+    topic = await bench.open()
+    for expected in (0, 2, 0):
+        topic.ledger.counters.switches_ms = (0.7, 300) if expected else ()
+        topic.roll_rates(10)
+        stats = topic_stats(topic, {}, {})
+        assert stats.ledger_switch_ms.count == expected
+        assert stats.ledger_switch_ms.buckets[1] == stats.ledger_switch_ms.buckets[-2] == expected // 2
+    assert topic.ledger.counters.switches_ms == ()
+    topic.roll_rates(0)
+    assert topic_stats(topic, {}, {}).storage_read_rate == 0

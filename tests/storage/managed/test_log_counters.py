@@ -65,10 +65,8 @@ async def test_a_save_of_a_cursor_is_a_mark_delete_however_many_acknowledgements
 
 async def test_every_ledger_behind_the_first_is_a_switch_with_the_time_of_its_creation():
     ground, ledger = await opened()
-    switches = []
-    ledger.counters.on_switch = switches.append
     await append(ledger, [b"x"])
-    assert switches == []
+    assert ledger.counters.switches_ms == ()
     create = ground.ledgers.create
 
     async def slow(properties):
@@ -78,7 +76,14 @@ async def test_every_ledger_behind_the_first_is_a_switch_with_the_time_of_its_cr
     ground.ledgers.create = slow
     await ledger.roll()
     await append(ledger, [b"x"])
-    assert switches == [250]
+    assert ledger.counters.switches_ms == (250,)
     await append(ledger, [b"x"] * 8)
     await settle()
-    assert switches == [250, 250]
+    assert ledger.counters.switches_ms == (250, 250)
+
+
+async def test_the_times_of_switches_have_a_bound():
+    _, ledger = await opened()
+    for _ in range(1_002):
+        ledger.counters.ledger_listed(0.001)
+    assert ledger.counters.switches_ms == (1.0,) * 1_000
