@@ -48,7 +48,7 @@ def build_control(running: Running) -> Starlette:
         ("GET", "/faults", control.show),
         ("DELETE", "/faults", control.reset),
         ("POST", "/faults/rules", control.add_rule),
-        ("DELETE", "/faults/rules/{number:int}", control.remove_rule),
+        ("DELETE", "/faults/rules/{number}", control.remove_rule),
         ("POST", "/faults/pause", control.pause),
         ("POST", "/faults/resume", control.resume),
         ("GET", "/faults/connections", control.connections),
@@ -110,6 +110,10 @@ async def _body(request: Request, *names: str) -> dict[str, Any]:
     return found
 
 
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS
+
+
 def _seconds(value: object, name: str, *, least: float = 0.0) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= 10**10:
         raise RuleError(f"{name} is a number of at least {least:g}")
@@ -138,7 +142,8 @@ class _Control:
         return {"id": self._kit.rules.add(Rule.of(await _body(request)))}
 
     async def remove_rule(self, request: Request) -> dict[str, Any]:
-        rule = self._kit.rules.remove(request.path_params["number"])
+        number = request.path_params["number"]
+        rule = self._kit.rules.remove(int(number)) if _is_number(number) else None
         if rule is None:
             raise MissingError("there is no such rule")
         return asdict(rule)
@@ -158,7 +163,7 @@ class _Control:
             if name not in ("id", "topic"):
                 raise RuleError(f"there is no {name!r}; connections are chosen by id or topic")
         number = query.get("id")
-        if number is not None and not (number.isascii() and number.isdigit() and len(number) < _MOST_DIGITS):
+        if number is not None and not _is_number(number):
             raise RuleError("id is a number")
         return {"cut": self._kit.cut(None if number is None else int(number), query.get("topic"))}
 

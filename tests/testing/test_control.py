@@ -41,6 +41,12 @@ def test_invalid_connection_ids_are_refused(query):
     assert status_of("DELETE", "/faults/connections", query=query) == 400
 
 
+@pytest.mark.parametrize("number", ["9", "-1", "²", "9" * 5000])
+def test_there_is_no_rule_of_such_a_number(number):
+    """A number of 5,000 digits left a traceback in the log."""
+    assert status_of("DELETE", f"/faults/rules/{number}") == 404
+
+
 def test_a_connection_is_chosen_by_its_number():
     assert status_of("DELETE", "/faults/connections", query="id=7") == 200
 
