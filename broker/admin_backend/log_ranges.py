@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
+from magnetar.broker.admin_backend.scan import messages_of
+from magnetar.protocol.metadata import parse_entry_metadata
 from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -51,14 +52,13 @@ class LogRanges:
             self._first.move_to_end(name)
             return known[1]
         try:
-            body = (await topic.ledger.read_entry(position)).body(0)
+            span = await topic.ledger.read_entry(position)
         except StorageError:
             return None
-        stored, metadata = parse_entry_metadata(body), parse_metadata(body)
+        stored = parse_entry_metadata(span.body(0))
         if stored is None or not stored.HasField("index"):
             return None
-        messages = 1 if metadata is None else max(metadata.num_messages_in_batch, 1)
-        index = stored.index - messages + 1
+        index = stored.index - max(messages_of(span.slab, span.start)[0], 1) + 1
         self._first[name] = (position, index)
         if len(self._first) > _REMEMBERED:
             self._first.popitem(last=False)

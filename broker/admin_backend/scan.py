@@ -9,17 +9,20 @@ from magnetar.broker.admin.api import MessagePosition, StoredMessage
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.broker.slices import give_way
 from magnetar.protocol.message_id import bits_to_words
-from magnetar.protocol.metadata import parse_entry_metadata, parse_metadata
+from magnetar.protocol.metadata import metadata_bytes, parse_entry_metadata, parse_metadata
+from magnetar.protocol.runs import EntryFlag
 from magnetar.storage.errors import NoSuchEntryError, StorageError
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from magnetar.broker.subscriptions.subscription import Subscription
     from magnetar.broker.topics.topic import Topic
-    from magnetar.storage.slab import Span
+    from magnetar.storage.slab import Slab, Span
 
 _SCAN_ENTRIES = 100
 _SCAN_BYTES = 4 << 20
+_LARGE_METADATA_BYTES = 64 << 10
+_METADATA_IN_ONE_TURN = 256 << 10
 
 
 class IndexedLog(Protocol):
@@ -86,7 +89,7 @@ async def analyze_backlog(topic: Topic, found: Subscription, start: Position | N
             result = cursor.read(_SCAN_ENTRIES, _SCAN_BYTES)
             spans = await result if inspect.isawaitable(result) else result
             wanted = [
-                (position, span.slab.body(i))
+                (position, span.slab, i)
                 for span in spans
                 for i in range(span.start, span.end)
                 for position in (span.slab.position(i),)
@@ -95,14 +98,32 @@ async def analyze_backlog(topic: Topic, found: Subscription, start: Position | N
             # As in Apache Pulsar acknowledged entries use up the limit too, and the last entry of the limit is not
             # counted.
             remaining -= sum(span.end - span.start for span in spans) - len(wanted)
-            for position, body in wanted[: max(0, remaining - 1)]:
-                counts.add(position, body)
+            for position, slab, i in wanted[: max(0, remaining - 1)]:
+                if counts.add(position, slab, i) > _METADATA_IN_ONE_TURN:
+                    counts.metadata_bytes = 0
+                    await give_way()
             remaining -= len(wanted)
             aborted = remaining <= 0
             await give_way()  # entries of the cache are there at once
     finally:
         cursor.close()
     return counts.json(aborted=aborted)
+
+
+def messages_of(slab: Slab, i: int) -> tuple[int, bool]:
+    """How many messages entry `i` of the slab declares, 0 for unreadable metadata, and whether the entry is a marker.
+
+    Megabytes of metadata, which take a tenth of a second to parse, are scanned: there an entry whose bytes cannot hold
+    the messages that it declares counts as one message.
+    """
+    body = slab.body(i)
+    if metadata_bytes(body) > _LARGE_METADATA_BYTES:
+        facts = slab.facts()
+        flags = memoryview(facts.flags).cast("I")[i]
+        messages = memoryview(facts.batch_sizes).cast("q")[i]
+        return 0 if flags & EntryFlag.UNREADABLE else messages, bool(flags & EntryFlag.MARKER)
+    metadata = parse_metadata(body)
+    return (0, False) if metadata is None else (metadata.num_messages_in_batch, metadata.HasField("marker_type"))
 
 
 class _Counts:
@@ -112,14 +133,17 @@ class _Counts:
         self.entries = self.messages = self.markers = 0
         self.first: Position | None = None
         self.last: Position | None = None
+        self.metadata_bytes = 0
 
-    def add(self, position: Position, body: memoryview) -> None:
+    def add(self, position: Position, slab: Slab, i: int) -> int:
+        """Count entry `i` of the slab; return the bytes of metadata since they were set to 0."""
         self.entries += 1
         self.first, self.last = self.first or position, position
-        metadata = parse_metadata(body)
-        if metadata is not None:
-            self.messages += metadata.num_messages_in_batch
-            self.markers += metadata.HasField("marker_type")
+        messages, is_marker = messages_of(slab, i)
+        self.messages += messages
+        self.markers += is_marker
+        self.metadata_bytes += metadata_bytes(slab.body(i))
+        return self.metadata_bytes
 
     def json(self, *, aborted: bool) -> dict[str, object]:
         """AnalyzeSubscriptionBacklogResult."""

@@ -1,19 +1,24 @@
-"""Where a reset to a message of a batch goes on; the entry of a broker index beside trims."""
+"""Where a reset to a message of a batch goes on; the entry of a broker index beside trims; large metadata."""
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from magnetar.broker.admin.api import MessagePosition
-from magnetar.broker.admin_backend.scan import entry_of_index, place_of_reset
+from magnetar.broker.admin_backend import scan
+from magnetar.broker.admin_backend.log_ranges import LogRanges
+from magnetar.broker.admin_backend.scan import analyze_backlog, entry_of_index, place_of_reset
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol._pure_records import entry_prefix
 from magnetar.protocol.batches import encode_entry
 from magnetar.storage.errors import NoSuchEntryError
 from magnetar.storage.managed.ledger_map import LedgerMap, LedgerSlot
+from tests.broker.topic_for_tests import TopicBench
+from tests.storage.managed_for_tests import append
 
 if TYPE_CHECKING:
     from magnetar.storage.position import Position
@@ -82,3 +87,59 @@ async def test_the_entry_of_an_index_beside_a_trim(last, index):
 @pytest.mark.parametrize(("index", "found"), [(5, (-1, -1)), (39, None)])
 async def test_the_entry_of_an_index_of_a_log_without_its_entry(index, found):
     assert await entry_of_index(TrimmedLog(3 if found else 4), index) == found
+
+
+def entry_with(texts: int, **fields: int) -> bytes:
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=0, publish_time=1, **fields)
+    metadata.replicate_to.extend([""] * texts)
+    return encode_entry(metadata, b"payload of the entry")
+
+
+async def test_megabytes_of_metadata_are_counted_without_a_parse_and_in_slices(monkeypatch):
+    """The metadata of an entry of 5 MB took a tenth of a second in one turn, those of a read as much."""
+    sizes, turns = [], 0
+    parse = scan.parse_metadata
+
+    def parsed(body):
+        sizes.append(len(body))
+        return parse(body)
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(scan, "parse_metadata", parsed)
+    bench = TopicBench()
+    topic = await bench.open()
+    found = await bench.subscribe()
+    large = [entry_with(100_000), entry_with(100_000, num_messages_in_batch=3), entry_with(100_000, marker_type=1)]
+    small = [entry_with(1, num_messages_in_batch=2), entry_with(1, marker_type=1), entry_with(1)]
+    for body in (*large, *small, *large, *large):
+        await append(topic.ledger, [body])
+    task = asyncio.ensure_future(others())
+    answer = await analyze_backlog(topic, found)
+    task.cancel()
+    assert (answer["entries"], answer["messages"], answer["markerMessages"]) == (12, 3 * 5 + 4, 4)
+    assert len(sizes) == 3 and max(sizes) < 200
+    assert turns >= 4
+    await bench.close()
+
+
+@pytest.mark.parametrize("texts", [1, 100_000])
+async def test_the_first_index_of_a_log(texts, monkeypatch):
+    bench = TopicBench(
+        broker_entry_metadata_interceptors=(
+            "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
+            "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
+        )
+    )
+    topic = await bench.open()
+    await bench.subscribe("keeps")
+    if texts > 1:
+        monkeypatch.setattr(scan, "parse_metadata", None)
+    await append(topic.ledger, [entry_with(texts)])
+    found = await LogRanges().of(topic, ledgers=False)
+    assert found["firstIndex"] == 0
+    await bench.close()
