@@ -13,7 +13,7 @@ import uvicorn
 
 from magnetar.broker.admin.app import build_app
 from magnetar.broker.admin.http_connection import HttpConnection
-from magnetar.broker.admin.http_turns import HttpTurns, head_turns
+from magnetar.broker.admin.http_turns import HttpTurns, read_turns
 from magnetar.broker.admin.upgrades import Upgrades
 from magnetar.broker.logs import adopt_library
 from magnetar.broker.network.acceptor import Acceptor
@@ -41,7 +41,7 @@ class AdminServer:
         self.port_tls: int | None = None
         self.seats = seats
         self._upgrades = upgrades
-        self._heads = head_turns()
+        self._turns = read_turns()
         self._servers: list[_Server] = []
         self._tasks = TaskSet()
         self._serving: list[asyncio.Task[None]] = []
@@ -49,7 +49,7 @@ class AdminServer:
     def serve(self, app: "ASGIApp", settings: "Settings", door: WebDoor) -> int:
         """Serve a port from now on; returns its number."""
         config = _config(app, settings, door.context)
-        server = _Server(config, door.listening, self.seats, self._tasks, self._upgrades, self._heads)
+        server = _Server(config, door.listening, self.seats, self._tasks, self._upgrades, self._turns)
         self._serving.append(self._tasks.spawn(server.serve(), "admin.http"))
         self._servers.append(server)
         return door.port
@@ -79,11 +79,11 @@ class _Server(uvicorn.Server):
         seats: Seats,
         tasks: TaskSet,
         upgrades: Upgrades | None,
-        heads: "RoundTurns",
+        turns: "RoundTurns",
     ) -> None:
         super().__init__(config)
         self._upgrades = upgrades
-        self._heads = heads
+        self._turns = turns
         self._ending = asyncio.Event()
         self._acceptors = [
             Acceptor(
@@ -99,7 +99,7 @@ class _Server(uvicorn.Server):
         ]
 
     def _accepted(self, seat: Seat) -> HttpConnection:
-        return HttpConnection(self.config, self.server_state, self.lifespan.state, seat, self._upgrades, self._heads)
+        return HttpConnection(self.config, self.server_state, self.lifespan.state, seat, self._upgrades, self._turns)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - they are the acceptors'
         """Begin to accept."""

@@ -24,7 +24,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from magnetar.broker.admin.http_turns import head_turns, turns_of_head
+from magnetar.broker.admin.http_turns import EVENTS_IN_ONE_TURN, read_turns, turns_of_body, turns_of_head
 from magnetar.broker.admin.upgrades import PREFIX, Upgrades, headers_of
 from magnetar.broker.compat.jetty_http import BAD_REQUEST, CorkedTransport, begins_no_request, page
 from magnetar.broker.errors import RestError
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 CERTIFICATE: Final = "magnetar.certificate"
 PROGRESS_BYTES: Final = 64 * 1024
-EVENTS_IN_ONE_TURN: Final = 256
 _FRAMINGS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _VERSIONS: Final = frozenset({b"1.0", b"1.1"})
 _MOST_HEAD_BYTES: Final = 64 * 1024
@@ -101,11 +100,11 @@ class HttpConnection(H11Protocol):
         app_state: dict[str, Any],
         seat: Seat,
         upgrades: Upgrades | None = None,
-        heads: "RoundTurns | None" = None,
+        turns: "RoundTurns | None" = None,
     ) -> None:
-        """heads: turns of the heads of all connections; None: the connection has turns of its own."""
+        """turns: those of the received bytes of all connections; None: the connection has turns of its own."""
         super().__init__(config, state, app_state)
-        self._heads = heads or head_turns()
+        self._turns = turns or read_turns()
         self._awaits_turn = False
         self._events = self.conn = _Events(h11.SERVER, config.h11_max_incomplete_event_size or _MOST_HEAD_BYTES)
         self.flow: _Flow
@@ -144,26 +143,30 @@ class HttpConnection(H11Protocol):
         self._look_at_events()
 
     def handle_events(self) -> None:
-        """Handle events now, or read nothing until the head that has arrived has its turn."""
+        """Handle events now, or read nothing until the head or the chunks that have arrived have their turn."""
         if self._awaits_turn:
             return
-        cost = self._cost_of_head()
-        if not cost or self._heads.at_once(cost):
+        cost = self._cost()
+        if not cost or self._turns.at_once(cost):
             self._handle_events()
         else:
-            self._awaits_turn = True
-            self.flow.hold()
-            self._heads.add(self._on_turn)
+            self._await_turn()
 
-    def _cost_of_head(self) -> int:
-        """The turns of the next head, 0 before the end of the head has arrived."""
-        return turns_of_head(self.conn.trailing_data[0]) if self.conn.their_state is h11.IDLE else 0
+    def _cost(self) -> int:
+        """The turns that the received bytes count as: the next head, or chunks; 0 before the end of a head."""
+        received = self.conn.trailing_data[0]
+        return turns_of_head(received) if self.conn.their_state is h11.IDLE else turns_of_body(received)
+
+    def _await_turn(self) -> None:
+        self._awaits_turn = True
+        self.flow.hold()
+        self._turns.add(self._on_turn)
 
     def _on_turn(self) -> int:
         self._awaits_turn = False
         if self.transport.is_closing():
             return 0
-        cost = self._cost_of_head()
+        cost = self._cost()
         self.flow.release()
         self._handle_events()
         self._look_at_events()
@@ -173,15 +176,8 @@ class HttpConnection(H11Protocol):
         """Handle up to EVENTS_IN_ONE_TURN events; pause reading until later turns have handled the rest."""
         self._events.left = EVENTS_IN_ONE_TURN
         super().handle_events()
-        if not self._events.left and not self.flow.held and not self.transport.is_closing():
-            self.flow.hold()
-            self.loop.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        self.flow.release()
-        if not self.transport.is_closing():
-            self.handle_events()
-            self._look_at_events()
+        if not self._events.left and not self._awaits_turn and not self.transport.is_closing():
+            self._await_turn()
 
     def _look_at_events(self) -> None:
         if self.conn.their_state is h11.IDLE:

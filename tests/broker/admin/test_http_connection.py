@@ -12,8 +12,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from magnetar.broker.admin.admin_server import start_admin
-from magnetar.broker.admin.http_connection import CERTIFICATE, EVENTS_IN_ONE_TURN, HttpConnection
-from magnetar.broker.admin.http_turns import head_turns
+from magnetar.broker.admin.http_connection import CERTIFICATE, HttpConnection
+from magnetar.broker.admin.http_turns import EVENTS_IN_ONE_TURN, read_turns
 from magnetar.broker.descriptors import DescriptorShares
 from magnetar.broker.network.seats import Seats
 from magnetar.broker.settings import Settings
@@ -245,11 +245,11 @@ async def test_a_request_with_a_length_and_chunks_is_refused(web):
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def served(application, heads=None, wire=None):
-    """A connection of the application over a transport that only remembers; `heads`: shared turns of heads."""
+def served(application, turns=None, wire=None):
+    """A connection of the application over a transport that only remembers; `turns`: shared turns of connections."""
     config = uvicorn.Config(application, ws="none", lifespan="off", loop="none", log_config=None)
     config.load()
-    connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take(), None, heads), wire or FakeTransport()
+    connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take(), None, turns), wire or FakeTransport()
     connection.connection_made(wire)
     return connection, wire
 
@@ -264,7 +264,7 @@ LONG_HEAD = REQUEST[:-2] % b"/" + b"".join(b"%x:\r\n" % number for number in ran
 
 async def test_of_many_connections_with_long_heads_a_few_are_parsed_in_a_round():
     """1,000 heads of 6 KiB that ended together made a PING wait for 2.6 s of processor time."""
-    heads = head_turns()
+    heads = read_turns()
     pairs = [served(no_content, heads) for _ in range(20)]
     for connection, _ in pairs:
         connection.data_received(LONG_HEAD[:-2])
@@ -285,7 +285,7 @@ async def test_of_many_connections_with_long_heads_a_few_are_parsed_in_a_round()
 
 
 async def test_a_connection_that_is_lost_before_the_turn_of_its_head_begins_no_request():
-    heads = head_turns()
+    heads = read_turns()
     (first, _), (second, wire) = served(no_content, heads), served(no_content, heads)
     for connection in first, second:
         connection.data_received(LONG_HEAD)
@@ -361,3 +361,23 @@ async def test_a_connection_keeps_the_subject_of_a_certificate_alone():
     await until(lambda: wire.written)
     assert seen == [{"subject": subject}]
     connection.connection_lost(None)
+
+
+async def test_chunks_of_many_connections_share_the_rounds_of_the_loop():
+    """Each of 50 connections handled 256 chunks in a round of the loop: a hundred milliseconds together."""
+    turns, chunks = read_turns(), 4 * EVENTS_IN_ONE_TURN
+    pairs = [served(no_content, turns) for _ in range(10)]
+    for connection, _ in pairs:
+        connection.data_received(CHUNKED % b"PUT")
+    await until(lambda: all(connection.cycle is not None for connection, _ in pairs))
+    for connection, _ in pairs:
+        connection.data_received(b"1\r\nx\r\n" * chunks + b"0\r\n\r\n" + REQUEST % b"/")
+    left = [len(connection.conn.trailing_data[0]) for connection, _ in pairs]
+    while any(left):
+        await asyncio.sleep(0)
+        before, left = left, [len(connection.conn.trailing_data[0]) for connection, _ in pairs]
+        assert sum(was - now > EVENTS_IN_ONE_TURN for was, now in zip(before, left, strict=True)) <= 2
+    await until(lambda: all(wire.written.count(b"HTTP/1.1 204") == 2 for _, wire in pairs))
+    assert not any(wire.held for _, wire in pairs)
+    for connection, _ in pairs:
+        connection.connection_lost(None)
