@@ -140,7 +140,12 @@ def secret_key(text: str) -> tuple[OctKey, list[str]]:
     """The HMAC key of a setting and the algorithms it is long enough for; a file holds its bytes, not base64."""
     raw = read_bytes(text, "tokenSecretKey")
     if is_content := not text.startswith("data:") and not names_file(text):
-        raw = decode_base64(raw, "tokenSecretKey")
+        try:
+            raw = decode_base64(raw, "tokenSecretKey")
+        except ValueError as e:
+            if text.startswith("env:"):
+                raise
+            raise ValueError("tokenSecretKey: neither base64 nor the path of a file that exists") from e
     algorithms = [name for name, size in _DIGEST_BYTES.items() if len(raw) >= size]
     if not algorithms:
         hint = ", or the path of a file that exists" if is_content else ""

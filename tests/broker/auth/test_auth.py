@@ -243,6 +243,18 @@ def test_the_path_of_a_missing_file_is_no_key(tmp_path):
         secret_key(str(path))
 
 
+@pytest.mark.parametrize("text", ["secret.key", "./secret.key", "/nope.key"])
+def test_a_misspelt_path_of_a_key_is_named_as_such(text):
+    with pytest.raises(ValueError, match="tokenSecretKey: neither base64 nor the path of a file that exists"):
+        secret_key(text)
+
+
+def test_a_variable_that_holds_no_key(monkeypatch):
+    monkeypatch.setenv("TOKEN_KEY", "secret.key")
+    with pytest.raises(ValueError, match="tokenSecretKey: not base64"):
+        secret_key("env:TOKEN_KEY")
+
+
 @pytest.mark.parametrize(
     "more",
     [
