@@ -28,7 +28,7 @@ def test_the_figures_of_publishing_reading_and_looking_up_move(new_broker):
         "pulsar_storage_write_latency_sum",
         "pulsar_entry_size_le_512",
         "pulsar_storage_write_rate",
-        "pulsar_storage_read_rate",
+        "pulsar_ml_MarkDeleteRate",
         "pulsar_ml_cache_hits_rate",
         "pulsar_ml_cache_hits_throughput",
     )
