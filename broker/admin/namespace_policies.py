@@ -65,9 +65,10 @@ def _missing(row: PolicyRow, method: str) -> RestError | None:
 
 
 def no_filters(value: EntryFilters) -> RestError | None:
-    if not value.entry_filter_names:
+    names = [name for name in (value.entry_filter_names or "").split(",") if name.strip()]
+    if not names:
         return rest_refusals.ENTRY_FILTER_EMPTY.error()
-    return rest_refusals.ENTRY_FILTER_UNKNOWN.error(name=value.entry_filter_names.split(",")[0])
+    return rest_refusals.ENTRY_FILTER_UNKNOWN.error(name=names[0])
 
 
 def subscription_types(types: list[SubscriptionType | None]) -> list[SubscriptionType]:

@@ -89,8 +89,9 @@ def auto_topic_creation(value: AutoTopicCreation) -> RestError | None:
     if not value.allow_auto_topic_creation:
         return None
     problem = None
-    if value.topic_type not in ("partitioned", "non-partitioned"):
-        problem = f"Unknown topic type [{value.topic_type}]"
+    # As in Apache Pulsar: a type in other letters is accepted, and is none of the two types afterwards.
+    if (value.topic_type or "").lower() not in ("partitioned", "non-partitioned"):
+        problem = f"Unknown topic type [{'null' if value.topic_type is None else value.topic_type}]"
     elif value.topic_type == "partitioned" and value.default_num_partitions is None:
         problem = "[defaultNumPartitions] cannot be null when the type is partitioned."
     elif value.topic_type == "partitioned" and (value.default_num_partitions or 0) < 1:

@@ -79,6 +79,36 @@ def entry_filters_by_a_text_alone(s):
 
 
 @scenario
+def blank_names_of_entry_filters(s):
+    ns, topic = namespace(s), s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    for names in " ", ",", ",,", " , ", ",a", "a,,b", " a ,b":
+        for path in f"/admin/v2/namespaces/{ns}/entryFilters", rest(topic, "/entryFilters"):
+            status, found = s.http("POST", path, {"entryFilterNames": names}, quietly=True)
+            s.note(names, [status, found["reason"]])
+
+
+@scenario
+def types_of_topics_in_other_letters(s):
+    """A type is accepted in any letters, but has its effect in small letters alone."""
+    ns = namespace(s)
+    path = f"/admin/v2/namespaces/{ns}/autoTopicCreation"
+    for policy in (
+        {},
+        {"topicType": None},
+        {"topicType": " partitioned"},
+        {"topicType": "Non-Partitioned", "defaultNumPartitions": 3},
+        {"topicType": "PARTITIONED", "defaultNumPartitions": 0},
+        {"topicType": "PARTITIONED", "defaultNumPartitions": 3},
+    ):
+        status, found = s.http("POST", path, {"allowAutoTopicCreation": True, **policy}, quietly=True)
+        s.note(str(policy.get("topicType")), [status, found["reason"] if status >= 400 else ""])
+        calls(s, ("GET", path))
+    topic = s.topic("new", namespace=ns)
+    calls(s, ("GET", rest(topic, "/partitions?checkAllowAutoCreation=true")), ("GET", rest(topic, "/partitions")))
+
+
+@scenario
 def bookie_affinity_of_nothing(s):
     path = f"/admin/v2/namespaces/{namespace(s)}/persistence/bookieAffinity"
     calls(s, ("POST", path), ("GET", path))
