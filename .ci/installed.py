@@ -15,6 +15,7 @@ COMPILED = (
     "magnetar.protocol._acks",
     "magnetar.broker.dispatchers._picking",
     "magnetar.bookkeeper.wire._add_frames",
+    "magnetar.storage.embedded._direct_reader",
     "magnetar.storage.embedded.journal._frame_writer",
     "magnetar.converters.kafka_entry._slots",
     "magnetar.delayed._sorting",
