@@ -19,10 +19,11 @@ from magnetar.broker.auth.table import NAMESPACE_ADMIN, NAMESPACE_USE, TOPIC_POL
 from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.compat.jackson_body import Int32
 from magnetar.broker.compat.java_numbers import fits
+from magnetar.broker.compat.java_order import slot_of, table_slots
 from magnetar.broker.errors import NotAllowedError, RestError, TopicNotFoundError
 from magnetar.broker.limits import most_partitions
 from magnetar.broker.ownership.ownership import Here
-from magnetar.broker.slices import in_turns, sorted_in_slices
+from magnetar.broker.slices import in_turns, sliced, sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
 routes = RouteTable()
@@ -173,7 +174,9 @@ async def get_partitioned_stats(call: Call) -> Response:
     metadata = await _metadata(call, name, count)
     async for stats in in_turns(found):
         as_asked(stats, call)
-    return await parts_response(await partitioned_stats(each, metadata, per_partition=per_partition))
+    out = await partitioned_stats(each, metadata, per_partition=per_partition)
+    out["partitions"] = await _by_hash(out["partitions"])
+    return await parts_response(out)
 
 
 @routes.get(TOPIC + "/partitioned-internalStats", TOPIC_USE, is_wide=True)
@@ -185,7 +188,15 @@ async def get_partitioned_internal_stats(call: Call) -> Response:
     parts = await _parts(call)
     found = await together(call, parts, lambda part: _internal_stats_of(call, part))
     each = dict(zip(map(str, parts), found, strict=True))
-    return await parts_response({"metadata": await _metadata(call, name, count), "partitions": each})
+    return await parts_response({"metadata": await _metadata(call, name, count), "partitions": await _by_hash(each)})
+
+
+async def _by_hash(parts: Json) -> Json:
+    """The partitions in the order of the hash table in which Apache Pulsar keeps them."""
+    slots, found = table_slots(len(parts)), {}
+    async for some in sliced(list(parts)):
+        found.update({part: slot_of(part, slots) for part in some})
+    return {part: parts[part] for part in sorted(found, key=found.__getitem__)}
 
 
 async def _stats_of(call: Call, part: TopicName) -> Json:

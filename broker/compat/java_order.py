@@ -33,12 +33,23 @@ def java_text_key(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
 
 
-def _in_slots(keys: list[str], counted: int) -> list[str]:
-    """The keys by their slots in a table that holds `counted` keys without doubling."""
+def table_slots(counted: int) -> int:
+    """The number of slots of the smallest table that holds `counted` keys without doubling."""
     slots = _SMALLEST_TABLE
     while counted > slots * 3 // 4:
         slots *= 2
-    return sorted(keys, key=lambda key: _spread(java_hash(key)) & (slots - 1))
+    return slots
+
+
+def slot_of(key: str, slots: int) -> int:
+    """The slot of the key in a table of so many slots."""
+    return _spread(java_hash(key)) & (slots - 1)
+
+
+def _in_slots(keys: list[str], counted: int) -> list[str]:
+    """The keys by their slots in a table that holds `counted` keys without doubling."""
+    slots = table_slots(counted)
+    return sorted(keys, key=lambda key: slot_of(key, slots))
 
 
 def _spread(value: int) -> int:

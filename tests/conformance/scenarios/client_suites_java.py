@@ -122,3 +122,16 @@ def system_topics_beside_a_limit_of_topics(s):
     topic = f"persistent://{ns}/e"
     s.lookup(topic)
     c.producer(topic, 1, producer_name="p")
+
+
+@scenario
+def partitions_by_their_hash(s):
+    """The statistics list partitions in the order of a Java hash table, which the admin client keeps."""
+    names = ["pub", "sub", "orders", "payments-of-2026"]
+    for name in names:
+        topic = f"persistent://public/default/by-hash-{name}"
+        s.http("PUT", rest(topic, "/partitions"), 15, quietly=True)
+        for path in ("/partitioned-internalStats", "/partitioned-stats"):
+            _, shown = s.http("GET", rest(topic, path), quietly=True)
+            s.note(path, [part.rpartition("-")[2] for part in shown["partitions"]])
+        s.http("DELETE", rest(topic, "/partitions"), quietly=True)
