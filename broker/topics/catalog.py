@@ -69,6 +69,8 @@ class TopicCatalog:
         self._topics: dict[str, dict[str, TopicName]] = {}
         self._listed: dict[str, list[str]] = {}
         self._partitioned: dict[str, PartitionedTopic] = {}
+        self._creating: dict[str, asyncio.Future[None]] = {}
+        """Partitioned topics whose record is not durable yet: other requests may not take the name."""
         self._listeners: list[Callable[[str, list[str], list[str]], None]] = []
 
     async def load(self, namespaces: Iterable[str]) -> None:
@@ -112,7 +114,9 @@ class TopicCatalog:
         return str(name) in self._topics.get(name.namespace, ())
 
     def partitioned(self, name: TopicName) -> PartitionedTopic | None:
-        """Metadata of the partitioned topic with that base name; None without such a topic."""
+        """Metadata of the partitioned topic with that base name; None without such a topic. Before the topic is
+        `settled` its record may still be lost.
+        """
         return self._partitioned.get(str(name))
 
     def names(self, namespace: str) -> list[str]:
@@ -129,7 +133,14 @@ class TopicCatalog:
     def partitioned_names(self, namespace: str, domain: str) -> list[str]:
         """Full base names of the namespace's partitioned topics."""
         prefix = f"{domain}://{namespace}/"
-        return [name for name in self._partitioned if name.startswith(prefix)]
+        return [name for name in self._partitioned if name.startswith(prefix) and name not in self._creating]
+
+    async def settled(self, name: TopicName) -> None:
+        """Wait while a request creates the partitioned topic with that base name: no client may see a count that a
+        crash or a failure takes back.
+        """
+        while (creating := self._creating.get(str(name))) is not None:
+            await asyncio.wait([creating])
 
     def count(self, namespace: str) -> int:
         """Number of the namespace's persistent topics, each partition counted, without the broker's own."""
@@ -159,6 +170,7 @@ class TopicCatalog:
         if str(name) in self._partitioned:
             return False
         self._partitioned[str(name)] = topic
+        self._creating[str(name)] = ended = asyncio.get_running_loop().create_future()
         try:
             await self._metadata.put(partitioned_path(name), msgspec.json.encode(topic), -1)
         except BadVersionError:  # another broker, or a request that was cancelled, has recorded the topic
@@ -169,6 +181,10 @@ class TopicCatalog:
             if self._partitioned.get(str(name)) is topic:
                 del self._partitioned[str(name)]
             raise
+        finally:
+            if self._creating.get(str(name)) is ended:
+                del self._creating[str(name)]
+            ended.set_result(None)
         return True
 
     async def update_partitioned(self, name: TopicName, change: Callable[[PartitionedTopic], PartitionedTopic]) -> None:

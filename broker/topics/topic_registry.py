@@ -281,6 +281,7 @@ class Topics:
 
     async def partitions(self, name: TopicName, *, auto_create: bool) -> int:
         """Partition count as PARTITIONED_METADATA answers it; 0 for a plain topic."""
+        await self.catalog.settled(name.base)
         self.require_namespace(name)
         config = self.context.effective(name)
         may_create = auto_create and self.may_be_created(name) and not self._is_ending(name)

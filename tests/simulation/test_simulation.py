@@ -30,6 +30,7 @@ REGRESSIONS = {
     70720: "a subscription that was created while it was deleted kept a cursor that is gone",
     5605: "the same as 3164, and the ledger had not been read to its end",
     440_026: "a reader of a compacted topic began anew where the log had dropped all entries",
+    460_010: "a client got a count of partitions whose record was not durable, and a crash took the topic back",
     480_125: "verify called an index damaged that a power loss had cut off",
     200_005: "a record in the body of a message was delivered where the device damaged that message",
 }

@@ -1,0 +1,67 @@
+"""A partitioned topic counts for clients once its record is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from magnetar.broker.topics.catalog import PartitionedTopic, TopicCatalog
+from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageFailedError
+
+NAME = TopicName.parse("persistent://public/default/t")
+
+
+class SlowMetadata:
+    """Stores when the test lets the put end."""
+
+    def __init__(self) -> None:
+        self.ends: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def put(self, _path: str, _value: bytes, _version: int) -> int:
+        await asyncio.shield(self.ends)
+        return 0
+
+
+async def begun() -> tuple[TopicCatalog, SlowMetadata, asyncio.Task[bool], asyncio.Task[None]]:
+    """A catalogue with a creation under way, and a request that waits for its end."""
+    metadata: Any = SlowMetadata()
+    catalog = TopicCatalog(metadata, None)  # type: ignore[arg-type]
+    creation = asyncio.create_task(catalog.create_partitioned(NAME, PartitionedTopic(3)))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(catalog.settled(NAME))
+    await asyncio.sleep(0)
+    return catalog, metadata, creation, waiting
+
+
+async def test_requests_wait_for_a_creation_under_way():
+    catalog, metadata, creation, waiting = await begun()
+    assert not waiting.done()
+    assert catalog.partitioned_names("public/default", "persistent") == []
+    assert catalog.partitioned(NAME) is not None, "no other request takes the name"
+    metadata.ends.set_result(None)
+    await waiting
+    assert await creation
+    assert catalog.partitioned_names("public/default", "persistent") == [str(NAME)]
+    await catalog.settled(NAME)
+
+
+async def test_a_creation_that_fails_leaves_no_topic():
+    catalog, metadata, creation, waiting = await begun()
+    metadata.ends.set_exception(StorageFailedError("simulated"))
+    await waiting
+    assert catalog.partitioned(NAME) is None
+    with pytest.raises(StorageFailedError):
+        await creation
+
+
+async def test_a_cancelled_creation_ends_the_wait():
+    catalog, metadata, creation, waiting = await begun()
+    creation.cancel()
+    await waiting
+    assert catalog.partitioned(NAME) is None
+    metadata.ends.set_result(None)
+    with pytest.raises(asyncio.CancelledError):
+        await creation
