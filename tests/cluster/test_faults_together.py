@@ -64,8 +64,7 @@ def test_a_bookie_is_killed_while_an_owner_is_suspended(cluster, members, load):
 
 def test_a_bookie_stops_and_goes_on_for_a_minute(cluster, members, load):
     before = [resident_kb(each) for each in members]
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
+    for _ in range(27):
         cluster.stop("b2")
         time.sleep(1.5)
         cluster.go_on("b2")

@@ -38,7 +38,7 @@ FULL = (1 << PARTS) - 1
 SNAPSHOTS = "pulsar.dedup"
 SUBSCRIPTIONS = ("x", "y")
 _REPLACEMENT_S = 60.0
-PROPERTIES = ("a", "b")
+PROPERTIES = ("user.a", "user.b")
 
 
 class Register:

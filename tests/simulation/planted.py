@@ -135,7 +135,7 @@ def index_of_the_last_entry_alone(patch: Any) -> None:
 
 def a_durable_subscription_without_a_durable_cursor(patch: Any) -> None:
     async def create(self: Any, request: Any) -> Any:
-        return await self._create_non_durable(request, None)
+        return await self._create_unsaved(request, None)
 
     patch.setattr(subscriptions.TopicSubscriptions, "_create_durable", create)
 
