@@ -87,10 +87,8 @@ class CompiledDirectReader:
             return False
         try:
             fd = file.direct_fileno()
-        except OSError as error:
-            if error.errno not in NO_DESCRIPTOR:
-                raise
-            return False
+        except OSError:
+            return False  # a thread reads through the cache, also on a file system that became read-only
         number = self._reader.begin(fd, first, size) if fd >= 0 else -1
         if number < 0:
             return False

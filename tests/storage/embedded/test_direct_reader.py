@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import pathlib
 import random
 import tempfile
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from magnetar.storage.embedded import direct_reader
+from magnetar.storage.embedded import direct_reader, files
 from magnetar.storage.embedded.direct_reader import MOST_BYTES, CompiledDirectReader, open_direct_reader
 from magnetar.storage.embedded.files import RealFiles
 from magnetar.storage.embedded.lanes import RealThreads
@@ -102,6 +103,23 @@ async def test_four_reads_at_a_time(name: str, file: File):
     await reader.close()
     assert sorted(ended) == [0, 1, 2, 3], "close waits for the reads under way"
     assert not begin(7)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM, errno.EROFS])
+async def test_a_file_that_cannot_be_opened_again_is_left_to_a_thread(
+    code: int, file: File, monkeypatch: pytest.MonkeyPatch
+):
+    reader = reader_named("compiled")
+
+    def fails(_fd: int) -> int:
+        raise OSError(code, "simulated")
+
+    monkeypatch.setattr(files, "open_direct", fails)
+    cold = RealFiles().open(f"/proc/self/fd/{file.fileno()}")  # type: ignore[attr-defined]
+    with pytest.raises(BlockingIOError):
+        await read(reader, cold, [(0, 10)])
+    cold.close()
+    await reader.close()
 
 
 async def test_the_compiled_reader_takes_real_files_alone(file: File):
