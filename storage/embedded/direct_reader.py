@@ -97,9 +97,9 @@ class CompiledDirectReader:
         return True
 
     async def close(self) -> None:
+        self._closed = True  # callers go on reading while the reader waits, and a read begun now might not end
         await self._idle.wait()
-        if not self._closed:
-            self._closed = True
+        if self._reader.fileno() >= 0:
             self._loop.remove_reader(self._reader.fileno())
             self._reader.close()
 
@@ -109,6 +109,8 @@ class CompiledDirectReader:
             useful = False
             try:
                 useful = done(self._taken(number, ranges, got))
+            except Exception as error:  # noqa: BLE001 - the reads behind this read have ended too
+                self._loop.call_exception_handler({"message": "end of a direct read", "exception": error})
             finally:
                 self._skipped = 0
                 self._skip = 0 if useful else min(max(1, 2 * self._skip), _MOST_SKIPPED)

@@ -105,6 +105,54 @@ async def test_four_reads_at_a_time(name: str, file: File):
     assert not begin(7)
 
 
+@BOTH
+async def test_a_reader_that_closes_takes_no_further_read(name: str, file: File):
+    reader = reader_named(name)
+    ended: list[bool] = []
+
+    def done(_data: bytes | None) -> bool:
+        ended.append(reader.begin(file, [(0, 100)], done))
+        return True
+
+    assert reader.begin(file, [(0, 100)], done)
+    closing = asyncio.ensure_future(reader.close())
+    await asyncio.sleep(0)
+    await closing
+    assert ended == [False], "each read that the reader has taken has ended"
+
+
+async def test_an_error_of_the_caller_loses_no_other_read(file: File):
+    reader = reader_named("compiled")
+    helper = reader._reader
+    ended: list[int] = []
+    reported: list[BaseException | None] = []
+
+    class Together:
+        def reap(self) -> list[tuple[int, int]]:
+            found: list[tuple[int, int]] = []
+            while len(found) < 4:
+                found += helper.reap()
+            return found
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(helper, name)
+
+    reader._reader = Together()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context.get("exception")))
+
+    def begin(number: int) -> bool:
+        def done(_data: bytes | None) -> bool:
+            ended.append(number)
+            raise MemoryError
+
+        return reader.begin(file, [(0, 100)], done)
+
+    assert [begin(number) for number in range(4)] == [True] * 4
+    await reader.close()
+    assert sorted(ended) == [0, 1, 2, 3]
+    assert [type(each) for each in reported] == [MemoryError] * 4
+
+
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOMEM, errno.EROFS])
 async def test_a_file_that_cannot_be_opened_again_is_left_to_a_thread(
     code: int, file: File, monkeypatch: pytest.MonkeyPatch
