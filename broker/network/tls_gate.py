@@ -84,6 +84,8 @@ class TlsGate(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._rest = b""
+        if exc is None and not self.ready.done():  # TLS takes an end without an error for the end of the handshake
+            exc = ConnectionAbortedError("the connection was closed in the handshake")
         self._tls.connection_lost(exc)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so

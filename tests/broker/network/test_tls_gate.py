@@ -17,6 +17,7 @@ from tests.broker.admin.test_admin_server import Certificates
 from tests.broker.network.test_acceptor import Door
 from tests.trusting import trusting
 from tests.twins.fake_connection import FakeTransport
+from tests.waiting import until
 
 
 def record(size, content=b"x"):
@@ -164,6 +165,30 @@ async def test_bytes_behind_the_end_of_a_handshake_have_no_limit(monkeypatch):
     sent = record(900) + record(15_000) * 7
     peer.send(sent)
     assert peer.passed == 505 + len(sent) and peer.transport.is_reading()
+
+
+@pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
+def test_a_client_with_too_long_a_handshake_leaves_its_seat(new_loop, tmp_path, monkeypatch):
+    """The seat stayed taken for ever: TLS took the end without an error for the end of the handshake."""
+    monkeypatch.setattr(tls_gate, "MOST_GREETING_BYTES", 100)
+    files = Certificates(tmp_path)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(*files.make("localhost"))
+    trusted = trusting(files.authority[0])
+
+    async def run():
+        [listening] = await bind(asyncio.get_running_loop(), "127.0.0.1", 0)
+        door = Door(listening, Seats(10), context=served)
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection(
+                "127.0.0.1", door.acceptor.port, ssl=trusted, server_hostname="localhost", family=socket.AF_INET
+            )
+        await until(lambda: not door.seats.taken)
+        await door.close()
+
+    loop = new_loop()
+    loop.run_until_complete(asyncio.wait_for(run(), 60))
+    loop.close()
 
 
 @pytest.mark.parametrize("new_loop", [uvloop.new_event_loop, asyncio.new_event_loop])
