@@ -112,12 +112,16 @@ class TlsGate(asyncio.BufferedProtocol):
     # --- the handshake -----------------------------------------------------------------------------------------------
 
     def _greet(self, data: memoryview) -> None:
-        """Pass on bytes of the handshake, or keep them until their turn. The bytes in front of them count, too: these
-        bytes may complete a message that has arrived in parts.
+        """Pass on the ClientHello at once, and other bytes of the handshake now or in their turn. The bytes in front of
+        them count, too: these bytes may complete a message that has arrived in parts.
         """
-        if not self._greeting_bytes or (
-            not self._awaits_handshake and self._handshakes.at_once(self._cost_of_greeting(len(data)))
-        ):
+        if not self._greeting_bytes:
+            end = cut_records(data, self._begun, 1)[0]
+            self._pass_greeting(data[:end])
+            data = data[end:]
+            if not data or self._transport.is_closing():
+                return
+        if not self._awaits_handshake and self._handshakes.at_once(self._cost_of_greeting(len(data))):
             self._pass_greeting(data)
             return
         self._rest = bytes(data)

@@ -98,12 +98,12 @@ async def test_the_records_of_one_read_have_several_turns(monkeypatch):
 class Peer:
     """A connection in its handshake, over a transport that only remembers."""
 
-    def __init__(self, handshakes):
+    def __init__(self, handshakes, behind=b""):
         self.transport, self._room = FakeTransport(), memoryview(bytearray(1 << 17))
         loop = asyncio.get_running_loop()
         self.gate = TlsGate(loop, asyncio.Protocol(), None, 1, RoundTurns(2), self._room, handshakes)
         self.gate.connection_made(self.transport)
-        self.send(record(500))  # the ClientHello
+        self.send(record(500) + behind)  # the ClientHello, and bytes that do not wait for its answer
 
     def send(self, data):
         self._room[: len(data)] = data
@@ -138,6 +138,18 @@ async def test_certificates_of_many_clients_have_turns_by_their_bytes(monkeypatc
         peer.gate.ready.set_result(None)
         peer.send(record(9_000) * 7)
         assert peer.transport.is_reading() and not peer.transport.closing
+
+
+async def test_certificates_directly_behind_the_greeting_have_turns(monkeypatch):
+    monkeypatch.setattr(tls_gate, "_protocol_of", lambda _loop: Tls)
+    handshakes, large = RoundTurns(4), record(16_000) * 2
+    peers = [Peer(handshakes, behind=large) for _ in range(4)]
+    counts = []
+    while not counts or counts[-1] < 4:
+        assert all(peer.passed in (505, 505 + len(large)) for peer in peers)
+        counts.append(sum(peer.passed > 505 for peer in peers))
+        await asyncio.sleep(0)
+    assert counts == [1, 2, 3, 4] and all(peer.transport.is_reading() for peer in peers)
 
 
 async def test_certificates_without_end_end_the_connection(monkeypatch):
