@@ -190,9 +190,10 @@ def _parse(row: Setting, text: str) -> Value:
         return None if row.kind == int | None else row.default
     try:
         value = float(text) if row.kind is float else int(text)
-    except ValueError:
+        is_finite = isfinite(value)
+    except (ValueError, OverflowError):
         raise ValueError(f"must be {row.allowed}") from None
-    if "_" in text or not isfinite(value):  # numbers of Python alone, and those that no comparison bounds
+    if "_" in text or not is_finite:  # numbers of Python alone, and those that no comparison bounds
         raise ValueError(f"must be {row.allowed}")
     return value
 

@@ -72,6 +72,7 @@ def test_kinds_of_values(conf):
         ("managedLedgerDefaultMarkDeleteRateLimit=nan-ish", ["a number of at least 0.01"]),
         ("managedLedgerDefaultMarkDeleteRateLimit=NaN", ["'NaN'", "a number of at least 0.01"]),
         ("loadBalancerCPUResourceWeight=inf", ["'inf'", "a number of at least 0"]),
+        pytest.param("maxUnackedMessagesPerConsumer=" + "1" * 400, ["an integer of at least 0"], id="400 digits"),
         ("maxMessageSize=5_000", ["'5_000'", "an integer from 1024"]),
         ("just-a-word", ["expected key=value", "'just-a-word'"]),
         ("authorizationEnabled=true", ["authenticationEnabled"]),
