@@ -29,6 +29,8 @@ default, or 120,000 of usual length.
 """
 _NAME_COPIES: Final = 3
 _NAME_BYTES: Final = 200
+_WIDEST_BYTES: Final = 4
+"""Memory of each character of a name with characters beyond ASCII, at most."""
 
 
 def _is_judged(flags: int) -> bool:
@@ -148,7 +150,7 @@ class SequenceTable:
 
 def _cost(name: str) -> int:
     """The approximate memory of a name: in the table, in the last snapshot, in its record."""
-    return _NAME_BYTES + _NAME_COPIES * len(name)
+    return _NAME_BYTES + _NAME_COPIES * len(name) * (1 if name.isascii() else _WIDEST_BYTES)
 
 
 def _no_overlap(run: EntryRun) -> bool:
