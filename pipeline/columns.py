@@ -9,6 +9,7 @@ A table has an `EXTRA` column only when the caller selects that column by name.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -100,6 +101,8 @@ KAFKA_HEADERS: Final = Column(
 )
 
 STYLES: Final = ("pulsar", "kafka")
+_TIMESTAMP_WORD: Final = re.compile(r"(`[^`]*`)|\bTIMESTAMP\b")
+"""A quoted name, or the type whose meaning depends on a setting of Spark."""
 
 
 def topic_columns(
@@ -135,8 +138,9 @@ def select_columns(columns: Sequence[Column], names: Sequence[str]) -> tuple[Col
 
 
 def ddl(columns: Sequence[Column]) -> str:
-    """Spark's DDL of these columns, for `DataSource.schema`."""
-    return ", ".join(f"`{column.name.replace('`', '``')}` {column.ddl}" for column in columns)
+    """Spark's DDL of these columns, for `DataSource.schema`; the same for each `spark.sql.timestampType`."""
+    types = (_TIMESTAMP_WORD.sub(lambda found: found[1] or "TIMESTAMP_LTZ", column.ddl) for column in columns)
+    return ", ".join(f"`{column.name.replace('`', '``')}` {kind}" for column, kind in zip(columns, types, strict=True))
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:

@@ -18,6 +18,15 @@ TABLES = {
 }
 
 
+@pytest.fixture(params=["TIMESTAMP_LTZ", "TIMESTAMP_NTZ"])
+def meaning_of_timestamp(spark, request):
+    """The meaning of the word TIMESTAMP in the session."""
+    spark.conf.set("spark.sql.timestampType", request.param)
+    yield
+    spark.conf.unset("spark.sql.timestampType")
+
+
+@pytest.mark.usefixtures("meaning_of_timestamp")
 @pytest.mark.parametrize("table", [*TABLES, "flat", "nested"])
 def test_both_sides_agree(spark, table):
     from magnetar.pipeline.values.decoders import value_decoder
