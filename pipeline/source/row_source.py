@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from magnetar.client.encryption import Decrypting
     from magnetar.pipeline.decode.decoder import Decoder
@@ -82,7 +82,7 @@ class RowSource:
         """The source with the columns that Spark expects: those of the DataFrame when it was loaded, or of `schema()`.
 
         The schema of a topic may have got fields since, which are left out. Raises: OptionError for columns that the
-        topics do not have, or have with another type or in another order.
+        topics do not have, or have with another type or in another order, or may have nulls in.
         """
         own = self.selected()
         if schema.names == [column.name for column in own]:
@@ -101,6 +101,11 @@ class RowSource:
             expected = field.dataType.simpleString()
             if _plain(expected) != _plain(column.ddl):
                 raise OptionError(f"column {column.name} is {column.ddl} in the topics, not {expected}{_REMEDY}")
+            if not (field.nullable and _holds_nulls(field.dataType)):
+                raise OptionError(
+                    f"column {column.name} may be null in the topics, as may each part of it, but is NOT NULL in the"
+                    f" schema given{_REMEDY}"
+                )
         return fitted
 
     def batches(self, ranges: Sequence[ReadRange]) -> Iterator[pa.RecordBatch]:
@@ -150,6 +155,19 @@ _REMEDY: Final = (
 def _plain(type_text: str) -> str:
     """The name of a type without the marks in which DDL and Spark's short form differ."""
     return type_text.lower().replace(" ", "").replace("`", "")
+
+
+def _holds_nulls(kind: DataType) -> bool:
+    """Whether every part of a value of this type may be null, as in the types of `columns.py`."""
+    from pyspark.sql.types import ArrayType, MapType, StructType  # noqa: PLC0415 - a task has no use for them
+
+    if isinstance(kind, StructType):
+        return all(field.nullable and _holds_nulls(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return kind.containsNull and _holds_nulls(kind.elementType)
+    if isinstance(kind, MapType):
+        return kind.valueContainsNull and _holds_nulls(kind.keyType) and _holds_nulls(kind.valueType)
+    return True
 
 
 @functools.cache

@@ -83,6 +83,29 @@ def test_columns_that_do_not_fit_are_named():
         source().fitted(spark_schema(("__index", LongType()), ("value", BinaryType())))
 
 
+def test_a_schema_of_the_user_allows_nulls_everywhere():
+    from pyspark.sql.types import ArrayType, LongType, MapType, StringType, StructField, StructType
+
+    rows = source(("n", NESTED), ("m", {"type": "map", "values": "string"}))
+
+    def fits(n, m, *, nullable=True):
+        return rows.fitted(StructType([StructField("n", n, nullable), StructField("m", m)]))
+
+    def nested(x, *, nullable=True):
+        return StructType([StructField("x", x, nullable)])
+
+    texts = MapType(StringType(), StringType())
+    fits(nested(ArrayType(LongType())), texts)
+    for n, m, nullable, name in (
+        (nested(ArrayType(LongType())), texts, False, "n"),
+        (nested(ArrayType(LongType()), nullable=False), texts, True, "n"),
+        (nested(ArrayType(LongType(), containsNull=False)), texts, True, "n"),
+        (nested(ArrayType(LongType())), MapType(StringType(), StringType(), valueContainsNull=False), True, "m"),
+    ):
+        with pytest.raises(OptionError, match=f"column {name} may be null .* NOT NULL"):
+            fits(n, m, nullable=nullable)
+
+
 def test_present_objects_are_exempt_from_collections_once_a_process(monkeypatch):
     calls = []
     monkeypatch.setattr(gc, "freeze", lambda: calls.append(1))
