@@ -192,14 +192,18 @@ def consume(session: Session, topic: str, subscription: str, kind: str, start: s
 @_printed
 @with_broker
 def tail(session: Session, topic: str, since: str | None, start: str, **given: Any) -> None:
-    """Show the messages published to TOPIC, which must exist: without a subscription, without effect on consumers."""
+    """Show the messages published to TOPIC, which must exist: without a subscription, without effect on consumers.
+
+    A topic that is not persistent exists while it has clients; the command may be the first of these.
+    """
+    name = topic_of(topic)
     wanted = Wanted(
-        str(topic_of(topic)),
+        str(name),
         f"magnetar-tail-{os.urandom(5).hex()}",
         durable=False,
         earliest=start == "earliest",
         rollback_s=duration(since) if since else 0,
-        creates_topic=False,
+        creates_topic=not name.persistent,
     )
     session.run(_print(session, wanted, given, acknowledge=False))
 
