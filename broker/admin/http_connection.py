@@ -187,6 +187,8 @@ class HttpConnection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self._handed_over:  # the bytes behind the request were a request for a WebSocket
+            return
         self._close_behind_garbage()
         if not self._in_progress:
             self.headers = []  # an idle connection keeps no head
@@ -215,6 +217,8 @@ class HttpConnection(H11Protocol):
 
     # --- WebSockets ----------------------------------------------------------------------------------------------
 
+    _handed_over = False
+
     def _should_upgrade(self) -> bool:
         if self._upgrades is None or self._seat.is_extra or self._get_upgrade() != b"websocket":
             return False
@@ -233,6 +237,7 @@ class HttpConnection(H11Protocol):
         if refused is not None:
             self._answer(refused)
             return
+        self._handed_over = True
         self.connections.discard(self)
         self._seat.busy()
         if self._timer is not None:

@@ -245,11 +245,12 @@ async def test_a_request_with_a_length_and_chunks_is_refused(web):
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def served(application, turns=None, wire=None):
+def served(application, turns=None, wire=None, upgrades=None, seats=None):
     """A connection of the application over a transport that only remembers; `turns`: shared turns of connections."""
     config = uvicorn.Config(application, ws="none", lifespan="off", loop="none", log_config=None)
     config.load()
-    connection, wire = HttpConnection(config, ServerState(), {}, Seats(2).take(), None, turns), wire or FakeTransport()
+    seat, wire = (seats or Seats(2)).take(), wire or FakeTransport()
+    connection = HttpConnection(config, ServerState(), {}, seat, upgrades, turns)
     connection.connection_made(wire)
     return connection, wire
 
@@ -260,6 +261,36 @@ async def no_content(_scope, _receive, send):
 
 
 LONG_HEAD = REQUEST[:-2] % b"/" + b"".join(b"%x:\r\n" % number for number in range(0x1000, 0x1000 + 1000)) + b"\r\n"
+
+
+class Upgradable(FakeTransport):
+    protocol = None
+
+    def set_protocol(self, protocol):
+        self.protocol = protocol
+
+
+class Sessions:
+    """Serves every request for a WebSocket session."""
+
+    def refusal(self, _request, _headers):
+        return None
+
+    def serve(self, *_connection):
+        return asyncio.Protocol()
+
+
+async def test_a_session_that_follows_a_request_keeps_its_connection():
+    """The connection counted as idle behind the answer: the session lost its seat, and its socket at the deadline."""
+    wire, seats = Upgradable(), Seats(2)
+    connection, _ = served(no_content, wire=wire, upgrades=Sessions(), seats=seats)
+    connection.timeout_keep_alive = SHORT_S
+    asked = REQUEST[:-2] % b"/ws/v2/producer/t" + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    connection.data_received(REQUEST % b"/status" + asked)
+    await until(lambda: wire.protocol)
+    await asyncio.sleep(0)
+    assert not seats._idle and not wire.closing
+    assert connection._timer.cancelled()
 
 
 async def test_of_many_connections_with_long_heads_a_few_are_parsed_in_a_round():
