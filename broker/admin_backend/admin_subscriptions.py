@@ -11,12 +11,14 @@ from magnetar.broker.subscriptions.non_persistent_subscription import NonPersist
 from magnetar.broker.subscriptions.subscription import Subscription
 from magnetar.broker.topics import expiry
 from magnetar.broker.topics.lifecycle import ConflictError
+from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Start
     from magnetar.broker.topics.lifecycle import TopicLifecycle
+    from magnetar.broker.topics.non_persistent_topic import NonPersistentSubscriptions
     from magnetar.broker.topics.topic import Topic
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
@@ -40,12 +42,14 @@ class AdminSubscriptions:
             raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
         return topic, found
 
-    async def _unstored(self, name: TopicName, subscription: str) -> NonPersistentSubscription:
+    async def _unstored(
+        self, name: TopicName, subscription: str
+    ) -> tuple[NonPersistentSubscriptions, NonPersistentSubscription]:
         topic = await self._topics.get(name, create=False)
         found = topic.subscriptions.by_name.get(subscription)
-        if not isinstance(found, NonPersistentSubscription):
+        if not isinstance(topic, NonPersistentTopic) or not isinstance(found, NonPersistentSubscription):
             raise wire_refusals.SUBSCRIPTION_OF_TOPIC_UNKNOWN.error(subscription=subscription, topic=name)
-        return found
+        return topic.subscriptions, found
 
     async def create_subscription(
         self,
@@ -132,13 +136,16 @@ class AdminSubscriptions:
 
     async def subscription_properties(self, name: TopicName, subscription: str) -> dict[str, str]:
         if not name.persistent:
-            return dict((await self._unstored(name, subscription)).properties)
+            _, unstored = await self._unstored(name, subscription)
+            return dict(unstored.properties)
         _, found = await self._subscription(name, subscription)
         return dict(found.cursor.cursor_properties)
 
     async def set_subscription_properties(self, name: TopicName, subscription: str, properties: dict[str, str]) -> None:
         if not name.persistent:
-            (await self._unstored(name, subscription)).properties = dict(properties)
+            subscriptions, unstored = await self._unstored(name, subscription)
+            with subscriptions.property_room.taken(subscription, properties):
+                unstored.properties = dict(properties)
             return
         topic, found = await self._subscription(name, subscription)
         with topic.subscriptions.property_room.taken(subscription, properties):

@@ -7,7 +7,8 @@ consumer that does not read loses messages, as Apache Pulsar documents for non-p
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,6 +24,7 @@ from magnetar.broker.topics.deduplication import SequenceTable, Verdict
 from magnetar.broker.topics.fan_out import FanOut
 from magnetar.broker.topics.life import TopicLife, TopicState
 from magnetar.broker.topics.producers import TopicProducers
+from magnetar.broker.topics.property_room import PropertyRoom
 from magnetar.broker.topics.publish_policy import PublishPolicy
 from magnetar.broker.topics.subscription_names import RESERVED_PREFIX, check_name
 from magnetar.broker.topics.subscriptions import close_without_right
@@ -69,6 +71,10 @@ class NonPersistentSubscriptions:
     def __len__(self) -> int:
         return len(self.by_name)
 
+    @cached_property
+    def property_room(self) -> PropertyRoom[NonPersistentSubscription]:
+        return PropertyRoom(self.by_name, attrgetter("properties"))
+
     @property
     def consumer_count(self) -> int:
         return sum(len(s.consumers) for s in self.by_name.values())
@@ -95,15 +101,15 @@ class NonPersistentSubscriptions:
         found = self.by_name.get(request.subscription)
         if found is not None:
             return found
-        created = NonPersistentSubscription(
-            topic_name=self._life.name,
-            name=request.subscription,
-            settings=SubscriptionSettings.of(self._context.settings, self._config),
-            now_ms=self._context.now_ms,
-            on_empty=self._on_empty,
-            properties=request.properties,
-        )
-        self.by_name[request.subscription] = created
+        with self.property_room.taken(request.subscription, request.properties):
+            created = self.by_name[request.subscription] = NonPersistentSubscription(
+                topic_name=self._life.name,
+                name=request.subscription,
+                settings=SubscriptionSettings.of(self._context.settings, self._config),
+                now_ms=self._context.now_ms,
+                on_empty=self._on_empty,
+                properties=request.properties,
+            )
         return created
 
     async def subscribe(self, consumer: Consumer, request: SubscribeRequest) -> NonPersistentSubscription:

@@ -1,38 +1,32 @@
-"""Bounds the properties of all subscriptions of a topic together: statistics show all of them in one answer, and the
-cursors keep them in memory.
+"""Bounds the properties of all subscriptions of a topic together: the subscriptions keep them in memory, and the
+statistics of a persistent topic show all of them in one answer.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from magnetar.broker.errors import MetadataError
 from magnetar.broker.limits import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 MOST_BYTES: Final = 4 << 20
 FREE_BYTES: Final = 1024
 """Properties up to this size need no room: a subscription costs more than that without them."""
 
 
-class _Described(Protocol):
-    @property
-    def cursor_properties(self) -> dict[str, str]: ...
+S = TypeVar("S")
 
 
-class _Subscription(Protocol):
-    @property
-    def cursor(self) -> _Described: ...
-
-
-class PropertyRoom:
+class PropertyRoom(Generic[S]):
     """The room for the properties of these subscriptions, by name."""
 
-    def __init__(self, subscriptions: Mapping[str, _Subscription]) -> None:
+    def __init__(self, subscriptions: Mapping[str, S], properties_of: Callable[[S], Mapping[str, str]]) -> None:
         self._subscriptions = subscriptions
+        self._properties_of = properties_of
         self._pending_bytes = 0
         self._sizes: dict[str, tuple[Mapping[str, str], int]] = {}
 
@@ -53,7 +47,7 @@ class PropertyRoom:
         known, self._sizes = self._sizes, {}
         total = 0
         for other, subscription in self._subscriptions.items():
-            properties = subscription.cursor.cursor_properties
+            properties = self._properties_of(subscription)
             if properties and other != name:
                 before, size = known.get(other, (None, 0))
                 if before is not properties:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
@@ -104,8 +105,8 @@ class TopicSubscriptions:
         return len(self.by_name)
 
     @cached_property
-    def property_room(self) -> PropertyRoom:
-        return PropertyRoom(self.by_name)
+    def property_room(self) -> PropertyRoom[Subscription]:
+        return PropertyRoom(self.by_name, attrgetter("cursor.cursor_properties"))
 
     @property
     def consumer_count(self) -> int:
