@@ -9,7 +9,7 @@ Records of the metadata store (JSON, Pulsar's paths where it has them):
     /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded; one for all partitions
 
 A change keeps members of a record that this broker does not know: a newer version of Apache Pulsar, whose brokers share
-the record, has written them.
+the record, has written them. It drops such members of values within the record, for example of a quota.
 
 Writes of a record follow each other and carry the version they are based on, so a second broker on the same store
 cannot overwrite changes that it has not read. A failed write leaves memory as it was. The store calls its listeners for
