@@ -56,6 +56,8 @@ class SequenceTable:
         self.inactive_since_s: dict[str, float] = {}
         """Producers that have left, in the order in which they left."""
         self._absent_bytes = 0
+        self._has_forgotten = False
+        """Whether a producer was forgotten, perhaps one with entries under way."""
 
     def judge(self, name: str, run: EntryRun) -> Iterator[tuple[int, int, Verdict]]:
         """Split a run into consecutive parts of one verdict; NEW parts are recorded as pushed."""
@@ -89,7 +91,9 @@ class SequenceTable:
         return Verdict.DUPLICATE if persisted is not None and sequence <= persisted else Verdict.UNKNOWN
 
     def stored(self, name: str, run: EntryRun, count: int) -> None:
-        """Record that the first `count` entries of the run are on the disk."""
+        """Record that the first `count` entries of the run are on the disk, unless the producer was forgotten."""
+        if self._has_forgotten and name not in self.pushed:
+            return
         if run.any_flags & _PERHAPS_NOT_JUDGED:
             flags = run.flag_view()
             highs = [run.high(i) for i in range(count) if _is_judged(flags[i])]
@@ -128,6 +132,7 @@ class SequenceTable:
         self.inactive_since_s[name] = now_s
         self._absent_bytes += _cost(name)
         while self._absent_bytes > MOST_ABSENT_BYTES:
+            self._has_forgotten = True
             self._forget(next(iter(self.inactive_since_s)))
 
     def purge_inactive(self, before_s: float) -> int:

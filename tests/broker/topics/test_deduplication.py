@@ -133,6 +133,17 @@ def test_the_names_of_absent_producers_have_a_limit_of_bytes():
     assert table.persisted == {"present": 7}
 
 
+def test_a_receipt_for_a_forgotten_producer_does_not_bring_its_name_back():
+    """Thousands of producers that left with a message under way stayed for ever, beside the limit."""
+    table, sent = SequenceTable(), run_of([(5, 0, 0)])
+    list(table.judge("forgotten", sent))
+    table.left("forgotten", 1.0)
+    for number in range(12_000):
+        table.left(f"{number:1000}", 1.0)
+    table.stored("forgotten", sent, 1)
+    assert "forgotten" not in table.persisted
+
+
 def test_characters_of_four_bytes_count_as_four():
     """Python takes four bytes for each character of a name with such a character: the table took 42 MiB by itself."""
     table = SequenceTable()
