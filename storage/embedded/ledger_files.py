@@ -157,7 +157,7 @@ class LedgerFiles:
         self, reader: DirectReader, ledger_id: int, size: int, offset: int, done: Callable[[bytes | None], bool]
     ) -> bool:
         """Begin a read without a thread (``DirectReader.begin``); False also where the file is not open, or another
-        thread opens a file: this call never waits.
+        thread opens a file. This call waits for no read or write; the first for a file opens a second descriptor.
         """
         if not self._lock.acquire(blocking=False):
             return False
