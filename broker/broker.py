@@ -402,7 +402,7 @@ class Broker:
         followers.follow_settings()
 
     def _engine_settings(self) -> EngineSettings:
-        return engine_settings(self.settings, self.process.descriptors.ledger_files)
+        return engine_settings(self.settings, self.process.descriptors.ledger_files, self.process.load.cores())
 
     def _apply_settings(self) -> None:
         self.resources.publish_budget.max_bytes = self.settings.max_message_publish_buffer_size_in_mb << 20

@@ -170,6 +170,14 @@ class StorageSettings(Table):
         unit="bytes",
         minimum=0,
     )
+    busy_polling_enabled: bool = setting(
+        "busyPollingEnabled",
+        False,
+        "Wait for the disk and for the next message without sleeping while a producer that waits for receipts sends "
+        "one message right behind the other: such a producer gets its receipts sooner, and the broker takes up to a "
+        "whole processor meanwhile. Without effect where the broker may use less than two processors.",
+        source="Magnetar",
+    )
     disk_usage_threshold: float = setting(
         "diskUsageThreshold",
         1.0,

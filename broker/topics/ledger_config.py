@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _MINUTE_MS = 60_000
 _SHORTEST_SAVE_MS = 10
+_LEAST_POLLING_PROCESSORS = 2
+"""One processor for the broker, and one for its clients: a smaller control group stops a process that polls."""
 _ENGINE_DEFAULTS = EngineSettings()
 _LEAST_UNWRITTEN_MEMORY_BYTES = 8 << 20
 RECORD_PADDING_BYTES = 64 * 1024
@@ -51,10 +53,13 @@ def _scaled(value: int, unit: int) -> int:
     return UNLIMITED if value < 0 else value * unit
 
 
-def engine_settings(settings: Settings, ledger_files: int) -> EngineSettings:
-    """Return the settings of the storage engine, with the given number of open ledger files at most."""
+def engine_settings(settings: Settings, ledger_files: int, processors: float) -> EngineSettings:
+    """Return the settings of the storage engine, with the given number of open ledger files at most, on so many
+    processors.
+    """
     cache_bytes = settings.managed_ledger_cache_size_mb << 20
     return EngineSettings(
+        busy_polling=settings.busy_polling_enabled and processors >= _LEAST_POLLING_PROCESSORS,
         max_open_files=ledger_files,
         cache_bytes=cache_bytes,
         unwritten_memory_bytes=_unwritten_memory_bytes(cache_bytes),

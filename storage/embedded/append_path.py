@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.health import Health
+    from magnetar.storage.embedded.journal.busy_poll import Poll
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.journal.segments import Segment, SegmentPool
     from magnetar.storage.embedded.journal.writer import BatchResult, Journal
@@ -56,13 +57,16 @@ class AppendPath:
         clock: Clock,
         turns: ReadTurns,
         frame_writer: FrameWriter | None = None,
+        poll: Poll | None = None,
     ) -> None:
         self._journal, self._pool, self._scheduler = journal, pool, scheduler
         self._health, self._cache, self._on_confirmed = health, cache, on_confirmed
         self._lane: Lane[Append] = (
             threads.lane("journal", journal.write_batch, self._complete, max_batch_bytes)
             if frame_writer is None
-            else CommitLane(journal, frame_writer, threads, self._complete, max_batch_bytes, clock=clock, turns=turns)
+            else CommitLane(
+                journal, frame_writer, threads, self._complete, max_batch_bytes, clock=clock, turns=turns, poll=poll
+            )
         )
         self._helper = threads.lane("journal-prepare", self._prepare, self._prepared)
         self._preparing = False

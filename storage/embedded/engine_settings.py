@@ -52,6 +52,8 @@ class EngineSettings:
     disk_usage_check_s: float = 10.0
     watches_disk_usage: bool = False
     """Whether the engine measures the used part even without a threshold, for metrics."""
+    busy_polling: bool = False
+    """Whether the loop polls instead of sleeping while producers that wait for each receipt send quickly."""
     metadata_log_bytes: int = 1 * _MIB
     """Size of a metadata log; a snapshot is due after changes of three quarters of this size, or of the size of the
     last snapshot if that is larger.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.direct_reader import open_direct_reader
 from magnetar.storage.embedded.files import FileSystem, RealFiles
+from magnetar.storage.embedded.journal.busy_poll import open_poll
 from magnetar.storage.embedded.journal.frame_writer import open_frame_writer
 from magnetar.storage.embedded.lanes import RealThreads
 from magnetar.storage.interfaces import SystemClock
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.direct_reader import DirectReader
+    from magnetar.storage.embedded.journal.busy_poll import Poll
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.lanes import Threads
     from magnetar.storage.embedded.metadata.node_tree import NodeTree
@@ -52,6 +54,11 @@ class EngineEnvironment:
     The engine calls it once, at its start.
     """
 
+    poll: Callable[[], Poll | None] = lambda: None
+    """Makes the poll of the running loop; its result None: the loop sleeps until its next event. The engine calls it
+    once, at its start, where ``EngineSettings.busy_polling`` is set.
+    """
+
     direct_reader: Callable[[], DirectReader | None] = lambda: None
     """Makes the reader that needs no thread; its result None: threads read all pieces. The engine calls it once, at its
     start.
@@ -69,5 +76,6 @@ class EngineEnvironment:
             RealThreads(),
             asyncio.get_running_loop(),
             frame_writer=open_frame_writer,
+            poll=open_poll,
             direct_reader=open_direct_reader,
         )

@@ -18,6 +18,7 @@ from tests.twins.sim_files import SimDisk, SimulatedCrash
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
+    from magnetar.storage.embedded.journal.busy_poll import Poll
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.lanes import Threads
     from magnetar.storage.embedded.metadata.node_tree import NodeTree
@@ -113,6 +114,8 @@ class World:
         """Whether read-ahead goes through the direct reader, as with the compiled reader; else through the pool."""
         self.frame_writer: Callable[[], FrameWriter] | None = None
         """Makes a frame writer in place of ``LaneFrameWriter`` over the world's threads."""
+        self.poll: Poll | None = None
+        """Stands for the poll of the loop."""
 
     async def open(self, settings: EngineSettings = TINY) -> EmbeddedStorage:
         if self.given is not None:
@@ -123,6 +126,7 @@ class World:
         self.turns = environment.turns
         if self.has_frame_writer:
             environment.frame_writer = self.frame_writer or (lambda: LaneFrameWriter(threads))
+        environment.poll = lambda: self.poll
         if self.has_direct_reader:
             self.direct = PoolDirectReader(threads)
             environment.direct_reader = lambda: self.direct

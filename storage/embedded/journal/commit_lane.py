@@ -11,6 +11,9 @@ such producers wait until ``FrameWriter.pace_s`` has passed since the last frame
 reading of their connections as long. The lane does not delay appends of producers that wait for each receipt, large
 frames, frames that are rare anyway, or frames on a slower disk. All these times are multiples of the pace, on the
 engine's clock.
+
+With a poll the loop does not sleep until the end of the frame and until the next message, while producers that wait for
+each receipt send one message quickly behind the other (``busy_poll.py``).
 """
 
 from __future__ import annotations
@@ -20,11 +23,13 @@ import errno
 from collections import deque
 from typing import TYPE_CHECKING
 
+from magnetar.storage.embedded.journal.busy_poll import DISK_S, REST_S, QuickLaps
 from magnetar.storage.embedded.lanes import Idle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from magnetar.storage.embedded.journal.busy_poll import Poll
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.journal.writer import Append, BatchResult, Journal, Plan
     from magnetar.storage.embedded.lanes import Threads
@@ -64,6 +69,7 @@ class CommitLane:
         *,
         clock: Clock,
         turns: ReadTurns,
+        poll: Poll | None = None,
     ) -> None:
         self._journal, self._writer, self._done = journal, writer, done
         self._max_batch_bytes = max_batch_bytes
@@ -87,6 +93,11 @@ class CommitLane:
         self._began_s = 0.0
         self._interval_s = self._seldom_s
         """The average time in seconds between the beginnings of frames."""
+        self._poll, self._laps = poll, QuickLaps()
+        self._is_lap = False
+        """Whether the last frame was small, and its producers wait for each receipt."""
+        self._rested_s = 0.0
+        """The time of the report of a lap's frame while no append came since; else 0."""
         self._in_thread = 0
         self._idle = Idle()
         self._batch: list[Append] = []
@@ -111,6 +122,9 @@ class CommitLane:
             self._set_timer(self._pace_s if is_due else rest_s)
         if self._busy and not self._waiting:
             return
+        if self._rested_s:
+            self._laps.rested(now_s - self._rested_s)
+            self._rested_s = 0.0
         self._busy = True
         self._turns.is_idle = False
         self._waiting = not is_due
@@ -163,6 +177,7 @@ class CommitLane:
                 batch.append(item)
                 size += more
         self._pending_bytes -= size
+        self._is_lap = self._hurried and size < _SMALL_BYTES
         self._hurried = bool(pending) and self._hurried
         if item.slab is not None:
             plan = self._journal.plan(batch)
@@ -172,6 +187,9 @@ class CommitLane:
                     self._writer.write(plan.frame, self._written)
                 except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
                     self._loop.call_soon(self._written, _as_os_error(error), 0.0)
+                else:
+                    if self._is_lap and self._laps.are_quick and self._laps.disk.may_poll():
+                        self._loop.call_soon(self._poll_for_disk)
                 return
         self._in_thread = len(batch)
         for item in batch:
@@ -204,10 +222,25 @@ class CommitLane:
                 self._set_timer(rest_s)
             else:
                 self._begin()
+        elif self._is_lap and self._poll is not None:
+            self._rested_s = self._now_s()
+            if self._laps.are_quick and self._laps.rest.may_poll():
+                # Behind the turns in which the receipts go out.
+                self._loop.call_soon(self._loop.call_soon, self._poll_for_append)
         try:
             self._done(batch, result, error)
         finally:
             self._idle.finish(len(batch))
+
+    def _poll_for_disk(self) -> None:
+        """Wait for the end of the frame without sleeping, or for another event of the loop."""
+        if self._plan is not None and self._poll is not None:
+            self._laps.disk.polled(self._poll(DISK_S))
+
+    def _poll_for_append(self) -> None:
+        """Wait for the next append without sleeping, or for another event of the loop."""
+        if not self._busy and self._poll is not None:
+            self._laps.rest.polled(self._poll(REST_S))
 
 
 def _as_os_error(error: Exception) -> OSError:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from magnetar.storage.embedded.engine_settings import EngineSettings
+from magnetar.storage.embedded.journal.busy_poll import DISK_S, REST_S, Polled
 from magnetar.storage.embedded.journal.writer import CONFIRM
 from magnetar.storage.errors import StorageFailedError, StorageFullError
 from tests.storage.engine_for_tests import TINY, World, append, read_all, settle
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.engine import EmbeddedStorage
+    from magnetar.storage.embedded.journal.busy_poll import Poll
     from magnetar.storage.embedded.journal.frame_writer import Frame
     from magnetar.storage.embedded.ledger_store import EmbeddedLedgerWriter
 
@@ -61,9 +64,12 @@ class HeldWriter:
         self.closed = True
 
 
-async def opened(pace_s: float = 0.0, **changes: int) -> tuple[EmbeddedStorage, HeldWriter, World]:
+async def opened(
+    pace_s: float = 0.0, poll: Poll | None = None, **changes: Any
+) -> tuple[EmbeddedStorage, HeldWriter, World]:
     world, writer = World(), HeldWriter(pace_s)
     world.frame_writer = lambda: writer
+    world.poll = poll
     settings = replace(TINY, journal_segment_bytes=64 << 10, journal_first_segment_bytes=64 << 10, **changes)
     storage = await world.open(settings)
     return storage, writer, world
@@ -377,3 +383,108 @@ async def test_a_large_frame_does_not_wait():
 async def test_frames_that_begin_seldom_have_no_pace():
     paced = await Paced.began(frames=0)
     await paced.end([0, 1])
+
+
+LAP_S = 0.0001
+"""A short rest between two messages of a producer that waits for each receipt."""
+
+
+@dataclass
+class Polling:
+    """A store with a poll of the test, and a producer that waits for each receipt."""
+
+    storage: EmbeddedStorage
+    writer: HeldWriter
+    world: World
+    ledger: EmbeddedLedgerWriter
+    during: list[str]
+    """For each poll: whether a frame was under way."""
+    outcome: Polled = Polled.EVENT
+
+    @classmethod
+    async def opened(cls, **changes: Any) -> Polling:
+        during: list[str] = []
+        found: list[Polling] = []
+
+        def poll(seconds: float) -> Polled:
+            assert seconds == (REST_S if writer.done is None else DISK_S)
+            during.append("rest" if writer.done is None else "frame")
+            return found[0].outcome
+
+        storage, writer, world = await opened(poll=poll, **{"busy_polling": True, **changes})
+        ledger = await storage.ledgers.create()
+        await first_segment(ledger)
+        found.append(cls(storage, writer, world, ledger, during))
+        return found[0]
+
+    async def lap(self, rest_s: float = LAP_S, body: bytes = b"x") -> None:
+        self.world.clock.time_s += rest_s
+        push(self.ledger, [], "lap", body)
+        await settle()
+        self.writer.release()
+        await settle()
+
+    async def laps(self, count: int) -> list[str]:
+        """The polls of so many laps."""
+        self.during.clear()
+        for _ in range(count):
+            await self.lap()
+        return self.during
+
+
+async def test_the_loop_polls_for_the_disk_and_for_the_next_append_of_quick_laps():
+    polling = await Polling.opened()
+    assert await polling.laps(7) == []
+    assert await polling.laps(3) == ["frame", "rest"] * 3
+    await polling.storage.close()
+
+
+async def test_the_loop_does_not_poll_behind_a_long_rest():
+    polling = await Polling.opened()
+    await polling.laps(10)
+    polling.during.clear()
+    await polling.lap(rest_s=1.0)
+    assert polling.during == []
+    await polling.storage.close()
+
+
+async def test_a_failed_poll_of_a_wait_pauses_the_polls_of_this_wait():
+    polling = await Polling.opened()
+    await polling.laps(10)
+    polling.outcome = Polled.NOTHING
+    assert await polling.laps(5) == ["frame", "rest"]
+    polling.outcome = Polled.EVENT
+    assert await polling.laps(1) == ["frame", "rest"], "the pause takes four laps"
+    await polling.storage.close()
+
+
+async def test_the_loop_does_not_poll_for_large_frames():
+    polling = await Polling.opened()
+    await polling.laps(10)
+    polling.during.clear()
+    await polling.lap(body=bytes(33 << 10))
+    assert polling.during == []
+    await polling.storage.close()
+
+
+async def test_the_loop_does_not_poll_where_the_next_append_is_there():
+    polling = await Polling.opened()
+    await polling.laps(10)
+    polling.during.clear()
+    polling.world.clock.time_s += LAP_S
+    push(polling.ledger, [], "lap")
+    await settle()
+    push(polling.ledger, [], "the producer does not wait")
+    polling.writer.release()
+    await settle()
+    assert polling.during == ["frame"], "neither behind the first frame nor for the second"
+    polling.writer.release()
+    await settle()
+    assert polling.during == ["frame"]
+    await polling.storage.close()
+
+
+async def test_polling_is_off_by_default():
+    polling = await Polling.opened(busy_polling=EngineSettings().busy_polling)
+    assert await polling.laps(12) == []
+    await polling.storage.close()

@@ -1,0 +1,122 @@
+"""Busy polling: the loop's thread looks for the next event without sleeping, where the event comes within microseconds.
+
+A producer that waits for each receipt has the broker sleep twice for each message: until the frame is on the disk, and
+until the next message comes. Each sleep costs the time of a wake-up, and behind it the code runs with cold caches,
+which costs more than the wake-up (docs/performance.md). ``QuickLaps`` decides whether such laps follow each other so
+quickly that polling is worth the whole processor that it takes meanwhile. Polling is off by default.
+
+A poll yields the processor to every other thread that wants it, ends with the first event of any connection, and ends
+early where other threads took the processor for longer than a sleep would have lasted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Poll = Callable[[float], int]
+    """Waits for the next event of the loop, at most so many seconds, and returns a value of ``Polled``."""
+
+__all__ = ["DISK_S", "REST_S", "Pauses", "Poll", "Polled", "QuickLaps", "open_poll"]
+
+REST_S = 0.0003
+"""The longest rest of a quick lap in seconds, and the longest poll for the next append."""
+DISK_S = 0.0005
+"""The longest poll in seconds for the end of a frame. A longer wait is worth a sleep."""
+_FIRST_RESTS = 8
+"""So many short rests behind each other begin the polling."""
+_FIRST_PAUSE = 4
+"""The laps without a poll behind a failed poll; twice as many behind each further failure."""
+_MOST_PAUSE = 16
+_WORTH = 8
+"""So many polls with an event outweigh a failed poll: the next pause is the first again."""
+_LEAST_PROCESSORS = 2
+"""One for the poll, and one for the producer."""
+
+
+class Polled(IntEnum):
+    """How a poll ended."""
+
+    DISTURBED = -1
+    """Other threads took the processor meanwhile."""
+    NOTHING = 0
+    """The time passed without an event."""
+    EVENT = 1
+
+
+class Pauses:
+    """The laps that go without a poll, for one of the two waits of a lap."""
+
+    __slots__ = ("_events", "_left", "_pause")
+
+    def __init__(self) -> None:
+        self._pause = _FIRST_PAUSE
+        self._left = 0
+        self._events = 0
+
+    def may_poll(self) -> bool:
+        """Count a lap; return whether the lap polls."""
+        if self._left:
+            self._left -= 1
+            return False
+        return True
+
+    def polled(self, outcome: int) -> None:
+        """Note how a poll ended, a value of ``Polled``."""
+        if outcome == Polled.EVENT:
+            self._events += 1
+            return
+        if self._events >= _WORTH:
+            self._pause = _FIRST_PAUSE
+        self._left, self._events = self._pause, 0
+        self._pause = min(2 * self._pause, _MOST_PAUSE)
+
+
+class QuickLaps:
+    """Decides whether the loop polls. A lap is the time between two messages of a producer that waits for receipts; it
+    consists of the write of a frame and of a rest, in which the journal has no work.
+
+    ``are_quick`` begins behind ``_FIRST_RESTS`` short rests and ends with a long rest.
+    """
+
+    __slots__ = ("_short_rests", "are_quick", "disk", "rest")
+
+    def __init__(self) -> None:
+        self.are_quick = False
+        self.disk, self.rest = Pauses(), Pauses()
+        self._short_rests = 0
+
+    def rested(self, seconds: float) -> None:
+        """Count a rest of the journal between the receipt of a lap and the next append."""
+        self._short_rests = self._short_rests + 1 if seconds <= REST_S else 0
+        self.are_quick = self._short_rests >= _FIRST_RESTS
+
+
+def open_poll() -> Poll | None:
+    """The poll of the running loop. None where the process has a single processor, where the helper was not built,
+    where ``MAGNETAR_PURE`` is set, or where the loop has no descriptor to look at.
+    """
+    if os.environ.get("MAGNETAR_PURE"):
+        return None
+    try:
+        from magnetar.storage.embedded.journal._frame_writer import poll  # noqa: PLC0415 - not built everywhere
+    except ImportError:
+        return None
+    if len(os.sched_getaffinity(0)) < _LEAST_PROCESSORS:
+        return None
+    descriptor = _descriptor(asyncio.get_running_loop())
+    return None if descriptor is None else lambda seconds: poll(descriptor, seconds)
+
+
+def _descriptor(loop: asyncio.AbstractEventLoop) -> int | None:
+    """The epoll descriptor that the loop waits for: neither uvloop nor asyncio has it in the public interface."""
+    backend = getattr(loop, "_get_backend_id", None)
+    if backend is None:
+        backend = getattr(getattr(loop, "_selector", None), "fileno", None)
+    found = backend() if backend is not None else None
+    return found if isinstance(found, int) and found >= 0 else None
