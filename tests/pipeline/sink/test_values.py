@@ -107,6 +107,20 @@ def test_fields_are_nullable_so_that_tables_may_grow():
     }
 
 
+@pytest.mark.parametrize("mode", ["avro", "json"])
+def test_records_whose_paths_look_alike_have_names_of_their_own(mode):
+    """The field `b` of `a`, and the field `a_b`."""
+    row = {"a": {"b": {"x": 1}}, "a_b": {"y": 2}, "a_b_2": {"z": 3}}
+    batch = pa.RecordBatch.from_pylist([row])
+    made = encoder(batch, valueMode=mode)
+    (payload,) = made.encode(batch)
+    definition = fastavro.parse_schema(json.loads(made.schema.schema_data))
+    if mode == "avro":
+        assert fastavro.schemaless_reader(io.BytesIO(payload), definition, None) == row
+    names = [field["type"][1]["name"] for field in json.loads(made.schema.schema_data)["fields"]]
+    assert names == ["Record_a", "Record_a_b_2", "Record_a_b_2_2"]
+
+
 @pytest.mark.parametrize(
     ("table", "options", "text"),
     [
