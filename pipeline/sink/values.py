@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from fastavro import parse_schema, schemaless_writer
 
 from magnetar.pipeline.option_table import OptionError
@@ -131,7 +133,31 @@ class _Records:
 class _Json(_Records):
     def encode(self, batch: pa.RecordBatch) -> list[bytes | None]:
         encode = msgspec.json.Encoder(decimal_format="string").encode
-        return [None if record is None else encode(record) for record in self._records(batch)]
+        records: list[Any] = self._records(batch)
+        if any(_is_beyond_json(column) for column in batch.columns):
+            records = [_as_text(record) for record in records]
+        return [None if record is None else encode(record) for record in records]
+
+
+def _is_beyond_json(column: pa.Array) -> bool:
+    """Whether an array may have a NaN or an infinity, for which JSON has no number, at any depth."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return pc.all(pc.is_finite(column)).as_py() is False
+    if pa.types.is_struct(kind):
+        return any(_is_beyond_json(each) for each in column.flatten())
+    if pa.types.is_map(kind):
+        return _is_beyond_json(column.items)
+    return bool(pa.types.is_list(kind)) and _is_beyond_json(column.flatten())
+
+
+def _as_text(value: Any) -> Any:
+    """A value with the text that Java's encoder writes in place of such numbers: "NaN", "Infinity", "-Infinity"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: _as_text(each) for key, each in value.items()}
+    return [_as_text(each) for each in value] if isinstance(value, list) else value
 
 
 class _Avro(_Records):

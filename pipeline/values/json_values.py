@@ -3,11 +3,14 @@
 JSON names its fields, so a row written under an older version needs no other schema: a missing field has its default
 (`json_defaults`), else null, a field outside the schema is left out, a value of another type is a failure of its row.
 Numbers stay numbers where Avro has dates: JSON encoders do not agree on how to write those. Bytes are base64, as Java's
-encoder writes them.
+encoder writes them. Floating-point numbers that JSON lacks are the texts of Java's encoder ("NaN", "-Infinity"), or the
+words of Python's (NaN, -Infinity).
 """
 
 from __future__ import annotations
 
+import json
+import math
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
 
 import msgspec
@@ -21,6 +24,8 @@ from magnetar.pipeline.values.row_by_row import ENCRYPTED, arrow_array, decode_e
 from magnetar.pipeline.values.types import column, record_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.pipeline.values.interface import ValueBatch
     from magnetar.pipeline.values.topic_schema import TopicSchema
 
@@ -33,6 +38,11 @@ _SIMPLE: Final[dict[pa.DataType, Any]] = {
     pa.float32(): float,
     pa.float64(): float,
     pa.binary(): bytes,
+}
+_BEYOND_JSON: Final = {
+    "NaN": math.nan,
+    **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), math.inf),
+    **dict.fromkeys(("-Infinity", "-INF"), -math.inf),
 }
 
 
@@ -47,9 +57,9 @@ class JsonValues:
         self._mixed = types.has_mixed_unions
         self._is_record = pa.types.is_struct(self._arrow)
         self.columns = record_columns(self._arrow) if self._is_record else (column("value", self._arrow),)
-        decoder: Any = msgspec.json.Decoder(_python_type(self._arrow, mixed=self._mixed))
+        decode = _decoder(self._arrow, _python_type(self._arrow, mixed=self._mixed))
         fill = fill_of(definition)
-        self._decode = decoder.decode if fill is None else lambda payload: _filled(fill, decoder.decode(payload))
+        self._decode = decode if fill is None else lambda payload: _filled(fill, decode(payload))
 
     def decode(self, batch: ValueBatch) -> DecodedValues:
         """See ValueDecoder."""
@@ -60,6 +70,40 @@ class JsonValues:
         if not self._is_record:
             return DecodedValues([arrow_array(rows, self._arrow, failures)], failures)
         return DecodedValues(field_arrays(rows, self._arrow, failures), failures)
+
+
+def _decoder(arrow: pa.DataType, python_type: Any) -> Callable[[bytes], Any]:
+    """Decodes a document; one that the fast decoder refuses may have numbers beyond JSON."""
+    decoder: Any = msgspec.json.Decoder(python_type)
+
+    def decode(payload: bytes) -> Any:
+        try:
+            return decoder.decode(payload)
+        except msgspec.MsgspecError as refusal:
+            try:
+                document = _with_numbers(json.loads(payload.decode()), arrow)
+                return msgspec.convert(document, python_type, builtin_types=())
+            except (ValueError, RecursionError, msgspec.MsgspecError):
+                raise refusal from None
+
+    return decode if _has_floats(arrow) else decoder.decode
+
+
+def _has_floats(arrow: pa.DataType) -> bool:
+    return pa.types.is_floating(arrow) or any(_has_floats(arrow.field(k).type) for k in range(arrow.num_fields))
+
+
+def _with_numbers(value: Any, arrow: pa.DataType) -> Any:
+    """The document with the numbers that the client for Java writes as text."""
+    if pa.types.is_floating(arrow) and isinstance(value, str):
+        return _BEYOND_JSON.get(value, value)
+    if pa.types.is_struct(arrow) and isinstance(value, dict):
+        return value | {f.name: _with_numbers(value[f.name], f.type) for f in arrow if f.name in value}
+    if pa.types.is_list(arrow) and isinstance(value, list):
+        return [_with_numbers(each, arrow.value_type) for each in value]
+    if pa.types.is_map(arrow) and isinstance(value, dict):
+        return {key: _with_numbers(each, arrow.item_type) for key, each in value.items()}
+    return value
 
 
 def _filled(fill: Fill, value: Any) -> Any:

@@ -121,6 +121,35 @@ def test_records_whose_paths_look_alike_have_names_of_their_own(mode):
     assert names == ["Record_a", "Record_a_b_2", "Record_a_b_2_2"]
 
 
+def test_numbers_that_json_lacks_are_text_as_javas_encoder_writes_them():
+    row = {
+        "d": float("nan"),
+        "l": [float("inf"), None, 1.5],
+        "s": {"f": float("-inf")},
+        "m": {"k": float("nan")},
+        "n": None,
+        "i": 1,
+    }
+    kinds = [
+        ("d", pa.float64()),
+        ("l", pa.list_(pa.float32())),
+        ("s", pa.struct([("f", pa.float64())])),
+        ("m", pa.map_(pa.string(), pa.float64())),
+        ("n", pa.float64()),
+        ("i", pa.int32()),
+    ]
+    plain = row | {"d": 2.0, "l": None, "s": None, "m": {}}
+    batch = pa.RecordBatch.from_pylist([plain, row], schema=pa.schema(kinds))
+    made = encoder(batch, valueMode="json")
+    first, second = (json.loads(payload) for payload in made.encode(batch))
+    assert first == plain
+    assert second == row | {"d": "NaN", "l": ["Infinity", None, 1.5], "s": {"f": "-Infinity"}, "m": {"k": "NaN"}}
+    struct_batch = pa.RecordBatch.from_arrays(
+        [pa.StructArray.from_arrays(batch.columns, batch.schema.names)], ["value"]
+    )
+    assert encoder(struct_batch, valueMode="json").encode(struct_batch) == made.encode(batch)
+
+
 @pytest.mark.parametrize(
     ("table", "options", "text"),
     [

@@ -82,6 +82,43 @@ def test_a_wrong_value_fails_alone(wrong):
     assert found[1]["id"] == 7
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ('"NaN"', "nan"),
+        ('"Infinity"', "inf"),
+        ('"-Infinity"', "-inf"),
+        ('"INF"', "inf"),
+        ('"-INF"', "-inf"),
+        ("NaN", "nan"),
+        ("Infinity", "inf"),
+        ("-Infinity", "-inf"),
+    ],
+)
+def test_numbers_that_json_lacks_as_the_clients_for_java_and_python_write_them(text, number):
+    fields = [
+        {"name": "d", "type": ["null", "double"], "default": None},
+        {"name": "l", "type": {"type": "array", "items": "float"}, "default": []},
+        {"name": "m", "type": {"type": "map", "values": "double"}, "default": {}},
+        {"name": "b", "type": "bytes"},
+        {"name": "place", "type": "string", "default": "shop"},
+    ]
+    payload = '{"d": %s, "l": [%s, 1], "m": {"k": %s}, "b": "AQI=", "new": %s}' % ((text,) * 4)
+    found, failures = decoded(payload.encode(), {"d": 1.5}, fields=fields)
+    assert failures == {}
+    assert repr(found[0]["d"]) == number
+    assert repr(found[0]["l"]) == f"[{number}, 1.0]"
+    assert repr(found[0]["m"]) == f"[('k', {number})]"
+    assert (found[0]["b"], found[0]["place"]) == (b"\x01\x02", "shop")
+    assert found[1]["d"] == 1.5
+
+
+@pytest.mark.parametrize("wrong", ['{"d": "nan"}', '{"d": "1.5"}', '{"i": "NaN"}', '{"i": NaN}', '{"d": NaN', "NaN"])
+def test_other_text_is_no_number(wrong):
+    fields = [{"name": "d", "type": "double"}, {"name": "i", "type": "int"}]
+    assert list(decoded(wrong.encode(), {"d": 1, "i": 1}, fields=fields)[1]) == [0]
+
+
 def test_mixed_unions_become_text():
     fields = [{"name": "u", "type": ["string", "int"]}]
     found, _ = decoded({"u": "a"}, {"u": 5}, {"u": None}, {}, fields=fields)
