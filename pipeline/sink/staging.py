@@ -2,13 +2,15 @@
 
     <folder>/<batch>/<task>-<attempt>.arrow   rows of one task, an Arrow IPC stream
     <folder>/<batch>/manifest.json            names of the files that count, in order; written once, as a whole
+    <folder>/<batch>/<number>-partitions.json numbers of partitions of the topics of the manifest's `number`-th file
     <folder>/<batch>/sent.json                all of them are stored in their topics
 
 The manifest decides which attempt of each task counts. From then on the batch's rows and their order are fixed, so
 sending may be interrupted and repeated. A batch that is computed again, even with other rows or another order, finds
 the manifest and leaves its own rows out. In a local path the rows are on the disk before the manifest names them, and
-the manifest before the first row is sent. Executors and driver need the same folder: a local path on one machine, else
-a shared folder (`s3://`, `hdfs://`, `gs://`, a mount).
+the manifest before the first row is sent. A topic may get partitions before a batch is sent again: its rows go to the
+partitions of the first attempt, since deduplication goes by partition. Executors and driver need the same folder: a
+local path on one machine, else a shared folder (`s3://`, `hdfs://`, `gs://`, a mount).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from magnetar.pipeline.lake.table_files import sync_with_directories
 from magnetar.pipeline.option_table import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _MANIFEST, _SENT = "manifest.json", "sent.json"
 
@@ -105,6 +107,12 @@ class Staging:
         except pa.ArrowInvalid as error:
             raise StagingError(f"{path} cannot be read: {error}") from error
 
+    def partition_counts(self, batch_id: int, number: int) -> StagedCounts:
+        """The numbers of partitions for the rows of the manifest's `number`-th file. Raises: OSError."""
+        name = f"{number:05d}-partitions.json"
+        known: dict[str, int] = self._read(batch_id, name) or {}
+        return StagedCounts(known, lambda counts: self._write(batch_id, name, counts))
+
     def forget_before(self, batch_id: int) -> None:
         """Delete the files of sent batches before `batch_id`. Raises: OSError."""
         for batch in self._batches():
@@ -141,6 +149,22 @@ class Staging:
         """Return when a file of a local folder, and its name, are on the disk; the folder's own name with them."""
         if isinstance(self._files, fs.LocalFileSystem):
             sync_with_directories(path, posixpath.dirname(self._top))
+
+
+class StagedCounts:
+    """The number of partitions of each partitioned topic at the first attempt to send a file. See `PartitionCounts`."""
+
+    def __init__(self, known: dict[str, int], write: Callable[[dict[str, Any]], None]) -> None:
+        self._known, self._write = known, write
+
+    def known(self, topic: str) -> int | None:
+        """See `PartitionCounts`."""
+        return self._known.get(topic)
+
+    def keep(self, topic: str, count: int) -> None:
+        """See `PartitionCounts`. Raises: OSError."""
+        self._known[topic] = count
+        self._write(self._known)
 
 
 def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

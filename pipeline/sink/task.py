@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from magnetar.client.deduplication import Remedies, ensure_deduplication
 from magnetar.client.errors import DeduplicationError, retrying
@@ -39,17 +39,34 @@ class Place(NamedTuple):
     first_sequence_id: int
 
 
-def send_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, place: Place) -> list[TopicReport]:
+class PartitionCounts(Protocol):
+    """The numbers of partitions that every attempt to send these rows goes by: deduplication knows the rows of one
+    partition, so a row of a repetition must go to its former partition, even if the topic has got more of them.
+    """
+
+    def known(self, topic: str) -> int | None:
+        """The number of partitions of an earlier attempt; None for a topic that had none, or was not sent to."""
+        ...
+
+    def keep(self, topic: str, count: int) -> None:
+        """Returns when later attempts will know the number. Raises: OSError."""
+        ...
+
+
+def send_rows(
+    batches: Iterable[pa.RecordBatch], options: SinkOptions, place: Place, counts: PartitionCounts | None = None
+) -> list[TopicReport]:
     """Send all rows; everything is stored on return. Blocks. All batches have one schema.
 
-    Raises: ClientError (the broker refuses, or is away for too long), ValueError for a row that cannot be sent.
+    Raises: ClientError (the broker refuses, or is away for too long), ValueError for a row that cannot be sent, as
+    `counts`.
     """
     task: SinkTask | None = None
     with asyncio.Runner() as runner:
         try:
             for batch in batches:
                 if task is None:
-                    task = SinkTask(batch.schema, options, place)
+                    task = SinkTask(batch.schema, options, place, counts)
                 runner.run(task.send(batch))
             return [] if task is None else runner.run(task.finish())
         finally:
@@ -67,8 +84,11 @@ class Target(NamedTuple):
 class SinkTask:
     """The producers of one task. All methods belong to one loop."""
 
-    def __init__(self, schema: pa.Schema, options: SinkOptions, place: Place) -> None:
+    def __init__(
+        self, schema: pa.Schema, options: SinkOptions, place: Place, counts: PartitionCounts | None = None
+    ) -> None:
         encoder = value_encoder(schema, options)
+        self._counts = counts
         self._options, self._place, self._schema = options, place, encoder.schema
         self._reader = RowReader(schema, options, encoder)
         self._router = Router(options.routing, place.task, options.batch_messages)
@@ -97,13 +117,22 @@ class SinkTask:
         await self._pool.wait_closed()
 
     async def _find_target(self, text: str) -> Target:
-        """Raises: ClientError, InvalidTopicNameError (a ValueError)."""
+        """Raises: ClientError, InvalidTopicNameError (a ValueError), as `PartitionCounts`."""
         topic = TopicName.parse(text)
         count = 0 if topic.is_partition else await self._count_partitions(str(topic))
         target = self._targets[text] = Target(str(topic), count)
         return target
 
     async def _count_partitions(self, topic: str) -> int:
+        known = None if self._counts is None else self._counts.known(topic)
+        if known is not None:
+            return known
+        count = await self._ask_partitions(topic)
+        if self._counts is not None and count:
+            await asyncio.to_thread(self._counts.keep, topic, count)
+        return count
+
+    async def _ask_partitions(self, topic: str) -> int:
         service = self._options.connect.service
 
         async def ask() -> int:

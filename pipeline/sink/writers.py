@@ -158,7 +158,7 @@ def send_staged(
 ) -> list[TopicReport]:
     """Send one file, the batch's `number`-th. Raises: as `send_rows`, StagingError."""
     place = Place(number, f"{sink_id}-{number}", batch_id << BATCH_SHIFT)
-    return send_rows(staging.rows(batch_id, name), options, place)
+    return send_rows(staging.rows(batch_id, name), options, place, staging.partition_counts(batch_id, number))
 
 
 def log_reports(reports: list[TopicReport], batch_id: int | None = None) -> None:

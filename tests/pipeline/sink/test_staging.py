@@ -51,6 +51,17 @@ def test_a_manifest_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
     assert staging.publish(0, ["b"]) == ["b"]
 
 
+def test_numbers_of_partitions_are_those_of_the_first_attempt(tmp_path):
+    counts = Staging(str(tmp_path), "sink").partition_counts(0, 1)
+    assert counts.known("t") is None
+    counts.keep("t", 2)
+    counts.keep("u", 3)
+    again = Staging(str(tmp_path), "sink")
+    assert [again.partition_counts(0, 1).known(topic) for topic in ("t", "u", "v")] == [2, 3, None]
+    assert again.partition_counts(0, 0).known("t") is None
+    assert again.partition_counts(1, 1).known("t") is None
+
+
 def test_only_sent_batches_are_forgotten(tmp_path):
     staging = Staging(str(tmp_path), "sink")
     for batch_id in (0, 1, 2, 10):

@@ -1,13 +1,18 @@
 """`df.write` and `writeStream` into real topics."""
 
 import shutil
+import urllib.request
 import uuid
 
 import pulsar
+import pyarrow as pa
 import pytest
 
 import magnetar.pipeline
 from magnetar.pipeline.sink.foreach_batch import exactly_once
+from magnetar.pipeline.sink.options import SinkOptions
+from magnetar.pipeline.sink.staging import Staging
+from magnetar.pipeline.sink.writers import send_published
 from magnetar.pytest_plugin import BrokerProcess
 
 
@@ -37,6 +42,12 @@ def read_all(client, topic):
         found.append(reader.read_next(60_000))
     reader.close()
     return found
+
+
+def call(broker, method, path, body):
+    request = urllib.request.Request(f"{broker.http_url}/{path}", body, method=method)
+    request.add_header("Content-Type", "application/json")
+    urllib.request.urlopen(request).close()
 
 
 def to(broker, writer, topic, **options):
@@ -144,6 +155,23 @@ def test_a_staged_stream_whose_rows_change_their_order(spark, deduplicating, cli
         forget_last_commit(checkpoint)
         shutil.rmtree(checkpoint / "sink-staging" / "x", ignore_errors=True)
     assert sorted(int(m.data()) for m in read_all(client, topic)) == list(range(50))
+
+
+def test_a_staged_batch_that_is_sent_again_to_a_topic_that_has_grown(deduplicating, topic, tmp_path, monkeypatch):
+    path = f"admin/v2/{topic.replace('://', '/')}/partitions"
+    call(deduplicating, "PUT", path, b"2")
+    given = {"service.url": deduplicating.url, "admin.url": deduplicating.http_url, "topic": topic}
+    options = SinkOptions.parse(given | {"stagingDirectory": str(tmp_path)}, streaming=True)
+    staging = Staging(str(tmp_path), "grown")
+    rows = pa.RecordBatch.from_pydict({"value": [str(n) for n in range(60)], "__key": [str(n) for n in range(60)]})
+    name, _ = staging.stage(0, 0, "a", [rows])
+    with monkeypatch.context() as death:
+        death.setattr(staging, "mark_sent", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            send_published(staging, 0, [name], options, "grown")
+    call(deduplicating, "POST", path, b"3")
+    reports = send_published(staging, 0, [name], options, "grown")
+    assert (sum(each.stored for each in reports), sum(each.known for each in reports)) == (0, 60)
 
 
 def test_foreach_batch_sends_from_executors(spark, deduplicating, client, topic, tmp_path):
