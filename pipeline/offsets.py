@@ -117,13 +117,45 @@ class Offsets:
         return {"v": version, **places, **{name: known for name, known in facts.items() if known}}
 
     @staticmethod
-    def from_json(stored: Mapping[str, Any]) -> Offsets:
-        """Raises ValueError for unsupported offsets."""
-        if stored.get("v") not in _VERSIONS:
-            raise ValueError(f"offsets of version {stored.get('v')!r}; this program reads up to version {VERSION}")
-        given = {t: p for t, p in stored.items() if t not in _NO_TOPICS}
-        places = {t: p if isinstance(p, int) else Position.parse(p) for t, p in given.items()}
-        return Offsets(places, stored.get(_LEDGERS, {}), stored.get(_BYTES, {}))
+    def from_json(stored: Any) -> Offsets:
+        """Raises ValueError for offsets of a later version, of another source, or damaged ones."""
+        version = stored.get("v") if isinstance(stored, dict) else None
+        if not _is_number(version):
+            raise ValueError(_not_ours(stored))
+        if version not in _VERSIONS:
+            raise ValueError(f"offsets of version {version}; this program reads up to version {VERSION}")
+        try:
+            places = {t: _stored_place(p) for t, p in stored.items() if t not in _NO_TOPICS}
+            return Offsets(places, _numbers(stored.get(_LEDGERS, {})), _numbers(stored.get(_BYTES, {})))
+        except ValueError as error:
+            raise ValueError(_not_ours(stored)) from error
+
+
+def _not_ours(stored: Any) -> str:
+    return (
+        f"the checkpoint has no offsets of this source, but {json.dumps(stored, default=str)[:200]}: it is damaged, or "
+        "of another source; begin with a new checkpoint, and with startingOffsets at the last place of the former query"
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _stored_place(value: Any) -> Place:
+    """Raises ValueError."""
+    if isinstance(value, str):
+        return Position.parse(value)
+    if not _is_number(value):
+        raise ValueError(f"{value!r} is no place")
+    return int(value)
+
+
+def _numbers(value: Any) -> dict[str, int]:
+    """Raises ValueError."""
+    if not isinstance(value, dict) or not all(map(_is_number, value.values())):
+        raise ValueError(f"{value!r} has no number for each topic")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

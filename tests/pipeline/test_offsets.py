@@ -41,6 +41,31 @@ def test_the_newest_ledger_of_a_log_is_kept_beside_the_places():
     assert parse_wanted("startingOffsets", '{"ledgers": 3}', EARLIEST).of(T.replace("/t", "/ledgers")) == 3
 
 
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {"orders": {"0": 5}},
+        [1, 2],
+        "5",
+        {},
+        {"v": True, T: 3},
+        {"v": 1, T: -5},
+        {"v": 1, T: 3.5},
+        {"v": 1, T: None},
+        {"v": 1, T: True},
+        {"v": 1, T: "abc"},
+        {"v": 1, T: "a:b"},
+        {"v": 1, T: 3, "ledgers": 5},
+        {"v": 2, T: 3, "bytes": {T: "x"}},
+    ],
+    ids=str,
+)
+def test_offsets_of_another_source_and_damaged_offsets_are_named_with_a_remedy(stored):
+    """The first are those of a checkpoint of Spark's Kafka source."""
+    with pytest.raises(ValueError, match=r"checkpoint has no offsets of this source.*startingOffsets"):
+        Offsets.from_json(stored)
+
+
 def test_offsets_of_a_newer_version_are_refused():
     with pytest.raises(ValueError, match="version 3"):
         Offsets.from_json({"v": 3, T: 3})
