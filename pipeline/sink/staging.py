@@ -15,6 +15,7 @@ local path on one machine, else a shared folder (`s3://`, `hdfs://`, `gs://`, a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import posixpath
 from typing import TYPE_CHECKING, Any
@@ -44,20 +45,27 @@ class Staging:
         self._root = f"{self._top}/{sink_id}"
 
     def stage(self, batch_id: int, task: int, attempt: str, batches: Iterable[pa.RecordBatch]) -> tuple[str, int]:
-        """Write a task's rows; (name of the file, rows). The empty name stands for no rows. Raises: OSError."""
+        """Write a task's rows; (name of the file, rows). The empty name stands for no rows. A task that fails leaves no
+        file, since on a full disk each further attempt would take more of it. Raises: OSError.
+        """
         folder, name, rows = self._folder(batch_id), f"{task:05d}-{attempt}.arrow", 0
         remaining = iter(batches)
         first = next(remaining, None)
         if first is None:
             return "", 0
         self._files.create_dir(folder, recursive=True)
-        with (
-            self._files.open_output_stream(f"{folder}/{name}") as out,
-            pa.ipc.new_stream(out, first.schema) as writer,
-        ):
-            for batch in _with_first(first, remaining):
-                writer.write_batch(batch)
-                rows += batch.num_rows
+        try:
+            with (
+                self._files.open_output_stream(f"{folder}/{name}") as out,
+                pa.ipc.new_stream(out, first.schema) as writer,
+            ):
+                for batch in _with_first(first, remaining):
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error counts
+                self._files.delete_file(f"{folder}/{name}")
+            raise
         self._sync(f"{folder}/{name}")
         return name, rows
 

@@ -1,3 +1,5 @@
+import errno
+
 import pyarrow as pa
 import pytest
 
@@ -20,6 +22,18 @@ def test_staged_rows_are_read_in_order(tmp_path):
     assert count == 3
     assert staging.stage(3, 2, "a", []) == ("", 0)
     assert rows(Staging(f"{tmp_path}/x", "sink"), 3, name) == [1, 2, 3]
+
+
+def test_a_task_that_fails_leaves_no_part_of_its_file(tmp_path):
+    """On a full disk each attempt would take more of the space."""
+
+    def failing():
+        yield from batches(1)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        Staging(str(tmp_path), "sink").stage(0, 0, "a", failing())
+    assert list((tmp_path / "sink" / "0").iterdir()) == []
 
 
 def test_the_first_manifest_decides(tmp_path):
