@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from magnetar.pipeline.columns import ddl
+from magnetar.pipeline.needed_packages import check_pyspark
 from magnetar.pipeline.options import SourceOptions
 from magnetar.pipeline.source.row_source import RowSource
 from magnetar.pipeline.source.values import choose_values
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 class PulsarDataSource(DataSource):
     """Topics of Apache Pulsar or Magnetar. Runs on the driver in a Spark process, one instance per request."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Raises: MissingError with a PySpark that is too old, which finds `pyspark_magnetar` without `register`."""
+        check_pyspark()
+        super().__init__(options)
 
     @classmethod
     def name(cls) -> str:

@@ -5,11 +5,14 @@ import re
 import sys
 import types
 
+import pyspark
 import pytest
 
+import pyspark_magnetar
 from magnetar.pipeline import register
 from magnetar.pipeline.errors import PipelineError
-from magnetar.pipeline.registration import MissingError, check_java, check_pyspark, hide_secrets, use_this_python
+from magnetar.pipeline.needed_packages import MissingError, check_java, check_pyspark
+from magnetar.pipeline.registration import hide_secrets, use_this_python
 
 
 @pytest.fixture
@@ -43,6 +46,14 @@ def test_without_a_session_nothing_can_be_registered(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(PipelineError, match="no Spark session"):
         register()
+
+
+def test_a_source_that_an_old_pyspark_finds_names_the_needed_version(monkeypatch):
+    """PySpark 4.1 finds the package `pyspark_magnetar`, but has no classes for the limits of a stream."""
+    pyspark_magnetar.DefaultSource({})
+    monkeypatch.setattr(pyspark, "__version__", "4.1.4")
+    with pytest.raises(MissingError, match=r"PySpark 4\.2 or newer.*there is 4\.1\.4"):
+        pyspark_magnetar.DefaultSource({})
 
 
 def test_without_pyspark_the_error_names_the_extra(monkeypatch):
