@@ -1,4 +1,4 @@
-"""What Spark needs on the machine: PySpark of a supported version, and Java. Errors name the package to install."""
+"""The packages that Spark needs: PySpark of a supported version, and Java. Errors name the package to install."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class Offsets:
 
     @staticmethod
     def from_json(stored: Any) -> Offsets:
-        """Raises ValueError for offsets of a later version, of another source, or damaged ones."""
+        """Raises ValueError for damaged offsets, and those of a later version or of another source."""
         version = stored.get("v") if isinstance(stored, dict) else None
         if not _is_number(version):
             raise ValueError(_not_ours(stored))

@@ -73,7 +73,7 @@ class JsonValues:
 
 
 def _decoder(arrow: pa.DataType, python_type: Any) -> Callable[[bytes], Any]:
-    """Decodes a document; one that the fast decoder refuses may have numbers beyond JSON."""
+    """Decodes a document; a document that the fast decoder refuses may have numbers beyond JSON."""
     decoder: Any = msgspec.json.Decoder(python_type)
 
     def decode(payload: bytes) -> Any:
