@@ -2,6 +2,7 @@
 
     BrokerError                      UnknownError
     ├── MetadataError                MetadataError      precondition of a request; metadata store failure
+    │   └── UnreadableRecordError    MetadataError      a stored record of policies or of a topic does not parse
     ├── PersistenceError             PersistenceError   the log refused or failed a write; fenced topic on publish
     ├── AuthenticationError          AuthenticationError
     ├── AuthorizationError           AuthorizationError
@@ -48,6 +49,10 @@ class BrokerError(Exception):
 
 class MetadataError(BrokerError):
     server_error = pb.MetadataError
+
+
+class UnreadableRecordError(MetadataError):
+    """A record of the metadata store does not parse; only requests that need the record fail."""
 
 
 class PersistenceError(BrokerError):

@@ -116,9 +116,9 @@ class Call:
         return found
 
     def topic(self) -> TopicName:
-        """The topic of the path; its namespace exists. Raises 412 for a bad name, 404."""
+        """The topic of the path; its namespace exists. Raises 412 for a bad name, 404, UnreadableRecordError."""
         name = self.topic_name()
-        if not self.namespaces.exists(name.namespace):
+        if self.namespaces.policies(name.namespace) is None:
             raise rest_refusals.NAMESPACE_UNKNOWN.error()
         return name
 

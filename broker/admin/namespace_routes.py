@@ -62,7 +62,7 @@ async def list_namespaces(call: Call) -> Response:
     if tenant not in call.namespaces.tenants:
         raise rest_refusals.TENANT_OF_LIST_UNKNOWN.error()
     prefix, found = tenant + "/", list[str]()
-    async for part in sliced(call.namespaces.namespaces.unsorted()):
+    async for part in sliced(call.namespaces.namespaces.readable()):
         found += [name for name in part if name.startswith(prefix)]
     return await list_response(await sorted_in_slices(found))
 

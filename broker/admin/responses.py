@@ -23,6 +23,7 @@ STATUS_OF: Final[dict[type[Exception], int]] = {
     errors.ConsumerBusyError: 412,
     errors.ProducerBusyError: 412,
     errors.MetadataError: 412,
+    errors.UnreadableRecordError: 500,
     errors.InvalidTopicNameError: 412,
     errors.NotAllowedError: 405,
     errors.IncompatibleSchemaError: 409,

@@ -102,7 +102,7 @@ class Authorizer:
         return all(role is not None and (self.is_super_user(role) or self._has_tenant(role)) for role in roles)
 
     def _has_tenant(self, role: str) -> bool:
-        tenants = (self._namespaces.tenants.get(name) for name in self._namespaces.tenants.names())
+        tenants = (self._namespaces.tenants.get(name) for name in self._namespaces.tenants.readable())
         return any(tenant is not None and role in (tenant.admin_roles or ()) for tenant in tenants)
 
     def valid_identity(self, identity: Identity, *, itself: bool = False) -> bool:

@@ -9,10 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-import msgspec
 import structlog
 
 from magnetar.broker.dynamic_settings import CONFIGURATION
+from magnetar.broker.errors import UnreadableRecordError
 from magnetar.broker.policies.failure_domains import DOMAINS_NODE
 from magnetar.broker.policies.isolation_store import ISOLATION_NODE
 from magnetar.broker.policies.namespace_store import QUOTAS, RESOURCE_GROUPS
@@ -213,5 +213,5 @@ class Following:
     async def _logged(self, work: Coroutine[object, object, object], path: str) -> None:
         try:
             await work
-        except (StorageError, msgspec.DecodeError) as error:
-            log.warning("cluster.node_not_followed", path=path, reason=str(error))
+        except (StorageError, UnreadableRecordError) as error:
+            log.warning("cluster.node_not_followed", path=path, reason=str(error.__cause__ or error))

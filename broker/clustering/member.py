@@ -296,8 +296,8 @@ class ClusterMember:
 
     def eligible(self, namespace: str, reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
         """See ``BundleTopics``."""
-        policies = self._broker.stored.namespaces.isolation.get(self._broker.settings.cluster_name)
-        return eligible_brokers(policies or {}, namespace, reports)
+        policies = self._broker.stored.namespaces.isolation.in_force(self._broker.settings.cluster_name)
+        return eligible_brokers(policies, namespace, reports)
 
     async def unload(self, namespace: str, low: int, high: int) -> None:
         """See ``BundleTopics``."""

@@ -88,6 +88,7 @@ SUBSCRIPTION_WITHOUT_ROLE: Final = WireRefusal(
     "prefixed by the authentication role, like {role}-xxxx for topic: {topic}",
 )
 NAMESPACE_MISSING: Final = WireRefusal(errors.MetadataError, "Namespace {namespace} does not exist")
+RECORD_UNREADABLE: Final = WireRefusal(errors.UnreadableRecordError, "Failed to deserialize payload for key '{path}'")
 SEEK_WITHOUT_TARGET: Final = WireRefusal(errors.MetadataError, "Message id and message publish time were not present")
 UNSUBSCRIBE_REFUSED: Final = WireRefusal(
     errors.MetadataError,

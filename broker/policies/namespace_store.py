@@ -9,7 +9,11 @@ Records of the metadata store (JSON, Pulsar's paths where it has them):
     /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded; one for all partitions
 
 A change keeps members of a record that this broker does not know: a newer version of Apache Pulsar, whose brokers share
-the record, has written them. It drops such members of values within the record, for example of a quota.
+the record, has written them. It drops such members of values within the record, for example of a quota. An unknown name
+in place of one of a set counts as null.
+
+A record that cannot be read at the start does not prevent the start: it is listed, a request for its value fails with
+UnreadableRecordError, and no change replaces it. A record that becomes unreadable later keeps its last value.
 
 Writes of a record follow each other and carry the version they are based on, so a second broker on the same store
 cannot overwrite changes that it has not read. A failed write leaves memory as it was. The store calls its listeners for
@@ -24,7 +28,11 @@ from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
 
 import msgspec
+import structlog
 
+from magnetar.broker.compat import wire_refusals
+from magnetar.broker.compat.jackson_body import fitted
+from magnetar.broker.errors import UnreadableRecordError
 from magnetar.broker.policies.effective import (
     NO_POLICIES,
     NO_TOPIC_POLICIES,
@@ -45,6 +53,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
 
 T = TypeVar("T", bound=msgspec.Struct)
+log = structlog.get_logger(__name__)
 
 _CLUSTERS: Final = "/admin/clusters"
 _POLICIES: Final = "/admin/policies"
@@ -81,6 +90,8 @@ class Records(Generic[T]):
         self._path_of = path_of
         self._values: dict[str, T] = {}
         self._versions: dict[str, int] = {}
+        self._unreadable: set[str] = set()
+        """The names of stored records that could not be read, and have no earlier value."""
         self._members = {field.encode_name for field in msgspec.structs.fields(kind)}
         self._further: dict[str, dict[str, msgspec.Raw]] = {}
         """Members of stored records that ``kind`` does not have, of a newer version of Apache Pulsar."""
@@ -88,38 +99,54 @@ class Records(Generic[T]):
         """The locks of the records that are being read or written."""
 
     def __contains__(self, name: str) -> bool:
-        return name in self._values
+        return name in self._values or name in self._unreadable
 
     def get(self, name: str) -> T | None:
+        """Return the record, None if it does not exist. Raises UnreadableRecordError."""
+        if name in self._unreadable:
+            raise self._refusal(name)
         return self._values.get(name)
 
     def names(self) -> list[str]:
-        return sorted(self._values)
+        """Return the names of all records, sorted."""
+        return sorted((*self._values, *self._unreadable))
 
-    def unsorted(self) -> list[str]:
-        """Return the names of all records, without sorting them."""
+    def readable(self) -> list[str]:
+        """Return the names of all records that can be read, without sorting them."""
         return list(self._values)
 
     async def load(self, name: str) -> bool:
         """Read one record from the store; remove it from memory if the store has none. Return whether the record
-        changed.
+        changed. Raises UnreadableRecordError, and keeps an earlier value.
         """
         async with self._lock(name):
             return await self._read(name)
+
+    async def load_at_start(self, name: str) -> None:
+        """Read one record from the store, and only report if it cannot be read."""
+        try:
+            await self.load(name)
+        except UnreadableRecordError as error:
+            log.warning("record.not_readable", path=self._path_of(name), reason=str(error.__cause__))
 
     async def _read(self, name: str) -> bool:
         found = await self._metadata.get(self._path_of(name))
         if found is None:
             self._versions.pop(name, None)
             self._further.pop(name, None)
-            return self._values.pop(name, None) is not None
+            was_unreadable = name in self._unreadable
+            self._unreadable.discard(name)
+            return self._values.pop(name, None) is not None or was_unreadable
         if self._versions.get(name) == found[1]:
             return False
         try:
             members = msgspec.json.decode(found[0], type=dict[str, msgspec.Raw])
             self._values[name] = self._value_of(found[0], members)
         except msgspec.DecodeError as error:
-            raise msgspec.DecodeError(f"the record {self._path_of(name)} is unreadable: {error}") from error
+            if name not in self._values:
+                self._unreadable.add(name)
+            raise self._refusal(name) from error
+        self._unreadable.discard(name)
         self._versions[name] = found[1]
         self._further.pop(name, None)
         if further := {key: value for key, value in members.items() if key not in self._members}:
@@ -127,17 +154,28 @@ class Records(Generic[T]):
         return True
 
     def _value_of(self, text: bytes, members: dict[str, msgspec.Raw]) -> T:
-        """Return the record; a member with null counts as absent, as in Apache Pulsar. Raises msgspec.DecodeError."""
+        """Return the record; a member with null counts as absent, and an unknown name in place of one of a set as
+        null, as in Apache Pulsar. Raises msgspec.DecodeError.
+        """
         try:
             return msgspec.json.decode(text, type=self._kind)
         except msgspec.ValidationError:
             given = {key: value for key, value in members.items() if value != msgspec.Raw(b"null")}
-            return msgspec.json.decode(msgspec.json.encode(given), type=self._kind)
+            text = msgspec.json.encode(given)
+        try:
+            return msgspec.json.decode(text, type=self._kind)
+        except msgspec.ValidationError:
+            value = fitted(msgspec.json.decode(text), self._kind)
+            assert value is not None, "null is no object"
+            return value
+
+    def _refusal(self, name: str) -> UnreadableRecordError:
+        return wire_refusals.RECORD_UNREADABLE.error(path=self._path_of(name))
 
     async def create(self, name: str, value: T) -> None:
         """Store a new record; raises ExistsError."""
         async with self._lock(name):
-            if name in self._values:
+            if name in self:
                 raise ExistsError(name)
             try:
                 await self._store(name, value, -1)
@@ -147,6 +185,8 @@ class Records(Generic[T]):
     async def update(self, name: str, change: Callable[[T], T], default: T | None = None) -> T:
         """Replace a record by `change(record)`; without a record starts from `default` or raises MissingError."""
         async with self._lock(name):
+            if name in self._unreadable:
+                raise self._refusal(name)
             while True:
                 current = self._values.get(name, default)
                 if current is None:
@@ -161,12 +201,14 @@ class Records(Generic[T]):
                 return value
 
     async def delete(self, name: str) -> None:
-        """Remove a record; raises MissingError."""
+        """Remove a record, also an unreadable record; raises MissingError."""
         async with self._lock(name):
-            if name not in self._values:
+            if name not in self:
                 raise MissingError(name)
-            await self._metadata.delete(self._path_of(name), self._versions[name])
-            del self._values[name], self._versions[name]
+            await self._metadata.delete(self._path_of(name), self._versions.get(name))
+            self._unreadable.discard(name)
+            self._values.pop(name, None)
+            self._versions.pop(name, None)
             self._further.pop(name, None)
 
     async def _store(self, name: str, value: T, version: int) -> None:
@@ -195,7 +237,7 @@ class StoredTopicRecords(Records[TopicPolicies]):
         path = f"{_TOPIC_POLICIES}/{tenant}/{namespace}"
         for domain in await self._metadata.children(path):
             for encoded in await self._metadata.children(f"{path}/{domain}"):
-                await self.load(f"{domain}://{tenant}/{namespace}/{unquote(encoded)}")
+                await self.load_at_start(f"{domain}://{tenant}/{namespace}/{unquote(encoded)}")
 
     def ready(self, namespace: str) -> Awaitable[None] | None:  # noqa: ARG002 - all of them are
         return None
@@ -246,17 +288,17 @@ class NamespaceStore:
 
     async def _load(self) -> None:
         for cluster in await self._metadata.children(_CLUSTERS):
-            await self.clusters.load(unquote(cluster))
-            await self.isolation.load(unquote(cluster))
+            await self.clusters.load_at_start(unquote(cluster))
+            await self.isolation.load_at_start(unquote(cluster))
             await self.failure_domains.load(unquote(cluster))
         for group in await self._metadata.children(RESOURCE_GROUPS):
-            await self.resource_groups.load(unquote(group))
+            await self.resource_groups.load_at_start(unquote(group))
         for quota in await self._metadata.children(QUOTAS):
-            await self.quotas.load(unquote(quota))
+            await self.quotas.load_at_start(unquote(quota))
         for tenant in await self._metadata.children(_POLICIES):
-            await self.tenants.load(tenant)
+            await self.tenants.load_at_start(tenant)
             for namespace in await self._metadata.children(f"{_POLICIES}/{tenant}"):
-                await self.namespaces.load(f"{tenant}/{namespace}")
+                await self.namespaces.load_at_start(f"{tenant}/{namespace}")
         if self.topics is self._own_topics:
             await self._own_topics.load_all()
 
@@ -287,10 +329,11 @@ class NamespaceStore:
         return namespace in self.namespaces
 
     def policies(self, namespace: str) -> Policies | None:
+        """Return the policies, None for a missing namespace. Raises UnreadableRecordError."""
         return self.namespaces.get(namespace)
 
     def namespaces_of(self, tenant: str) -> list[str]:
-        """Full names of the tenant's namespaces, sorted."""
+        """Full names of the tenant's namespaces, sorted; also of those whose policies cannot be read."""
         prefix = tenant + "/"
         return [name for name in self.namespaces.names() if name.startswith(prefix)]
 
@@ -324,7 +367,9 @@ class NamespaceStore:
     # --- changes -------------------------------------------------------------------------------------------------
 
     async def reload(self, name: str) -> None:
-        """Read a tenant or a namespace ("tenant/name") that another broker changed, and call the listeners."""
+        """Read a tenant or a namespace ("tenant/name") that another broker changed, and call the listeners. Raises as
+        ``Records.load``.
+        """
         records: Records[TenantInfo] | Records[Policies] = self.namespaces if "/" in name else self.tenants
         if await records.load(name):
             if name not in records:

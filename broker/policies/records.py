@@ -85,7 +85,8 @@ class Policies(msgspec.Struct, kw_only=True, frozen=True):
     deduplication_snapshot_interval_seconds: int | None = field(
         name="deduplicationSnapshotIntervalSeconds", default=None
     )
-    subscription_types_enabled: list[SubscriptionType] = []
+    subscription_types_enabled: list[str] = []
+    """Also names of types that this broker does not know."""
     allowed_topic_property_keys_for_metrics: list[str] | None = None
     properties: dict[str, str] = {}
     resource_group_name: str | None = None

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_plus
 
 import msgspec
+import structlog
 
 from magnetar.broker.compat import wire_refusals
+from magnetar.broker.errors import UnreadableRecordError
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import BadVersionError, NoNodeError
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
     from magnetar.storage.managed.factory import ManagedLedgerFactory
 
+log = structlog.get_logger(__name__)
 ROOT = "/admin/partitioned-topics"
 _TOGETHER = 64
 """Records read at the same time."""
@@ -69,6 +72,8 @@ class TopicCatalog:
         self._topics: dict[str, dict[str, TopicName]] = {}
         self._listed: dict[str, list[str]] = {}
         self._partitioned: dict[str, PartitionedTopic] = {}
+        self._unreadable: dict[str, str] = {}
+        """Partitioned topic -> path of its record, if the record could not be read and has no earlier value."""
         self._creating: dict[str, asyncio.Future[None]] = {}
         """Partitioned topics whose record is not durable yet: other requests may not take the name."""
         self._listeners: list[Callable[[str, list[str], list[str]], None]] = []
@@ -92,18 +97,35 @@ class TopicCatalog:
     async def _load_partitioned(self, path: str, prefix: str) -> None:
         names = await self._metadata.children(path)
         for start in range(0, len(names), _TOGETHER):
-            reads = (self._read_partitioned(path, prefix, encoded) for encoded in names[start : start + _TOGETHER])
+            reads = (self._read_at_start(path, prefix, encoded) for encoded in names[start : start + _TOGETHER])
             await asyncio.gather(*reads)
 
+    async def _read_at_start(self, path: str, prefix: str, encoded: str) -> None:
+        """Read the record of a partitioned topic; a record that cannot be read makes requests for that topic fail."""
+        try:
+            await self._read_partitioned(path, prefix, encoded)
+        except UnreadableRecordError as error:
+            log.warning("record.not_readable", path=f"{path}/{encoded}", reason=str(error.__cause__))
+
     async def _read_partitioned(self, path: str, prefix: str, encoded: str) -> None:
-        found, name = await self._metadata.get(f"{path}/{encoded}"), f"{prefix}/{unquote_plus(encoded)}"
+        """Raises StorageError, and UnreadableRecordError while the last readable record stays in force."""
+        path, name = f"{path}/{encoded}", f"{prefix}/{unquote_plus(encoded)}"
+        found = await self._metadata.get(path)
         if found is None:
             self._partitioned.pop(name, None)
         else:
-            self._partitioned[name] = msgspec.json.decode(found[0], type=PartitionedTopic)
+            try:
+                self._partitioned[name] = _partitioned_topic(found[0], path)
+            except UnreadableRecordError:
+                if name not in self._partitioned:
+                    self._unreadable[name] = path
+                raise
+        self._unreadable.pop(name, None)
 
     async def reload_partitioned(self, tenant: str, namespace: str, domain: str, encoded: str) -> None:
-        """Read the record of a partitioned topic again after another broker changed it."""
+        """Read the record of a partitioned topic again after another broker changed it. Raises as
+        ``_read_partitioned``.
+        """
         path, prefix = f"{ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}"
         await self._read_partitioned(path, prefix, encoded)
 
@@ -115,8 +137,10 @@ class TopicCatalog:
 
     def partitioned(self, name: TopicName) -> PartitionedTopic | None:
         """Metadata of the partitioned topic with that base name; None without such a topic. Before the topic is
-        `settled` its record may still be lost.
+        `settled` its record may still be lost. Raises UnreadableRecordError.
         """
+        if (path := self._unreadable.get(str(name))) is not None:
+            raise wire_refusals.RECORD_UNREADABLE.error(path=path)
         return self._partitioned.get(str(name))
 
     def names(self, namespace: str) -> list[str]:
@@ -131,9 +155,9 @@ class TopicCatalog:
         return list(self._topics.get(namespace, {}).values())
 
     def partitioned_names(self, namespace: str, domain: str) -> list[str]:
-        """Full base names of the namespace's partitioned topics."""
-        prefix = f"{domain}://{namespace}/"
-        return [name for name in self._partitioned if name.startswith(prefix) and name not in self._creating]
+        """Full base names of the namespace's partitioned topics; also of those whose records cannot be read."""
+        prefix, known = f"{domain}://{namespace}/", (*self._partitioned, *self._unreadable)
+        return [name for name in known if name.startswith(prefix) and name not in self._creating]
 
     async def settled(self, name: TopicName) -> None:
         """Wait while a request creates the partitioned topic with that base name: no client may see a count that a
@@ -193,7 +217,7 @@ class TopicCatalog:
         """
         path, known = partitioned_path(name), self._partitioned.get(str(name))
         while (found := await self._metadata.get(path)) is not None:
-            topic = change(msgspec.json.decode(found[0], type=PartitionedTopic))
+            topic = change(_partitioned_topic(found[0], path))
             try:
                 await self._metadata.put(path, msgspec.json.encode(topic), found[1])
             except BadVersionError:
@@ -215,7 +239,7 @@ class TopicCatalog:
         path = partitioned_path(name)
         try:
             while (stored := await self._metadata.get(path)) is not None:
-                found = msgspec.json.decode(stored[0], type=PartitionedTopic)
+                found = _partitioned_topic(stored[0], path)
                 if partitions is not None and found.created.difference(partitions):
                     self._partitioned.setdefault(str(name), found)
                     return False
@@ -241,6 +265,14 @@ class TopicCatalog:
     def _tell(self, namespace: str, new: Iterable[str], deleted: Iterable[str]) -> None:
         for listener in list(self._listeners):
             listener(namespace, list(new), list(deleted))
+
+
+def _partitioned_topic(record: bytes, path: str) -> PartitionedTopic:
+    """Raises UnreadableRecordError."""
+    try:
+        return msgspec.json.decode(record, type=PartitionedTopic)
+    except msgspec.DecodeError as error:
+        raise wire_refusals.RECORD_UNREADABLE.error(path=path) from error
 
 
 def partitioned_path(name: TopicName) -> str:

@@ -77,12 +77,12 @@ class Topics:
 
     def require_tenant(self, name: TopicName) -> None:
         """Raise TopicNotFoundError when the tenant does not exist."""
-        if self._namespaces.tenants.get(name.tenant) is None:
+        if name.tenant not in self._namespaces.tenants:
             raise wire_refusals.TENANT_OF_TOPIC_MISSING.error(tenant=name.tenant)
 
     def require_namespace(self, name: TopicName) -> None:
-        """Raise TopicNotFoundError when the tenant or the namespace does not exist."""
-        if not self._namespaces.exists(name.namespace):
+        """Raise TopicNotFoundError when the tenant or the namespace does not exist, UnreadableRecordError."""
+        if self._namespaces.policies(name.namespace) is None:
             raise wire_refusals.NAMESPACE_OF_TOPIC_MISSING.error(namespace=name.namespace)
 
     def require_new_topics(self, name: TopicName) -> None:

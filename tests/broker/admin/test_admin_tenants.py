@@ -6,9 +6,11 @@ import pytest
 
 from magnetar.broker.admin import namespace_routes
 from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.policies.namespace_store import NamespaceStore
 from magnetar.broker.settings import Settings
 from magnetar.protocol.topic_name import TopicName
-from tests.broker.admin_fakes import open_client
+from tests.broker.admin_fakes import Client, FakeBroker, open_client
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 INFO = {"adminRoles": ["b", "a"], "allowedClusters": ["standalone"]}
 FORCE = Settings(force_delete_namespace_allowed=True, force_delete_tenant_allowed=True)
@@ -23,6 +25,49 @@ async def test_the_first_start_creates_the_objects_that_clients_expect():
     assert cluster["serviceUrl"] == "http://localhost:8080"
     assert cluster["brokerServiceUrl"] == "pulsar://localhost:6650"
     assert cluster["brokerClientTlsEnabled"] is False
+
+
+async def test_requests_about_an_unreadable_namespace_fail_as_in_apache_pulsar():
+    metadata, path = MemoryMetadataStore(), "/admin/policies/public/default"
+    await NamespaceStore.open(metadata, Settings())
+    await metadata.put(path, b"{")
+    call = Client(FakeBroker(Settings(), metadata, await NamespaceStore.open(metadata, Settings())))
+    refusal = {"reason": f"Failed to deserialize payload for key '{path}'"}
+    for method, name, body in (
+        ("GET", "namespaces/public/default", None),
+        ("GET", "namespaces/public/default/messageTTL", None),
+        ("POST", "namespaces/public/default/messageTTL", 5),
+        ("DELETE", "namespaces/public/default", None),
+        ("PUT", "persistent/public/default/t", None),
+    ):
+        found = await call(method, name, body)
+        assert (found.status, found.json) == (500, refusal), (method, name)
+    assert (await call("GET", "namespaces/public")).json == []
+    assert (await call("PUT", "namespaces/public/default")).status == 409
+    assert (await call("DELETE", "tenants/public")).status == 409
+    assert (await call("PUT", "namespaces/public/other")).status == 204
+
+
+async def test_requests_about_an_unreadable_tenant_fail_as_in_apache_pulsar():
+    metadata = MemoryMetadataStore()
+    await NamespaceStore.open(metadata, Settings())
+    await metadata.put("/admin/policies/public", b"{")
+    call = Client(FakeBroker(Settings(), metadata, await NamespaceStore.open(metadata, Settings())))
+    assert (await call("GET", "tenants")).json == ["public", "pulsar"]
+    assert (await call("GET", "namespaces/public")).json == ["public/default"]
+    assert (await call("GET", "namespaces/public/default")).status == 200
+    assert (await call("PUT", "persistent/public/default/t")).status == 204
+    for method, name, body in (
+        ("GET", "tenants/public", None),
+        ("POST", "tenants/public", INFO),
+        ("PUT", "namespaces/public/new", None),
+    ):
+        found = await call(method, name, body)
+        assert (found.status, found.json) == (
+            500,
+            {"reason": "Failed to deserialize payload for key '/admin/policies/public'"},
+        ), (method, name)
+    assert (await call("PUT", "tenants/public", INFO)).status == 409
 
 
 async def test_cluster_life():

@@ -8,6 +8,7 @@ import pytest
 
 from magnetar.broker.clustering.following import Following
 from magnetar.broker.dynamic_settings import DynamicSettings
+from magnetar.broker.errors import UnreadableRecordError
 from magnetar.broker.policies.namespace_store import ExistsError, NamespaceStore
 from magnetar.broker.policies.values import ResourceGroup, ResourceQuota, TenantInfo
 from magnetar.broker.settings import Settings
@@ -102,6 +103,26 @@ async def test_policies_and_namespaces(brokers):
     assert told
     await one.namespaces.delete_namespace("t/n")
     await until(lambda: not two.namespaces.exists("t/n"))
+
+
+async def test_a_namespace_that_another_program_damages_and_corrects(brokers):
+    one, two = brokers
+    await one.namespaces.create_tenant("t", TenantInfo(allowed_clusters=["standalone"]))
+    await one.namespaces.create_namespace("t/n", one.namespaces.new_policies())
+    good, version = await one.metadata.get("/admin/policies/t/n")
+    version = await one.metadata.put("/admin/policies/t/n", b"{", version)
+    late = await World(one.cluster, one.ledger_store).start()
+    try:
+        with pytest.raises(UnreadableRecordError):
+            late.namespaces.policies("t/n")
+        await one.metadata.put("/admin/policies/t/n", good, version)
+        await until(lambda: "t/n" in late.namespaces.namespaces.readable())
+        assert late.namespaces.policies("t/n") == two.namespaces.policies("t/n")
+        await one.ledgers.make_known("t/n/persistent/x")
+        await until(lambda: late.catalog.names("t/n") == ["persistent://t/n/x"])
+    finally:
+        late.following.close()
+        await late.tasks.close()
 
 
 async def test_resource_groups_and_quotas(brokers):

@@ -7,6 +7,7 @@ import dataclasses
 import msgspec
 import pytest
 
+from magnetar.broker.errors import UnreadableRecordError
 from magnetar.broker.policies.namespace_store import ExistsError, MissingError, NamespaceStore, PolicyChange
 from magnetar.broker.policies.records import Policies
 from magnetar.broker.policies.values import (
@@ -86,11 +87,101 @@ async def test_null_is_no_value_as_in_apache_pulsar(store, metadata):
     assert again.policies("t/n") == Policies(message_ttl_in_seconds=5)
 
 
-@pytest.mark.parametrize("value", [b"", b"{", b'{"schema_compatibility_strategy":"OF_TOMORROW"}', b"[]"])
-async def test_the_error_of_an_unreadable_record_names_it(store, metadata, value):
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"deleted":"perhaps"}'])
+async def test_an_unreadable_namespace_fails_alone(store, metadata, value):
+    await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
+    await store.create_namespace("t/n", store.new_policies())
     await metadata.put("/admin/policies/public/default", value, 0)
-    with pytest.raises(msgspec.DecodeError, match=r"^the record /admin/policies/public/default is unreadable: ."):
-        await NamespaceStore.open(metadata, Settings())
+    again = await NamespaceStore.open(metadata, Settings())
+    assert again.policies("t/n") == store.policies("t/n")
+    assert again.exists("public/default"), "no other client may take the name"
+    assert again.namespaces_of("public") == ["public/default"], "its tenant cannot be deleted"
+    assert "public/default" not in again.namespaces.readable()
+    refused = pytest.raises(UnreadableRecordError, match=r"payload for key '/admin/policies/public/default'$")
+    for question in (again.policies, again.namespaces.get):
+        with refused:
+            question("public/default")
+    for work in (again.update_namespace("public/default", set_ttl(5)), again.reload("public/default")):
+        with refused:
+            await work
+    with pytest.raises(ExistsError):
+        await again.create_namespace("public/default", again.new_policies())
+    assert (await metadata.get("/admin/policies/public/default"))[0] == value
+
+
+async def test_a_corrected_record_is_in_force_again(store, metadata):
+    good, _ = await metadata.get("/admin/policies/public/default")
+    await metadata.put("/admin/policies/public/default", b"{", 0)
+    again = await NamespaceStore.open(metadata, Settings())
+    told = []
+    again.listen(told.append)
+    await metadata.put("/admin/policies/public/default", good, 1)
+    await again.reload("public/default")
+    assert again.policies("public/default") == store.policies("public/default")
+    assert told == [PolicyChange("public", "public/default")]
+
+
+async def test_a_record_that_becomes_unreadable_keeps_its_value(store, metadata):
+    before = store.policies("public/default")
+    await metadata.put("/admin/policies/public/default", b"{", 0)
+    with pytest.raises(UnreadableRecordError):
+        await store.reload("public/default")
+    assert store.policies("public/default") is before
+    with pytest.raises(UnreadableRecordError):
+        await store.update_namespace("public/default", set_ttl(5))
+    assert store.policies("public/default") is before
+
+
+async def test_other_unreadable_records_fail_alone(store, metadata):
+    await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
+    paths = ("clusters/standalone", "clusters/standalone/namespaceIsolationPolicies", "policies/public")
+    paths += ("resourcegroups/g", "topic-policies/public/default/persistent/t")
+    for path in paths:
+        await metadata.put(f"/admin/{path}", b"{")
+    again = await NamespaceStore.open(metadata, Settings())
+    for kind, name in (
+        (again.clusters, "standalone"),
+        (again.isolation, "standalone"),
+        (again.tenants, "public"),
+        (again.resource_groups, "g"),
+        (again.topics, str(T)),
+    ):
+        with pytest.raises(UnreadableRecordError):
+            kind.get(name)
+    assert again.isolation.in_force("standalone") == {}
+    assert again.tenants.names() == ["public", "pulsar", "t"]
+    assert again.policies("public/default") == store.policies("public/default")
+    await again.resource_groups.delete("g")
+    assert (again.resource_groups.names(), await metadata.get("/admin/resourcegroups/g")) == ([], None)
+    with pytest.raises(UnreadableRecordError):
+        await again.isolation.update("standalone", lambda old: old, {})
+    await again.isolation.forget("standalone")
+    assert again.isolation.get("standalone") is None
+
+
+async def test_an_unknown_name_in_place_of_one_of_a_set_is_null_as_in_apache_pulsar(store, metadata):
+    policies = {
+        "schema_compatibility_strategy": "OF_TOMORROW",
+        "subscription_auth_mode": "Suffix",
+        "inactive_topic_policies": {"inactiveTopicDeleteMode": "never", "maxInactiveDurationSeconds": 5},
+        "auth_policies": {"namespace_auth": {"r": ["fly", "consume"]}},
+        "backlog_quota_map": {"destination_storage": {"limitSize": 5, "policy": "pray"}},
+    }
+    await metadata.put("/admin/policies/public/default", msgspec.json.encode(policies), 0)
+    again = await NamespaceStore.open(metadata, Settings())
+    assert again.policies("public/default") == Policies(
+        auth_policies=AuthPolicies(namespace_auth={"r": [None, "consume"]}),
+        inactive_topic_policies=InactiveTopicPolicies(max_inactive_duration_seconds=5),
+        backlog_quota_map={"destination_storage": BacklogQuota(limit_size=5)},
+    )
+
+
+@pytest.mark.parametrize("types", [["Exclusive", "Quantum"], ["Quantum"]])
+async def test_unknown_types_of_subscriptions_stay_as_in_apache_pulsar(store, metadata, types):
+    await metadata.put("/admin/policies/public/default", msgspec.json.encode({"subscription_types_enabled": types}), 0)
+    again = await NamespaceStore.open(metadata, Settings())
+    assert again.policies("public/default").subscription_types_enabled == types
+    assert again.effective(T).subscription_types_enabled == tuple(types)
 
 
 async def test_everything_is_there_after_a_restart(store, metadata):

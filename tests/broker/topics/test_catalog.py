@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from magnetar.broker.topics.catalog import PartitionedTopic, TopicCatalog
+from magnetar.broker.errors import UnreadableRecordError
+from magnetar.broker.topics.catalog import PartitionedTopic, TopicCatalog, partitioned_path
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageFailedError
+from tests.twins.memory_metadata import MemoryMetadataStore
 
 NAME = TopicName.parse("persistent://public/default/t")
+
+
+class NoLedgers:
+    async def names(self, _prefix: str) -> list[str]:
+        return []
+
+
+async def test_an_unreadable_record_makes_its_topic_alone_fail():
+    metadata, ledgers = MemoryMetadataStore(), cast("Any", NoLedgers())
+    before = TopicCatalog(metadata, ledgers)
+    other = TopicName.parse("persistent://public/default/other")
+    for name in (NAME, other):
+        await before.create_partitioned(name, PartitionedTopic(3))
+    path = partitioned_path(NAME)
+    _, version = await metadata.get(path) or (b"", -1)
+    await metadata.put(path, b"{", version)
+    catalog = TopicCatalog(metadata, ledgers)
+    await catalog.load(["public/default"])
+    assert catalog.partitioned(other) == PartitionedTopic(3)
+    assert sorted(catalog.partitioned_names("public/default", "persistent")) == [str(other), str(NAME)]
+    refused = pytest.raises(UnreadableRecordError, match=rf"^Failed to deserialize payload for key '{path}'$")
+    with refused:
+        catalog.partitioned(NAME)
+    for work in (catalog.create_partitioned(NAME, PartitionedTopic(1)), catalog.update_partitioned(NAME, lambda t: t)):
+        with refused:
+            await work
+    parts = ("public", "default", "persistent", "t")
+    with refused:
+        await before.reload_partitioned(*parts)
+    assert before.partitioned(NAME) == PartitionedTopic(3), "the last readable record stays in force"
+    await metadata.put(path, b'{"partitions":4}', version + 1)
+    await catalog.reload_partitioned(*parts)
+    assert catalog.partitioned(NAME) == PartitionedTopic(4)
 
 
 class SlowMetadata:
