@@ -15,6 +15,7 @@ from magnetar.broker.admin.routes import ADMIN, NAMESPACE, RouteTable
 from magnetar.broker.auth.table import NAMESPACE_ADMIN, SUPER
 from magnetar.broker.compat import rest_refusals
 from magnetar.broker.errors import RestError
+from magnetar.broker.policies.namespace_store import DEFAULT_QUOTA
 from magnetar.broker.policies.records import shown
 from magnetar.broker.policies.values import ResourceGroup, ResourceQuota
 
@@ -22,7 +23,6 @@ routes = RouteTable()
 GROUP = ADMIN + "/resourcegroups/{group}"
 QUOTAS = ADMIN + "/resource-quotas"
 BUNDLE_QUOTA = QUOTAS + "/{tenant}/{namespace}/{bundle}"
-_DEFAULT: Final = "default"
 _FIRST_QUOTA: Final = ResourceQuota(
     msg_rate_in=40.0, msg_rate_out=120.0, bandwidth_in=100000.0, bandwidth_out=300000.0, memory=80.0, dynamic=True
 )
@@ -111,18 +111,18 @@ async def _store_group(call: Call, name: str | None) -> Response:
 
 @routes.get(QUOTAS, SUPER)
 async def default_quota(call: Call) -> Response:
-    return json_response(call.namespaces.quotas.get(_DEFAULT) or _FIRST_QUOTA)
+    return json_response(call.namespaces.quotas.get(DEFAULT_QUOTA) or _FIRST_QUOTA)
 
 
 @routes.post(QUOTAS, SUPER)
 async def set_default_quota(call: Call) -> Response:
-    return await _store_quota(call, _DEFAULT)
+    return await _store_quota(call, DEFAULT_QUOTA)
 
 
 @routes.get(BUNDLE_QUOTA, SUPER)
 async def bundle_quota(call: Call) -> Response:
     quotas = call.namespaces.quotas
-    return json_response(quotas.get(_bundle(call)) or quotas.get(_DEFAULT) or _FIRST_QUOTA)
+    return json_response(quotas.get(_bundle(call)) or quotas.get(DEFAULT_QUOTA) or _FIRST_QUOTA)
 
 
 @routes.post(BUNDLE_QUOTA, SUPER)

@@ -15,7 +15,7 @@ from magnetar.broker.dynamic_settings import CONFIGURATION
 from magnetar.broker.errors import UnreadableRecordError
 from magnetar.broker.policies.failure_domains import DOMAINS_NODE
 from magnetar.broker.policies.isolation_store import ISOLATION_NODE
-from magnetar.broker.policies.namespace_store import QUOTAS, RESOURCE_GROUPS
+from magnetar.broker.policies.namespace_store import DEFAULT_QUOTA, QUOTAS, RESOURCE_GROUPS
 from magnetar.broker.topics.catalog import ROOT as PARTITIONED
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import StorageError
@@ -139,8 +139,9 @@ class Following:
             self._spawn(self._namespaces.resource_groups.load(unquote(name)), path)
 
     def _quota_changed(self, path: str) -> None:
-        if name := path.removeprefix(QUOTAS).removeprefix("/"):
-            self._spawn(self._namespaces.quotas.load(unquote(name)), path)
+        name = path.removeprefix(QUOTAS).removeprefix("/")
+        if name == DEFAULT_QUOTA or name.count("/") == 2:  # else a parent of the quotas of bundles
+            self._spawn(self._namespaces.quotas.load(name), path)
 
     def _configuration_changed(self, path: str) -> None:
         if self._settings is not None and path == CONFIGURATION:

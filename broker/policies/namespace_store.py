@@ -5,7 +5,7 @@ Records of the metadata store (JSON, Pulsar's paths where it has them):
     /admin/policies/<tenant>                                 TenantInfo
     /admin/policies/<tenant>/<namespace>                     Policies
     /admin/resourcegroups/<group>                            ResourceGroup
-    /admin/resource-quotas/<"default" or bundle>             ResourceQuota; the bundle's full name, encoded
+    /loadbalance/resource-quota/<"default" or bundle>        ResourceQuota; the bundle's full name
     /admin/topic-policies/<tenant>/<namespace>/<domain>/<topic>   TopicPolicies; <topic> encoded; one for all partitions
 
 A change keeps members of a record that this broker does not know: a newer version of Apache Pulsar, whose brokers share
@@ -21,6 +21,7 @@ every change after the change is stored.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -45,7 +46,8 @@ from magnetar.broker.policies.isolation_store import IsolationPolicies
 from magnetar.broker.policies.records import Policies, TopicPolicies, even_bundles
 from magnetar.broker.policies.topic_records import TopicRecords
 from magnetar.broker.policies.values import ClusterData, ResourceGroup, ResourceQuota, TenantInfo
-from magnetar.storage.errors import BadVersionError
+from magnetar.storage.errors import BadVersionError, NoNodeError
+from magnetar.storage.interfaces import MUST_NOT_EXIST
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -59,7 +61,11 @@ _CLUSTERS: Final = "/admin/clusters"
 _POLICIES: Final = "/admin/policies"
 _TOPIC_POLICIES: Final = "/admin/topic-policies"
 RESOURCE_GROUPS: Final = "/admin/resourcegroups"
-QUOTAS: Final = "/admin/resource-quotas"
+QUOTAS: Final = "/loadbalance/resource-quota"
+_FORMER_QUOTAS: Final = "/admin/resource-quotas"
+"""The place where version 0.2 kept quotas: the bundle's full name is encoded there."""
+DEFAULT_QUOTA: Final = "default"
+"""The name of the quota of bundles without a quota of their own."""
 _SYSTEM_TENANT: Final = "pulsar"
 FIRST_NAMESPACES: Final = ("public/default", f"{_SYSTEM_TENANT}/system")
 
@@ -264,7 +270,7 @@ class NamespaceStore:
         self.resource_groups = Records(
             metadata, ResourceGroup, lambda name: f"{RESOURCE_GROUPS}/{quote(name, safe='')}"
         )
-        self.quotas = Records(metadata, ResourceQuota, lambda name: f"{QUOTAS}/{quote(name, safe='')}")
+        self.quotas = Records(metadata, ResourceQuota, lambda name: f"{QUOTAS}/{name}")
         self._own_topics = StoredTopicRecords(metadata)
         self.topics: TopicRecords = topic_records or self._own_topics
         self.in_use: set[str] = set()
@@ -293,14 +299,31 @@ class NamespaceStore:
             await self.failure_domains.load(unquote(cluster))
         for group in await self._metadata.children(RESOURCE_GROUPS):
             await self.resource_groups.load_at_start(unquote(group))
-        for quota in await self._metadata.children(QUOTAS):
-            await self.quotas.load_at_start(unquote(quota))
+        await self._load_quotas()
         for tenant in await self._metadata.children(_POLICIES):
             await self.tenants.load_at_start(tenant)
             for namespace in await self._metadata.children(f"{_POLICIES}/{tenant}"):
                 await self.namespaces.load_at_start(f"{tenant}/{namespace}")
         if self.topics is self._own_topics:
             await self._own_topics.load_all()
+
+    async def _load_quotas(self) -> None:
+        for former in await self._metadata.children(_FORMER_QUOTAS):
+            await self._move_quota(f"{_FORMER_QUOTAS}/{former}", f"{QUOTAS}/{unquote(former)}")
+        await self.quotas.load_at_start(DEFAULT_QUOTA)
+        for tenant in await self._metadata.children(QUOTAS):
+            for namespace in await self._metadata.children(f"{QUOTAS}/{tenant}"):
+                for bundle in await self._metadata.children(f"{QUOTAS}/{tenant}/{namespace}"):
+                    await self.quotas.load_at_start(f"{tenant}/{namespace}/{bundle}")
+
+    async def _move_quota(self, former: str, path: str) -> None:
+        """Move the record of an earlier version; a record at the new place stays. Another broker may do the same."""
+        found = await self._metadata.get(former)
+        if found is not None:
+            with contextlib.suppress(BadVersionError):
+                await self._metadata.put(path, found[0], MUST_NOT_EXIST)
+            with contextlib.suppress(NoNodeError):
+                await self._metadata.delete(former)
 
     async def _create_first_ones(self) -> None:
         cluster = self._settings.cluster_name

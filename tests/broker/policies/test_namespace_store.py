@@ -15,6 +15,7 @@ from magnetar.broker.policies.values import (
     AutoTopicCreation,
     BacklogQuota,
     InactiveTopicPolicies,
+    ResourceQuota,
     RetentionPolicies,
     TenantInfo,
 )
@@ -182,6 +183,28 @@ async def test_unknown_types_of_subscriptions_stay_as_in_apache_pulsar(store, me
     again = await NamespaceStore.open(metadata, Settings())
     assert again.policies("public/default").subscription_types_enabled == types
     assert again.effective(T).subscription_types_enabled == tuple(types)
+
+
+BUNDLE = "public/default/0x00000000_0xffffffff"
+
+
+async def test_resource_quotas_lie_where_apache_pulsar_has_them(store, metadata):
+    for name, memory in (("default", 5), (BUNDLE, 6)):
+        await store.quotas.create(name, ResourceQuota(memory=memory))
+        assert msgspec.json.decode((await metadata.get(f"/loadbalance/resource-quota/{name}"))[0])["memory"] == memory
+    again = await NamespaceStore.open(metadata, Settings())
+    assert again.quotas.names() == ["default", BUNDLE]
+    assert again.quotas.get(BUNDLE) == ResourceQuota(memory=6)
+
+
+async def test_quotas_of_an_earlier_version_move(store, metadata):
+    former = "/admin/resource-quotas"
+    for name, memory in (("default", 5), ("public%2Fdefault%2F0x00000000_0xffffffff", 6)):
+        await metadata.put(f"{former}/{name}", msgspec.json.encode(ResourceQuota(memory=memory)))
+    await store.quotas.create("default", ResourceQuota(memory=7))  # as by a broker of Apache Pulsar
+    again = await NamespaceStore.open(metadata, Settings())
+    assert (again.quotas.get("default").memory, again.quotas.get(BUNDLE).memory) == (7, 6)
+    assert await metadata.children(former) == []
 
 
 async def test_everything_is_there_after_a_restart(store, metadata):
