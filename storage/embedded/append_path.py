@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from magnetar.storage.embedded.journal.commit_lane import CommitLane
 from magnetar.storage.embedded.journal.writer import CONFIRM, RESUME, Append, SpareOrder
 from magnetar.storage.embedded.writeback import SPACE_ERRORS
-from magnetar.storage.errors import StorageError, StorageFailedError, StorageFullError
+from magnetar.storage.errors import StorageClosedError, StorageError, StorageFailedError, StorageFullError
 from magnetar.storage.histogram import Histogram
 
 if TYPE_CHECKING:
@@ -78,6 +78,9 @@ class AppendPath:
         self._confirm_timer: Timer | None = None
         self._confirmed_at = -1
         self._closing = False
+        self._late: list[Append] | None = None
+        """Appends that came while ``close`` ended the lane; None before and behind that time."""
+        self._closed = False
         self.last_sequence = journal.next_sequence - 1
         """The sequence of the last frame whose appends were completed."""
         self.entries = self.bytes = self.frames = self.frame_bytes = self.batches = 0
@@ -90,12 +93,16 @@ class AppendPath:
         item = Append(ledger, slab, done, error or self._health.problem)
         if self.held is not None:
             self.held.append(item)
+        elif self._late is not None:
+            self._late.append(item)
+        elif self._closed:
+            asyncio.get_running_loop().call_soon(self._refuse, [item])
         else:
             self._lane.submit(item, slab.size_bytes)
 
     def hold(self) -> None:
         """Keep appends back until ``release``, because write-behind has too many bytes in memory."""
-        if self.held is None:
+        if self.held is None and not self._closing:
             self.held = deque()
 
     def release(self, error: StorageError | None = None) -> None:
@@ -125,16 +132,24 @@ class AppendPath:
 
     async def close(self) -> None:
         """Finish pending appends, confirm the last frame, stop the threads. The journal's files stay open: write-behind
-        may need them.
+        may need them. Later appends fail, each in its turn.
         """
         self.release()
         await self._lane.wait_idle()
         self._closing = True
+        self.release()
+        self._late = []
         if self._confirm_timer is not None:
             self._confirm_timer.cancel()
             self._lane.submit(CONFIRM)
         await self._lane.close()
         await self._helper.close()
+        late, self._late, self._closed = self._late, None, True
+        self._refuse(late)
+
+    def _refuse(self, late: list[Append]) -> None:
+        closed = StorageClosedError("the store is closed")
+        self._answer(late, {index: item.error or closed for index, item in enumerate(late)})
 
     def _complete(self, batch: list[Append], result: BatchResult | None, error: BaseException | None) -> None:
         if result is None:

@@ -71,6 +71,8 @@ class EmbeddedLedgerWriter:
         error: StorageError | None = None
         if state.refusal is not None:
             error = state.refusal
+        elif self._store.closed:
+            error = StorageClosedError("the store is closed")
         elif slab.size_bytes > self._store.max_record_bytes:
             error = self._too_large(slab)
         self._appends.submit(state, slab, done, error)

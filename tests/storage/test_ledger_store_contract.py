@@ -16,6 +16,7 @@ from magnetar.storage.errors import (
     NoSuchEntryError,
     NoSuchLedgerError,
     StorageClosedError,
+    StorageError,
 )
 from tests.storage.bookkeeper.store_for_tests import simulated_store
 from tests.storage.engine_for_tests import TINY, World, append, read_all, settle
@@ -189,3 +190,29 @@ async def test_closed_store(ledgers):
         await ledgers.create()
     with pytest.raises(StorageClosedError):
         await ledgers.list_ledgers()
+
+
+async def test_appends_to_a_store_that_closes_are_answered_in_order(ledgers):
+    writers = [await ledgers.create() for _ in range(2)]
+    answers = [[] for _ in writers]
+
+    def push():
+        for writer, given in zip(writers, answers, strict=True):
+            slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [b"x"], writer.record_proof)
+            number = pushed[writer.ledger_id] = pushed.get(writer.ledger_id, -1) + 1
+            writer.append(slab, lambda error, number=number, given=given: given.append((number, error)))
+
+    pushed = {}
+    push()
+    closing = asyncio.create_task(ledgers.close())
+    while not closing.done():
+        push()
+        await asyncio.sleep(0)
+    for _ in range(3):
+        push()
+        await settle()
+    await settle()
+    for writer, given in zip(writers, answers, strict=True):
+        assert [number for number, _ in given] == list(range(pushed[writer.ledger_id] + 1))
+        assert isinstance(given[-1][1], StorageError)
+        assert writer.last_add_pushed == writer.last_add_confirmed

@@ -17,9 +17,10 @@ import pytest
 
 from magnetar.storage.embedded.engine import EngineSettings, open_embedded
 from magnetar.storage.embedded.verify.command import verify_store
-from magnetar.storage.errors import StorageFailedError, StorageFullError
+from magnetar.storage.errors import StorageClosedError, StorageFailedError, StorageFullError
 from tests.storage.engine_for_tests import append, read_all
 from tests.storage.records_for_tests import slab_of
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,3 +252,28 @@ async def test_errors_under_the_metadata_are_typed_and_a_failing_disk_fails_the_
     else:
         assert await storage.metadata.put("/a", b"2") == 1
     await storage.close()
+
+
+async def test_appends_to_an_engine_that_closes_are_answered_in_order(tmp_path):
+    """Also those that come while the lane ends its last frames, and those behind its end."""
+    storage = await open_embedded(str(tmp_path / "data"))
+    writer, answers, pushed = await storage.ledgers.create(), [], []
+
+    def push():
+        slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [b"x"], writer.record_proof)
+        pushed.append(len(pushed))
+        writer.append(slab, lambda error, number=pushed[-1]: answers.append((number, error)))
+
+    push()
+    closing = asyncio.create_task(storage.close())
+    while not closing.done():
+        push()
+        await asyncio.sleep(0)
+    push()
+    await until(lambda: len(answers) == len(pushed))
+    assert [number for number, _ in answers] == pushed
+    stored = writer.last_add_confirmed + 1
+    assert stored >= 1
+    assert writer.last_add_pushed == writer.last_add_confirmed
+    assert [error for _, error in answers[:stored]] == [None] * stored
+    assert {type(error) for _, error in answers[stored:]} == {StorageClosedError}
