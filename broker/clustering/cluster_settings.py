@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from magnetar.broker.clustering.zookeeper_client_file import ZooKeeperSecurity, read_security
+from magnetar.broker.ownership.cluster_nodes import LOAD_MANAGERS
 from magnetar.broker.ownership.placement_strategies import STRATEGIES
 from magnetar.broker.ownership.shedding import SHEDDERS
 from magnetar.broker.setting_areas.older_names import OlderName
@@ -32,7 +33,6 @@ CLUSTER_OLDER_NAMES: Final = (
 """The keys of earlier versions that brokers of Apache Pulsar 4.2 still follow."""
 
 _POLICY_SERVICES: Final = ("SystemTopicBasedTopicPoliciesService",)
-_LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def cluster_services(settings: Settings) -> ClusterServices:
         )
     if settings.web_service_port is None and settings.web_service_port_tls is None:
         raise ValueError("a broker of a cluster needs webServicePort or webServicePortTls: others know it by that")
-    if settings.load_manager_class_name.rpartition(".")[2] not in _LOAD_MANAGERS:
+    if settings.load_manager_class_name.rpartition(".")[2] not in LOAD_MANAGERS:
         raise ValueError(
             f"loadManagerClassName cannot be {settings.load_manager_class_name!r}: this broker shares topics by the "
             "nodes of the ModularLoadManagerImpl, and all brokers of a cluster must have the same"

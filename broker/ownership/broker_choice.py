@@ -27,12 +27,13 @@ rates, so that a burst of lookups does not go to one broker.
 
 
 def is_candidate(broker_id: str, report: LoadReport, *, persistent: bool) -> bool:
-    """Whether lookups may lead to the broker: its name, its addresses, its protocols."""
+    """Whether lookups may lead to the broker: its name, its addresses, its protocols, its load manager."""
     host, colon, port = broker_id.rpartition(":")
     addresses = report.addresses
     serves = report.persistent_topics_enabled if persistent else report.non_persistent_topics_enabled
     return bool(
         serves
+        and report.has_owners_in_nodes
         and host
         and colon
         and port.isdecimal()

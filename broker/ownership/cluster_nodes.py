@@ -83,6 +83,10 @@ class ListenerNode(msgspec.Struct, rename="camel", frozen=True, omit_defaults=Tr
     broker_https_url: str | None = None
 
 
+LOAD_MANAGERS: Final = ("ModularLoadManagerImpl", "SimpleLoadManagerImpl")
+"""The load managers of Apache Pulsar that keep the owners of bundles in nodes, the default first."""
+
+
 class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     """LocalBrokerData. Members that only Pulsar's own tools read have Pulsar's constants."""
 
@@ -139,6 +143,13 @@ class LoadReport(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
             _given(self.web_service_url_tls),
             _listeners(self.advertised_listeners),
         )
+
+    @property
+    def has_owners_in_nodes(self) -> bool:
+        """Whether the broker's load manager keeps the owners of bundles in nodes; the extensible load manager keeps
+        them in a topic.
+        """
+        return (self.load_manager_class_name or LOAD_MANAGERS[0]).rpartition(".")[2] in LOAD_MANAGERS
 
     def with_highest(self) -> LoadReport:
         """Return the report with the share of the resource that is used most, for Apache Pulsar's tools."""

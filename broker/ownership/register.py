@@ -13,6 +13,7 @@ from magnetar.broker.ownership.broker_choice import is_candidate
 from magnetar.broker.ownership.cluster_nodes import (
     BROKERS,
     LEADER,
+    LOAD_MANAGERS,
     Leader,
     decode_leader,
     decode_report,
@@ -68,7 +69,15 @@ class BrokerRegister:
         self._leader_node = SharedRead(lambda: metadata.get(LEADER), fresh_s)
 
     async def enter(self) -> None:
-        """Register this broker: other brokers send lookups from now on. Raises ValueError, StorageError."""
+        """Register this broker: other brokers send lookups from now on. Raises StorageError, and ValueError beside a
+        broker whose load manager does not know the owners that this broker writes.
+        """
+        for name, report in (await self._read_reports()).items():
+            if name != self.broker_id and not report.has_owners_in_nodes:
+                raise ValueError(
+                    f"broker {name} has the load manager {report.load_manager_class_name}: this broker shares topics "
+                    f"by the nodes of the {LOAD_MANAGERS[0]}, and all brokers of a cluster must have the same"
+                )
         self._stops = [
             self._metadata.watch(self._path, self._own_node_changed),
             self._metadata.watch(LEADER, self._leader_changed),
