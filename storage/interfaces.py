@@ -75,6 +75,13 @@ class LedgerWriter(Protocol):
         """Bytes of all confirmed records."""
         ...
 
+    @property
+    def failure(self) -> StorageError | None:
+        """The error with which the writer refuses further slabs, as far as the store knows; None while the writer takes
+        slabs.
+        """
+        ...
+
     def append(self, slab: Slab, done: AppendDone) -> None:
         """Append the slab's records; its first entry id must be ``last_add_pushed + 1``.
 

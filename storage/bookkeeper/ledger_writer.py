@@ -73,6 +73,10 @@ class BookKeeperLedgerWriter:
     def length_bytes(self) -> int:
         return self._length_bytes
 
+    @property
+    def failure(self) -> StorageError | None:
+        return self.refusal or (None if self.adds.failure is None else as_storage_error(self.adds.failure))
+
     def append(self, slab: Slab, done: AppendDone) -> None:
         if slab.ledger_id != self.ledger_id or slab.first_entry_id != self._pushed + 1 or not slab.count:
             raise AssertionError(f"{slab!r} does not follow {self.ledger_id}:{self._pushed}")

@@ -61,6 +61,10 @@ class EmbeddedLedgerWriter:
     def length_bytes(self) -> int:
         return self._state.length_bytes
 
+    @property
+    def failure(self) -> StorageError | None:
+        return self._state.refusal
+
     def append(self, slab: Slab, done: AppendDone) -> None:
         state = self._state
         if slab.ledger_id != self.ledger_id or slab.first_entry_id != state.pushed + 1 or not slab.count:

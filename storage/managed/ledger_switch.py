@@ -115,7 +115,7 @@ class LedgerSwitch:
         if not self._one_open:
             if self._ahead is None:
                 self._start_creating()
-        elif self._reserve is None and self.env.may_roll():
+        elif self._usable_reserve() is None and self.env.may_roll():
             self._preparing = True
             self._background.start(self._create_reserve(), "create ledger")
 
@@ -265,7 +265,7 @@ class LedgerSwitch:
         """
         appender = self._appender
         try:
-            if self._one_open and self._ahead is None and self._reserve is None:
+            if self._one_open and self._ahead is None and self._usable_reserve() is None:
                 self._reserve = await self._create_unlisted()
             await self._wait_sealed()
             if self._one_open and appender.current is not None:  # the seal has listed the reserve
@@ -323,9 +323,8 @@ class LedgerSwitch:
         """Return a new ledger, the reserve if there is one; the stored list names the ledger on return. Raises
         StorageError.
         """
-        writer, self._reserve = self._reserve, None
-        if writer is None:
-            writer = await self._create_unlisted()
+        writer = self._usable_reserve() or await self._create_unlisted()
+        self._reserve = None
         await self._list_next(writer)
         return writer
 
@@ -343,6 +342,13 @@ class LedgerSwitch:
             raise
         self._unlisted.listed(writer.ledger_id)
         self._appender.counters.ledger_listed(self.env.clock.now_s() - begun_s)
+
+    def _usable_reserve(self) -> LedgerWriter | None:
+        """Return the reserve, unless another client fenced the ledger, as auto-recovery of a lost bookie does."""
+        if self._reserve is not None and self._reserve.failure is not None:
+            self._unlisted.add(self._reserve.ledger_id)
+            self._reserve = None
+        return self._reserve
 
     async def _delete_reserve(self) -> None:
         """Delete the reserve, also that of a former owner: no list has ever named the ledger."""
@@ -443,7 +449,7 @@ class LedgerSwitch:
         """Store the list with the end of the full ledger. If appends wait for the reserve, the same save lists the
         reserve. Raises StorageError.
         """
-        reserve, appender = self._reserve, self._appender
+        reserve, appender = self._usable_reserve(), self._appender
         if reserve is None or not appender.waiting or appender.state is not AppendState.OPEN:
             self._wake_sealed()
             await self.ledger_list.save()

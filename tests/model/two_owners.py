@@ -125,6 +125,10 @@ class WiredWriter:
     def length_bytes(self):
         return self._writer.length_bytes
 
+    @property
+    def failure(self):
+        return self._failure or self._writer.failure
+
     def append(self, slab, done):
         self.last_add_pushed = slab.last_entry_id
         self._wire.history.keep(self._append(slab, done))

@@ -50,6 +50,10 @@ class MemoryLedgerWriter:
         self._failure: StorageError | None = None
         self._idle: list[asyncio.Future[None]] = []
 
+    @property
+    def failure(self) -> StorageError | None:
+        return None if self.refuse is None else self.refuse(self.ledger_id)
+
     def append(self, slab: Slab, done: AppendDone) -> None:
         if slab.ledger_id != self.ledger_id or slab.first_entry_id != self.last_add_pushed + 1:
             raise AssertionError(f"{slab!r} does not follow {self.ledger_id}:{self.last_add_pushed}")

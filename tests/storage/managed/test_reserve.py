@@ -199,3 +199,22 @@ async def test_an_append_that_comes_when_the_seal_ends_finds_the_reserve(ground,
     assert [result.error for result in results] == [None, None]
     assert await stored(ground) == [(0, True), (1, False)]
     assert await ground.ledgers.list_ledgers() == [0, 1]
+
+
+@pytest.mark.parametrize("first", [1, 2])
+async def test_a_reserve_that_another_client_fenced_is_replaced(ground, first):
+    ledger = await full(ground, 9)
+    await ground.ledgers.open_recover(1)  # as auto-recovery does with ledgers of a lost bookie
+    for count in (first, 3):
+        await append(ledger, [b"y"] * count)
+        await settle()
+    assert await stored(ground) == [(0, True), (2, False)]
+    assert await ground.ledgers.list_ledgers() == [0, 2]
+
+
+async def test_a_fenced_reserve_goes_with_the_log(ground):
+    ledger = await full(ground, 9)
+    await ground.ledgers.open_recover(1)
+    await ledger.close()
+    await settle()
+    assert await ground.ledgers.list_ledgers() == [0]
