@@ -18,13 +18,16 @@ import pulsar
 import pytest
 from kazoo.client import KazooClient
 
-from tests.cluster.broker_processes import connect, initialize, wait_until_alone
+from tests.cluster.broker_processes import connect
 from tests.cluster.conftest import LONG
+from tests.cluster.loaded_brokers import load_fixture, members_fixture
 from tests.cluster.real_cluster import RealCluster
-from tests.cluster.scenes import SHORT_LEDGERS, end, loaded, two_members
+from tests.cluster.scenes import SHORT_LEDGERS, end
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
+members = members_fixture(services="services", **SHORT_LEDGERS)
+load = load_fixture(services="services")
 MARK, DAMAGED = b"ENTRY-AS-STORED", b"ENTRY-AS-sTORED"
 
 
@@ -34,29 +37,10 @@ def services(_services):
     made = RealCluster(directory)
     try:
         made.up(3)
-        initialize(made)
         yield made
     finally:
         made.down()
         shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def members(services, tmp_path_factory):
-    made = two_members(tmp_path_factory.mktemp("members"), services.zookeeper, **SHORT_LEDGERS)
-    try:
-        started = [each.start() for each in made]
-        wait_until_alone(*started)
-        yield started
-    finally:
-        for each in made:
-            each.end()
-
-
-@pytest.fixture
-def load(members):
-    with loaded(members) as made:
-        yield made
 
 
 @pytest.fixture

@@ -9,31 +9,12 @@ import time
 
 import pytest
 
-from tests.cluster.broker_processes import initialize, wait_until_alone
 from tests.cluster.conftest import LONG
-from tests.cluster.scenes import SESSION_S, SHORT_LEDGERS, busiest, end, loaded, two_members
+from tests.cluster.loaded_brokers import load_fixture, members_fixture
+from tests.cluster.scenes import SESSION_S, SHORT_LEDGERS, busiest, end
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
-
-
-@pytest.fixture(scope="module")
-def members(cluster, tmp_path_factory):
-    initialize(cluster)
-    made = two_members(tmp_path_factory.mktemp("together"), cluster.zookeeper, **SHORT_LEDGERS)
-    try:
-        started = [each.start() for each in made]
-        wait_until_alone(*started)
-        yield started
-    finally:
-        for each in made:
-            each.end()
-
-
-@pytest.fixture
-def load(cluster, members):
-    cluster.make_whole()  # new ledgers need all bookies
-    with loaded(members) as made:
-        yield made
+members, load = members_fixture(**SHORT_LEDGERS), load_fixture()
 
 
 def test_zookeeper_is_restarted_during_a_takeover(cluster, members, load):

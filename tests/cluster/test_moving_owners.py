@@ -15,37 +15,17 @@ import pulsar
 import pytest
 import requests
 
-from tests.cluster.broker_processes import initialize, wait_until_alone
 from tests.cluster.conftest import LONG
 from tests.cluster.figures import figure
 from tests.cluster.load import position
-from tests.cluster.scenes import SESSION_S, SHORT_LEDGERS, end, loaded, members_named
+from tests.cluster.loaded_brokers import load_fixture, members_fixture
+from tests.cluster.scenes import SESSION_S, SHORT_LEDGERS, end, loaded
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.skipif(not LONG, reason="part of `make cluster`")]
 BETWEEN_KILLS_S = 10
-
-
-@pytest.fixture(scope="module")
-def members(cluster, tmp_path_factory):
-    initialize(cluster)
-    directory = tmp_path_factory.mktemp("members")
-    settings = SHORT_LEDGERS | {"forceDeleteNamespaceAllowed": "true"}
-    made = members_named(("r1", "r2", "r3"), directory, cluster.zookeeper, **settings)
-    try:
-        started = [each.start() for each in made]
-        wait_until_alone(*started)
-        yield started
-    finally:
-        for each in made:
-            each.end()
-
-
-@pytest.fixture
-def load(cluster, members):
-    cluster.make_whole()  # new ledgers need all bookies
-    with loaded(members) as made:
-        yield made
+members = members_fixture(names=("r1", "r2", "r3"), forceDeleteNamespaceAllowed="true", **SHORT_LEDGERS)
+load = load_fixture()
 
 
 class Tail(threading.Thread):
