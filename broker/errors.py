@@ -24,6 +24,7 @@
     ├── IncompatibleSchemaError      IncompatibleSchema
     │   └── InvalidSchemaError       IncompatibleSchema the definition itself does not parse
     ├── ConsumerAssignError          ConsumerAssignError  key ranges overlap or are missing
+    ├── TransactionNotFoundError     TransactionNotFound
     ├── NotAllowedError              NotAllowedError
     ├── UnsupportedOnTopicError      UnknownError       the kind of topic has no answer to the request
     ├── ProducerFencedError          ProducerFenced
@@ -146,6 +147,10 @@ class BrokenKeyValueError(BrokerError):
 
 class ConsumerAssignError(BrokerError):
     server_error = pb.ConsumerAssignError
+
+
+class TransactionNotFoundError(BrokerError):
+    server_error = pb.TransactionNotFound
 
 
 class NotAllowedError(BrokerError):

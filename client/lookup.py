@@ -34,7 +34,7 @@ async def partitions(connection: BrokerConnection, topic: str, *, absent_ok: boo
     if response.response == pb.CommandPartitionedTopicMetadataResponse.Failed:
         if absent_ok and response.error == pb.TopicNotFound:
             return 0
-        raise refusal(response.error, response.message)
+        raise refusal(response.error, response.message or f"Topic {topic} does not exist")
     return response.partitions
 
 

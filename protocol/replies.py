@@ -358,25 +358,27 @@ def get_or_create_schema_failed(request_id: int, code: int, message: str) -> byt
 # --- transactions ------------------------------------------------------------------------------------------------
 
 
-def end_txn_on_partition_response(request_id: int, least_bits: int, most_bits: int, code: int | None) -> bytes:
+def end_txn_on_partition_response(
+    request_id: int, least_bits: int, most_bits: int, refusal: tuple[int, str] | None
+) -> bytes:
     base = _base(_TYPE.END_TXN_ON_PARTITION_RESPONSE)
     reply = base.endTxnOnPartitionResponse
     reply.request_id = request_id
     reply.txnid_least_bits = least_bits
     reply.txnid_most_bits = most_bits
-    if code is not None:
-        reply.error = code  # type: ignore[assignment]
-        reply.message = "Transactions are not enabled."
+    if refusal is not None:
+        reply.error, reply.message = refusal  # type: ignore[assignment]
     return encode_command(base)
 
 
-def end_txn_on_subscription_response(request_id: int, least_bits: int, most_bits: int, code: int | None) -> bytes:
+def end_txn_on_subscription_response(
+    request_id: int, least_bits: int, most_bits: int, refusal: tuple[int, str] | None
+) -> bytes:
     base = _base(_TYPE.END_TXN_ON_SUBSCRIPTION_RESPONSE)
     reply = base.endTxnOnSubscriptionResponse
     reply.request_id = request_id
     reply.txnid_least_bits = least_bits
     reply.txnid_most_bits = most_bits
-    if code is not None:
-        reply.error = code  # type: ignore[assignment]
-        reply.message = "Transactions are not enabled."
+    if refusal is not None:
+        reply.error, reply.message = refusal  # type: ignore[assignment]
     return encode_command(base)

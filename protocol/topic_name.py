@@ -31,6 +31,8 @@ _DOMAINS = frozenset({PERSISTENT, NON_PERSISTENT})
 _ENTITY = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 _PARTITION = re.compile(r"(.*)-partition-(0|[1-9]\d{0,9})\Z", re.DOTALL)
 _LAST_PARTITION = 2**31 - 1
+_PARTS_OF_PULSAR_1 = 4
+"""``tenant/cluster/namespace/local-name``, and all names with more slashes."""
 _PARTITION_CHARS = len("-partition-") + 10
 POLICY_EVENTS = "__change_events"
 _SYSTEM_TOPICS = frozenset(
@@ -78,7 +80,7 @@ def check_length(text: str) -> None:
 def check_entity(text: str) -> None:
     """Raise InvalidTopicNameError unless the text can name a tenant, cluster or namespace."""
     if not _ENTITY.match(text):
-        raise InvalidTopicNameError(f"Invalid named entity: {text!r}")
+        raise InvalidTopicNameError(f"Invalid named entity: {text}")
 
 
 class TopicName:
@@ -201,29 +203,45 @@ def _remember(text: str, name: TopicName) -> None:
 
 def _parse(text: str) -> TopicName:
     domain, separator, rest = text.partition("://")
-    domain = domain.lower() if separator else domain
     if not separator:
-        parts = text.split("/")
+        parts = _split(text)
         if len(parts) == 1:
-            domain, rest = PERSISTENT, f"{PUBLIC_DEFAULT}/{text}"
-        elif len(parts) == 3:
-            domain, rest = PERSISTENT, text
-        else:
+            parts = [*PUBLIC_DEFAULT.split("/"), text]
+        elif len(parts) != 3:
             raise InvalidTopicNameError(
                 f"Invalid short topic name '{text}', it should be in the format of "
                 "<tenant>/<namespace>/<topic> or <topic>"
             )
-    if domain not in _DOMAINS:
-        raise InvalidTopicNameError(f"Invalid topic domain: '{domain}'")
-    parts = rest.split("/")
-    if len(parts) != 3:
-        raise InvalidTopicNameError(f"Invalid topic name: {text}")
+        domain = PERSISTENT
+    else:
+        parts = _split(rest, _PARTS_OF_PULSAR_1)
+        if len(parts) == _PARTS_OF_PULSAR_1:
+            raise InvalidTopicNameError(
+                "V1 topic names (with cluster component) are no longer supported. Please use the V2 format: "
+                f"'<domain>://tenant/namespace/topic'. Got: {text}"
+            )
+        if len(parts) != 3:
+            raise InvalidTopicNameError(f"Invalid topic name {text}")
+        if domain.lower() not in _DOMAINS:
+            raise InvalidTopicNameError(f"Invalid topic domain: '{domain}'")
+        domain = domain.lower()
     tenant, namespace, local_name = parts
+    if not local_name.strip():
+        raise InvalidTopicNameError(f"Invalid topic name: {text}. Topic local name must not be blank.")
     check_entity(tenant)
     check_entity(namespace)
-    if not local_name.strip():
-        raise InvalidTopicNameError(f"Invalid topic name: {text}")
     return TopicName(domain, tenant, namespace, local_name)
+
+
+def _split(text: str, most: int = 0) -> list[str]:
+    """Return the parts between slashes, at most `most` (0: any number); only the last of fewer parts may be empty.
+
+    Raises InvalidTopicNameError, as Apache Pulsar does, for an empty part.
+    """
+    parts = text.split("/", most - 1 if most else -1)
+    if not all(parts[:-1]) or (len(parts) == most and not parts[-1]):
+        raise InvalidTopicNameError(f"Invalid topic name {text}")
+    return parts
 
 
 def topics_hash(names: Iterable[str]) -> str:

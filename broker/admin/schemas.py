@@ -11,7 +11,7 @@ from magnetar.broker.admin.responses import json_response
 from magnetar.broker.admin.routes import ADMIN, RouteTable
 from magnetar.broker.admin.schema_texts import name_of, shown_definition, stored_definition, type_named
 from magnetar.broker.auth.table import TOPIC_ADMIN, TOPIC_PRODUCE, TOPIC_USE
-from magnetar.broker.compat import rest_refusals
+from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError, RestError
 from magnetar.broker.schemas.compatibility import Definition, Strategy
 from magnetar.broker.schemas.schema_store import StoredSchema
@@ -142,7 +142,7 @@ def _is_of_clients(body: SchemaBody) -> bool:
 
 
 def _client_side(body: SchemaBody) -> str:
-    return f"Schema {body.type} is a client-side schema type"
+    return wire_refusals.SCHEMA_OF_CLIENTS.text.format(kind=body.type)
 
 
 def _type_of(body: SchemaBody) -> int:

@@ -108,13 +108,15 @@ class StickySelector:
         ranges = sorted(member.sticky_ranges)
         if not ranges:
             raise wire_refusals.HASH_RANGES_MISSING.error()
-        previous_end = -(1 << 32)
+        previous = (-(1 << 33), -(1 << 32))
         for start, end in ranges:
             if start > end:
                 raise wire_refusals.HASH_RANGE_BACKWARDS.error(start=start, end=end)
-            if start <= previous_end:
-                raise ConsumerAssignError(f"KeyShared ranges of the consumer overlap at {start}.")
-            previous_end = end
+            if start <= previous[1]:
+                raise wire_refusals.HASH_RANGES_OVERLAP.error(
+                    start=previous[0], end=previous[1], next_start=start, next_end=end
+                )
+            previous = (start, end)
             at = bisect_left(self._starts, end + 1) - 1  # the last range that begins at or before the end
             if at >= 0 and self._ranges[at][1] >= start:
                 raise wire_refusals.HASH_RANGE_CONFLICT.error(consumer=self._ranges[at][3].name)

@@ -10,9 +10,7 @@ from magnetar.broker.consumers.consumer import Consumer, Outbox
 from magnetar.broker.errors import (
     BrokerError,
     ConnectionFatalError,
-    MetadataError,
     ServiceNotReadyError,
-    UnsupportedOnTopicError,
 )
 from magnetar.broker.handlers.client import Client
 from magnetar.broker.handlers.lookup import parse_topic
@@ -90,7 +88,7 @@ def _check(conn: ConsumingClient, command: pb.CommandSubscribe, name: TopicName)
     metadata = unique_metadata(command.metadata)
     size = sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items())
     if size > conn.services.settings.max_consumer_metadata_size:
-        raise MetadataError(f"Consumer metadata size is too large: {size} bytes")
+        raise wire_refusals.CONSUMER_METADATA_TOO_LARGE.error(most=conn.services.settings.max_consumer_metadata_size)
     return metadata
 
 
@@ -213,7 +211,7 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
     if command.HasField("txnid_least_bits") and command.HasField("txnid_most_bits"):
         shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):
-            raise wire_refusals.TRANSACTIONS_DISABLED.error()
+            raise wire_refusals.TRANSACTION_ACKS_DISABLED.error()
     words = 0
     for ident in command.message_id:
         if (of_set := len(ident.ack_set)) <= MAX_ACK_SET_WORDS:  # a longer set is refused at once
@@ -379,12 +377,12 @@ def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> Coroutine[Any, An
     A SEEK to a message closes the consumers at once. Later requests of the same read still find the consumer, as in
     Apache Pulsar.
     """
+    if not command.HasField("message_id") and not command.HasField("message_publish_time"):
+        raise wire_refusals.SEEK_WITHOUT_TARGET.error()
     consumer, subscription = _required(conn, command.consumer_id)
     topic = conn.services.topics.loaded.get(str(consumer.topic_name))
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
-    if not command.HasField("message_id") and not command.HasField("message_publish_time"):
-        raise wire_refusals.SEEK_WITHOUT_TARGET.error()
     if not isinstance(topic, Topic):
         moving = subscription.seek(EARLIEST)
     elif command.HasField("message_id"):
@@ -464,7 +462,7 @@ async def _answer_last_message_id(
     if topic is None:
         raise ServiceNotReadyError("Topic is not loaded")
     if not isinstance(topic, Topic):
-        raise UnsupportedOnTopicError("The topic is not persistent")
+        raise wire_refusals.LAST_MESSAGE_ID_UNSUPPORTED.error()
     last, batch_index = await topic.last_message_id(read_compacted=consumer.read_compacted)
     mark_delete = subscription.mark_delete_for_client()
     own = topic.subscriptions.by_name.get(subscription.name)

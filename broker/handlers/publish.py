@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import (
+    AuthorizationError,
     BrokerError,
     ConnectionFatalError,
+    TopicNotFoundError,
 )
 from magnetar.broker.handlers.client import Client
 from magnetar.broker.handlers.lookup import parse_topic
@@ -55,7 +57,7 @@ async def on_producer(conn: PublishingClient, command: pb.CommandProducer) -> No
     name = parse_topic(command.topic)
     conn.authorize(pb.BaseCommand.PRODUCER, name)
     if command.initial_subscription_name:
-        conn.authorize(pb.BaseCommand.SUBSCRIBE, name, command.initial_subscription_name)
+        _authorize_subscription(conn, name, command.initial_subscription_name)
     metadata = unique_metadata(command.metadata)
     check_properties("Producer metadata", metadata, MAX_PRODUCER_METADATA_BYTES)
     check_client_name("Producer name", command.producer_name)
@@ -83,6 +85,16 @@ async def on_producer(conn: PublishingClient, command: pb.CommandProducer) -> No
     pending.set_result(producer)
     conn.producers[command.producer_id] = producer
     conn.write(_success(command.request_id, producer, ready=True))
+
+
+def _authorize_subscription(conn: PublishingClient, name: TopicName, subscription: str) -> None:
+    """Require the right to subscribe too; a role without this right may not produce, in the words of Apache Pulsar."""
+    try:
+        conn.authorize(pb.BaseCommand.SUBSCRIBE, name, subscription)
+    except AuthorizationError as e:
+        if str(e) == wire_refusals.DENIED_COMMANDS[pb.BaseCommand.SUBSCRIBE]:
+            raise wire_refusals.denied(pb.BaseCommand.PRODUCER) from e
+        raise
 
 
 def _answer_again(
@@ -122,7 +134,10 @@ async def _create(
     pending: asyncio.Future[Producer],
 ) -> Producer:
     services = conn.services
-    topic = await services.topics.get(name, create=True)
+    try:
+        topic = await services.topics.get(name, create=True)
+    except TopicNotFoundError as e:
+        raise wire_refusals.TOPIC_UNKNOWN.error(topic=name) from e
     request = ProducerRequest(
         producer_id=command.producer_id,
         name=command.producer_name if command.HasField("producer_name") else services.new_producer_name(),

@@ -9,23 +9,28 @@ from magnetar.broker.errors import (
     AuthorizationError,
     ConnectionFatalError,
     InvalidTopicNameError,
+    NotAllowedError,
 )
 from magnetar.broker.handlers.lookup import parse_topic
 from magnetar.broker.schemas.registry import NO_SCHEMA
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
+from magnetar.protocol.errors import InvalidTopicNameError as BadName
+from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from magnetar.broker.handlers.client import Client
     from magnetar.broker.topics.served_topic import ServedTopic
-    from magnetar.protocol.topic_name import TopicName
 
 VERSION_BYTES = 8
 
 
 async def on_get_schema(conn: Client, command: pb.CommandGetSchema) -> None:
     """Answer a schema of a topic: the named version, or the latest when the command names none."""
-    name = parse_topic(command.topic)
+    try:
+        name = TopicName.parse(command.topic)
+    except BadName as e:
+        raise InvalidTopicNameError(str(e)) from e  # without the words of other commands, as Apache Pulsar
     conn.authorize(pb.BaseCommand.GET_SCHEMA, name)
     version: int | None = None
     if command.HasField("schema_version"):
@@ -56,8 +61,11 @@ async def on_get_or_create_schema(conn: Client, command: pb.CommandGetOrCreateSc
     topic = conn.services.topics.loaded.get(str(name))
     if topic is None:
         if not conn.services.topics.known(name) and not conn.services.topics.is_loaded_by_a_look(name):
-            raise wire_refusals.TOPIC_MISSING.error(topic=name)
-        topic = await conn.services.topics.get(name, create=False)
+            raise wire_refusals.TOPIC_UNKNOWN.error(topic=name)
+        try:
+            topic = await conn.services.topics.get(name, create=False)
+        except NotAllowedError as e:
+            raise wire_refusals.NOT_ALLOWED.error(problem=e) from e
     if command.schema.type == NO_SCHEMA:
         version = await version_without_schema(conn, topic)
     else:
@@ -79,5 +87,6 @@ async def version_without_schema(conn: Client, topic: ServedTopic) -> bytes:
     Raises IncompatibleSchemaError if the broker enforces schemas and the topic has a schema.
     """
     if topic.config.schema_validation_enforced and await conn.services.schemas.live(topic.name):
-        raise wire_refusals.SCHEMA_REQUIRED.error()
+        problem = wire_refusals.SCHEMA_REQUIRED.error()
+        raise wire_refusals.SCHEMA_INCOMPATIBLE.error(problem=problem)
     return b""

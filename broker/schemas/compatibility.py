@@ -151,8 +151,10 @@ def check_with_existing(
     work = work or SchemaWork()
     if not existing or strategy is Strategy.ALWAYS_COMPATIBLE:
         return
-    for old in existing if strategy.transitive else existing[-1:]:
+    compared = existing if strategy.transitive else existing[-1:]
+    for old in compared:
         _check_type(new.type, old.type)
+    for old in reversed(compared):  # the refusal shows the latest version that does not fit, as in Apache Pulsar
         if strategy is Strategy.ALWAYS_INCOMPATIBLE:
             raise _always_incompatible(new, work)
         _check_definition(new, old, strategy, work)
@@ -163,7 +165,14 @@ def _check_definition(new: Definition, old: Definition, strategy: Strategy, work
     if new.type != pb.Schema.KeyValue:
         _check_part(new.type, new.data, old.data, strategy, work)
         return
-    for new_part, old_part in zip(_key_and_value(new, work, depth), _key_and_value(old, work, depth), strict=True):
+    new_parts, old_parts = _key_and_value(new, work, depth), _key_and_value(old, work, depth)
+    if [part.type for part in new_parts] != [part.type for part in old_parts]:
+        old_key, old_value = (type_name(part.type) for part in old_parts)
+        new_key, new_value = (type_name(part.type) for part in new_parts)
+        raise wire_refusals.KEY_VALUE_TYPES_CHANGED.error(
+            old_key=old_key, new_key=new_key, old_value=old_value, new_value=new_value
+        )
+    for new_part, old_part in zip(new_parts, old_parts, strict=True):
         _check_definition(new_part, old_part, strategy, work, depth + 1)
 
 
@@ -313,9 +322,12 @@ def _validate(schema: Definition, work: SchemaWork, depth: int = 0) -> None:
     elif schema_type == pb.Schema.ProtobufNative:
         protobuf_root(data)
     elif schema_type in _PRIMITIVE_TYPES and data and (schema_type, data) != _STRING_OF_CPP:
-        raise InvalidSchemaError(f"Invalid schema definition data for primitive schemas: {len(data)} bytes")
+        if schema_type == pb.Schema.String:
+            text = data[:_PRINTED_BYTES].decode(errors="replace")
+            raise wire_refusals.STRING_SCHEMA_WITH_DATA.error(data=text)
+        raise wire_refusals.PRIMITIVE_SCHEMA_WITH_DATA.error(size=len(data))
     elif schema_type == pb.Schema.AutoConsume:
-        raise InvalidSchemaError(f"Unknown schema type: {type_name(schema_type)}")
+        raise wire_refusals.SCHEMA_OF_CLIENTS.error(kind=type_name(schema_type))
 
 
 def type_name(schema_type: int) -> str:

@@ -283,6 +283,14 @@ class SchemaRegistry:
         """Return the version of a producer's schema; add the schema if the topic allows it. Raises
         IncompatibleSchemaError.
         """
+        try:
+            return await self._known_or_added(topic, schema)
+        except InvalidSchemaError:
+            raise
+        except IncompatibleSchemaError as e:
+            raise wire_refusals.SCHEMA_INCOMPATIBLE.error(problem=e) from e
+
+    async def _known_or_added(self, topic: SchemaOwner, schema: pb.Schema) -> bytes:
         properties = properties_of(schema)
         if not topic.config.is_allow_auto_update_schema:
             known = await self.find(topic.name, schema.type, schema.schema_data)
@@ -290,12 +298,7 @@ class SchemaRegistry:
                 raise wire_refusals.SCHEMA_NOT_UPDATED.error()
             return known.version_bytes
         strategy = Strategy(topic.config.schema_compatibility_strategy)
-        try:
-            stored = await self.put(topic.name, schema.type, schema.schema_data, properties, strategy)
-        except InvalidSchemaError:
-            raise
-        except IncompatibleSchemaError as e:
-            raise wire_refusals.SCHEMA_INCOMPATIBLE.error(problem=e) from e
+        stored = await self.put(topic.name, schema.type, schema.schema_data, properties, strategy)
         return stored.version_bytes
 
     async def for_consumer(self, topic: SchemaOwner, schema: pb.Schema) -> None:
@@ -308,7 +311,7 @@ class SchemaRegistry:
         live = await self.live(topic.name)
         if not live and topic.is_unused:
             with contextlib.suppress(InvalidSchemaError):  # an invalid schema is not stored, but the consumer may read
-                await self.for_producer(topic, schema)
+                await self._known_or_added(topic, schema)
             return
         strategy = Strategy(topic.config.schema_compatibility_strategy).for_consumer()
         if not live and strategy is not Strategy.ALWAYS_COMPATIBLE:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.errors import NotAllowedError, PersistenceError
+from magnetar.broker.errors import PersistenceError
 from magnetar.broker.topics.topic import Topic
 from magnetar.converters.entry import ENTRY_FORMAT, Entry, build_entry, entry_format
 from magnetar.protocol.message_id import signed
@@ -135,8 +135,8 @@ def _check(topic: ServedTopic, size: int) -> None:
     topic.life.check_usable()
     if isinstance(topic, Topic) and topic.ledger.terminated:
         raise wire_refusals.TOPIC_TERMINATED.error()
-    if (text := topic.publishing.policy.oversize(size)) is not None:
-        raise NotAllowedError(text)
+    if topic.publishing.policy.is_oversize(size):
+        raise wire_refusals.MESSAGE_TOO_LARGE.error()
 
 
 def _run(entry: bytes, metadata: MessageMetadata) -> EntryRun:

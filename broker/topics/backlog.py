@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.subscriptions import TopicSubscriptions
-    from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.ledger_map import LedgerSlot
     from magnetar.storage.position import Position
 
@@ -127,10 +126,10 @@ class TopicBacklog:
             return str(age.policy)
         return None
 
-    def check_quota(self, name: TopicName, config: TopicConfig) -> None:
+    def check_quota(self, config: TopicConfig) -> None:
         """Raise the refusal of a new producer while a quota is breached."""
         policy = self.exceeded_policy(config)
         if policy == HOLD:
-            raise wire_refusals.BACKLOG_QUOTA_HOLDS.error(topic=name)
+            raise wire_refusals.BACKLOG_QUOTA_HOLDS.error()
         if policy == EXCEPTION:
-            raise wire_refusals.BACKLOG_QUOTA_EXCEEDED.error(topic=name)
+            raise wire_refusals.BACKLOG_QUOTA_EXCEEDED.error()

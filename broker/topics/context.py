@@ -87,6 +87,8 @@ class TopicContext:
     """None in a broker without converters."""
     serves: Callable[[TopicName], bool] = lambda _: True
     """Whether this broker may load the topic: another broker of the cluster may own it."""
+    broker_id: Callable[[], str] = lambda: "localhost"
+    """The host and the web port of this broker, for refusals that name the broker."""
     policies_ready: Callable[[TopicName], Awaitable[None] | None] = lambda _: None
     """Return None when the policies of the topic are known, else an awaitable to wait for before `effective`. Raises
     ServiceNotReadyError.

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.errors import (
-    ServiceNotReadyError,
-)
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription, as_slab
@@ -118,7 +115,7 @@ class NonPersistentSubscriptions:
         Types that are switched off, blank names and the limit of subscriptions do not count here (Apache Pulsar 4.2.4).
         """
         if request.subscription.startswith(RESERVED_PREFIX):
-            raise wire_refusals.SUBSCRIPTION_NAME_RESERVED.error(name=request.subscription)
+            raise wire_refusals.SUBSCRIPTION_NAME_RESERVED.error()
         if request.read_compacted:
             raise wire_refusals.READ_COMPACTED_NEEDS_STORED_TOPIC.error()
         self._life.check_usable()
@@ -268,9 +265,9 @@ class NonPersistentTopic:
 
     def check_new_producer(self, request: ProducerRequest) -> None:
         self.life.check_usable()
-        self.producers.check_limit(self.config.max_producers)
+        self.producers.check_limit(self.name, self.config.max_producers)
         if self.config.encryption_required and not request.encrypted:
-            raise wire_refusals.ENCRYPTION_REQUIRED_TO_PRODUCE.error()
+            raise wire_refusals.ENCRYPTION_REQUIRED_TO_PRODUCE.error(topic=self.name)
 
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         self.life.check_usable()
@@ -278,7 +275,7 @@ class NonPersistentTopic:
         def check() -> None:
             self.life.check_not_ended()
             self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
-            self.producers.check_limit(self.config.max_producers)
+            self.producers.check_limit(self.name, self.config.max_producers)
 
         await self.producers.admit(producer, on_queued, check)
         self.life.used()
@@ -336,7 +333,7 @@ class NonPersistentTopic:
         if self.life.has_ended:
             return
         self.life.state = TopicState.CLOSED
-        self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
+        self.producers.fail_waiting(wire_refusals.TOPIC_OF_WAITING_PRODUCER_UNAVAILABLE.error())
         self.publishing.end()
         self.producers.disconnect_all()
         self.publishing.policy.rate.end()

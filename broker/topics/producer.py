@@ -140,7 +140,7 @@ class Producer:
                     )
                 )
             else:
-                code, text = wire_refusals.DUPLICATE_UNDECIDED.answer()
+                code, text = wire_refusals.DUPLICATE_UNDECIDED.answer(topic=self.topic.name, producer=self.name)
                 for i in range(part.count):
                     self.answer(replies.send_error(self.producer_id, part.high(i), code, text))
 

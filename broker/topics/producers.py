@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.java_order import java_order
-from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
+from magnetar.broker.errors import ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.tasks import uninterrupted
 from magnetar.broker.topics.exclusive_queue import ExclusiveQueue, epoch_after
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
     from magnetar.broker.topics.producer import Producer
     from magnetar.protocol.topic_name import TopicName
+
+
+NO_NAME = "null"
+"""In place of the exclusive producer's name while producers only wait for exclusive access."""
 
 
 class TopicProducers:
@@ -55,7 +59,7 @@ class TopicProducers:
         if limit > 0 and sum(p.connection.address.rpartition(":")[0] == host for p in self) >= limit:
             raise wire_refusals.TOO_MANY_PRODUCERS_OF_ADDRESS.error()
 
-    def check_limit(self, max_producers: int) -> None:
+    def check_limit(self, topic: TopicName, max_producers: int) -> None:
         """Raise ProducerBusyError at the limit of attached producers (0: no limit); waiting producers do not count. A
         producer whose connection has ended gives up its place before its turn to leave.
         """
@@ -64,7 +68,7 @@ class TopicProducers:
             if lost is not None:
                 lost.connection_lost()
         if 0 < max_producers <= len(self.by_name):
-            raise ProducerBusyError(f"Topic has reached the limit of {max_producers} producers")
+            raise wire_refusals.TOO_MANY_PRODUCERS.error(topic=topic)
 
     async def admit(self, producer: Producer, on_queued: Callable[[], None], check: Callable[[], None]) -> None:
         """Attach the producer or raise.
@@ -102,7 +106,7 @@ class TopicProducers:
         if self.exclusive is not None:
             raise wire_refusals.EXCLUSIVE_PRODUCER_CONNECTED.error(producer=self.exclusive.name)
         if self._waiting:
-            raise wire_refusals.EXCLUSIVE_PRODUCER_WAITING.error()
+            raise wire_refusals.EXCLUSIVE_PRODUCER_CONNECTED.error(producer=NO_NAME)
 
     async def _claim_exclusive(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         wanted = producer.requested_topic_epoch
@@ -111,15 +115,12 @@ class TopicProducers:
         waits = occupied and producer.access_mode == pb.WaitForExclusive
         if producer.access_mode == pb.ExclusiveWithFencing:
             await self._fence_others(producer)
+        if producer.access_mode == pb.Exclusive:
+            self._check_free()
         if not waits and wanted is not None and self.epoch is not None and wanted < self.epoch:
             self._release_exclusive(producer)
             raise wire_refusals.FENCED_BY_TOPIC_EPOCH.error(current=self.epoch, wanted=wanted)
-        if producer.access_mode == pb.Exclusive:
-            if self.exclusive is not None:
-                raise wire_refusals.FENCED_BY_EXCLUSIVE_PRODUCER.error(producer=self.exclusive.name)
-            if occupied or self._waiting:
-                raise wire_refusals.FENCED_BY_SHARED_PRODUCERS.error()
-        elif waits:
+        if waits:
             on_queued()
             await self._wait_turn(producer)  # after the wait the producer keeps its requested epoch
         self.exclusive = producer
@@ -137,6 +138,15 @@ class TopicProducers:
             self.epoch = epoch
         if self.exclusive is not producer:
             raise ProducerFencedError("Fenced while exclusive access was granted")
+
+    def _check_free(self) -> None:
+        """Raise ProducerFencedError unless the topic has no producer, connected or waiting."""
+        if self.exclusive is not None:
+            raise wire_refusals.FENCED_BY_EXCLUSIVE_PRODUCER.error(producer=self.exclusive.name)
+        if self._waiting:
+            raise wire_refusals.FENCED_BY_EXCLUSIVE_PRODUCER.error(producer=NO_NAME)
+        if self.by_name:
+            raise wire_refusals.FENCED_BY_SHARED_PRODUCERS.error()
 
     def _detach_lost(self) -> None:
         """Detach producers whose connections have ended, up to the first other producer. They leave in turns, and a
@@ -171,7 +181,7 @@ class TopicProducers:
             raise  # a producer that gives up keeps its place in the queue; its turn uses up an epoch, as in Pulsar
 
     def _displace_all(self) -> None:
-        self.fail_waiting(ProducerFencedError("Fenced by a producer with exclusive access"))
+        self.fail_waiting(wire_refusals.FENCED_OUT.error())
         previous, self.exclusive = self.exclusive, None
         if previous is not None:
             previous.displace()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.errors import ConnectionFatalError
 from magnetar.broker.topics.rates_in_force import TopicPublishRate
-from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
 
@@ -31,8 +30,11 @@ _DELAYED = int(EntryFlag.HAS_DELIVER_AT)
 
 Refusal = tuple[int, str]
 """Pulsar's error code and text."""
-_OF_SHADOW_TOPICS: Refusal = (pb.NotAllowedError, "Only shadow topics take messages with ids of their own")
-UNCOUNTED = (wire_refusals.CHECKSUM_FAILED.answer(), wire_refusals.ENCRYPTION_REQUIRED.answer(), _OF_SHADOW_TOPICS)
+UNCOUNTED = (
+    wire_refusals.CHECKSUM_FAILED.answer(),
+    wire_refusals.ENCRYPTION_REQUIRED.answer(),
+    wire_refusals.MESSAGE_ID_OF_SHADOW_TOPICS.answer(),
+)
 """The refusals whose SENDs do not count among the publishes of a topic; as in Apache Pulsar all others do."""
 
 
@@ -67,11 +69,9 @@ class PublishPolicy:
             self.max_delay_ms = config.delayed_delivery.max_delivery_delay_in_millis
         self.looked_at = _NEEDS_A_LOOK | _DELAYED if self.max_delay_ms else _NEEDS_A_LOOK
 
-    def oversize(self, size: int) -> str | None:
-        """The refusal of an entry of this size; None when it is small enough."""
-        if size <= self.max_message_bytes:
-            return None
-        return f"Exceed maximum message size: {size} > {self.max_message_bytes} bytes"
+    def is_oversize(self, size: int) -> bool:
+        """Whether an entry of this size is refused."""
+        return size > self.max_message_bytes
 
     def examined(self, run: EntryRun) -> Iterator[tuple[EntryRun, Refusal | None]]:
         """Split a run into parts that may be stored (None) and parts that are refused, in order.
@@ -94,14 +94,14 @@ class PublishPolicy:
             return wire_refusals.CHECKSUM_FAILED.answer()
         if self.encryption_required and not flags & EntryFlag.ENCRYPTED:
             return wire_refusals.ENCRYPTION_REQUIRED.answer()
-        if (text := self.oversize(size)) is not None:
-            return pb.NotAllowedError, text
+        if self.is_oversize(size):
+            return wire_refusals.MESSAGE_TOO_LARGE.answer()
         if flags & EntryFlag.TXN:
             if not self._persistent:
                 raise ConnectionFatalError("SEND of a transaction to a non-persistent topic")
             return wire_refusals.TRANSACTION_BUFFER_DISABLED.answer()
         if flags & EntryFlag.SHADOW:
-            return _OF_SHADOW_TOPICS
+            return wire_refusals.MESSAGE_ID_OF_SHADOW_TOPICS.answer()
         if self.max_delay_ms and flags & _DELAYED:
             return self._delay_refusal(run, i)
         return None

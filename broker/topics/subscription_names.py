@@ -20,4 +20,4 @@ def check_name(name: str) -> None:
 def check_not_reserved(name: str) -> None:
     """Refuse subscription names that the broker keeps for itself."""
     if name.startswith(RESERVED_PREFIX) or name == DEDUPLICATION_CURSOR:
-        raise wire_refusals.SUBSCRIPTION_NAME_RESERVED.error(name=name)
+        raise wire_refusals.SUBSCRIPTION_NAME_RESERVED.error()

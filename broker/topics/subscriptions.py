@@ -312,7 +312,7 @@ class TopicSubscriptions:
         The auto creation of subscriptions must be on, unless the subscription exists.
         """
         if durable and name not in self.by_name and not self._config.allow_auto_subscription_creation:
-            raise wire_refusals.SUBSCRIPTION_MISSING.error(subscription=name)
+            raise wire_refusals.SUBSCRIPTION_MISSING.error()
 
     # --- and goes ------------------------------------------------------------------------------------------------
 
@@ -474,7 +474,7 @@ class TopicSubscriptions:
 
 def _collision(*, durable: bool) -> NotAllowedError:
     """A durable and a non-durable subscription never share a name."""
-    return wire_refusals.SUBSCRIPTION_DURABILITY_DIFFERS.error(kind="Durable" if durable else "Non-durable")
+    return wire_refusals.SUBSCRIPTION_DURABILITY_DIFFERS.error(kind="Durable" if durable else "NonDurable")
 
 
 class _Joined(Protocol):

@@ -115,10 +115,10 @@ class Topic:
     def check_new_producer(self, request: ProducerRequest) -> None:
         """Raise the refusals that do not depend on schema and subscription of the request."""
         self.life.check_usable()
-        self.producers.check_limit(self.config.max_producers)
-        self.backlog.check_quota(self.name, self.config)
+        self.producers.check_limit(self.name, self.config.max_producers)
+        self.backlog.check_quota(self.config)
         if self.config.encryption_required and not request.encrypted:
-            raise wire_refusals.ENCRYPTION_REQUIRED_TO_PRODUCE.error()
+            raise wire_refusals.ENCRYPTION_REQUIRED_TO_PRODUCE.error(topic=self.name)
 
     async def add_producer(self, producer: Producer, on_queued: Callable[[], None]) -> None:
         """Attach a producer by the rules of access. Raises the BrokerError that answers the client."""
@@ -127,9 +127,9 @@ class Topic:
         def check() -> None:
             self.life.check_not_ended()
             if self.ledger.terminated:
-                raise wire_refusals.TOPIC_TERMINATED.error()
+                raise wire_refusals.TOPIC_OF_PRODUCER_TERMINATED.error()
             self.producers.check_same_address(producer, self.context.settings.max_same_address_producers_per_topic)
-            self.producers.check_limit(self.config.max_producers)
+            self.producers.check_limit(self.name, self.config.max_producers)
 
         await self.producers.admit(producer, on_queued, check)
         self.life.used()
@@ -205,7 +205,7 @@ class Topic:
         if self.life.has_ended:
             return
         self.life.state = TopicState.CLOSING
-        self.producers.fail_waiting(ServiceNotReadyError("Topic is being closed"))
+        self.producers.fail_waiting(wire_refusals.TOPIC_OF_WAITING_PRODUCER_UNAVAILABLE.error())
         self.ledger.give_up_creation()
         if disconnect:
             await self._end_publishes()
@@ -246,7 +246,7 @@ class Topic:
         if self.life.has_ended:
             raise ServiceNotReadyError(f"Topic {self.name} is being closed")
         self.life.state = TopicState.CLOSING
-        self.producers.fail_waiting(ServiceNotReadyError("Topic is being deleted"))
+        self.producers.fail_waiting(wire_refusals.TOPIC_OF_WAITING_PRODUCER_UNAVAILABLE.error())
         self.ledger.give_up_creation()
         await self.subscriptions.close(save=False)
         self.producers.disconnect_all()

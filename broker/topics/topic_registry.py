@@ -34,6 +34,10 @@ _LOADS_END_WITHIN_S: Final = 1.0
 """The time that a stop leaves to the loads under way. In a cluster a load may wait for bookies for half a minute."""
 
 
+_FULL_RANGE = "0x00000000_0xffffffff"
+"""The bundle of a namespace that does not exist, in refusals."""
+
+
 class Topics:
     """The topics of this broker."""
 
@@ -78,12 +82,12 @@ class Topics:
     def require_tenant(self, name: TopicName) -> None:
         """Raise TopicNotFoundError when the tenant does not exist."""
         if name.tenant not in self._namespaces.tenants:
-            raise wire_refusals.TENANT_OF_TOPIC_MISSING.error(tenant=name.tenant)
+            raise wire_refusals.TENANT_OF_TOPIC_MISSING.error(namespace=name.namespace)
 
     def require_namespace(self, name: TopicName) -> None:
         """Raise TopicNotFoundError when the tenant or the namespace does not exist, UnreadableRecordError."""
         if self._namespaces.policies(name.namespace) is None:
-            raise wire_refusals.NAMESPACE_OF_TOPIC_MISSING.error(namespace=name.namespace)
+            raise wire_refusals.NAMESPACE_OF_TOPIC_MISSING.error()
 
     def require_new_topics(self, name: TopicName) -> None:
         """Raise TopicNotFoundError in a namespace that is being deleted: a topic that a client creates behind the
@@ -119,10 +123,14 @@ class Topics:
         """
         return name.is_partition and not name.persistent
 
-    def is_partition_of_nothing(self, name: TopicName) -> bool:
-        """Whether the name is a partition, but its partitioned topic does not exist or has fewer partitions."""
-        base = self.catalog.partitioned(name.base) if name.is_partition else None
-        return name.is_partition and (base is None or name.partition >= base.partitions)
+    def partition_refusal(self, name: TopicName) -> NotAllowedError | None:
+        """The refusal of a partition whose partitioned topic does not exist or has fewer partitions."""
+        base = self.catalog.partitioned(name.base)
+        if base is None:
+            return wire_refusals.PARTITION_OF_NOTHING.error(topic=name)
+        if name.partition >= base.partitions:
+            return wire_refusals.PARTITION_BEYOND_THE_LAST.error(topic=name, most=base.partitions)
+        return None
 
     async def get(self, name: TopicName, *, create: bool) -> ServedTopic:
         """The topic, loaded; created when `create` and the rules of auto creation allow it.
@@ -137,7 +145,9 @@ class Topics:
             if busy is None:
                 self._require_served(name)
                 if not self._namespaces.exists(name.namespace):
-                    raise ServiceNotReadyError(f"Namespace {name.namespace} is not served here")
+                    raise wire_refusals.NAMESPACE_NOT_SERVED.error(
+                        bundle=f"{name.namespace}/{_FULL_RANGE}", topic=name, broker=self.context.broker_id()
+                    )
                 if (reading := self.context.policies_ready(name)) is not None:
                     await reading  # before the load begins: the topic with the policies may have to load here too
                     continue
@@ -220,18 +230,16 @@ class Topics:
         self.require_new_topics(name)
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
-            if base is None:
-                if name.persistent and not (create and self.may_be_created(name)):
-                    raise wire_refusals.TOPIC_MISSING.error(topic=name)
-                raise NotAllowedError(f"{name} is a partition of a topic that does not exist")
-            if name.partition >= base.partitions:
-                error = TopicNotFoundError if name.persistent else NotAllowedError
-                raise error(f"Topic {name.base} has {base.partitions} partitions")
+            refusal = self.partition_refusal(name)
+            if refusal is not None and name.persistent and not (base is None and create and self.may_be_created(name)):
+                raise wire_refusals.TOPIC_MISSING.error(topic=name)
+            if refusal is not None:
+                raise refusal
             return
         if not create or not self.may_be_created(name):
             raise wire_refusals.TOPIC_MISSING.error(topic=name)
         if base is not None:
-            raise NotAllowedError(f"{name} is a partitioned topic: name one of its partitions")
+            raise wire_refusals.TOPIC_PARTITIONED.error(topic=name)
         self.check_limit(name, 1)
 
     def may_be_created(self, name: TopicName) -> bool:
@@ -280,9 +288,14 @@ class Topics:
     # --- partitioned topics --------------------------------------------------------------------------------------
 
     async def partitions(self, name: TopicName, *, auto_create: bool) -> int:
-        """Partition count as PARTITIONED_METADATA answers it; 0 for a plain topic."""
+        """Partition count as PARTITIONED_METADATA answers it; 0 for a plain topic. Raises TopicNotFoundError, without
+        words as in Apache Pulsar.
+        """
         await self.catalog.settled(name.base)
-        self.require_namespace(name)
+        if auto_create:
+            self.require_namespace(name)
+        elif not self._namespaces.exists(name.namespace):
+            raise TopicNotFoundError
         config = self.context.effective(name)
         may_create = auto_create and self.may_be_created(name) and not self._is_ending(name)
         if name.is_partition:
@@ -293,7 +306,7 @@ class Topics:
         if self.known(name):
             return 0
         if not may_create:
-            raise wire_refusals.TOPIC_MISSING.error(topic=name)
+            raise TopicNotFoundError
         if config.auto_topic_creation_type == "partitioned":
             count, most = config.default_num_partitions, self.context.settings.max_num_partitions_per_partitioned_topic
             if 0 < most < count:
@@ -307,10 +320,10 @@ class Topics:
     def _partition_of(self, name: TopicName, *, may_create: bool) -> int:
         base = self.catalog.partitioned(name.base)
         if base is not None and name.partition >= base.partitions:
-            raise TopicNotFoundError(f"Topic {name.base} has {base.partitions} partitions")
+            raise TopicNotFoundError
         missing = (base is None or name.persistent) and not self.known(name)  # a partition can be deleted by itself
         if missing and not may_create:
-            raise wire_refusals.TOPIC_MISSING.error(topic=name)
+            raise TopicNotFoundError
         return 0
 
     # --- the end of a topic --------------------------------------------------------------------------------------

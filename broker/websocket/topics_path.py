@@ -54,9 +54,7 @@ def parse_topics_path(path: str, query: Mapping[str, str]) -> SessionPath:
 
 
 def _topic(text: str) -> TopicName:
-    if not text.strip():
-        raise SessionRefusedError(500, "Invalid topic name: . Topic local name must not be blank.")
     try:
-        return TopicName.parse(text)
+        return TopicName.parse(text if text.strip() else "")
     except InvalidTopicNameError as e:
         raise SessionRefusedError(500, str(e)) from e

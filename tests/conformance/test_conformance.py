@@ -29,6 +29,7 @@ import transcript  # noqa: E402  # scenarios import it by this name, too
 from harness.broker import profile_of, running_broker  # noqa: E402
 from harness.clock import BrokerClock  # noqa: E402
 from harness.runner import Runner, compare, load  # noqa: E402
+from harness.words import LEFT_OUT, without_words  # noqa: E402
 
 JOBS = int(os.environ.get("MAGNETAR_CONFORMANCE_JOBS", "64"))
 FEW = 20  # scenarios that are run again though nothing disturbed them
@@ -114,11 +115,11 @@ def _runners(profiles, tmp_path_factory):
 @pytest.mark.parametrize("case", CASES, ids=[f"{stem}-{name}" for stem, name in CASES])
 def test_log_is_as_recorded(case, logs):
     stem, name = case
-    difference = compare(expected(stem, name), logs.of(name))
+    difference = compare(expected(stem, name), logs.of(name), name)
     if difference:
         print(f"{stem}.{name} differed among others:", *difference, sep="\n")
         for log in logs.alone(stem, name):
-            difference = compare(expected(stem, name), log)
+            difference = compare(expected(stem, name), log, name)
             if not difference:
                 break
     assert not difference, "\n".join([f"{stem}.{name}", *difference])
@@ -147,6 +148,11 @@ def test_recordings_are_compact(folder):
 def test_files_of_scenarios_are_named_after_their_subject():
     vague = {"more", "extra", "mixed", "misc", "wide", "found", "other", "new"}
     assert not [p.stem for p in (HERE / "scenarios").glob("*.py") if vague & set(p.stem.split("_"))]
+
+
+def test_each_scenario_that_leaves_out_words_has_words():
+    recorded = {name: lines for names in GOLDEN.values() for name, lines in names.items()}
+    assert not [name for name in LEFT_OUT if without_words(recorded[name]) == recorded[name]]
 
 
 def test_each_difference_is_pinned_and_real():

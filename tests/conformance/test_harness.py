@@ -17,7 +17,7 @@ if str(HERE) not in sys.path:
 import strolls  # noqa: E402
 import transcript  # noqa: E402
 import walks  # noqa: E402
-from harness import clock, runner  # noqa: E402
+from harness import clock, runner, words  # noqa: E402
 from harness.session import Session  # noqa: E402
 from harness.wire import Frame, framed, plain  # noqa: E402
 
@@ -134,6 +134,21 @@ def test_times_and_own_names_are_neutral_and_the_rest_is_not(session):
         "producer_name": "standalone-1-2",
     }
     assert session.neutral(said) == {"publish_time": "T", "index": 7, "topic": "x/$", "producer_name": "generated"}
+
+
+def test_words_of_refusals_are_kept_without_varying_parts():
+    said = {"error": "ServiceNotReady", "message": "topic (t) not served by this instance:127.0.0.1:8080. Please redo."}
+    words.set_words(said)
+    assert said == {"error": "ServiceNotReady", "words": "topic (t) not served by this instance:BROKER. Please redo."}
+    nested = {"message": {"ledgerId": 1}}
+    words.set_words(nested)
+    assert nested == {"message": {"ledgerId": 1}}
+
+
+def test_words_are_compared_unless_the_scenario_leaves_them_out():
+    want, got = ([f'c1 < ERROR {{"request_id": 1, "words": "{text}"}}'] for text in "ab")
+    assert runner.compare(want, got) and runner.compare(want, got, "a scenario")
+    assert not runner.compare(want, got, next(iter(words.LEFT_OUT)))
 
 
 def test_chosen_names_stay(session):

@@ -15,9 +15,10 @@ A scenario is a function of a session, marked with @scenario:
         c.subscribe("persistent://public/nope/t", "s")
 
 Its sent and received frames are logged. Values that may differ between two correct brokers are made neutral: ledger ids
-become L1, L2, ... in order of appearance, times T, generated names 'generated', addresses and error texts are dropped,
-error codes stay. Where the order of two answers is free, use recv_sorted; where nothing may come, none(). A scenario
-has 30 seconds. Files named security* need the broker of auth.conf, all others that of default.conf.
+become L1, L2, ... in order of appearance, times T, generated names 'generated', addresses are dropped. The text of a
+refusal is logged as `words`; scenarios listed in words.toml are compared without them. Where the order of two answers
+is free, use recv_sorted; where nothing may come, none(). A scenario has 30 seconds. Files named security* need the
+broker of auth.conf, all others that of default.conf.
 """
 
 import argparse
@@ -93,7 +94,7 @@ def run(a, runner):
             kept.write_text(compact({n: golden[n] for n in every}))
         else:
             for name, lines in runner.run([n for n in names if n in golden]):
-                if diff := compare(golden[name], lines):
+                if diff := compare(golden[name], lines, name):
                     failed[name] = diff
                     report("differs", name, diff)
                 else:

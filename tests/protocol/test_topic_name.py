@@ -4,6 +4,8 @@ from magnetar.protocol import topic_name
 from magnetar.protocol.errors import InvalidTopicNameError
 from magnetar.protocol.topic_name import MAX_NAME_CHARS, NamespaceName, TopicName
 
+V1 = "V1 topic names (with cluster component) are no longer supported."
+
 
 @pytest.mark.parametrize(
     ("text", "full"),
@@ -37,6 +39,38 @@ def test_names_in_every_form(text, full):
 def test_names_that_are_no_topic(text):
     with pytest.raises(InvalidTopicNameError):
         TopicName.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "Invalid topic name: . Topic local name must not be blank."),
+        ("p u/b/ ", "Invalid topic name: p u/b/ . Topic local name must not be blank."),
+        ("/", "Invalid topic name /"),
+        ("//", "Invalid topic name //"),
+        ("public//t", "Invalid topic name public//t"),
+        ("persistent//public/default/t", "Invalid topic name persistent//public/default/t"),
+        (
+            "a/b/c/",
+            "Invalid short topic name 'a/b/c/', it should be in the format of <tenant>/<namespace>/<topic> or <topic>",
+        ),
+        ("FOO://a/b/c", "Invalid topic domain: 'FOO'"),
+        ("foo://bar", "Invalid topic name foo://bar"),
+        ("a://b://c", "Invalid topic name b://c"),
+        ("persistent://", "Invalid topic name persistent://"),
+        ("persistent:///default/t", "Invalid topic name /default/t"),
+        ("persistent://a/b/c/", "Invalid topic name a/b/c/"),
+        (
+            "persistent://a/b/c/d/e",
+            f"{V1} Please use the V2 format: '<domain>://tenant/namespace/topic'. Got: persistent://a/b/c/d/e",
+        ),
+        ("persistent://public/de fault/t", "Invalid named entity: de fault"),
+    ],
+)
+def test_refused_names_in_the_words_of_apache_pulsar(text, words):
+    with pytest.raises(InvalidTopicNameError) as refused:
+        TopicName.parse(text)
+    assert str(refused.value) == words
 
 
 @pytest.mark.parametrize(

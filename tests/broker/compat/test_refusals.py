@@ -108,8 +108,8 @@ def test_a_copy_of_a_text_is_recognised(text, written):
 def test_a_row_gives_its_error():
     gone = rest_refusals.TOPIC_UNKNOWN.error(topic="persistent://a/b/{c}")
     assert isinstance(gone, RestError) and (gone.status, gone.reason) == (404, "Topic persistent://a/b/{c} not found")
-    missing = wire_refusals.SUBSCRIPTION_MISSING.error(subscription="s")
-    assert type(missing) is SubscriptionNotFoundError and str(missing) == "Subscription s does not exist"
+    missing = wire_refusals.SUBSCRIPTION_UNKNOWN.error(subscription="s")
+    assert type(missing) is SubscriptionNotFoundError and str(missing) == "Subscription s not found"
     assert wire_refusals.DELAY_TOO_LONG.answer(most_ms=5) == (
         pb.NotAllowedError,
         "Exceeds max allowed delivery delay of 5 milliseconds",

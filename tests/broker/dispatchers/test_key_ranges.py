@@ -174,6 +174,11 @@ def test_sticky_ranges_that_cannot_be_had(ranges):
         selector.add(Member("n2", ranges))
 
 
+def test_a_refusal_names_the_two_declared_ranges_that_overlap():
+    with pytest.raises(ConsumerAssignError, match=r"conflict: \[0,10\] overlaps with \[10,20\]$"):
+        StickySelector().add(Member("n", ((10, 20), (0, 10))))
+
+
 def test_sticky_selection():
     selector = StickySelector()
     a, b = Member("a", ((0, 100), (200, 70000))), Member("b", ((101, 150),))

@@ -34,7 +34,7 @@ async def test_a_limit_of_0_refuses_each_request_before_its_rights(conn, handler
 
 
 async def test_an_invalid_name_is_refused_before_the_limit(conn):
-    with pytest.raises(InvalidTopicNameError):
+    with pytest.raises(InvalidTopicNameError, match=r"^Invalid topic name: Invalid topic name bad://x$"):
         await lookup.on_lookup(conn, pb.CommandLookupTopic(topic="bad://x"))
 
 

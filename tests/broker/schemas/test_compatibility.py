@@ -110,6 +110,16 @@ def test_transitive_asks_all_versions():
         check_compatible(Definition(AVRO, new), history, Strategy.BACKWARD_TRANSITIVE)
 
 
+def test_a_transitive_refusal_shows_the_latest_version_that_does_not_fit():
+    history = [
+        Definition(AVRO, json.dumps(record(A, *more)).encode()) for more in ((), ({"name": "b", "type": "int"},))
+    ]
+    new = json.dumps(record({"name": "a", "type": "string"})).encode()
+    with pytest.raises(IncompatibleSchemaError) as refused:
+        check_compatible(Definition(AVRO, new), history, Strategy.BACKWARD_TRANSITIVE)
+    assert '"name" : "b"' in str(refused.value)
+
+
 def test_types_do_not_mix_and_texts_have_to_parse():
     with pytest.raises(IncompatibleSchemaError):
         check_compatible(Definition(STRING, b""), [Definition(AVRO, json.dumps(record(A)).encode())], Strategy.FULL)
@@ -134,6 +144,10 @@ def test_key_and_value_are_compared_part_by_part():
     ):
         with pytest.raises(IncompatibleSchemaError):
             check_compatible(other, old, Strategy.FULL)
+    with pytest.raises(
+        IncompatibleSchemaError, match="from key schema type is AVRO and to key schema is AVRO, from value"
+    ):
+        check_compatible(both(record(A), record(A), key="AVRO"), old, Strategy.FULL)
     check_compatible(both(record(A), record(A, B)), [both(record(B), record(A))], Strategy.FULL)  # plain bytes
     for broken in (Definition(pb.Schema.KeyValue, b"\x00\x00\x00\x09x"), both(record(A), record(A), key="NOTHING")):
         with pytest.raises(BrokenKeyValueError):

@@ -153,10 +153,10 @@ async def test_a_quota_without_room_refuses_producers_of_an_empty_topic(policy, 
     bench = TopicBench()
     await bench.open()
     await bench.set_topic(backlog_quota_map=size_quota(1, policy))
-    bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+    bench.topic.backlog.check_quota(bench.topic.config)
     await bench.set_topic(backlog_quota_map=size_quota(0, policy))
     with pytest.raises(error):
-        bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+        bench.topic.backlog.check_quota(bench.topic.config)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -182,11 +182,11 @@ async def test_backlog_quota_by_age(level, policy, error):
     await bench.publish(b"x")
     bench.pass_time(99)
     await quotas.enforce(bench.topic)
-    bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+    bench.topic.backlog.check_quota(bench.topic.config)
     bench.pass_time(10)
     await quotas.enforce(bench.topic)
     with pytest.raises(error):
-        bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+        bench.topic.backlog.check_quota(bench.topic.config)
 
 
 async def test_entries_that_come_during_an_expiry_hide_no_expired_entry():
@@ -241,7 +241,7 @@ async def test_a_producer_that_comes_while_the_age_of_a_backlog_is_read_is_refus
 
     async def comes_meanwhile(*arguments):
         with pytest.raises(QuotaHoldError):
-            bench.topic.backlog.check_quota(bench.topic.name, bench.topic.config)
+            bench.topic.backlog.check_quota(bench.topic.config)
         refused.append(True)
         return await read(*arguments)
 

@@ -12,6 +12,7 @@ import urllib.request
 from harness.clock import WallClock
 from harness.connection import Connection
 from harness.wire import PUBLISH_TIME, plain, short_bytes
+from harness.words import set_words
 
 SECONDS = 30
 MOST_OWED_SECONDS = 2
@@ -218,6 +219,7 @@ class Session:
         if frame is False:
             return "CLOSED", {}
         what = plain(frame.command)
+        set_words(what)
         if frame.type == "SEND_RECEIPT" and what.get("highest_sequence_id") in (0, NONE):
             del what["highest_sequence_id"]  # Apache Pulsar sends either when there is none
         if frame.type == "MESSAGE":
