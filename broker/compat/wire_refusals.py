@@ -181,6 +181,8 @@ PARTITION_OF_NOTHING: Final = WireRefusal(
     errors.NotAllowedError,
     "Partition metadata not found for the partitioned topic: {topic}",
 )
+TOPICS_DISABLED: Final = WireRefusal(errors.NotAllowedError, "Broker is unable to load persistent topic")
+"""Also for a non-persistent topic (Apache Pulsar 4.2.4)."""
 TOPIC_PARTITIONED: Final = WireRefusal(
     errors.NotAllowedError,
     "Found partitioned metadata for non-partitioned topic: {topic}",
@@ -238,7 +240,7 @@ FENCED_BY_TOPIC_EPOCH: Final = WireRefusal(
 TOO_MANY_PRODUCERS: Final = WireRefusal(errors.ProducerBusyError, "Topic '{topic}' reached max producers limit")
 TOO_MANY_PRODUCERS_OF_ADDRESS: Final = WireRefusal(
     errors.ProducerBusyError,
-    "Topic reached max same address producers limit",
+    _SERVICE + "ProducerBusyException: Topic '{topic}' reached max same address producers limit",
 )
 _QUOTA: Final = (
     _SERVICE + "TopicBacklogQuotaExceededException: Cannot create producer on topic with backlog quota exceeded"

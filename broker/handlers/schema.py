@@ -60,12 +60,7 @@ async def on_get_or_create_schema(conn: Client, command: pb.CommandGetOrCreateSc
     conn.authorize(pb.BaseCommand.GET_OR_CREATE_SCHEMA, name)
     topic = conn.services.topics.loaded.get(str(name))
     if topic is None:
-        if not conn.services.topics.known(name) and not conn.services.topics.is_loaded_by_a_look(name):
-            raise wire_refusals.TOPIC_UNKNOWN.error(topic=name)
-        try:
-            topic = await conn.services.topics.get(name, create=False)
-        except NotAllowedError as e:
-            raise wire_refusals.NOT_ALLOWED.error(problem=e) from e
+        topic = await _found(conn, name)
     if command.schema.type == NO_SCHEMA:
         version = await version_without_schema(conn, topic)
     else:
@@ -73,6 +68,18 @@ async def on_get_or_create_schema(conn: Client, command: pb.CommandGetOrCreateSc
             await _require_known(conn, name, command.schema)
         version = await conn.services.schemas.for_producer(topic, command.schema)
     conn.write(replies.get_or_create_schema_response(command.request_id, version))
+
+
+async def _found(conn: Client, name: TopicName) -> ServedTopic:
+    """The existing topic, loaded. Raises TopicNotFoundError, NotAllowedError with Apache Pulsar's class in the text."""
+    topics = conn.services.topics
+    try:
+        topics.require_enabled(name)
+        if not topics.known(name) and not topics.is_loaded_by_a_look(name):
+            raise wire_refusals.TOPIC_UNKNOWN.error(topic=name)
+        return await topics.get(name, create=False)
+    except NotAllowedError as e:
+        raise wire_refusals.NOT_ALLOWED.error(problem=e) from e
 
 
 async def _require_known(conn: Client, name: TopicName, schema: pb.Schema) -> None:

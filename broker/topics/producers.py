@@ -57,7 +57,7 @@ class TopicProducers:
         """Raise ProducerBusyError when the limit of producers from the producer's address is reached (0: no limit)."""
         host = producer.connection.address.rpartition(":")[0]
         if limit > 0 and sum(p.connection.address.rpartition(":")[0] == host for p in self) >= limit:
-            raise wire_refusals.TOO_MANY_PRODUCERS_OF_ADDRESS.error()
+            raise wire_refusals.TOO_MANY_PRODUCERS_OF_ADDRESS.error(topic=producer.topic.name)
 
     def check_limit(self, topic: TopicName, max_producers: int) -> None:
         """Raise ProducerBusyError at the limit of attached producers (0: no limit); waiting producers do not count. A

@@ -117,6 +117,12 @@ class Topics:
         """Whether the topic (a partition or a plain topic) exists now."""
         return self.catalog.exists(name) if name.persistent else str(name) in self.loaded
 
+    def require_enabled(self, name: TopicName) -> None:
+        """Raise NotAllowedError when the settings switch the topics of this domain off."""
+        settings = self.context.settings
+        if not (settings.enable_persistent_topics if name.persistent else settings.enable_non_persistent_topics):
+            raise wire_refusals.TOPICS_DISABLED.error()
+
     def is_loaded_by_a_look(self, name: TopicName) -> bool:
         """Whether a request for the topic loads it or is refused: a partition of a non-persistent topic, which has no
         record.
@@ -148,6 +154,7 @@ class Topics:
                     raise wire_refusals.NAMESPACE_NOT_SERVED.error(
                         bundle=f"{name.namespace}/{_FULL_RANGE}", topic=name, broker=self.context.broker_id()
                     )
+                self.require_enabled(name)
                 if (reading := self.context.policies_ready(name)) is not None:
                     await reading  # before the load begins: the topic with the policies may have to load here too
                     continue
@@ -261,13 +268,10 @@ class Topics:
     async def _load(self, name: TopicName) -> None:
         if self._closed:
             raise ServiceNotReadyError("The broker is stopping")
+        self.require_enabled(name)
         if not name.persistent:
-            if not self.context.settings.enable_non_persistent_topics:
-                raise NotAllowedError("Broker is not able to load non-persistent topics")
             self.loaded[str(name)] = NonPersistentTopic(name, self.context)
             return
-        if not self.context.settings.enable_persistent_topics:
-            raise NotAllowedError("Broker is not able to load persistent topics")
         with self.load_times.timed():
             await self._load_persistent(name)
         log.info("topic.loaded", topic=str(name))

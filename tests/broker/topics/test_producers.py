@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from magnetar.broker.errors import ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
+from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.handlers.publish import on_producer
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.producer import ProducerRequest
@@ -200,4 +200,14 @@ async def test_a_producer_with_an_old_topic_epoch_learns_first_that_others_have_
     old = topic.new_producer(Client(), request(pb.Exclusive, topic_epoch=0))
     with pytest.raises(ProducerFencedError, match=fenced(f"Topic has an existing exclusive producer: {producer.name}")):
         await topic.add_producer(old, lambda: None)
+    await bench.close()
+
+
+async def test_a_refusal_for_the_address_of_a_client_names_the_topic():
+    bench = TopicBench(max_same_address_producers_per_topic=1)
+    topic = await bench.open()
+    await topic.add_producer(topic.new_producer(Client(), request(name="first")), lambda: None)
+    text = f"$ProducerBusyException: Topic '{NAME}' reached max same address producers limit"
+    with pytest.raises(ProducerBusyError, match=re.escape(text) + "$"):
+        await topic.add_producer(topic.new_producer(Client(), request(name="second")), lambda: None)
     await bench.close()

@@ -9,7 +9,7 @@ import pytest
 
 from magnetar.broker.broker import Broker
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
-from magnetar.broker.errors import ServiceNotReadyError
+from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
 from magnetar.broker.foreign_entries.config import ConvertingConfig
 from magnetar.broker.foreign_entries.converting_service import Converting
 from magnetar.broker.settings import Settings
@@ -31,6 +31,18 @@ async def broker(tmp_path):
     await broker.start()
     yield broker
     await broker.stop()
+
+
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+async def test_topics_of_a_domain_that_is_switched_off_are_refused_before_their_existence_matters(
+    broker, domain, create
+):
+    """The text speaks of persistent topics in both cases, as that of Apache Pulsar 4.2.4."""
+    off = Settings(enable_persistent_topics=False, enable_non_persistent_topics=False)
+    broker.topics.context.settings = off
+    with pytest.raises(NotAllowedError, match=r"^Broker is unable to load persistent topic$"):
+        await broker.topics.get(TopicName.parse(f"{domain}://public/default/t"), create=create)
 
 
 async def test_a_failed_load_closes_its_parts(broker, monkeypatch):
