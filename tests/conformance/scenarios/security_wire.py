@@ -208,3 +208,13 @@ def principal_of_web_socket_proxies(s):
         words(c, "GET_TOPICS_OF_NAMESPACE", namespace=namespace, mode="PERSISTENT")
         for path in (rest(topic, "/stats"), f"/admin/v2/namespaces/{namespace}/topics", "/admin/v2/tenants"):
             s.call("GET", path, headers={"X-Original-Principal": principal}, token=role and jwt(role))
+
+
+@scenario
+def first_subscriptions_without_the_prefix_of_their_role(s):
+    namespace, topic = world(s, both=["produce", "consume"], writer=["produce"])
+    s.http("POST", f"/admin/v2/namespaces/{namespace}/subscriptionAuthMode", "Prefix", quietly=True)
+    for role in ("both", "writer"):
+        c = as_role(s, role)
+        for number, subscription in enumerate(("other", role + "-1")):
+            c.producer(topic, number, producer_name=f"{role}-p{number}", initial_subscription_name=subscription)
