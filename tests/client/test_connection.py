@@ -7,9 +7,10 @@ import pytest
 from magnetar.cli.session import cli_error
 from magnetar.client.address import Address, Credentials
 from magnetar.client.connection import open_connection, refusal
-from magnetar.client.errors import ClientError, RetryError
+from magnetar.client.errors import ClientError, RefusedError, RetryError
+from magnetar.client.lookup import partitions
 from magnetar.protocol import pulsar_api_pb2 as pb
-from magnetar.protocol import requests
+from magnetar.protocol import replies, requests
 from tests.importing.scripted_broker import KIND, ScriptedBroker
 from tests.waiting import until
 
@@ -47,6 +48,17 @@ def test_an_error_of_a_broker_that_answers_suggests_no_other_address():
     assert isinstance(full, RetryError)
     assert str(cli_error(full)) == "PersistenceError: No space left on device"
     assert "is the broker up" in str(cli_error(RetryError("127.0.0.1:1 does not answer")))
+
+
+async def test_a_missing_topic_is_named_though_the_broker_gives_no_reason():
+    def missing(_broker, command):
+        return replies.partitioned_metadata_failed(command.partitionMetadata.request_id, pb.TopicNotFound, "")
+
+    async with ScriptedBroker(PARTITIONED_METADATA=missing) as broker:
+        connection = await open_connection(broker.address, Credentials())
+        with pytest.raises(RefusedError, match=f"Topic {TOPIC} does not exist$"):
+            await partitions(connection, TOPIC)
+        assert not await partitions(connection, TOPIC, absent_ok=True)
 
 
 async def foreign_peer(answer):
