@@ -140,6 +140,9 @@ def test_words_of_refusals_are_kept_without_varying_parts():
     said = {"error": "ServiceNotReady", "message": "topic (t) not served by this instance:127.0.0.1:8080. Please redo."}
     words.set_words(said)
     assert said == {"error": "ServiceNotReady", "words": "topic (t) not served by this instance:BROKER. Please redo."}
+    generated = {"message": "Topic has an existing exclusive producer: standalone-0-1154"}
+    words.set_words(generated)
+    assert generated == {"words": "Topic has an existing exclusive producer: GENERATED"}
     nested = {"message": {"ledgerId": 1}}
     words.set_words(nested)
     assert nested == {"message": {"ledgerId": 1}}

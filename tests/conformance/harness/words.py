@@ -11,6 +11,7 @@ _OF_FRAMES = ("message", "error_message")
 _VARYING = (
     (re.compile(r"not served by this instance:\S+?\. "), "not served by this instance:BROKER. "),
     (re.compile(r"\[id: 0x[0-9a-f]+, L:\S+ [-!] R:\S+\]( \[SR:[^]]*\])?"), "CONNECTION"),
+    (re.compile(r"\bstandalone-\d+-\d+\b"), "GENERATED"),
     (re.compile(r"UnresolvedSchema_\d+"), "UnresolvedSchema_N"),
     (re.compile(r"\n/[^\n]*? Give a new or removed field a default .*?TENANT/NAMESPACE`"), ""),  # Magnetar's remedy
     (re.compile(r"(Range conflict with consumer ).*"), r"\1CONSUMER"),
