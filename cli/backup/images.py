@@ -168,7 +168,7 @@ def parse_manifest(data: bytes) -> dict[str, Any] | None:
 def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -> dict[str, Any]:
     """Take an image into the folder and verify it; return its path and facts. Raises: CliError, OSError."""
     _require_outside(folder, data_dir)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder, 0o700)
     earlier = images(folder)
     manifest: dict[str, Any] = earlier[-1][1] if earlier else {}
     previous = earlier[-1][0] / "data" / "ledgers" if earlier else None
@@ -200,6 +200,17 @@ def write_image(data_dir: Path, folder: Path, progress: Callable[[int], None]) -
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     return {"image": str(folder / name), **{key: facts[key] for key in ("moment_ms", "new_bytes", "stopped_ms")}}
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Create the folder, and the folders above it, where they are missing; their names are durable on return."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for each in reversed(missing):
+        each.mkdir(mode=mode if each is missing[0] else 0o777, exist_ok=True)
+        _sync(each.parent)
 
 
 def _require_outside(folder: Path, data_dir: Path) -> None:
@@ -358,10 +369,11 @@ def restore_image(
         raise CommandLineError(f"{target} lies in the image {image}: name a directory outside")
     partial = target.with_name(f".{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
+    make_folder(target.parent)
     try:
         for name, descriptor in regular_files(image / "data"):
             if descriptor < 0:
-                (partial / name).mkdir(parents=True, mode=0o700)
+                (partial / name).mkdir(mode=0o700)
             else:
                 _copy(descriptor, partial / name, os.fstat(descriptor).st_size, progress)
         check(partial)

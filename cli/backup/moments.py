@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from magnetar.cli.backup.images import (
     images,
+    make_folder,
     publish_directory,
     require_replaceable,
     restore_image,
@@ -114,8 +115,9 @@ def restore_moment(
     require_replaceable(target)
     work = target.with_name(f".{target.name}.until")
     shutil.rmtree(work, ignore_errors=True)
+    make_folder(target.parent)
     try:
-        work.mkdir(parents=True, mode=0o700)
+        work.mkdir(mode=0o700)
         restore_image(before, work / "data", progress)
         restore_image(behind, work / "behind", progress)
         _join(work / "data", work / "behind", until_ms)

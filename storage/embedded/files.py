@@ -5,11 +5,12 @@ Guarantees of an implementation:
 * ``write`` returns after all bytes are written; with ``durable=True`` also after they are on stable storage, together
   with the file size they imply (fdatasync of that range).
 * ``sync`` makes all earlier writes to the file, and its size, durable.
-* A created, renamed or removed name is durable only after ``sync_dir`` of its folder.
+* A created, renamed or removed name of a file is durable only after ``sync_dir`` of its folder; names of folders are
+  durable when ``make_dir`` returns.
 * Errors are OSError with the system's errno.
 """
 
-# ruff: noqa: PTH103, PTH104, PTH108, PTH120, PTH208 - the door to the disk speaks plain paths, like its simulated twin
+# ruff: noqa: PTH103, PTH104, PTH108, PTH112, PTH120, PTH208 - the door to the disk speaks plain paths, like its simulated twin
 from __future__ import annotations
 
 import contextlib
@@ -101,7 +102,7 @@ class FileSystem(Protocol):
         ...
 
     def make_dir(self, path: str) -> None:
-        """Create the folder unless it is there."""
+        """Create the folder, and the folders above it, unless they are there; their names are durable on return."""
         ...
 
     def rename(self, old: str, new: str) -> None:
@@ -282,7 +283,14 @@ class RealFiles:
         return sorted(os.listdir(path))
 
     def make_dir(self, path: str) -> None:
+        missing, above = [], path
+        while not os.path.isdir(above):
+            missing.append(above)
+            above = os.path.dirname(above) or os.curdir
         os.makedirs(path, mode=_DIRECTORY_MODE, exist_ok=True)
+        for folder in reversed(missing):
+            with contextlib.suppress(PermissionError):  # a folder above that this user may not read
+                self.sync_dir(os.path.dirname(folder) or os.curdir)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
