@@ -58,3 +58,7 @@ class TopicLife:
         """Raise ServiceNotReadyError unless the topic is open; the client then looks the topic up again."""
         if self.state is not TopicState.OPEN:
             raise wire_refusals.TOPIC_UNAVAILABLE.error(topic=self.name)
+
+
+async def nothing_to_forget() -> None:
+    """The topic has no schemas and policies of its own."""

@@ -217,14 +217,16 @@ class TopicLifecycle:
     async def delete(self, name: TopicName) -> None:
         """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError.
 
-        Schemas and policies of its own go with a plain topic.
+        Schemas and policies of its own go with a plain topic, before its data: a deletion that is cut off leaves a
+        topic that can be deleted again, and nothing to a later topic of that name.
         """
         if self._elsewhere is not None and self._is_elsewhere(name):
             await self._elsewhere.delete(name, force=True)
             return
-        await self._topics.delete(name)
-        if not name.is_partition:
-            await self._forget(name)
+        if name.is_partition:
+            await self._topics.delete(name)
+        else:
+            await self._topics.delete(name, lambda: self._forget(name))
 
     async def delete_inactive(self, name: TopicName) -> None:
         """Delete an unused topic as `delete` does. With brokerDeleteInactivePartitionedTopicMetadataEnabled a
@@ -249,6 +251,7 @@ class TopicLifecycle:
             for index in sorted(known.created - deleted):
                 await self._delete_part(name.partition_name(index), force=force)
                 deleted.add(index)
+            await self._forget(name)  # before the record: a deletion that is cut off can be repeated
             if await self._catalog.delete_partitioned(name, deleted):
                 break
         await self._forget(name)

@@ -19,7 +19,7 @@ from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.non_persistent_subscription import NonPersistentSubscription, as_slab
 from magnetar.broker.topics.deduplication import SequenceTable, Verdict
 from magnetar.broker.topics.fan_out import FanOut
-from magnetar.broker.topics.life import TopicLife, TopicState
+from magnetar.broker.topics.life import TopicLife, TopicState, nothing_to_forget
 from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.property_room import PropertyRoom
 from magnetar.broker.topics.publish_policy import PublishPolicy
@@ -28,7 +28,7 @@ from magnetar.broker.topics.subscriptions import close_without_right
 from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from magnetar.broker.consumers.consumer import Consumer
     from magnetar.broker.policies.effective import TopicConfig
@@ -342,9 +342,10 @@ class NonPersistentTopic:
         if self.converting is not None:
             self.converting.close()
 
-    async def delete(self) -> None:
-        """Close the topic as `close` does: a non-persistent topic stores nothing."""
+    async def delete(self, forget: Callable[[], Awaitable[None]] = nothing_to_forget) -> None:
+        """Close the topic as `close` does, and forget its schemas and policies: it stores nothing else."""
         await self.close()
+        await forget()
 
 
 async def _keep_in_memory(_epoch: int) -> None:

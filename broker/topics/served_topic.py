@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from magnetar.broker.topics.life import nothing_to_forget
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from magnetar.broker.consumers.consumer import Consumer, ServingSubscription
     from magnetar.broker.policies.effective import TopicConfig
@@ -117,6 +119,6 @@ class ServedTopic(Protocol):
         """Unload: close the clients; on return everything is on the disk."""
         ...
 
-    async def delete(self) -> None:
+    async def delete(self, forget: Callable[[], Awaitable[None]] = nothing_to_forget) -> None:
         """Remove the topic and all it holds."""
         ...

@@ -19,7 +19,7 @@ from magnetar.broker.errors import ServiceNotReadyError
 from magnetar.broker.topics.backlog import TopicBacklog
 from magnetar.broker.topics.deduplication_cursor import DeduplicationSettings, TopicDeduplication
 from magnetar.broker.topics.delay_indexes import open_delay_index
-from magnetar.broker.topics.life import TopicLife, TopicState
+from magnetar.broker.topics.life import TopicLife, TopicState, nothing_to_forget
 from magnetar.broker.topics.log_facts import LastMessage, TopicProperties, last_publish_ms
 from magnetar.broker.topics.producers import TopicProducers
 from magnetar.broker.topics.publish_policy import PublishPolicy
@@ -28,7 +28,7 @@ from magnetar.broker.topics.subscriptions import TopicSubscriptions
 from magnetar.delayed.delay_settings import DelayPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
@@ -237,8 +237,9 @@ class Topic:
         finally:
             await self.ledger.close()
 
-    async def delete(self) -> None:
-        """Remove the topic and all its data; close clients by CLOSE_*.
+    async def delete(self, forget: Callable[[], Awaitable[None]] = nothing_to_forget) -> None:
+        """Remove the topic and all its data; close clients by CLOSE_*. ``forget`` removes its schemas and policies when
+        no client can use the topic, and before any data goes: behind a failure or a crash the deletion can be repeated.
 
         Where the log has another owner, the index and the log refuse the deletion before they lose a ledger. The
         compacted ledger, perhaps the only copy of its messages, goes when no log is left that has a record of it.
@@ -253,6 +254,12 @@ class Topic:
         await self.publishing.wait_drained()
         try:
             await self.compaction.close()
+            try:
+                await forget()
+            except BaseException:
+                if self.delay_index is not None:
+                    await self.delay_index.close()
+                raise
             if self.delay_index is not None:
                 await self.delay_index.delete()
             await self.ledger.delete()

@@ -17,10 +17,13 @@ from magnetar.broker.meters.operation_meter import OperationMeter
 from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import awaited
 from magnetar.broker.topics.catalog import PartitionedTopic
+from magnetar.broker.topics.life import nothing_to_forget
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from magnetar.broker.policies.namespace_store import NamespaceStore
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.catalog import TopicCatalog
@@ -334,34 +337,37 @@ class Topics:
 
     async def unload(self, name: TopicName) -> None:
         """Close the topic if it is loaded; the next request loads it again."""
-        await self._end(name, delete=False)
+        await self._end(name)
 
-    async def delete(self, name: TopicName) -> None:
-        """Delete the topic, loaded or not; close its clients by CLOSE_*."""
+    async def delete(self, name: TopicName, forget: Callable[[], Awaitable[None]] = nothing_to_forget) -> None:
+        """Delete the topic, loaded or not; close its clients by CLOSE_*. ``forget`` removes its schemas and policies
+        before its data go.
+        """
         await self._wait_settled(name)
         if name.persistent and str(name) not in self.loaded and self.catalog.exists(name):
             await self.get(name, create=False)  # only a loaded topic has the cursors and ledgers to delete
-        await self._end(name, delete=True)
+        await self._end(name, forget)
 
     async def _wait_settled(self, name: TopicName) -> None:
         """Return when no load or close of the topic is under way."""
         while (busy := self._busy.get(str(name))) is not None:
             await asyncio.wait([busy])
 
-    async def _end(self, name: TopicName, *, delete: bool) -> None:
+    async def _end(self, name: TopicName, forget: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Close the topic; with ``forget`` delete it."""
         await self._wait_settled(name)
         topic = self.loaded.get(str(name))
         if topic is None:
-            if delete:
+            if forget is not None:
                 raise wire_refusals.TOPIC_MISSING.error(topic=name)
             return
 
         async def end() -> None:
             try:
-                await (topic.delete() if delete else topic.close())
+                await (topic.close() if forget is None else topic.delete(forget))
             finally:
                 self.loaded.pop(str(name), None)
-            if delete and name.persistent:
+            if forget is not None and name.persistent:
                 self.catalog.deleted(name)
 
         await asyncio.shield(self._start(name, end()))

@@ -326,7 +326,7 @@ def a_growth_that_is_not_stored(patch: Any) -> None:
 
 
 def a_deletion_that_keeps_the_log(patch: Any) -> None:
-    patch.setattr(Topic, "delete", Topic.close)
+    patch.setattr(Topic, "delete", lambda self, _forget: self.close())
 
 
 def a_retention_of_seconds(patch: Any) -> None:

@@ -421,3 +421,53 @@ async def test_a_partition_that_ends_by_itself_while_its_topic_is_deleted(broker
     await lifecycle.delete_partitioned(NAME)
     await alone
     assert await is_gone(broker)
+
+
+@pytest.fixture
+async def ruled(broker):
+    """The topic with a schema and a policy of its own."""
+    await broker.topics.get(NAME, create=True)
+    await broker.stored.schemas.put(NAME, pb.Schema.String, b"", {}, Strategy.FULL)
+    await broker.stored.namespaces.update_topic(NAME, lambda old: msgspec.structs.replace(old, max_consumers=7))
+    return broker
+
+
+async def belongings(broker):
+    return await broker.stored.schemas.history(NAME), broker.stored.namespaces.topic_policies(NAME).max_consumers
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_schemas_and_policies_go_before_their_topic(broker, monkeypatch, partitioned):
+    """A broker that died between the two left them to the next topic of that name, and no deletion took them."""
+    lifecycle, catalog, found = broker.lifecycle, broker.topics.catalog, []
+    await (lifecycle.create_partitioned(NAME, 2, {}) if partitioned else lifecycle.create(NAME, {}))
+    await broker.stored.schemas.put(NAME, pb.Schema.String, b"", {}, Strategy.FULL)
+    await broker.stored.namespaces.update_topic(NAME, lambda old: msgspec.structs.replace(old, max_consumers=7))
+    delete = catalog._metadata.delete
+
+    async def noting(path, *arguments):
+        if path == partitioned_path(NAME) or NAME.persistence_name in path:
+            found.append((path, await belongings(broker)))
+        await delete(path, *arguments)
+
+    monkeypatch.setattr(catalog._metadata, "delete", noting)
+    await (lifecycle.delete_partitioned(NAME) if partitioned else lifecycle.delete(NAME))
+    last_path, last = found[-1]
+    assert last_path == partitioned_path(NAME) or not partitioned
+    assert last == ([], None)
+
+
+async def test_a_deletion_whose_schemas_stay_can_be_repeated(ruled, monkeypatch):
+    """The topic was gone behind the failure, and with it the way to delete its schemas and policies."""
+    store = ruled.stored.schemas._store
+
+    async def full(_path):
+        raise StorageFullError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "delete", full)
+        with pytest.raises(StorageFullError):
+            await ruled.lifecycle.delete(NAME)
+    assert (await ruled.lifecycle.persistent(NAME)).is_open
+    await ruled.lifecycle.delete(NAME)
+    assert await belongings(ruled) == ([], None)
