@@ -113,7 +113,7 @@ class HttpAdmin:
             "peek": ("GET", f"/subscription/{subscription}/position/2"),
         }[kind]
         owed = _existing(known)
-        status, body = await self._request(path[0], _path(known) + path[1], b"{}" if kind == "analyze" else b"")
+        status, body = await self.request(path[0], _path(known) + path[1], b"{}" if kind == "analyze" else b"")
         if kind == "stats" and status == 200:
             self._check_stats(known, owed, json.loads(body))
 
@@ -126,7 +126,7 @@ class HttpAdmin:
             body = json.dumps({"ledgerId": place[0], "entryId": place[1], "isExcluded": False}).encode()
         else:
             method, path = "POST", path + ("/skip_all" if kind == "skip_all" else "/skip/3")
-        status, _ = await self._request(method, path, body)
+        status, _ = await self.request(method, path, body)
         return status in (200, 204)
 
     def _check_stats(self, known: TopicHistory, owed: set[tuple[str, int]], stats: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ class HttpAdmin:
             if found is None or not found["durable"]:
                 raise ViolationError(f"{known.name}: stats tell nothing of the durable subscription {name}")
 
-    async def _request(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    async def request(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         """(status, body); (0, b"") when the connection ended before the answer was complete."""
         what = f"{method} {path}"
         answer = _Answer()

@@ -17,6 +17,8 @@ from tests.simulation.history import SubscriptionHistory, TopicHistory
 from tests.simulation.parts import Part
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from tests.simulation.world import World
 
 PASSING = "persistent://public/default/passing"
@@ -47,25 +49,35 @@ class Deletions(Part):
         self.world.broker.tasks.spawn(self._delete(), "world.admin")  # type: ignore[union-attr]
 
     async def _delete(self) -> None:
-        """Delete the topic. Its end is unknown where the process ends meanwhile, and where a fault of the disk fails it."""
-        topic, lifecycle = self._topic, self.world.broker.lifecycle  # type: ignore[union-attr]
-        self.world.note(f"deletes {PASSING}")
+        await self.deleting(self._lifecycle_delete())
+
+    async def _lifecycle_delete(self) -> bool:
+        try:
+            await self.world.broker.lifecycle.delete(TopicName.parse(PASSING))  # type: ignore[union-attr]
+        except (BrokerError, ConflictError, StorageError) as error:
+            self.world.note(f"not-deleted {type(error).__name__}")
+            return False
+        return True
+
+    async def deleting(self, work: Awaitable[bool]) -> bool:
+        """Await the deletion of the topic, which returns whether it was certainly made. The outcome is unknown where the
+        process ends meanwhile, and where a fault of the disk fails the deletion.
+        """
+        topic, done = self._topic, False
+        self.world.note(f"deletes {topic.name}")
         self._under_way += 1
         self._ends(surely=False)
-        done = False
         requested = {name: each.requested for name, each in topic.subscriptions.items()}
         before = set(topic.former)
         try:
-            await lifecycle.delete(TopicName.parse(PASSING))
-            done = True
-        except (BrokerError, ConflictError, StorageError) as error:
-            self.world.note(f"not-deleted {type(error).__name__}")
+            done = await work
         finally:
             self._under_way -= 1
             self._ends(surely=done and all(each.requested == requested[n] for n, each in topic.subscriptions.items()))
             if done:
-                self.world.note(f"deleted {PASSING}")
+                self.world.note(f"deleted {topic.name}")
                 topic.gone |= before
+        return done
 
     def _ends(self, *, surely: bool) -> None:
         topic = self._topic

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.history import ViolationError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from magnetar.broker.broker import Broker
     from tests.simulation.clients import Client
     from tests.simulation.world import World
@@ -46,3 +50,43 @@ class Part:
 
     def over(self) -> None:
         """The history is over, and no process runs."""
+
+
+class Register:
+    """The values that a stored value may have, by the answers to the requests that changed it."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name = name
+        self.possible = {value}
+        self._under_way: list[Any] = []
+        self._begun = 0
+
+    async def change(self, value: Any, work: Awaitable[bool | None]) -> bool:
+        """Await a request that sets the value. ``work`` returns whether the request was certainly carried out; None:
+        it may still be carried out.
+        """
+        alone, done = not self._under_way, None
+        self.possible.add(value)
+        self._under_way.append(value)
+        self._begun += 1
+        mine = self._begun
+        try:
+            done = await work
+        finally:
+            if done is not None:
+                self._under_way.remove(value)
+        if done and alone and self._begun == mine:  # else another request may have been carried out later
+            self.possible = {value}
+        return bool(done)
+
+    def process_ended(self) -> None:
+        """No request is carried out any more."""
+        self._under_way.clear()
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._under_way
+
+    def check(self, found: Any) -> None:
+        if found not in self.possible:
+            raise ViolationError(f"{self.name}: the value is {found}, not one of {sorted(self.possible, key=str)}")

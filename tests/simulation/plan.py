@@ -52,14 +52,24 @@ FIRST_WITH_OWNERS = 460_000
 """From here on producers compete for exclusive access to a topic."""
 FIRST_WITH_OFFLINE = 480_000
 """From here on the directory is verified and repaired between two processes, and images of it are taken and restored."""
+FIRST_WITH_SPACES = 500_000
+"""From here on a namespace is deleted by force and created again, and its topic has policies."""
+FIRST_WITH_PORTIONS = 520_000
+"""From here on consumers acknowledge batches message by message, and subscriptions have properties."""
+FIRST_WITH_FORCE = 540_000
+"""From here on schemas are deleted by force, too."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
     "deletions": FIRST_WITH_DELETIONS,
     "owners": FIRST_WITH_OWNERS,
     "offline": FIRST_WITH_OFFLINE,
+    "spaces": FIRST_WITH_SPACES,
+    "portions": FIRST_WITH_PORTIONS,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
+AGAIN = {FIRST_WITH_FORCE: ("shapes", "quotas")}
+"""First seed of a range -> earlier parts that most of its seeds have, with more acts."""
 OF_WORK = ("full_write", "standstill", "crash_in_compaction")
 SMALL_BUCKETS = {
     "delayed_delivery_min_index_count_per_bucket": 2,
@@ -203,6 +213,8 @@ class Plan:
                 "broker_delete_inactive_topics_enabled": False,
                 "auto_skip_non_recoverable_data": bool(damage),
                 **buckets,
+                **({"acknowledgment_at_batch_index_level_enabled": True} if "portions" in parts else {}),
+                **({"force_delete_namespace_allowed": True} if "spaces" in parts else {}),
                 **(COMPACTING if compacted else {}),
                 **(_quota_of(seed) if "quotas" in parts else {}),
                 **(_retention_of(seed, keeps_all=keeps_all) if "deletions" in parts else {}),
@@ -213,10 +225,9 @@ class Plan:
 def _parts_of(seed: int) -> tuple[str, ...]:
     """The parts of the seed's range, mostly; those of earlier ranges now and then."""
     chance, newest = Random(f"parts {seed}"), seed - seed % 20_000
+    often = {name for name, first in OF_PARTS.items() if first == newest} | set(AGAIN.get(newest, ()))
     return tuple(
-        name
-        for name, first in OF_PARTS.items()
-        if seed >= first and chance.random() < (0.8 if first == newest else 0.2)
+        name for name, first in OF_PARTS.items() if seed >= first and chance.random() < (0.8 if name in often else 0.2)
     )
 
 

@@ -21,9 +21,10 @@ from magnetar.broker.compat import wire_refusals
 from magnetar.broker.consumers.pending_acks import PendingAcks
 from magnetar.broker.dispatchers.read_loop import ReadLoop
 from magnetar.broker.network.publish_gate import PublishGate
+from magnetar.broker.policies.namespace_store import NamespaceStore, StoredTopicRecords
 from magnetar.broker.schemas.registry import SchemaRegistry
 from magnetar.broker.schemas.schema_store import JsonSchemas
-from magnetar.broker.topics import expiry, subscriptions
+from magnetar.broker.topics import expiry, quotas, subscriptions
 from magnetar.broker.topics.backlog import TopicBacklog
 from magnetar.broker.topics.catalog import TopicCatalog
 from magnetar.broker.topics.lifecycle import TopicLifecycle
@@ -43,12 +44,15 @@ from tests.simulation.plan import (
     FIRST_WITH_COMPACTED,
     FIRST_WITH_DELETIONS,
     FIRST_WITH_EXPIRY,
+    FIRST_WITH_FORCE,
     FIRST_WITH_KILLS,
     FIRST_WITH_OFFLINE,
     FIRST_WITH_OWNERS,
     FIRST_WITH_PACE,
+    FIRST_WITH_PORTIONS,
     FIRST_WITH_QUOTAS,
     FIRST_WITH_SHAPES,
+    FIRST_WITH_SPACES,
     Plan,
 )
 from tests.simulation.play import play
@@ -73,6 +77,12 @@ FIRST_SEEDS = {
     "an_epoch_that_is_not_stored": FIRST_WITH_OWNERS,
     "a_fence_without_effect": FIRST_WITH_OWNERS,
     "a_torn_frame_that_counts_as_damage": FIRST_WITH_OFFLINE,
+    "policies_that_are_not_stored": FIRST_WITH_SPACES,
+    "policies_that_outlive_their_topic": FIRST_WITH_SPACES,
+    "parts_of_batches_that_are_not_stored": FIRST_WITH_PORTIONS,
+    "properties_of_subscriptions_that_are_not_stored": FIRST_WITH_PORTIONS,
+    "an_eviction_of_too_much": FIRST_WITH_FORCE,
+    "a_forced_deletion_that_keeps_the_schemas": FIRST_WITH_FORCE,
 }
 """The first seeds of bugs that need a process that is killed while its machine goes on, frames at a pace, readers of
 compacted topics, messages that expire, or a part of a history.
@@ -353,6 +363,53 @@ def a_fence_without_effect(patch: Any) -> None:
 
 def a_torn_frame_that_counts_as_damage(patch: Any) -> None:
     patch.setattr(command._Verification, "_torn_frame", lambda self, work: None)
+
+
+def policies_that_are_not_stored(patch: Any) -> None:
+    async def in_memory(self: Any, name: str, value: Any, version: int) -> None:
+        self._versions[name], self._values[name] = version, value
+
+    patch.setattr(StoredTopicRecords, "_store", in_memory)
+
+
+def policies_that_outlive_their_topic(patch: Any) -> None:
+    async def kept(self: Any, _topic: Any) -> None:
+        return None
+
+    patch.setattr(NamespaceStore, "delete_topic", kept)
+
+
+def parts_of_batches_that_are_not_stored(patch: Any) -> None:
+    snapshot = AckState.snapshot
+
+    def without_parts(self: Any, properties: Any) -> Any:
+        state = snapshot(self, properties)
+        state.partial.clear()
+        return state
+
+    patch.setattr(AckState, "snapshot", without_parts)
+
+
+def properties_of_subscriptions_that_are_not_stored(patch: Any) -> None:
+    async def in_memory(self: Any, properties: Any) -> None:
+        self.cursor_properties = dict(properties)
+
+    patch.setattr(ManagedCursor, "set_cursor_properties", in_memory)
+
+
+def an_eviction_of_too_much(patch: Any) -> None:
+    patch.setattr(quotas, "_EVICT_TO", 0.0)
+
+
+def a_forced_deletion_that_keeps_the_schemas(patch: Any) -> None:
+    delete = JsonSchemas.delete
+
+    async def in_memory(self: Any, path: str) -> None:
+        record = await self._metadata.get(path)
+        await delete(self, path)
+        await self._metadata.put(path, record[0], -1)
+
+    patch.setattr(JsonSchemas, "delete", in_memory)
 
 
 def _damage(seed: int) -> tuple[str, str]:

@@ -1,11 +1,12 @@
 """Backlog quotas, and their promises: entries are evicted, and producers refused, only at the limit and as the policy says.
 
-A model of its own computes the largest backlog that a subscription may have from SENDs and receipts.
+A model of its own computes the largest backlog that a subscription may have from SENDs and receipts; an eviction takes no
+greater share of the entries than brings the largest backlog down to nine tenths of the quota.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magnetar.storage.position import EARLIEST
 from tests.simulation.history import ViolationError
@@ -20,12 +21,15 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 HOLDS, REFUSES, EVICTS = "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
+EVICTED = "backlog_quota.evicted"
 REFUSALS = {7: HOLDS, 8: REFUSES}
 """Code of an ERROR -> the policy that explains it."""
 _STAMPS_BYTES = 64
 """At least the bytes that the broker adds to an entry."""
 _EVICT_TO = 0.9
 _MILLISECONDS_S = 0.002
+_SAVED_WITHIN_S = 20.0
+"""An eviction is in the log when it is on the disk, which may have stood still."""
 
 
 class Quotas(Part):
@@ -41,8 +45,15 @@ class Quotas(Part):
         """(topic, subscription) -> its cursor and mark-delete position at the last check."""
         self._seen: dict[str, tuple[float, Topic, Position]] = {}
         """Topic -> time of the last check, the loaded topic, and the smallest mark-delete position."""
+        self._changes: dict[str, list[object]] = {}
+        """Topic -> the changes of its subscriptions before the last check that may set a mark-delete position back."""
+        self._past: dict[str, list[tuple[float, Position]]] = {}
+        """Topic -> smallest mark-delete position at each check since the last such change or load."""
+        self._told: tuple[list[Any], int] = ([], 0)
+        """The log of the present process, and how many of its entries earlier checks have read."""
 
     def check(self, broker: Broker) -> None:
+        self._check_evictions()
         for name, known in self.world.history.topics.items():
             topic = broker.topics.loaded.get(name)
             if topic is None or not topic.is_open:
@@ -55,19 +66,59 @@ class Quotas(Part):
                 marks.append(cursor.mark_delete)
                 subscription = known.subscriptions.get(found.name)
                 if subscription is not None and self._policy == EVICTS:
-                    self._find_evicted(known, subscription, cursor, mark_delete if before is cursor else EARLIEST)
+                    self._find_evicted(known, subscription, topic, mark_delete if before is cursor else EARLIEST)
+            if (
+                self._changes.get(name) != _changes(known)
+                or self._seen.get(name, (0.0, None, EARLIEST))[1] is not topic
+            ):
+                self._past[name] = [(self.world.now_s, EARLIEST)]
+            self._changes[name] = _changes(known)
+            self._past.setdefault(name, []).append((self.world.now_s, min(marks[1:], default=EARLIEST)))
             self._seen[name] = self.world.now_s, topic, min(marks[1:], default=EARLIEST)
 
     def _find_evicted(
-        self, known: TopicHistory, subscription: SubscriptionHistory, cursor: object, before: Position
+        self, known: TopicHistory, subscription: SubscriptionHistory, topic: Topic, before: Position
     ) -> None:
-        """Find the entries that a quota explains; the checker objects to others."""
+        """Find the entries that a quota explains; the checker objects to others. The log may have dropped evicted entries
+        before a power loss that sets the cursor back.
+        """
         by_size = 0 <= self._most_bytes <= self._backlog_bytes(known, before)
+        mark_delete = topic.subscriptions.by_name[subscription.name].cursor.mark_delete
         for place, entry in known.receipts.items():
-            if place > cursor.mark_delete or subscription.may_be_acked(place):  # type: ignore[attr-defined]
+            if subscription.may_be_acked(place) or (place > mark_delete and topic.ledger.is_valid(place)):
                 continue
             if by_size or self._is_old(entry, self._most_s * _EVICT_TO):
                 subscription.evicted.add(place)
+
+    def _check_evictions(self) -> None:
+        """Check the evictions by size since the last check, by their lines in the log."""
+        logs, world = self.world.logs, self.world
+        told = self._told[1] if self._told[0] is logs and self._told[1] <= len(logs) else 0
+        self._told = logs, len(logs)
+        for line in logs[told:]:
+            if line["event"] != EVICTED or (known := world.history.topics.get(line["topic"])) is None:
+                continue
+            most = self._most_evicted(known)
+            world.note(f"evicts {line['entries']} of at most {most:.1f}")
+            if line["entries"] > most:
+                raise ViolationError(
+                    f"{known.name}: a quota evicts {line['entries']} entries, at most {most:.1f} have to go"
+                )
+
+    def _most_evicted(self, known: TopicHistory) -> float:
+        """The most entries that an eviction by size may have taken that is in the log since the last check, which may
+        have waited for the disk: the share grows with the backlog, in entries and in bytes.
+        """
+        _, topic, _ = self._seen.get(known.name, (0.0, None, EARLIEST))
+        since_s = self.world.now_s - _SAVED_WITHIN_S
+        mark = min((each for at_s, each in self._past.get(known.name, ()) if at_s >= since_s), default=EARLIEST)
+        broker = self.world.broker
+        same = broker is not None and broker.topics.loaded.get(known.name) is topic
+        if not same or self._changes.get(known.name) != _changes(known):
+            mark = EARLIEST
+        entries = sum(e.copies for e in known.by_body.values() if e.position is None or e.position[0] >= mark.ledger_id)
+        size = max(1, self._backlog_bytes(known, mark))
+        return entries * max(0.0, 1 - self._most_bytes * _EVICT_TO / size)
 
     def _is_old(self, entry: Sent, seconds: float) -> bool:
         return self._most_s > 0 and self.world.now_s - entry.sent_s + _MILLISECONDS_S >= seconds
@@ -101,3 +152,8 @@ class Quotas(Part):
         for consumer in self.world.consumers:
             consumer.acknowledges = 1.0
             consumer.drop()
+
+
+def _changes(known: TopicHistory) -> list[object]:
+    """Deletions and creations of the subscriptions, and moves of their cursors."""
+    return [(each.name, each.epoch, each.requested, each.moved, each.moves) for each in known.subscriptions.values()]

@@ -1,7 +1,8 @@
 """Schemas and a partitioned topic that grows, and their promises.
 
-A version that a client got keeps its schema and resolves until a deletion; later schemas get greater versions. The number
-of partitions never shrinks, and a partition that clients see has the durable subscriptions of the first partition.
+A version that a client got keeps its schema and resolves until a deletion; later schemas get greater versions. A forced
+deletion, after which versions begin anew, leaves no schema of the time before. The number of partitions never shrinks, and
+a partition that clients see has the durable subscriptions of the first partition.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from magnetar.storage.errors import StorageError
 from tests.simulation.clients import FAILOVER, SHARED, Client, SimConsumer, SimProducer
 from tests.simulation.history import SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.parts import Part
+from tests.simulation.plan import FIRST_WITH_FORCE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -28,6 +30,7 @@ SHAPED = "persistent://public/default/shaped"
 GROWN = "persistent://public/default/grown"
 FIELDS = "abcde"
 MOST_PARTITIONS = 5
+_FIRST_VERSIONS = 12
 TOPIC_NOT_FOUND, INCOMPATIBLE = 11, 18
 
 
@@ -45,14 +48,49 @@ class SchemaHistory:
         self.confirmed: dict[int, tuple[bytes, float, float]] = {}
         """Version -> its definition, when a client asked for it first, and when a client got it first."""
         self._asked: dict[bytes, float] = {}
+        self._asked_last: dict[bytes, float] = {}
         self.deletions: list[list[float]] = []
         """[begin, end] of each request to delete the schemas."""
+        self._forced_s: float = -1.0
+        """Answers to requests from before this time may be of before a forced deletion, or of after the deletion."""
+        self._empty_s: float = -1.0
+        """The begin of the last forced deletion that was answered: no schema from before is left."""
+        self._open: list[bytes] = []
+        """Definitions of requests without an answer."""
+        self._late: set[bytes] = set()
+        """Definitions that a request from before a forced deletion may have added behind the deletion."""
+
+    def forces(self) -> None:
+        """A forced deletion begins: every version may be gone, and may belong to another schema."""
+        self.confirmed.clear()
+        self._late.update(self._open)
+        self._forced_s = float("inf")
+
+    def forced(self, begin_s: float, now_s: float, *, surely: bool) -> None:
+        """The last of the forced deletions under way has ended."""
+        self.confirmed.clear()
+        self._forced_s = now_s
+        if surely:
+            self._empty_s = begin_s
 
     def asks(self, data: bytes, now_s: float) -> None:
         self._asked.setdefault(data, now_s)
+        self._asked_last[data] = now_s
+        self._open.append(data)
+
+    def answered(self, data: bytes) -> None:
+        """A request to add the definition has got its answer."""
+        if data in self._open:
+            self._open.remove(data)
+
+    def process_ended(self) -> None:
+        """No request is carried out any more."""
+        self._open.clear()
 
     def got(self, version: int, data: bytes, asked_s: float, now_s: float) -> None:
         """A client got the version for a definition that it sent at ``asked_s``."""
+        if asked_s <= self._forced_s:
+            return
         known = self.confirmed.get(version)
         if known is not None:
             if known[0] != data:
@@ -68,8 +106,12 @@ class SchemaHistory:
     def _deleted_since(self, since_s: float) -> bool:
         return any(end_s >= since_s for _, end_s in self.deletions)
 
-    def resolved(self, version: int, data: bytes | None) -> None:
+    def resolved(self, version: int, data: bytes | None, asked_s: float) -> None:
         """The answer to a request for a version: a definition, or None where the version does not exist."""
+        if asked_s <= self._forced_s:
+            return
+        if data is not None and data not in self._late and self._asked_last.get(data, -1.0) < self._empty_s:
+            raise ViolationError(f"{self.name}: schema version {version} is {data!r} of before a forced deletion")
         known = self.confirmed.get(version)
         if known is None:
             return
@@ -100,6 +142,7 @@ class ShapedProducer(SimProducer):
         if command.type == Command.PRODUCER_SUCCESS:
             self._version = command.producer_success.schema_version
             self.note(f"producer-schema {_number(self._version)}")
+            self._schemas.answered(self._data)
             self._schemas.got(_number(self._version), self._data, self._asked_s, self.world.now_s)
         _may_not_be_incompatible(self, command)
         super().on(command, payload)
@@ -136,6 +179,8 @@ class Registrar(Client):
             self.done = not self._left
             if self._left:
                 self._look(min(self._left))
+        elif self.world.plan.seed >= FIRST_WITH_FORCE and self.chance.random() < 0.3:
+            self._look(self.chance.randrange(_FIRST_VERSIONS))  # of before a forced deletion, perhaps
         elif self._schemas.confirmed and self.chance.random() < 0.5:
             self._look(self.chance.choice(sorted(self._schemas.confirmed)))
         else:
@@ -160,6 +205,7 @@ class Registrar(Client):
         if command.type == Command.GET_OR_CREATE_SCHEMA_RESPONSE:
             created = command.getOrCreateSchemaResponse
             data, asked_s = self._waiting.pop(created.request_id)
+            self._schemas.answered(data)
             if created.HasField("error_code"):
                 self.note(f"schema-refused {created.error_code}")
                 if created.error_code == INCOMPATIBLE:
@@ -169,11 +215,11 @@ class Registrar(Client):
                 self._schemas.got(_number(created.schema_version), data, asked_s, self.world.now_s)
         elif command.type == Command.GET_SCHEMA_RESPONSE:
             found = command.getSchemaResponse
-            version, _ = self._waiting.pop(found.request_id)
+            version, asked_s = self._waiting.pop(found.request_id)
             if not found.HasField("error_code"):
-                self._schemas.resolved(version, found.schema.schema_data)
+                self._schemas.resolved(version, found.schema.schema_data, asked_s)
             elif found.error_code == TOPIC_NOT_FOUND:
-                self._schemas.resolved(version, None)
+                self._schemas.resolved(version, None, asked_s)
             self._answered(version, known=not found.HasField("error_code") or found.error_code == TOPIC_NOT_FOUND)
         self.later(self.chance.expovariate(3) if self._left is None else 0.01, self._next)
 
@@ -229,12 +275,14 @@ class Shapes(Part):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._chance = world.chance_for("shapes")
+        self._forces = world.plan.seed >= FIRST_WITH_FORCE
         self.schemas = SchemaHistory(SHAPED)
         self._registrars: list[Registrar] = []
         self.partitions = 0
         """Partitions that a client saw, or whose creation was answered."""
         self._wanted = 0
         self._calm = False
+        self._forcing = 0
 
     def populate(self) -> None:
         plan, world = self.world.plan, self.world
@@ -269,14 +317,22 @@ class Shapes(Part):
         return first.subscriptions["a"].epoch if first is not None and first.subscriptions["a"].exists else None
 
     async def _delete_schemas(self) -> None:
-        schemas = self.world.broker.stored.schemas  # type: ignore[union-attr]
+        schemas, force = self.world.broker.stored.schemas, self._forces and self._chance.random() < 0.5  # type: ignore[union-attr]
         deletion = [self.world.now_s, float("inf")]
         self.schemas.deletions.append(deletion)
-        self.world.note("deletes-schemas")
+        self.world.note("deletes-schemas" + " by force" * force)
+        done = False
+        if force:
+            self._forcing += 1
+            self.schemas.forces()
         try:
-            await self._done(schemas.delete(TopicName.parse(SHAPED), force=False))
+            done = await self._done(schemas.delete(TopicName.parse(SHAPED), force=force))
         finally:
             deletion[1] = self.world.now_s
+            if force:
+                self._forcing -= 1
+                if not self._forcing:
+                    self.schemas.forced(deletion[0], deletion[1], surely=done)
 
     @staticmethod
     async def _done(work: Coroutine[Any, Any, Any]) -> bool:
@@ -318,6 +374,9 @@ class Shapes(Part):
             client.start()
 
     # --- the end
+
+    def process_ended(self) -> None:
+        self.schemas.process_ended()
 
     def calm(self) -> None:
         self._calm = True

@@ -50,6 +50,12 @@ PLANTED = [
     ("an_epoch_that_is_not_stored", "belongs to|behind"),
     ("a_fence_without_effect", "behind epoch|belongs to"),
     ("a_torn_frame_that_counts_as_damage", "verify finds damage"),
+    ("policies_that_are_not_stored", "the value is"),
+    ("policies_that_outlive_their_topic", "the value is"),
+    ("parts_of_batches_that_are_not_stored", "come again after their acknowledgement"),
+    ("properties_of_subscriptions_that_are_not_stored", "the value is"),
+    ("an_eviction_of_too_much", "a quota evicts"),
+    ("a_forced_deletion_that_keeps_the_schemas", "of before a forced deletion|schema version|versions|behind"),
     ("a_log_that_does_not_wait_for_its_compaction", "newest value of . at .* was not read"),
 ]
 

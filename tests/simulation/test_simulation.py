@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.plan import FIRST_WITH_COMPACTED, FIRST_WITH_EXPIRY, FIRST_WITH_WORK, OF_PARTS
+from tests.simulation.plan import AGAIN, FIRST_WITH_COMPACTED, FIRST_WITH_EXPIRY, FIRST_WITH_WORK, OF_PARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 200
@@ -70,9 +70,9 @@ def test_histories_with_messages_that_expire_hold():
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("part", OF_PARTS)
-def test_histories_with_a_part_of_their_own_hold(part):
-    ran = simulation("--first", OF_PARTS[part], "--seeds", 10, "--jobs", 1)
+@pytest.mark.parametrize("first", [*OF_PARTS.values(), *AGAIN])
+def test_histories_with_a_part_of_their_own_hold(first):
+    ran = simulation("--first", first, "--seeds", 10, "--jobs", 1)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 

@@ -39,8 +39,10 @@ from tests.simulation.history import History, SubscriptionHistory, TopicHistory,
 from tests.simulation.network import Link, StreamLink
 from tests.simulation.offline import Offline
 from tests.simulation.plan import SMALL, TOPICS, Plan
+from tests.simulation.portions import Parted
 from tests.simulation.quotas import Quotas
 from tests.simulation.shapes import Shapes
+from tests.simulation.spaces import Spaces
 from tests.simulation.threads import SimThreads
 from tests.simulation.timers import SimLoop, Timers, WallClock
 from tests.simulation.web import WebPort
@@ -50,7 +52,15 @@ from tests.twins.sim_files import SimDisk, SimulatedCrash
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PARTS = {"quotas": Quotas, "shapes": Shapes, "deletions": Deletions, "owners": Owners, "offline": Offline}
+PARTS = {
+    "quotas": Quotas,
+    "shapes": Shapes,
+    "deletions": Deletions,
+    "owners": Owners,
+    "offline": Offline,
+    "spaces": Spaces,
+    "portions": Parted,
+}
 CHECK_EVERY_S = 0.5
 ACT_EVERY_S = 1.0
 """The average seconds between acts on parts of a history."""

@@ -1,0 +1,111 @@
+"""The models behind the parts of a history find the faults that they stand for, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from magnetar.storage.position import Position
+from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
+from tests.simulation.parts import Register
+from tests.simulation.portions import Portions
+from tests.simulation.quotas import EVICTED, Quotas
+from tests.simulation.shapes import SchemaHistory
+
+PLACE = Position(3, 0)
+
+
+async def answer(value):
+    await asyncio.sleep(0)
+    return value
+
+
+async def test_a_value_is_that_of_the_last_answered_request():
+    register = Register("r", None)
+    await register.change(1, answer(True))
+    register.check(1)
+    with pytest.raises(ViolationError, match="the value is None"):
+        register.check(None)
+    await register.change(2, answer(False))
+    for value in (1, 2):
+        register.check(value)
+
+
+async def test_requests_beside_each_other_may_be_carried_out_in_any_order():
+    register = Register("r", None)
+    await asyncio.gather(register.change(1, answer(True)), register.change(2, answer(True)))
+    for value in (1, 2):
+        register.check(value)
+    await register.change(3, answer(True))
+    with pytest.raises(ViolationError):
+        register.check(2)
+
+
+async def test_a_request_without_an_answer_may_be_carried_out_until_the_process_ends():
+    register = Register("r", None)
+    await register.change(1, answer(None))
+    await register.change(2, answer(True))
+    register.check(1)
+    register.process_ended()
+    await register.change(2, answer(True))
+    with pytest.raises(ViolationError):
+        register.check(1)
+
+
+def test_messages_of_a_batch_come_again_only_without_an_answer():
+    book = Portions(SubscriptionHistory("s"))
+    book.tries(PLACE, 0b001)
+    assert book.delivered(PLACE, 0b110, 3, 5.0) == ""
+    assert book.delivered(PLACE, 0b111, 3, 5.0) == ""
+    assert book.answered(PLACE, 0b001, 6.0) == 0b001
+    assert book.delivered(PLACE, 0b111, 3, 5.9) == "", "written before the answer"
+    assert "come again" in book.delivered(PLACE, 0b111, 3, 6.1)
+    assert "that no consumer acknowledged" in book.delivered(PLACE, 0b100, 3, 6.1)
+    book.subscription.deleted(surely=True)
+    assert book.delivered(PLACE, 0b111, 3, 7.0) == ""
+
+
+def test_no_schema_of_before_a_forced_deletion_is_left():
+    schemas = SchemaHistory("t")
+    schemas.asks(b"old", 1.0)
+    schemas.answered(b"old")
+    schemas.asks(b"late", 1.5)
+    schemas.forces()
+    schemas.resolved(0, b"old", 2.5)
+    schemas.forced(2.0, 3.0, surely=True)
+    schemas.resolved(0, b"late", 3.5)
+    with pytest.raises(ViolationError, match="of before a forced deletion"):
+        schemas.resolved(0, b"old", 3.5)
+    schemas.asks(b"old", 4.0)
+    schemas.resolved(0, b"old", 4.5)
+
+
+@pytest.mark.parametrize(("entries", "holds"), [(5, True), (6, False)])
+def test_an_eviction_takes_the_share_above_nine_tenths_of_the_quota(entries, holds):
+    """Ten entries of a hundred bytes, the quota is 550 bytes: more than half of the entries would be too many."""
+    known = TopicHistory("t", keeps_all=False, deduplicates=False)
+    for number in range(10):
+        sent = Sent("p", number, 1, b"%036d" % number, 0.0)
+        sent.copies = 1
+        known.sends(sent)
+    settings = {
+        "backlog_quota_default_retention_policy": "consumer_backlog_eviction",
+        "backlog_quota_default_limit_bytes": 550,
+        "backlog_quota_default_limit_second": -1,
+    }
+    line = {"event": EVICTED, "topic": "t", "subscription": "s", "entries": entries}
+    world = SimpleNamespace(
+        plan=SimpleNamespace(settings=settings),
+        history=SimpleNamespace(topics={"t": known}),
+        logs=[line],
+        broker=None,
+        now_s=1.0,
+        note=lambda _what: None,
+    )
+    if holds:
+        Quotas(world)._check_evictions()
+    else:
+        with pytest.raises(ViolationError, match="a quota evicts 6 entries"):
+            Quotas(world)._check_evictions()
