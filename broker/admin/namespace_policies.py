@@ -1,5 +1,6 @@
 """Policies of namespaces: /admin/v2/namespaces/{tenant}/{namespace}/<policy>."""
 
+from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -83,6 +84,7 @@ ROWS: Final = (
         path="retention",
         field="retention_policies",
         kind=RetentionPolicies,
+        removal_reads_body=True,
         rule=policy_rules.retention,
         null_clears=True,
     ),
@@ -214,6 +216,8 @@ def _declare(row: PolicyRow) -> None:
         return await store(call, value, row.set_status)
 
     async def remove(call: Call) -> Response:
+        if row.removal_reads_body:
+            await row.refuse_misfit(call)
         call.policies(_missing(row, "DELETE"))
         return await store(call, None, 204)
 
@@ -312,12 +316,9 @@ async def replication(call: Call) -> Response:
 @routes.post(NAMESPACE + "/replication", NAMESPACE_ADMIN)
 async def set_replication(call: Call) -> Response:
     given = await call.body(list[str | None])
-    clusters = _clusters(given or [])
-    if not clusters:
+    if not given:
         raise rest_refusals.CLUSTER_IDS_MISSING.error()
-    for cluster in clusters:
-        if cluster not in call.namespaces.clusters:
-            raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=cluster)
+    clusters = known_clusters(call, given)
     _refuse(policy_rules.peers_together(call.namespaces.clusters.get, clusters))
     call.policies()
     await call.namespaces.update_namespace(
@@ -326,13 +327,13 @@ async def set_replication(call: Call) -> Response:
     return done(200)
 
 
-def _clusters(names: list[str | None] | None) -> list[str]:
-    """The names of the body, each once; raises 500 without a list and 403 for a list that contains null."""
-    if names is None:
-        raise RestError(500, "a list of clusters is required")
-    if None in names:
-        raise rest_refusals.CLUSTER_ID_INVALID.error(cluster="null")
-    return [name for name in dict.fromkeys(names) if name is not None]
+def known_clusters(call: Call, given: Iterable[str | None]) -> list[str]:
+    """The names, each once; raises 403 for null, or else for the first name of no cluster."""
+    clusters = [name for name in dict.fromkeys(given) if name is not None]
+    unknown = ["null"] if None in given else [name for name in clusters if name not in call.namespaces.clusters]
+    if unknown:
+        raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=unknown[0])
+    return clusters
 
 
 @routes.get(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
@@ -343,13 +344,16 @@ async def allowed_clusters(call: Call) -> Response:
 @routes.post(NAMESPACE + "/allowedClusters", NAMESPACE_ADMIN)
 async def set_allowed_clusters(call: Call) -> Response:
     given = await call.body(list[str | None])
-    clusters = _clusters(given)
+    if given is None:
+        raise RestError(500, "a list of clusters is required")
     tenant = call.namespaces.tenants.get(call.param("tenant"))
     if tenant is None:
         raise rest_refusals.TENANT_MISSING.error()
-    for cluster in clusters:
-        if cluster not in tenant.allowed_clusters:
-            raise rest_refusals.CLUSTER_BEYOND_TENANT.error(cluster=cluster, tenant=call.param("tenant"))
+    clusters: list[str] = []
+    for cluster in dict.fromkeys(given):
+        if cluster is None or cluster not in tenant.allowed_clusters:
+            raise rest_refusals.CLUSTER_BEYOND_TENANT.error(cluster=cluster or "null", tenant=call.param("tenant"))
+        clusters.append(cluster)
     for cluster in call.policies().replication_clusters:
         if cluster not in clusters:
             raise rest_refusals.ALLOWED_CLUSTERS_INCOMPLETE.error(cluster=cluster)

@@ -97,8 +97,9 @@ async def create_namespace(call: Call) -> Response:
     tenant = call.namespaces.tenants.get(call.param("tenant"))
     if tenant is None:
         raise rest_refusals.TENANT_MISSING.error()
-    policies = _new_policies(call, body)
-    for cluster in (*policies.replication_clusters, *policies.allowed_clusters):
+    given, has_null = _without_null_clusters(body or {})
+    policies = _new_policies(call, given)
+    for cluster in ("null",) * has_null + (*policies.replication_clusters, *policies.allowed_clusters):
         if cluster not in tenant.allowed_clusters:
             raise rest_refusals.CLUSTER_BEYOND_TENANT.error(cluster=cluster, tenant=call.param("tenant"))
     if call.namespaces.exists(name):
@@ -124,7 +125,14 @@ def _check_bundles_of_tenant(call: Call, count: int) -> None:
         )
 
 
-def _new_policies(call: Call, body: dict[str, object] | None) -> Policies:
+def _without_null_clusters(body: dict[str, object]) -> tuple[dict[str, object], bool]:
+    """The body without null in its lists of clusters, and whether one of them has null."""
+    lists = {name: body[name] for name in ("replication_clusters", "allowed_clusters") if name in body}
+    cleared = {n: [c for c in found if c is not None] for n, found in lists.items() if isinstance(found, list)}
+    return body | cleared, any(found != lists[name] for name, found in cleared.items())
+
+
+def _new_policies(call: Call, body: dict[str, object]) -> Policies:
     fresh = call.namespaces.new_policies()
     if not body:
         return fresh

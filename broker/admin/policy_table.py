@@ -36,6 +36,7 @@ class PolicyRow:
     isolated      kept apart for all clusters (`?isGlobal=true`) and for this cluster; topic policies only
     removable     DELETE exists
     removed       the stored value after DELETE; None: no value
+    removal_reads_body   DELETE refuses a body that does not fit, before anything else
     per_cluster   kept per cluster; REST reads and sets the value of this cluster
     convert       from the body to the stored value (unknown texts become "not set")
     when_unset    the answer to GET without a value; None is an empty body
@@ -55,6 +56,7 @@ class PolicyRow:
     isolated: bool = True
     removable: bool = True
     removed: Any = None
+    removal_reads_body: bool = False
     per_cluster: bool = False
     convert: Callable[[Any], Any] = _unchanged
     when_unset: Any = None

@@ -22,7 +22,7 @@ class TenantBody(msgspec.Struct, rename="camel"):
     """TenantInfo of a body: either list may be missing or null."""
 
     admin_roles: list[str] | None = None
-    allowed_clusters: list[str] | None = None
+    allowed_clusters: list[str | None] | None = None
 
 
 @routes.get(ADMIN + "/tenants", SUPER)
@@ -93,11 +93,12 @@ async def _info(call: Call) -> TenantInfo:
         raise rest_refusals.TENANT_INFO_MISSING.error()
     if body.allowed_clusters is None:
         raise rest_refusals.CLUSTERS_MISSING.error()
-    if not body.allowed_clusters or not all(map(str.strip, body.allowed_clusters)):
+    clusters = [name for name in dict.fromkeys(body.allowed_clusters) if name is not None]
+    if not clusters or None in body.allowed_clusters or not all(map(str.strip, clusters)):
         raise rest_refusals.CLUSTERS_BLANK.error()
-    if not all(name in call.namespaces.clusters for name in body.allowed_clusters):
+    if not all(name in call.namespaces.clusters for name in clusters):
         raise rest_refusals.CLUSTERS_UNKNOWN.error()
     if any(role != trimmed(role) for role in body.admin_roles or []):
         raise rest_refusals.ADMIN_ROLES_WITH_SPACES.error()
     roles = None if body.admin_roles is None else java_order(body.admin_roles)
-    return TenantInfo(admin_roles=roles, allowed_clusters=list(dict.fromkeys(body.allowed_clusters)))
+    return TenantInfo(admin_roles=roles, allowed_clusters=clusters)

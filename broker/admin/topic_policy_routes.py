@@ -136,6 +136,7 @@ ROWS: Final = (
         field="subscribe_rate",
         kind=SubscribeRate,
         null_ignored=True,
+        removal_reads_body=True,
         applied=_of("subscribe_rate"),
     ),
     Row(
@@ -171,6 +172,7 @@ ROWS: Final = (
         verb="PUT",
         convert=_known_strategy,
         null_clears=True,
+        removal_reads_body=True,
         isolated=False,
         applied=_of("schema_compatibility_strategy"),
     ),
@@ -244,6 +246,8 @@ def _declare(row: PolicyRow) -> None:
         return await change_own(call, name, lambda old: row.written(old, value, ""), all_clusters=all_clusters)
 
     async def remove(call: Call) -> Response:
+        if row.removal_reads_body:
+            await row.refuse_misfit(call)
         name = policy_topic(call)
         return await change_own(
             call, name, lambda old: row.written(old, row.removed, ""), all_clusters=scope_of(call, row)

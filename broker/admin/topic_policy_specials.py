@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
 from magnetar.broker.admin.call import Call, topic_of
-from magnetar.broker.admin.namespace_policies import quota_type, read_quota, with_quota
+from magnetar.broker.admin.namespace_policies import known_clusters, quota_type, read_quota, with_quota
 from magnetar.broker.admin.responses import done, json_response, precondition
 from magnetar.broker.admin.routes import TOPIC, RouteTable
 from magnetar.broker.admin.topic_calls import policy_topic
@@ -152,22 +152,20 @@ async def replication(call: Call) -> Response:
 @routes.post(TOPIC + "/replication", TOPIC_POLICY)
 async def set_replication(call: Call) -> Response:
     name = policy_topic(call)
-    clusters = list(dict.fromkeys(await call.body(list[str]) or []))
-    if not clusters:
+    given = await call.body(list[str | None])
+    if not given:
         raise rest_refusals.CLUSTER_IDS_MISSING.error()
     if scope_of(call):
-        _refuse_for_all_clusters(clusters, call.policies().replication_clusters or [])
-    if call.api.settings.cluster_name not in clusters:
+        _refuse_for_all_clusters(given, call.policies().replication_clusters or [])
+    if call.api.settings.cluster_name not in given:
         raise rest_refusals.LOCAL_CLUSTER_REMOVED.error()
-    for cluster in clusters:
-        if cluster not in call.namespaces.clusters:
-            raise rest_refusals.CLUSTER_ID_INVALID.error(cluster=cluster)
+    clusters = known_clusters(call, given)
     if (refused := policy_rules.peers_together(call.namespaces.clusters.get, clusters)) is not None:
         raise refused
     return await _store_replication(call, name, clusters)
 
 
-def _refuse_for_all_clusters(clusters: list[str], of_namespace: list[str]) -> NoReturn:
+def _refuse_for_all_clusters(clusters: list[str | None], of_namespace: list[str]) -> NoReturn:
     """Raise 412: a broker of several clusters alone has replication for all of them."""
     if len(of_namespace) < _MANY:
         raise rest_refusals.NAMESPACE_NOT_REPLICATED.error()
