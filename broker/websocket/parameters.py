@@ -202,21 +202,24 @@ def _choice(query: Mapping[str, str], name: str, choices: tuple[str, ...], defau
 
 
 def _encryption_keys(query: Mapping[str, str]) -> tuple[pb.EncryptionKeys, ...]:
-    """Parse the keys with which the client encrypts: base64 of {name: {"keyValue": base64, "metadata": {...}}}."""
-    text = query.get("encryptionKeys", "").strip()
-    if not text:
+    """Parse the keys with which the client encrypts: base64 of {name: {"keyValue": base64, "metadata": {...}}}. A blank
+    parameter and one without keys are refused.
+    """
+    if "encryptionKeys" not in query:
         return ()
+    refusal = SessionRefusedError(
+        500, "encryptionKeys must be base64 of JSON with the keys themselves: the broker has no keys to encrypt with"
+    )
+    keys = []
     try:
-        found = json.loads(base64.b64decode(text, validate=True))
-        keys = []
+        found = json.loads(base64.b64decode(query["encryptionKeys"].strip(), validate=True))
         for name, value in found.items():
             key = pb.EncryptionKeys(key=name.strip(), value=base64.b64decode(value["keyValue"], validate=True))
             for more, content in (value.get("metadata") or {}).items():
                 key.metadata.add(key=more, value=content)
             keys.append(key)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error, RecursionError) as e:
-        raise SessionRefusedError(
-            500,
-            "encryptionKeys must be base64 of JSON with the keys themselves: the broker has no keys to encrypt with",
-        ) from e
+        raise refusal from e
+    if not keys:
+        raise refusal
     return tuple(keys)

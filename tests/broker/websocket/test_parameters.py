@@ -70,6 +70,11 @@ def test_a_client_may_encrypt_by_itself():
     assert (found.batching, found.compression) == (False, pb.NONE)
 
 
+@pytest.mark.parametrize("text", ["", " ", "e30=", "bnVsbA=="])
+def test_a_parameter_of_keys_without_keys_is_refused(text):
+    assert status_of(ProducerParameters.of, {"encryptionKeys": text}) == 500
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "topic", "subscription"),
     [
