@@ -85,6 +85,7 @@ def _topic_figures(stats: "TopicStats") -> Json:
         "bytesOutInternalCounter": sum(s.bytes_out_counter for s in subscriptions if s.pinned),
         "waitingPublishers": stats.waiting_publishers,
         "nonContiguousDeletedMessagesRanges": sum(stats.non_contiguous_deleted_ranges.values()),
+        "nonContiguousDeletedMessagesRangesSerializedSize": sum(stats.deleted_ranges_bytes.values()),
         "delayedMessageIndexSizeInBytes": stats.delayed_index_bytes,
     }
 
@@ -197,6 +198,7 @@ def subscription(stats: "SubscriptionStats", topic: "TopicStats", name: str, con
         "drainingHashesClearedTotal": stats.draining_hashes_cleared_total,
         "drainingHashesUnackedMessages": stats.draining_hashes_unacked_messages,
         "nonContiguousDeletedMessagesRanges": topic.non_contiguous_deleted_ranges.get(name, 0),
+        "nonContiguousDeletedMessagesRangesSerializedSize": topic.deleted_ranges_bytes.get(name, 0),
         "delayedMessageIndexSizeInBytes": stats.delayed_index_bytes,
         "subscriptionProperties": stats.subscription_properties,
         **absent_features.SUBSCRIPTION_FIELDS,

@@ -6,13 +6,17 @@ answer shows a limited number of them.
 
 from __future__ import annotations
 
+from array import array
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magnetar.broker.slices import give_way
+from magnetar.storage.pulsar_layout.entry_bits import parts_of_bitmap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from pyroaring import BitMap
 
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
 
@@ -20,6 +24,9 @@ RANGES_OF_A_CURSOR: Final = 10_000
 """Limit of the shown ranges of a cursor: as many as Apache Pulsar keeps (managedLedgerMaxUnackedRangesToPersist)."""
 RANGES_OF_AN_ANSWER: Final = 100_000
 _RANGES_IN_ONE_TURN = 2000
+_WORD_BYTES = [2, *(1 + (bits + 6) // 7 for bits in range(1, 65))]
+"""Bytes of a word in Apache Pulsar's record, by the number of its bits up to the highest."""
+_FEWEST_WORDS = 2
 
 
 class DeletedRange(NamedTuple):
@@ -41,6 +48,21 @@ def deleted_ranges(cursor: ManagedCursor) -> Iterator[DeletedRange]:
         firsts, lasts = entries - entries.shift(1), entries - entries.shift(-1)
         for first, last in zip(firsts, lasts, strict=True):
             yield DeletedRange(ledger_id, first - 1, last)
+
+
+def stored_bytes(cursor: ManagedCursor) -> int:
+    """Return the size of the acknowledged entries behind mark-delete in Apache Pulsar's record of the cursor: the id of
+    each ledger, and the words of a bit set.
+    """
+    return sum(_bytes_of_ledger(ledger_id, entries) for ledger_id, entries in cursor.deleted_by_ledger() if entries)
+
+
+def _bytes_of_ledger(ledger_id: int, entries: BitMap) -> int:
+    found = _WORD_BYTES[0] * max(entries.max() // 64 + 1, _FEWEST_WORDS)
+    for _, bits in parts_of_bitmap(entries):
+        words = array("Q", bits)
+        found += sum(map(_WORD_BYTES.__getitem__, map(int.bit_length, words))) - _WORD_BYTES[0] * len(words)
+    return 1 + (max(ledger_id.bit_length(), 1) + 6) // 7 + found
 
 
 async def shown_ranges(cursors: Mapping[str, ManagedCursor]) -> dict[str, list[DeletedRange]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magnetar.broker.admin_backend.deleted_ranges import as_text, count_deleted_ranges, shown_ranges
+from magnetar.broker.admin_backend.deleted_ranges import as_text, count_deleted_ranges, shown_ranges, stored_bytes
 from magnetar.broker.compaction.record import OWN_PROPERTIES
 from magnetar.broker.compat.java_times import instant
 from magnetar.broker.slices import in_turns
@@ -137,6 +137,14 @@ def broker_properties(topic: Topic) -> dict[str, str]:
     return index if epoch is None else index | {TOPIC_EPOCH_PROPERTY: str(epoch)}
 
 
+def ranges_bytes(topic: Topic) -> dict[str, int]:
+    """Bytes of the acknowledged ranges of each subscription in Apache Pulsar's records: none before the first change
+    since the load.
+    """
+    subscriptions = topic.subscriptions.by_name.items()
+    return {name: stored_bytes(s.cursor) if _was_written(s, s.cursor) else 0 for name, s in subscriptions}
+
+
 def _parts(counts: Counts) -> tuple[tuple[int, ...], int, float]:
     return counts.buckets, sum(counts.buckets), counts.total
 
@@ -252,7 +260,7 @@ def _stored_cursor(
         "version": 0,
         "creationDate": written,
         "modificationDate": written,
-        "cursorsLedgerId": -1,
+        "cursorsLedgerId": cursor.stored_at.ledger_id,
         "markDelete": _stored(_shown(topic, mark_delete)),
         **({"individualDeletedMessages": shown} if shown else {}),
         **({"properties": properties} if properties else {}),
@@ -341,8 +349,8 @@ def _cursor(topic: Topic, name: str, cursor: ManagedCursor, ranges: list[Deleted
         "waitingReadOp": waiting,
         "pendingReadOps": 0,
         "messagesConsumedCounter": topic.ledger.entries_added - cursor.backlog_entries,
-        "cursorLedger": -1,
-        "cursorLedgerLastEntry": -1,
+        "cursorLedger": cursor.stored_at.ledger_id,
+        "cursorLedgerLastEntry": cursor.stored_at.entry_id,
         "individuallyDeletedMessages": as_text(ranges),
         "state": "Open" if _was_written(subscription, cursor) or _was_moved(subscription) else "NoLedger",
         "active": _has_consumers(topic, name),

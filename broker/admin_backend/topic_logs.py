@@ -15,6 +15,7 @@ from magnetar.broker.admin_backend.topic_figures import (
     bytes_after,
     internal_info,
     internal_stats,
+    ranges_bytes,
     topic_stats,
 )
 from magnetar.broker.compat import rest_refusals
@@ -121,7 +122,8 @@ class AdminTopicLogs:
         gathered = await stats_in_slices(list(topic.subscriptions.by_name.values()))
         if isinstance(topic, Topic) and topic.life.has_ended:  # an unload ended this topic meanwhile
             topic, gathered = await self._topics.get(name, create=False), {}
-        return replace(topic_stats(topic, earliest, gathered), earliest_in_backlog_ms=of_slowest)
+        stats = replace(topic_stats(topic, earliest, gathered), earliest_in_backlog_ms=of_slowest)
+        return replace(stats, deleted_ranges_bytes=ranges_bytes(topic)) if isinstance(topic, Topic) else stats
 
     async def loaded_stats(self) -> list[TopicStats]:
         found: list[TopicStats] = []

@@ -26,7 +26,6 @@ TOPIC_FIELDS: Final = UNUSED_TOPIC_FIELDS | dict.fromkeys(
     (
         "systemTopicBytesInCounter",
         *("lastOffloadLedgerId", "lastOffloadSuccessTimeStamp", "lastOffloadFailureTimeStamp"),
-        "nonContiguousDeletedMessagesRangesSerializedSize",
     ),
     0,
 )
@@ -35,7 +34,6 @@ SUBSCRIPTION_FIELDS: Final = dict.fromkeys(
     (
         *("filterProcessedMsgCount", "filterAcceptedMsgCount"),
         *("filterRejectedMsgCount", "filterRescheduledMsgCount"),
-        "nonContiguousDeletedMessagesRangesSerializedSize",
     ),
     0,
 )

@@ -69,6 +69,8 @@ class TopicStats:
     deduplication_status: str = "Disabled"
     topic_epoch: int | None = None
     non_contiguous_deleted_ranges: dict[str, int] = field(default_factory=dict)
+    deleted_ranges_bytes: dict[str, int] = field(default_factory=dict)
+    """Bytes of these ranges in Apache Pulsar's records of cursors; on request."""
     entries_since_mark_delete: dict[str, int] = field(default_factory=dict)
     """Entries behind the mark-delete position that each subscription has read."""
     delayed_index_bytes: int = 0

@@ -23,7 +23,7 @@ from pyroaring import BitMap
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["bitmap_of_bits", "bits_of_bitmap"]
+__all__ = ["bitmap_of_bits", "bits_of_bitmap", "parts_of_bitmap"]
 
 _NO_RUNS: Final = 12346
 _FEW_PARTS: Final = 4
@@ -36,7 +36,7 @@ _BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(2
 def bits_of_bitmap(held: BitMap) -> bytes:
     """Return the bits of a bitmap with at least one entry; the last byte is not 0."""
     bits = bytearray(((held.max() >> 16) + 1) * _PART_BYTES)
-    for number, part in _parts(held.serialize()):
+    for number, part in parts_of_bitmap(held):
         bits[number * _PART_BYTES : (number + 1) * _PART_BYTES] = part
     return bytes(memoryview(bits)[: held.max() // 8 + 1])
 
@@ -58,8 +58,9 @@ def bitmap_of_bits(bits: bytes) -> BitMap:
     return BitMap.deserialize(b"".join([struct.pack("<II", _NO_RUNS, len(parts)), *heads, *offsets, *parts]))
 
 
-def _parts(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield (number, bits) of each part of a stored bitmap."""
+def parts_of_bitmap(held: BitMap) -> Iterator[tuple[int, bytes]]:
+    """Yield (number, bits) of each part that has entries, in order."""
+    data = held.serialize()
     cookie, at = int.from_bytes(data[:4], "little"), 8
     if cookie == _NO_RUNS:
         size, are_runs = int.from_bytes(data[4:8], "little"), 0

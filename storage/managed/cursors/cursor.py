@@ -103,6 +103,11 @@ class ManagedCursor:
         return self._saver is not None
 
     @property
+    def stored_at(self) -> Position:
+        """The last entry of the cursor ledger; EARLIEST when the record has the whole state, or nothing is stored."""
+        return EARLIEST if self._saver is None else self._saver.stored_at
+
+    @property
     def mark_delete(self) -> Position:
         return self._acks.mark_delete
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.cursors.ack_state import AckState
     from magnetar.storage.managed.cursors.store import CursorStore
     from magnetar.storage.managed.log_counters import LogCounters
+    from magnetar.storage.position import Position
 
 __all__ = ["CursorSaver"]
 
@@ -55,6 +56,10 @@ class CursorSaver:
     @property
     def is_dirty(self) -> bool:
         return self._unsaved > 0
+
+    @property
+    def stored_at(self) -> Position:
+        return self._store.stored_at
 
     def changed(self, acks: int = 1) -> None:
         """Count ``acks`` unsaved acknowledgements; start a save, or the timer of the next save."""

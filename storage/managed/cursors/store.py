@@ -40,7 +40,7 @@ from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.managed.slab_append import append_slab
 from magnetar.storage.managed.stored_layout import NO_LEDGER, CursorRecord
 from magnetar.storage.managed.unlisted_ledgers import UnlistedLedgers
-from magnetar.storage.position import EARLIEST
+from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.slab import Slab
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ class CursorStore:
         self._version = -1
         self._ledger_id = NO_LEDGER
         self._writer: LedgerWriter | None = None
+        self._loaded_entry = -1
+        """The last entry of the cursor ledger when the cursor was loaded."""
         self._unlisted = UnlistedLedgers(env.ledgers)
         self._base = 0
         self._full_bytes = 0
@@ -109,6 +111,13 @@ class CursorStore:
     @property
     def config(self) -> ManagedLedgerConfig:
         return self._config.value
+
+    @property
+    def stored_at(self) -> Position:
+        """The last entry of the cursor ledger; EARLIEST when the record names no ledger."""
+        if self._ledger_id == NO_LEDGER:
+            return EARLIEST
+        return Position(self._ledger_id, self._loaded_entry if self._writer is None else self._writer.last_add_pushed)
 
     async def create(self, acks: AckState, properties: dict[str, int], cursor_properties: dict[str, str]) -> None:
         """A new record with the whole state inline; durable on return."""
@@ -274,6 +283,7 @@ class CursorStore:
     async def _load_from_ledger(self) -> CursorState:
         try:
             info = await self._env.ledgers.open_recover(self._ledger_id)
+            self._loaded_entry = info.last_entry_id
             state = await self._layout.newest_state(self._env.ledgers, self._ledger_id, info.last_entry_id)
         except NoSuchLedgerError as error:
             found = await self._env.metadata.get(self._path)

@@ -17,7 +17,10 @@ from magnetar.broker.admin_backend.deleted_ranges import (
     count_deleted_ranges,
     deleted_ranges,
     shown_ranges,
+    stored_bytes,
 )
+from magnetar.protocol.message_id import bits_to_words
+from magnetar.storage.pulsar_layout.pulsar_records_pb2 import PositionInfo
 
 
 def cursor(**ledgers):
@@ -82,3 +85,25 @@ def test_counting_makes_no_call_for_each_entry():
     finally:
         sys.setprofile(None)
     assert calls < 100
+
+
+def written_bytes(ledger_id, entries):
+    """The same size by protobuf: a record of the ledger's id and the words of a bit set, at least two words."""
+    words = bits_to_words(sum(1 << entry for entry in entries))
+    record = PositionInfo()
+    record.individualDeletedMessageRanges.add(key=ledger_id, values=words + [0] * (2 - len(words)))
+    return record.individualDeletedMessageRanges[0].ByteSize()
+
+
+@given(
+    st.integers(0, 2**63 - 1),
+    st.sets(st.integers(0, 300), min_size=1),
+    st.sets(st.sampled_from([65535, 65536, 140000])),
+)
+def test_the_stored_size_is_that_of_the_record(ledger_id, entries, more):
+    found = SimpleNamespace(deleted_by_ledger=lambda: [(ledger_id, BitMap(entries | more)), (1, BitMap())])
+    assert stored_bytes(found) == written_bytes(ledger_id, entries | more)
+
+
+def test_the_stored_size_of_few_entries_far_apart_costs_few_words():
+    assert stored_bytes(cursor(l1=[2**32 - 1])) == 2 + 2 * (2**26 - 1) + 11

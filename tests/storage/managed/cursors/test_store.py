@@ -20,7 +20,7 @@ from magnetar.storage.managed.cursors.state import encode_entries, encode_increm
 from magnetar.storage.managed.cursors.store import cursor_path
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo
 from magnetar.storage.managed.stored_layout import OwnLayout
-from magnetar.storage.position import Position
+from magnetar.storage.position import EARLIEST, Position
 from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
 from tests.storage.managed_for_tests import KEEP, NAME, Ground, append, settle
 from tests.storage.records_for_tests import slab_of
@@ -489,3 +489,12 @@ async def test_a_position_and_its_properties_are_stored_together(monkeypatch):
     await asyncio.gather(saving, marking)
     found = (await crashes[0].open()).cursors["s"]
     assert (found.mark_delete, found.position_properties) == (every[5], {"p": 7})
+
+
+async def test_the_place_of_the_stored_state_is_known():
+    ground, ledger, cursor, every = await opened()
+    assert cursor.stored_at == ledger.new_read_cursor(EARLIEST).stored_at == EARLIEST
+    cursor.ack(every[1])
+    await cursor.flush()
+    assert cursor.stored_at == Position((await record(ground)).cursorsLedgerId, 0)
+    assert (await after_crash(ground))[2].stored_at == cursor.stored_at
