@@ -131,14 +131,18 @@ def _value(body: bytes) -> Any:
 
 
 async def together(call: "Call", parts: "Sequence[TopicName]", do: "Callable[[TopicName], Awaitable[T]]") -> list[T]:
-    """The results of `do` for the parts, in order. In a cluster, as in Apache Pulsar, the broker serves all parts and
-    then raises the first failure; without a cluster it stops at the first failure.
-    """
-    if call.api.peers is None:
-        return [await do(part) async for part in in_turns(parts)]
+    """The results of `do` for the parts, in order. Serves all parts, and then raises the first failure."""
     results: list[T | BaseException] = []
-    for start in range(0, len(parts), _AT_ONCE):
-        results += await asyncio.gather(*(do(part) for part in parts[start : start + _AT_ONCE]), return_exceptions=True)
+    if call.api.peers is None:
+        async for part in in_turns(parts):
+            try:
+                results.append(await do(part))
+            except Exception as e:  # noqa: BLE001 - raised below, behind the other parts
+                results.append(e)
+    else:
+        for start in range(0, len(parts), _AT_ONCE):
+            several = (do(part) for part in parts[start : start + _AT_ONCE])
+            results += await asyncio.gather(*several, return_exceptions=True)
     done = []
     for result in results:
         if isinstance(result, BaseException):
