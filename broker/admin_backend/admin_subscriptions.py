@@ -13,13 +13,13 @@ from magnetar.broker.topics import expiry
 from magnetar.broker.topics.lifecycle import ConflictError
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
+from magnetar.broker.topics.topic import Topic
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from magnetar.broker.admin.api import Start
     from magnetar.broker.topics.lifecycle import TopicLifecycle
     from magnetar.broker.topics.non_persistent_topic import NonPersistentSubscriptions
-    from magnetar.broker.topics.topic import Topic
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
 
@@ -68,7 +68,9 @@ class AdminSubscriptions:
             request.start = Position(start.ledger_id, start.entry_id)
         created = await topic.subscriptions.create(request)
         created.replicated = replicated
-        if isinstance(created, Subscription):
+        if isinstance(created, Subscription) and isinstance(topic, Topic) and created.opened_at is not None:
+            # Apache Pulsar creates the cursor at the end, and then resets it.
+            created.opened_at = created.opened_at._replace(mark_delete=topic.ledger.last_confirmed)
             created.note_reset(EARLIEST if start == "earliest" else LATEST)
 
     async def delete_subscription(self, name: TopicName, subscription: str, *, force: bool) -> None:

@@ -113,3 +113,26 @@ def epoch_of_exclusive_producers_in_the_properties(s):
         for path in "/properties", "/internalStats", "/internal-info":
             found = s.http("GET", rest(topic, path), quietly=True)[1]
             s.note(mode + path, found.get("properties", found).get("pulsar.topic.epoch"))
+
+
+@scenario
+def records_of_subscriptions_made_over_rest(s):
+    """Apache Pulsar creates the cursor at the end of the topic, and then resets the cursor."""
+    topic = s.topic()
+    s.http("PUT", rest(topic), quietly=True)
+    ledgers = Ledgers(s, topic)
+    for number, start in enumerate(("earliest", "latest")):
+        s.http("PUT", rest(topic, f"/subscription/empty{number}"), start, quietly=True)
+    ledgers.cursors("empty")
+    ids = published(s, topic, 4)
+    at = {"ledgerId": ids[1]["ledgerId"], "entryId": ids[1].get("entryId", 0)}
+    for number, start in enumerate(("earliest", "latest", at)):
+        s.http("PUT", rest(topic, f"/subscription/filled{number}"), start, quietly=True)
+    c = s.connect()
+    c.subscribe(topic, "joined", 1, 0, quietly=True, initialPosition="Earliest")
+    ledgers.cursors("filled")
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    published(s, topic, 2)
+    for number, start in enumerate(("earliest", "latest", at)):
+        s.http("PUT", rest(topic, f"/subscription/loaded{number}"), start, quietly=True)
+    ledgers.cursors("loaded")
