@@ -118,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rest_error: str | None = None
         self._rest_waits = False
         self.gate: PublishGate
-        self._output: Output
+        self.output: Output
         self._share: MemoryShare
         self._clients: ClientMemory
         self._requests: RequestTasks
@@ -136,9 +136,9 @@ class Connection(asyncio.BufferedProtocol):
         most_entries = self._settings.max_pending_publish_requests_per_connection
         self.gate = PublishGate(self, self._resources.publish_budget, most_entries)
         self._clients = ClientMemory(self, self._share)
-        self._output = Output(transport, self._share)
+        self.output = Output(transport, self._share)
         self._requests = RequestTasks(self, self._share)
-        self._keep_alive = KeepAlive(self, self._buffer, self._output, self.loop)
+        self._keep_alive = KeepAlive(self, self._buffer, self.output, self.loop)
         if self._seat is not None:
             self._seat.idle(lambda: self.lost("no handshake, and others want its place"))
         refusal = self._resources.connections.admit(self, host)
@@ -170,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(entry, asyncio.Future):
                 entry.cancel()
         self._transport = None
-        self._output.close()
+        self.output.close()
         self._share.close()
         self._clients.close()
         self._requests.close()
@@ -181,7 +181,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close after the written bytes are sent, or when that takes too long; safe to call twice."""
         if self._transport is not None and not self._transport.is_closing():
             self.closed = True
-            if self.tls or self._output.waiting_bytes:
+            if self.tls or self.output.waiting_bytes:
                 self.loop.call_later(CLOSE_WITHIN_S, self._transport.abort)
             self._transport.close()
 
@@ -372,26 +372,26 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if len(data) < WEIGHED_BYTES and self._output.writable:
+        if len(data) < WEIGHED_BYTES and self.output.writable:
             transport.write(data)
-        elif not self._output.write(data):
+        elif not self.output.write(data):
             self.lost("does not read its answers")
 
     def is_writable(self) -> bool:
         """Whether messages reach the peer; not those of a closed connection, whose consumers leave in turns."""
-        return self._output.writable and not self.closed
+        return self.output.writable and not self.closed
 
     def when_writable(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, as soon as the peer has read enough (or is gone)."""
-        self._output.when_writable(callback)
+        self.output.when_writable(callback)
 
     def pause_writing(self) -> None:
-        self._output.paused()
+        self.output.paused()
         self.hold_reading("output")  # no further requests of a peer that does not read its answers
 
     def resume_writing(self) -> None:
         self.release_reading("output")
-        self._output.resumed()
+        self.output.resumed()
 
     def close_notice(self, frame: bytes, since_version: int) -> None:
         """Write a CLOSE_*, or close the connection of a peer too old to know it (protocol version 5)."""
@@ -438,7 +438,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._seat is not None:
             self._seat.busy()
         self._buffer.admit(self._resources.max_frame_bytes)
-        self._output.admit()
+        self.output.admit()
 
     def refresh(self) -> None:
         """Remove outdated state; called once per keep-alive interval."""

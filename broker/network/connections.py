@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
+
+if TYPE_CHECKING:
+    from magnetar.broker.network.output import Output
 
 
 @dataclass(slots=True)
@@ -20,6 +23,9 @@ class ConnectionCounters:
 
 class Closable(Protocol):
     """The part of a connection that the counting needs."""
+
+    @property
+    def output(self) -> Output: ...
 
     def close(self) -> None: ...
 
@@ -39,6 +45,11 @@ class Connections:
 
     def __iter__(self):  # type: ignore[no-untyped-def]  # noqa: ANN204 - over a copy: connections close while they are walked
         return iter(list(self._open))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait in memory for the sockets of clients."""
+        return sum(connection.output.waiting_bytes for connection in self._open)
 
     def admit(self, connection: Closable, address: str) -> str | None:
         """Count a new connection and return None, or return the reason for refusing it and do not count it."""

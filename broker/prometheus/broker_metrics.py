@@ -53,6 +53,7 @@ def broker_metrics(broker: Measured) -> BrokerMetrics:
         connections_created=counters.created,
         connections_refused=counters.refused,
         connections_closed=counters.closed,
+        waiting_bytes=broker.connections.waiting_bytes,
         managed_ledgers=sum(topic.persistent for topic in broker.topics.loaded.values()),
         cache_used_bytes=cache.held_bytes,
         cache_entries=cache.held_entries,

@@ -64,6 +64,7 @@ class BrokerMetrics:
     connections_refused: int = 0
     connections_closed: int = 0
     throttled_connections: int = 0
+    waiting_bytes: int = 0
     lookups_pending: int = 0
     topic_loads_pending: int = 0
     managed_ledgers: int = 0
@@ -107,6 +108,7 @@ _CONNECTION_FIGURES: Final = {
 """Figures whose samples name the broker too."""
 _BROKER_FIGURES: Final = {
     "pulsar_broker_throttled_connections": "throttled_connections",
+    "pulsar_broker_pending_bytes_to_dispatch": "waiting_bytes",
     "pulsar_broker_lookup_pending_requests": "lookups_pending",
     "pulsar_broker_topic_load_pending_requests": "topic_loads_pending",
     "pulsar_ml_count": "managed_ledgers",

@@ -27,6 +27,7 @@ _TEXTS: Final = {
     "pulsar_connection_closed_total_count": "Connections closed since the start",
     "pulsar_health": "Health of the broker; always -1, not measured: brokers/health of the admin API measures it",
     "pulsar_broker_throttled_connections": "Connections whose socket is not read because of a rate limit",
+    "pulsar_broker_pending_bytes_to_dispatch": "Bytes for clients that wait in memory for the socket",
     "pulsar_broker_lookup": "Time of lookups of the last stats period by quantile, in ms",
     "pulsar_broker_lookup_answers_total": "Lookups answered with this broker's address since the start",
     "pulsar_broker_lookup_redirects_total": "Lookups answered with the address of another broker since the start",
