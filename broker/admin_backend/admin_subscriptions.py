@@ -103,6 +103,8 @@ class AdminSubscriptions:
     async def skip(self, name: TopicName, subscription: str, messages: int | None) -> None:
         topic, found = await self._subscription(name, subscription)
         await topic.subscriptions.skip(found, found.cursor.backlog_entries if messages is None else messages)
+        if messages is None:
+            found.note_reset(LATEST)
 
     async def expire(self, name: TopicName, subscription: str, older_than_s: int | MessagePosition) -> bool:
         topic, found = await self._subscription(name, subscription)

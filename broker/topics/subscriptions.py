@@ -69,6 +69,7 @@ class SubscribedLog(Protocol):
     def new_read_cursor(self, start: Position) -> ManagedCursor: ...
     async def position_for_time(self, timestamp_ms: int) -> Position: ...
     def previous(self, position: Position) -> Position: ...
+    def entries_between(self, after: Position, up_to: Position) -> int: ...
 
 
 class TopicSubscriptions:
@@ -377,14 +378,15 @@ class TopicSubscriptions:
 
     async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> int:
         """Acknowledge every entry before `position` for the subscription, durable on return; the cursor never moves
-        back. Return how many entries were not acknowledged before; 0 for a subscription that is deleted meanwhile.
+        back, nor for expiry where no entry is. Return how many entries were not acknowledged before; 0 for a
+        subscription that is deleted meanwhile.
         """
         subscription.check_movable()
         if self.by_name.get(subscription.name) is not subscription:
             return 0
         last = self._ledger.previous(position)
         cursor = subscription.cursor
-        if last <= cursor.mark_delete:
+        if last <= cursor.mark_delete or (expired and not self._ledger.entries_between(cursor.mark_delete, last)):
             return 0
         before = cursor.backlog_entries
         cursor.ack_cumulative(last)
