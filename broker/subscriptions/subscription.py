@@ -414,13 +414,14 @@ class Subscription:
         if self.dispatcher is not None and self.dispatcher.consumers:
             self.dispatcher.loop.wake()
 
-    def on_terminated(self) -> None:
-        """Note that no entry will follow. Notify the consumers when no backlog is left, else when the backlog ends."""
-        if self.terminated:
-            return
-        self.terminated = True
-        self._tell_end_of_topic()
-        if self.dispatcher is not None:
+    def on_terminated(self, *, by_request: bool = False) -> None:
+        """Note that no entry will follow. Notify the consumers when no backlog is left, else when the backlog ends.
+        Each request to terminate the topic notifies them, as in Apache Pulsar, also where the end is known.
+        """
+        was_known, self.terminated = self.terminated, True
+        if by_request or not was_known:
+            self._tell_end_of_topic()
+        if not was_known and self.dispatcher is not None:
             self.dispatcher.loop.topic_ended()
 
     def _ended(self, known: bool) -> bool:

@@ -91,8 +91,10 @@ class TopicSubscriptions:
         self._converting = converting
         self._delay_index: DelayIndex | None = None
         self.by_name: dict[str, Subscription] = {}
-        self.gone_messages = self.gone_bytes = 0
-        """Messages and bytes that the subscriptions deleted since the load had sent."""
+        self.gone_messages = self.gone_bytes = self.gone_bytes_of_broker = 0
+        """Messages and bytes that the subscriptions deleted since the load had sent, and the bytes of the broker's own
+        subscription among them.
+        """
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
         """By name: the last observed state of a subscription, and the time when it was first observed."""
         self._sought = SoughtPlaces()
@@ -365,6 +367,7 @@ class TopicSubscriptions:
     def _count_gone(self, subscription: Subscription) -> None:
         self.gone_messages += subscription.gone.total_messages
         self.gone_bytes += subscription.gone.total_bytes
+        self.gone_bytes_of_broker += subscription.gone.total_bytes if subscription.pinned else 0
 
     # --- moving ahead --------------------------------------------------------------------------------------------
 
@@ -449,8 +452,9 @@ class TopicSubscriptions:
                 log.exception("dispatch.failed", topic=str(self._life.name), subscription=subscription.name)
 
     def terminated(self) -> None:
+        """A request has terminated the topic, perhaps once more."""
         for subscription in self._in_order():
-            subscription.on_terminated()
+            subscription.on_terminated(by_request=True)
 
     def _in_order(self) -> list[Subscription]:
         """Yield the subscriptions in the order in which Apache Pulsar visits them."""

@@ -345,6 +345,20 @@ async def test_consumers_that_wait_when_the_topic_is_terminated_are_notified_onc
         assert consumer.outbox.names() == ["REACHED_END_OF_TOPIC"]
 
 
+async def test_each_request_to_terminate_notifies_the_consumers_at_the_end():
+    bench = Bench()
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    (position,) = bench.publish(entry())
+    bench.subscription.on_terminated(by_request=True)
+    bench.subscription.on_terminated(by_request=True)
+    assert consumer.outbox.names() == ["MESSAGE"]
+    bench.ack(consumer, position)
+    bench.subscription.on_terminated(by_request=True)
+    assert consumer.outbox.names()[1:] == ["REACHED_END_OF_TOPIC"] * 2
+    bench.subscription.on_terminated()
+    assert consumer.outbox.names()[3:] == [], "a consumer that joins asks for nothing"
+
+
 async def test_a_terminated_topic_is_at_its_end_for_the_first_reader_there():
     bench = Bench()
     waiting = await bench.join(SHARED, permits=1)

@@ -112,3 +112,41 @@ def termination_of_a_non_persistent_topic(s):
     c.producer(topic, 1, producer_name="a")
     s.http("POST", rest(topic, "/terminate"))
     c.none()
+
+
+@scenario
+def second_termination(s):
+    """Each request to terminate the topic notifies all consumers of subscriptions without a backlog."""
+    topic = s.topic()
+    ids = published(s, topic, 2)
+    consumers = {}
+    for kind in "Exclusive", "Shared", "Key_Shared", "Failover", "Reader":
+        c = consumers[kind] = s.connect(kind)
+        start = dict(durable=False, start_message_id=EARLIEST) if kind == "Reader" else dict(initialPosition="Earliest")
+        c.subscribe(topic, kind, permits=10, subType="Shared" if kind == "Reader" else kind, quietly=True, **start)
+        heard(s, c, f"{kind} joined", 1.5 if kind == "Failover" else 0.4)
+    terminate(s, topic)
+    terminate(s, topic)
+    for kind, c in consumers.items():
+        heard(s, c, f"{kind} has a backlog", 0.4)
+        acked(c, ids[0]), acked(c, ids[1])
+        heard(s, c, f"{kind} has none", 0.4)
+    s.http("POST", rest(topic, "/terminate"), keep=True)
+    for kind, c in consumers.items():
+        heard(s, c, f"{kind} again", 0.4)
+
+
+@scenario
+def second_termination_after_an_unload(s):
+    topic = s.topic()
+    published(s, topic, 2)
+    terminate(s, topic)
+    s.http("PUT", rest(topic, "/unload"), quietly=True)
+    s.lookup(topic)
+    c = s.connect()
+    c.subscribe(topic, permits=10, **SHARED)
+    heard(s, c, "joined", 0.5)
+    terminate(s, topic)
+    heard(s, c, "second", 0.5)
+    terminate(s, topic)
+    heard(s, c, "third", 0.5)
