@@ -82,7 +82,7 @@ def _topic_figures(stats: "TopicStats") -> Json:
         "publishRateLimitedTimes": stats.publish_rate_limited_times,
         "earliestMsgPublishTimeInBacklogs": stats.earliest_in_backlog_ms,
         **absent_features.TOPIC_FIELDS,
-        "bytesOutInternalCounter": sum(s.bytes_out_counter for s in subscriptions if s.pinned),
+        "bytesOutInternalCounter": stats.bytes_out_internal_counter,
         "waitingPublishers": stats.waiting_publishers,
         "nonContiguousDeletedMessagesRanges": sum(stats.non_contiguous_deleted_ranges.values()),
         "nonContiguousDeletedMessagesRangesSerializedSize": sum(stats.deleted_ranges_bytes.values()),

@@ -70,6 +70,7 @@ def _with_storage(stats: TopicStats, topic: Topic) -> TopicStats:
     meters = topic.publishing.meters
     return replace(
         stats,
+        gone_bytes_out_internal_counter=topic.subscriptions.gone_bytes_of_broker,
         storage_bytes=entry_bytes(topic.ledger.size_bytes, topic.ledger.entries),
         backlog_bytes=0 if slowest is None else _backlog_bytes(topic, slowest),
         subscription_backlog_bytes={

@@ -63,7 +63,7 @@ class TopicView:
         self.throughput_out = sum(each.msg_throughput_out for each in subscriptions)
         self.msg_backlog = sum(each.msg_backlog for each in subscriptions)
         self.out_bytes = stats.gone_bytes_out_counter + sum(each.bytes_out_counter for each in subscriptions)
-        self.internal_out_bytes = sum(each.bytes_out_counter for each in subscriptions if each.pinned)
+        self.internal_out_bytes = stats.bytes_out_internal_counter
         self.system = stats.name.is_system
 
 

@@ -51,6 +51,8 @@ class TopicStats:
     gone_msg_out_counter: int = 0
     """Messages that deleted subscriptions had sent; the next field is their bytes."""
     gone_bytes_out_counter: int = 0
+    gone_bytes_out_internal_counter: int = 0
+    """Bytes of these that the subscription of compaction had sent."""
     msg_chunk_published: bool = False
     storage_bytes: int = 0
     backlog_bytes: int = 0
@@ -95,6 +97,13 @@ class TopicStats:
     """Entries that compactions have written since the topic was loaded."""
     quota_evictions_size: int = 0
     quota_evictions_age: int = 0
+
+    @property
+    def bytes_out_internal_counter(self) -> int:
+        """Bytes that compactions have read since the load."""
+        return self.gone_bytes_out_internal_counter + sum(
+            each.bytes_out_counter for each in self.subscriptions.values() if each.pinned
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -416,3 +416,17 @@ def sizes_of_a_topic_that_ends_after_a_load(s):
         figures = stats(s, topic)
         s.note(what, [figures["backlogSize"], figures["storageSize"], figures["subscriptions"]["sub"]["backlogSize"]])
         s.http("POST", rest(topic, "/terminate"), quietly=True)
+
+
+@scenario
+def deletion_of_the_subscription_of_compaction(s):
+    topic = s.topic()
+    published(s, topic, 5, partition_key="k")
+    compact(s, topic)
+    counted(s, topic, "compacted")
+    s.http("DELETE", rest(topic, "/subscription/__compaction"))
+    counted(s, topic, "deleted")
+    c = s.connect()
+    c.subscribe(topic, "s", 1, permits=10, initialPosition="Earliest", quietly=True)
+    read(c, 5)
+    counted(s, topic, "read")
