@@ -44,12 +44,12 @@ class LedgerSwitch:
     """
 
     def __init__(
-        self, env: StorageEnv, ledger_list: LedgerList, background: Background, on_closed: Callable[[], None]
+        self, env: StorageEnv, ledger_list: LedgerList, background: Background, trim: Callable[[int | None], None]
     ) -> None:
         self.env = env
         self.ledger_list = ledger_list
         self._background = background
-        self._on_closed = on_closed
+        self._trim = trim
         self._ahead: LedgerWriter | None = None
         self._reserve: LedgerWriter | None = None
         """The next ledger, which no list names yet, if the layout allows only one open ledger: created before the
@@ -273,7 +273,7 @@ class LedgerSwitch:
             self._check_creation()
             if self._failed is not None:
                 self._dropped += await self._settle_failed()
-                self._on_closed()  # on a full disk its space may be all that appends wait for
+                self._trim(None)  # on a full disk its space may be all that appends wait for
             dropped = list(self._dropped)
             if self._ahead is None:
                 self._ahead = await self._create_listed()
@@ -385,7 +385,9 @@ class LedgerSwitch:
             return
         if isinstance(error, ManagedLedgerFencedError):
             appender.fence()
-        elif appender.waiting:
+            return
+        self._trim(None)  # on a full disk the ledger that was closed last may be all the space
+        if appender.waiting:
             appender.state = AppendState.WRITE_FAILED
             appender.fail_waiting(error)
 
@@ -443,7 +445,7 @@ class LedgerSwitch:
             entries=old.slot.entries,
         )
         await self._delete(dropped)
-        self._on_closed()
+        self._trim(old.slot.ledger_id)  # as in Apache Pulsar the full ledger stays for readers that are close behind
 
     async def _save_sealed(self) -> None:
         """Store the list with the end of the full ledger. If appends wait for the reserve, the same save lists the

@@ -49,11 +49,14 @@ class Trimmer:
         self._background = background
         self._lock = asyncio.Lock()
         self._scheduled = False
+        self._before: int | None = None
+        """The first ledger that the scheduled trim keeps; None: it keeps no ledger."""
         self._stopped = False
 
-    async def trim(self, now_ms: int) -> list[int]:
-        """Drop the ledgers that neither a durable cursor nor retention needs; return their ids. A drop that has begun
-        goes on when the caller is cancelled; none begins when the log has closed meanwhile.
+    async def trim(self, now_ms: int, *, before: int | None = None) -> list[int]:
+        """Drop the ledgers that neither a durable cursor nor retention needs, of those before the ledger `before` if
+        given; return their ids. A drop that has begun goes on when the caller is cancelled; none begins when the log
+        has closed meanwhile.
         """
         async with self._lock:
             if self._stopped:
@@ -67,6 +70,8 @@ class Trimmer:
                 now_ms,
                 keep_last=self._list.terminated is not None,
             )
+            if before is not None:
+                drop = [ledger_id for ledger_id in drop if ledger_id < before]
             await self._drop(drop)
             return drop
 
@@ -86,10 +91,14 @@ class Trimmer:
                 ]
             )
 
-    def schedule(self) -> None:
-        """Trim soon, in the background; several calls before the trim cause a single trim."""
-        if not self._scheduled and not self._stopped:
-            self._scheduled = True
+    def schedule(self, before: int | None = None) -> None:
+        """Trim soon, in the background, only ledgers before the ledger `before` if given; several calls before the trim
+        cause a single trim.
+        """
+        if self._scheduled:
+            self._before = None if before is None or self._before is None else max(before, self._before)
+        elif not self._stopped:
+            self._scheduled, self._before = True, before
             self._background.start(self._trim_soon(), "trim")
 
     def stop(self) -> None:
@@ -98,7 +107,7 @@ class Trimmer:
     async def _trim_soon(self) -> None:
         self._scheduled = False
         if not self._stopped:
-            await self.trim(self._env.clock.now_ms())
+            await self.trim(self._env.clock.now_ms(), before=self._before)
 
     async def _drop(self, ledger_ids: list[int]) -> None:
         if ledger_ids and not self._list.fenced:

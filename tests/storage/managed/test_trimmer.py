@@ -59,6 +59,50 @@ async def test_a_full_ledger_stays_when_all_its_entries_are_acknowledged_at_once
     assert [slot.ledger_id for slot in ledger.ledgers] == [1]
 
 
+async def test_the_ledger_that_was_closed_last_stays_for_readers_close_behind():
+    ground, ledger = await opened(DROP)
+    reader = ledger.new_read_cursor(EARLIEST)
+    every = await append(ledger, [b"x"] * 12)
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [0, 1], "no durable cursor needs the full ledger"
+    assert reader.backlog_entries == 12
+    every += await append(ledger, [b"x"] * 10)
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [1, 2], "the next ledger is full"
+    assert reader.backlog_entries == 12
+    assert await ledger.trim(ground.clock.now_ms()) == [1], "the periodic trim keeps none"
+
+
+async def test_a_trim_without_a_bound_drops_also_the_ledger_that_was_closed_last():
+    _, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("s", "earliest")
+    every = await append(ledger, [b"x"] * 9)
+    cursor.ack_many(every)
+    await settle()
+    cursor.ack_many(await append(ledger, [b"x"] * 3))  # the roll and the move of the cursor ask for one trim
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [1]
+
+
+async def test_a_cursor_that_enters_the_next_ledger_leaves_the_consumed_ledger():
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("s", "earliest")
+    every = await append(ledger, [b"x"] * 10)
+    cursor.ack_cumulative(every[9])
+    cursor.enter_next_ledger()
+    assert cursor.mark_delete == every[9], "no entry follows"
+    every += await append(ledger, [b"x"] * 3)
+    cursor.enter_next_ledger()
+    assert (cursor.mark_delete, cursor.backlog_entries) == (Position(1, -1), 3)
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [1]
+    cursor.ack(every[11])
+    cursor.enter_next_ledger()
+    ground = await ground.restart()
+    cursor = await (await ground.open(DROP)).open_cursor("s")
+    assert (cursor.mark_delete, cursor.backlog_entries) == (Position(1, -1), 2)
+
+
 async def test_a_lower_retention_drops_nothing_before_the_next_trim():
     ground, ledger = await opened(dataclasses.replace(KEEP, retention_time_ms=-1))
     await append(ledger, [b"x"] * 25)
@@ -78,6 +122,7 @@ async def test_retention_keeps_and_time_drops():
     ledger.set_config(DROP)
     await ledger.roll()
     await settle()
+    assert await ledger.trim(ground.clock.now_ms()) == [2]
     assert ledger.entries == 0
     assert ledger.last_confirmed == Position(2, 4)
 
@@ -86,6 +131,7 @@ async def test_the_index_goes_on_when_every_entry_is_gone():
     ground, ledger = await opened(DROP)
     await append(ledger, [b"x"] * 10, [2] * 10)
     await settle()
+    await ledger.trim(ground.clock.now_ms())
     assert ledger.entries == 0
     ground = await ground.restart()
     ledger = await ground.open(DROP)
