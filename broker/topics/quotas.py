@@ -44,6 +44,7 @@ async def _evict(topic: Topic) -> None:
         position = await _behind_old_entries(topic, age.limit_time * 1000)
         for subscription in topic.subscriptions.durable() if position > EARLIEST else ():
             await topic.subscriptions.move_to(subscription, position)
+            subscription.cursor.enter_next_ledger()  # as in Apache Pulsar evicted ledgers go at once
         topic.backlog.evictions_age += 1
 
 

@@ -371,6 +371,15 @@ class ManagedCursor:
         if self._acks.entries_gone(up_to) and self._saver is not None:
             self._saver.changed()
 
+    def enter_next_ledger(self) -> None:
+        """Move the cursor from the end of a ledger before the first entry of the next: no trim waits for its move."""
+        mark_delete = self._acks.mark_delete
+        following = self._ledgers.next_ledger(mark_delete.ledger_id)
+        at_end = mark_delete.entry_id + 1 >= self._ledgers.entries_of(mark_delete.ledger_id)
+        if following is not None and at_end:
+            self._acks.entries_gone(Position(following.ledger_id, -1))
+            self._changed(mark_delete, 0)
+
     def close(self) -> None:
         """Close the cursor. The managed ledger saves acknowledgements that were not flushed when it is closed."""
         self.is_closed = True

@@ -238,6 +238,32 @@ def eviction_by_age_takes_closed_ledgers_alone(s):
 
 
 @scenario
+def place_of_the_cursors_after_an_eviction_by_age(s):
+    """Before the first entry of the next ledger: the evicted ledgers go at once, acknowledgements behind them stay."""
+    ns = namespace(s)
+    topic = s.topic(namespace=ns)
+    c = s.connect()
+    c.subscribe(topic, "a", 1, subType="Shared", quietly=True)
+    c.subscribe(topic, "b", 2, subType="Shared", quietly=True)
+    for first in 0, 3:
+        published(s, topic, 3, first)
+        s.http("PUT", rest(topic, "/unload"), quietly=True)
+        s.lookup(topic)
+    published(s, topic, 2, 6)
+    time.sleep(1.2)
+    quota = {"limitTime": 1, "policy": "consumer_backlog_eviction"}
+    s.call("POST", f"/admin/v2/namespaces/{ns}/backlogQuota?backlogQuotaType=message_age", quota)
+    s.eventually("evicted", lambda: backlog(s, topic) == {"a": 2, "b": 2}, 9)
+    s.eventually("one ledger is left", lambda: stats(s, topic)["storageSize"] == 78, 5)
+    found = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]
+    s.note("ledgers", [each["entries"] for each in found["ledgers"]])
+    first = found["ledgers"][0]["ledgerId"]
+    cursors = found["cursors"].values()
+    s.note("before its first entry", [each["markDeletePosition"] == f"{first}:-1" for each in cursors])
+    s.note("reads its first entry", [each["readPosition"] == f"{first}:0" for each in cursors])
+
+
+@scenario
 def eviction_by_size_of_small_messages(s):
     """The size of a backlog is that of its entries alone."""
     ns = namespace(s)
