@@ -419,3 +419,16 @@ def subscription_properties_that_come_twice(s):
     twice = [dict(key="a", value=value) for value in ("1", "2", "")]
     c.subscribe(topic, subscription_properties=[*twice, dict(key="", value="empty"), dict(key="b", value="")])
     s.call("GET", rest(topic, "/subscription/sub/properties"), keep=True)
+
+
+@scenario
+def rollback_of_a_reader_in_use(s):
+    topic = s.topic()
+    published(s, topic, 3)
+    start = dict(durable=False, start_message_id=EARLIEST, permits=10)
+    a, b = s.connect("a"), s.connect("b")
+    a.subscribe(topic, "r", quietly=True, **start)
+    s.note("before", texts(drained(a)))
+    b.subscribe(topic, "r", start_message_rollback_duration_sec=100, **start)
+    s.note("the new reader", [f.type for f in iter(lambda: b.recv_quietly(0.7), None)])
+    a.recv(2)
