@@ -311,9 +311,11 @@ async def _summed_subscription(each: list[Json]) -> Json:
     out |= {key: 0 for key in out if key.endswith("Timestamp")}
     out["earliestMsgPublishTimeInBacklog"] = _earliest(stats["earliestMsgPublishTimeInBacklog"] for stats in each)
     consumers: list[Json] = []
+    properties: Json = {}
     async for stats in in_turns(each):
         _add_consumers(consumers, stats["consumers"])
-    return out | {"type": each[-1]["type"], "consumers": consumers}
+        properties |= stats.get("subscriptionProperties", {})
+    return out | {"type": each[-1]["type"], "consumers": consumers, "subscriptionProperties": properties}
 
 
 def _add_consumers(known: list[Json], more: list[Json]) -> None:

@@ -430,3 +430,17 @@ def deletion_of_the_subscription_of_compaction(s):
     c.subscribe(topic, "s", 1, permits=10, initialPosition="Earliest", quietly=True)
     read(c, 5)
     counted(s, topic, "read")
+
+
+@scenario
+def properties_of_a_subscription_of_several_partitions(s):
+    topic = s.topic()
+    s.http("PUT", rest(topic, "/partitions"), 3, quietly=True)
+    for i, properties in enumerate(({"c": "0"}, {"a": "1", "b": "1"}, {"a": "2"})):
+        s.lookup(f"{topic}-partition-{i}")
+        body = {"ledgerId": 2**63 - 1, "entryId": 2**63 - 1, "properties": properties}
+        s.http("PUT", rest(f"{topic}-partition-{i}", "/subscription/s"), body, quietly=True)
+    found = s.http("GET", rest(topic, "/partitioned-stats?perPartition=true"), quietly=True)[1]
+    s.note("all", found["subscriptions"]["s"]["subscriptionProperties"])
+    each = [found["partitions"][name]["subscriptions"]["s"] for name in sorted(found["partitions"])]
+    s.note("each", [row["subscriptionProperties"] for row in each])
