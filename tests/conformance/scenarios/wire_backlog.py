@@ -255,12 +255,14 @@ def place_of_the_cursors_after_an_eviction_by_age(s):
     s.call("POST", f"/admin/v2/namespaces/{ns}/backlogQuota?backlogQuotaType=message_age", quota)
     s.eventually("evicted", lambda: backlog(s, topic) == {"a": 2, "b": 2}, 9)
     s.eventually("one ledger is left", lambda: stats(s, topic)["storageSize"] == 78, 5)
-    found = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]
-    s.note("ledgers", [each["entries"] for each in found["ledgers"]])
-    first = found["ledgers"][0]["ledgerId"]
-    cursors = found["cursors"].values()
-    s.note("before its first entry", [each["markDeletePosition"] == f"{first}:-1" for each in cursors])
-    s.note("reads its first entry", [each["readPosition"] == f"{first}:0" for each in cursors])
+
+    def are_before_its_first_entry():
+        found = s.http("GET", rest(topic, "/internalStats"), quietly=True)[1]
+        first = found["ledgers"][0]["ledgerId"]
+        places = [(each["markDeletePosition"], each["readPosition"]) for each in found["cursors"].values()]
+        return places == [(f"{first}:-1", f"{first}:0")] * 2
+
+    s.eventually("the cursors are before its first entry", are_before_its_first_entry, 5)
 
 
 @scenario
