@@ -323,8 +323,8 @@ class LedgerSwitch:
         """Return a new ledger, the reserve if there is one; the stored list names the ledger on return. Raises
         StorageError.
         """
-        writer = self._usable_reserve() or await self._create_unlisted()
-        self._reserve = None
+        writer, self._reserve = self._usable_reserve(), None
+        writer = writer or await self._create_unlisted()
         await self._list_next(writer)
         return writer
 
@@ -344,7 +344,7 @@ class LedgerSwitch:
         self._appender.counters.ledger_listed(self.env.clock.now_s() - begun_s)
 
     def _usable_reserve(self) -> LedgerWriter | None:
-        """Return the reserve, unless another client fenced the ledger, as auto-recovery of a lost bookie does."""
+        """Return the reserve, unless another client, like auto-recovery of a lost bookie, fenced the ledger."""
         if self._reserve is not None and self._reserve.failure is not None:
             self._unlisted.add(self._reserve.ledger_id)
             self._reserve = None
@@ -470,9 +470,7 @@ class LedgerSwitch:
             self._sealed = None
 
     async def _delete(self, dropped: Sequence[int]) -> None:
-        """Delete these of the dropped ledgers; the stored list no longer names them. Raises StorageError: a later call
-        deletes the rest.
-        """
+        """Delete these of the dropped ledgers, which no list names. Raises StorageError; a later call deletes the rest."""
         for ledger_id in list(dropped):
             if ledger_id in self._dropped:
                 self._dropped.remove(ledger_id)
