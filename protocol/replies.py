@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.frames import encode_command
+from magnetar.protocol.list_reply import ListReply
 from magnetar.protocol.message_id import unsigned
 
 if TYPE_CHECKING:
@@ -147,27 +148,25 @@ def partitioned_metadata_failed(request_id: int, code: int, message: str) -> byt
     return encode_command(base)
 
 
-def topics_of_namespace(
-    request_id: int, names: Iterable[str], *, topics_hash: str, filtered: bool, changed: bool
-) -> bytes:
+def topics_of_namespace(request_id: int, *, topics_hash: str, filtered: bool, changed: bool) -> ListReply:
+    """The reply to which the caller adds the names."""
     base = _base(_TYPE.GET_TOPICS_OF_NAMESPACE_RESPONSE)
     reply = base.getTopicsOfNamespaceResponse
     reply.request_id = request_id
-    reply.topics.extend(names)
     reply.filtered = filtered
     reply.topics_hash = topics_hash
     reply.changed = changed
-    return encode_command(base)
+    return ListReply(base, "getTopicsOfNamespaceResponse", "topics")
 
 
-def watch_topic_list_success(request_id: int, watcher_id: int, names: Iterable[str], topics_hash: str) -> bytes:
+def watch_topic_list_success(request_id: int, watcher_id: int, topics_hash: str) -> ListReply:
+    """The reply to which the caller adds the names."""
     base = _base(_TYPE.WATCH_TOPIC_LIST_SUCCESS)
     reply = base.watchTopicListSuccess
     reply.request_id = request_id
     reply.watcher_id = watcher_id
-    reply.topic.extend(names)
     reply.topics_hash = topics_hash
-    return encode_command(base)
+    return ListReply(base, "watchTopicListSuccess", "topic")
 
 
 def watch_topic_update(watcher_id: int, new: Iterable[str], deleted: Iterable[str], topics_hash: str) -> bytes:

@@ -5,6 +5,7 @@ A module of handlers declares its further requirements of the connection next to
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -14,7 +15,6 @@ from magnetar.broker.handlers.request_turns import RequestTurns
 from magnetar.broker.meters.operation_meter import OperationMeter
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterator, Mapping
 
     from magnetar.broker.advertised import AdvertisedAddresses
@@ -71,6 +71,8 @@ class ClientServices:
     make_consumer: Callable[[pb.CommandSubscribe, Outbox, TopicName, Mapping[str, str]], Consumer]
     """Makes the consumer of a SUBSCRIBE; the subscription has yet to admit it."""
     request_turns: RequestTurns = field(default_factory=RequestTurns)
+    long_lists: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the broker encodes a long list: memory has the parts of one list, and a round encodes one part."""
 
 
 class Client(Protocol):

@@ -12,6 +12,7 @@ from magnetar.broker.errors import (
     TooManyRequestsError,
 )
 from magnetar.broker.handlers.client import Client
+from magnetar.broker.handlers.long_lists import hash_in_slices, room_in_round, write_list
 from magnetar.broker.handlers.request_turns import PATTERN_COMMANDS
 from magnetar.broker.ownership.ownership import AskBroker, ServedAt
 from magnetar.broker.topics.list_watcher import WatchingClient
@@ -26,7 +27,7 @@ from magnetar.broker.topics.patterns import (
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
 from magnetar.protocol.errors import InvalidTopicNameError as BadName
-from magnetar.protocol.topic_name import NamespaceName, TopicName, topics_hash
+from magnetar.protocol.topic_name import NamespaceName, TopicName
 
 if TYPE_CHECKING:
     import asyncio
@@ -61,6 +62,10 @@ class LookingClient(Client, WatchingClient, Protocol):
 
     def require_memory(self, kept_bytes: int) -> None:
         """Count memory of a watcher that opens. Raises TooManyRequestsError when there is no room."""
+        ...
+
+    def require_output(self, size: int) -> None:
+        """Raise TooManyRequestsError when the connection has no memory for an answer of that size."""
         ...
 
 
@@ -152,18 +157,13 @@ async def _answer_topics(conn: LookingClient, command: pb.CommandGetTopicsOfName
         names += services.topics.non_persistent_names(namespace)
     pattern = await _pattern_to_filter_by(conn, command)
     if pattern is not None:
-        names = await pattern.filter_in_slices(names)
-    digest = topics_hash(names)
+        names = await pattern.filter_in_slices(names, room_in_round(conn))
+    digest = await hash_in_slices(names)
     changed = not (command.HasField("topics_hash") and command.topics_hash == digest)
-    conn.write(
-        replies.topics_of_namespace(
-            command.request_id,
-            names if changed else [],
-            topics_hash=digest,
-            filtered=pattern is not None,
-            changed=changed,
-        )
+    reply = replies.topics_of_namespace(
+        command.request_id, topics_hash=digest, filtered=pattern is not None, changed=changed
     )
+    await write_list(conn, reply, names if changed else [])
 
 
 async def _compiled(conn: LookingClient, text: str) -> TopicPattern:
@@ -232,15 +232,21 @@ async def _watch(conn: LookingClient, command: pb.CommandWatchTopicList, namespa
         if len(conn.watchers) >= MAX_WATCHERS_PER_CONNECTION:
             raise TooManyRequestsError(f"A connection has at most {MAX_WATCHERS_PER_CONNECTION} topic list watchers")
         conn.require_memory(pattern.kept_bytes)
-        watcher = conn.watchers[watcher_id] = services.topic_watchers.open(conn, watcher_id, namespace, pattern)
-    try:
-        names, digest = await services.topic_watchers.first_list(watcher, namespace)
-    except TooManyRequestsError:
-        if conn.watchers.get(watcher_id) is watcher:
-            del conn.watchers[watcher_id]
-        raise
-    same = command.HasField("topics_hash") and command.topics_hash == digest
-    conn.write(replies.watch_topic_list_success(command.request_id, watcher_id, [] if same else names, digest))
+        watcher = conn.watchers[watcher_id] = services.topic_watchers.open(
+            conn, watcher_id, namespace, pattern, room_in_round(conn), conn.lists
+        )
+    await services.topic_watchers.loaded(watcher, namespace)
+    async with conn.lists:
+        with watcher.listing():
+            try:
+                names, digest = await services.topic_watchers.first_list(watcher, namespace)
+            except TooManyRequestsError:
+                if conn.watchers.get(watcher_id) is watcher:
+                    del conn.watchers[watcher_id]
+                raise
+            same = command.HasField("topics_hash") and command.topics_hash == digest
+            reply = replies.watch_topic_list_success(command.request_id, watcher_id, digest)
+            await write_list(conn, reply, [] if same else names)
 
 
 def on_watch_topic_list_close(conn: LookingClient, command: pb.CommandWatchTopicListClose) -> None:

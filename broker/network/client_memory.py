@@ -61,6 +61,12 @@ class ClientMemory:
             raise TooManyRequestsError("No memory for another producer, consumer or watcher; see maxClientMemoryInMB")
         self._kept += kept
 
+    def require_output(self, size: int) -> None:
+        """Raise TooManyRequestsError when there is no room for an answer of that size."""
+        if not self._share.fits(size):
+            self._share.refused()
+            raise TooManyRequestsError("No memory for a long answer; see maxClientMemoryInMB")
+
     def close(self) -> None:
         """Forget the connection, which has ended."""
         self._owner = GONE

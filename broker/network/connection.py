@@ -98,7 +98,6 @@ class Connection(asyncio.BufferedProtocol):
         self.recently_closed_producers: dict[int, float] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
         self.lists = asyncio.Lock()
-        """Held while a handler makes a list whose length another peer decides."""
         self.peer_version = 0
         self.client_version = ""
         self.features = pb.FeatureFlags()
@@ -452,13 +451,15 @@ class Connection(asyncio.BufferedProtocol):
         """Count memory of a watcher that opens. Raises TooManyRequestsError when there is no room."""
         self._clients.require(kept_bytes)
 
+    def require_output(self, size: int) -> None:
+        """Raise TooManyRequestsError when the connection has no memory for an answer of that size."""
+        self._clients.require_output(size)
+
     def on_pong(self) -> None:
         self._keep_alive.on_pong()
 
     async def check_alive(self) -> bool:
-        """PING the peer; False (and the connection closed) when nothing answers in
-        connectionLivenessCheckTimeoutMillis.
-        """
+        """PING the peer; False (connection closed) without an answer in connectionLivenessCheckTimeoutMillis."""
         return await self._keep_alive.check(self._settings.connection_liveness_check_timeout_millis)
 
     # --- roles ---------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ watcher sends the net change of that time.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -16,9 +17,10 @@ from magnetar.protocol import replies
 from magnetar.protocol.topic_name import topics_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import asyncio
+    from collections.abc import Callable, Iterator, Sequence
 
-    from magnetar.broker.topics.patterns import TopicPattern
+    from magnetar.broker.topics.patterns import Room, TopicPattern
 
 MAX_UPDATE_NAMES: Final = 1000
 """Most names in an update; further updates carry the other names."""
@@ -51,13 +53,18 @@ class WatchedNames:
             self._digest = topics_hash(self.names)
         return self._digest
 
-    async def load(self, sorted_names: Sequence[str]) -> None:
-        """Take the names of the namespace that match, then apply the changes that arrived while matching."""
-        found = await self.pattern.filter_in_slices(sorted_names)
-        if not self.loaded:
-            self.names, self.loaded = found, True
-            missed, self._missed = self._missed, []
-            self.apply(missed)
+    async def load(
+        self, sorted_names: Callable[[], Sequence[str]], room: Room | None = None, lists: asyncio.Lock | None = None
+    ) -> None:
+        """Take the names of the namespace that match, then apply the changes that arrived while matching. Without a
+        watcher by then, take none.
+        """
+        async with lists or contextlib.nullcontext():
+            if self.watchers:
+                self.names = await self.pattern.filter_in_slices(sorted_names(), room)
+        self.loaded = True
+        missed, self._missed = self._missed, []
+        self.apply(missed)
 
     def apply(self, changes: Sequence[tuple[str, bool]]) -> tuple[list[str], list[str]]:
         """Apply changes (name, whether the topic exists now); return the matching names that are new and those gone."""
@@ -111,7 +118,7 @@ class TopicListWatcher:
         self._namespace = namespace
         self._look_again = look_again
         self._held: dict[str, bool] = {}
-        self._waits_for_room = False
+        self._waits_for_room = self._waits_for_list = False
         self._on_stop: Callable[[TopicListWatcher], None] | None = None
 
     def on_stop(self, callback: Callable[[TopicListWatcher], None]) -> None:
@@ -123,6 +130,17 @@ class TopicListWatcher:
         self._held = {}
         if callback is not None:
             callback(self)
+
+    @contextlib.contextmanager
+    def listing(self) -> Iterator[None]:
+        """Hold updates back until a list is written: the client applies them to the list."""
+        self._waits_for_list = True
+        try:
+            yield
+        finally:
+            self._waits_for_list = False
+            if self._held and self._on_stop is not None:
+                self._look_again()
 
     def tell(self, new: Sequence[str], gone: Sequence[str]) -> None:
         """Send an update now, or hold it back; with no names, try to send the held-back update."""
@@ -144,6 +162,8 @@ class TopicListWatcher:
             self._look_again()
 
     def _may_send(self) -> bool:
+        if self._waits_for_list:
+            return False
         if not self._client.may_namespace(pb.BaseCommand.WATCH_TOPIC_LIST, self._namespace):
             return False
         if self._client.is_writable():

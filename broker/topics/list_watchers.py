@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from magnetar.broker.tasks import TaskSet
     from magnetar.broker.topics.catalog import TopicCatalog
     from magnetar.broker.topics.list_watcher import WatchingClient
-    from magnetar.broker.topics.patterns import TopicPattern
+    from magnetar.broker.topics.patterns import Room, TopicPattern
 
 MAX_WATCHED_NAMES: Final = 4_000_000
 """The most names held for all watchers together, each a reference; watchers of equal patterns share their names."""
@@ -46,33 +46,49 @@ class TopicListWatchers:
         self._namespaces: dict[str, _Namespace] = {}
         catalog.listen(self._changed)
 
-    def open(self, client: WatchingClient, watcher_id: int, namespace: str, pattern: TopicPattern) -> TopicListWatcher:
-        """Open a watcher, which sends no update before `first_list`."""
+    def open(
+        self,
+        client: WatchingClient,
+        watcher_id: int,
+        namespace: str,
+        pattern: TopicPattern,
+        room: Room | None = None,
+        lists: asyncio.Lock | None = None,
+    ) -> TopicListWatcher:
+        """Open a watcher, which sends no update before `first_list`.
+
+        room: as in `TopicPattern.filter_in_slices`. lists: held while the watcher matches all names of the namespace;
+        other watchers of the client wait meanwhile, without a list.
+        """
         found = self._namespaces.setdefault(namespace, _Namespace())
         watched = found.watched.get(pattern.text)
         if watched is None:
             watched = found.watched[pattern.text] = WatchedNames(pattern)
-            work = watched.load(self._catalog.listed_names(namespace))
+            work = watched.load(lambda: self._catalog.listed_names(namespace), room, lists)
             found.loading[pattern.text] = self._tasks.spawn(work, "topic_list.load")
         watcher = TopicListWatcher(client, watcher_id, namespace, watched, lambda: self._look_again(namespace))
         watched.watchers[watcher] = None
         watcher.on_stop(lambda stopped: self._stopped(namespace, stopped))
         return watcher
 
-    async def first_list(self, watcher: TopicListWatcher, namespace: str) -> tuple[list[str], str]:
-        """The matching names and their hash; updates follow from here on. Raises TooManyRequestsError."""
-        watched = watcher.watched
-        found = self._namespaces.get(namespace)
+    async def loaded(self, watcher: TopicListWatcher, namespace: str) -> None:
+        """Return when the matching names are known."""
+        watched, found = watcher.watched, self._namespaces.get(namespace)
         loading = None if found is None else found.loading.get(watched.pattern.text)
         if loading is not None:
             await asyncio.shield(loading)
             assert found is not None
             found.loading.pop(watched.pattern.text, None)
+
+    async def first_list(self, watcher: TopicListWatcher, namespace: str) -> tuple[list[str], str]:
+        """The matching names and their hash; updates follow from here on. Raises TooManyRequestsError."""
+        await self.loaded(watcher, namespace)
+        watched = watcher.watched
         if not watcher.started and self._held_names() > MAX_WATCHED_NAMES:
             watcher.stop()
             raise TooManyRequestsError("Too many topics are watched at this time")
         watcher.started = True
-        return watched.names, watched.digest
+        return list(watched.names), watched.digest
 
     def recheck(self, tenant: str, namespace: str | None) -> None:
         """Try to send held-back updates again after rights have changed."""

@@ -19,9 +19,11 @@ from magnetar.broker.compat.java_patterns import in_re2_terms, is_of_java
 from magnetar.broker.slices import sliced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     import re2
+
+    Room = Callable[[float], Awaitable[None]]
 
 MAX_PROGRAM_BYTES: Final = 512 << 10
 """Memory of RE2 for a compiled pattern and its states; compiling a pattern of this size takes about 10 ms."""
@@ -85,10 +87,15 @@ class TopicPattern:
         """The matching names of a few full names, in their order."""
         return [name for name in names if self.matches(name)]
 
-    async def filter_in_slices(self, names: Sequence[str]) -> list[str]:
-        """Return the matching names of any number of names, in slices; other tasks run between the slices."""
+    async def filter_in_slices(self, names: Sequence[str], room: Room | None = None) -> list[str]:
+        """Return the matching names of any number of names, in slices; other tasks run between the slices.
+
+        room: waits until the present round of the event loop has room for a part of the work of a slice.
+        """
         found: list[str] = []
         async for part in sliced(names, self.slice_names):
+            if room is not None:
+                await room(len(part) / self.slice_names)
             found += self.filter(part)
         return found
 

@@ -90,6 +90,8 @@ class FakeConnection:
             value = base.active_consumer_change.is_active
         elif name == "WATCH_TOPIC_UPDATE":
             value = base.watchTopicUpdate
+        elif name == "GET_TOPICS_OF_NAMESPACE_RESPONSE":
+            value = base.getTopicsOfNamespaceResponse
         self.frames.append((name, value))
         if isinstance(value, Message) and self.on_message:
             self.on_message(value)

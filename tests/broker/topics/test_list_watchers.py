@@ -8,7 +8,7 @@ from magnetar.broker.errors import TooManyRequestsError
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import list_watcher, list_watchers
 from magnetar.broker.topics.catalog import TopicCatalog
-from magnetar.broker.topics.list_watcher import WatchedNames
+from magnetar.broker.topics.list_watcher import TopicListWatcher, WatchedNames
 from magnetar.broker.topics.list_watchers import TopicListWatchers
 from magnetar.broker.topics.patterns import TopicPattern
 from magnetar.protocol.topic_name import TopicName, topics_hash
@@ -66,6 +66,21 @@ async def world():
     made = World()
     yield made
     await made.tasks.close()
+
+
+async def test_updates_wait_until_the_list_is_written(world):
+    """The broker encodes a long list in slices, and topics come and go meanwhile."""
+    world.create("a1", "a2")
+    watcher = world.watchers.open(world.client, 1, NAMESPACE, TopicPattern(".*"))
+    with watcher.listing():
+        names, _ = await world.watchers.first_list(watcher, NAMESPACE)
+        world.create("a3")
+        world.delete("a1")
+        await world.tasks.settle()
+        assert names == [str(topic("a1")), str(topic("a2"))]
+        assert world.client.heard() == []
+    await world.tasks.settle()
+    assert world.client.heard() == [(1, ["a3"], ["a1"])]
 
 
 async def test_the_first_list_and_then_its_changes(world):
@@ -167,6 +182,27 @@ async def test_names_held_for_watchers_have_a_limit(world, monkeypatch):
     assert len(world.watchers._namespaces[NAMESPACE].watched) == 1
 
 
+async def test_the_watchers_of_a_client_match_one_after_the_other_until_they_end(world):
+    """A client with hundreds of watchers delayed the lists of others, and each watcher held the names meanwhile."""
+    world.create("a1", "b1")
+    lists, rounds = asyncio.Lock(), []
+
+    async def room(_part):
+        assert lists.locked()
+        rounds.append(None)
+
+    async with lists:
+        watchers = [
+            world.watchers.open(world.client, n, NAMESPACE, TopicPattern(f".*/a{n}"), room, lists) for n in range(3)
+        ]
+        await asyncio.sleep(0)
+        watchers[2].stop()
+    found = [await world.watchers.first_list(each, NAMESPACE) for each in watchers[:2]]
+    await world.tasks.settle()
+    assert [names for names, _ in found] == [[], [str(topic("a1"))]]
+    assert len(rounds) == 2
+
+
 async def test_topics_of_the_broker_itself_are_not_told(world):
     await world.watch()
     world.create("__change_events")
@@ -181,7 +217,8 @@ def test_watched_names_are_those_of_the_catalogue_whenever_they_are_loaded(chang
         names = set()
         for name, exists in changes[:cut]:
             (names.add if exists else names.discard)(name)
-        loading = asyncio.ensure_future(watched.load(sorted(str(topic(n)) for n in names)))
+        watched.watchers[TopicListWatcher(Client(), 1, NAMESPACE, watched, lambda: None)] = None
+        loading = asyncio.ensure_future(watched.load(lambda: sorted(str(topic(n)) for n in names)))
         for name, exists in changes[cut:]:
             (names.add if exists else names.discard)(name)
             watched.apply([(str(topic(name)), exists)])

@@ -1,0 +1,109 @@
+"""Lists of many names: their hash, and the order in which the broker makes them."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from magnetar.broker.errors import TooManyRequestsError
+from magnetar.broker.handlers.long_lists import hash_in_slices, room_in_round, write_list
+from magnetar.broker.handlers.request_turns import RequestTurns
+from magnetar.protocol import replies
+from magnetar.protocol.topic_name import topics_hash
+from tests.twins.fake_connection import FakeConnection
+
+NAMES = [f"persistent://public/default/t{number:05}" for number in range(5000)]
+
+
+class Listed(FakeConnection):
+    """A connection that gets lists; `room` is the memory that it may use."""
+
+    def __init__(self, services, room=1 << 20):
+        super().__init__()
+        self.services, self.room = services, room
+        self.loop = asyncio.get_running_loop()
+
+    def require_output(self, size):
+        if size > self.room:
+            raise TooManyRequestsError("no room")
+
+
+@pytest.fixture
+def services():
+    return SimpleNamespace(long_lists=asyncio.Lock(), request_turns=RequestTurns())
+
+
+def reply():
+    return replies.topics_of_namespace(1, topics_hash="0", filtered=False, changed=True)
+
+
+async def written(conn, names):
+    await write_list(conn, reply(), names)
+
+
+def lists(conn):
+    return [list(each.topics) for each in conn.take("GET_TOPICS_OF_NAMESPACE_RESPONSE")]
+
+
+@pytest.mark.parametrize("names", [[], NAMES[:1], NAMES[:2048], NAMES[:2049], NAMES, NAMES[::-1]])
+async def test_the_hash_of_any_number_of_names(names):
+    assert await hash_in_slices(names) == topics_hash(names)
+
+
+async def test_a_short_list_is_written_at_once(services):
+    conn = Listed(services, room=0)
+    async with services.long_lists:
+        await written(conn, NAMES[:100])
+    assert lists(conn) == [NAMES[:100]]
+
+
+async def test_one_long_list_is_encoded_at_a_time(services):
+    conns = [Listed(services) for _ in range(3)]
+    tasks = [asyncio.create_task(written(conn, NAMES)) for conn in conns]
+    done = []
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        done.append(sum(conn.writes for conn in conns))
+    assert [lists(conn) for conn in conns] == [[NAMES]] * 3
+    assert all(done.count(count) >= len(NAMES) // 2048 for count in (0, 1, 2)), "a round encoded several lists"
+
+
+async def test_a_list_beyond_the_memory_of_the_connection_is_refused(services):
+    conn = Listed(services, room=1000)
+    with pytest.raises(TooManyRequestsError):
+        await written(conn, NAMES)
+    assert not conn.frames
+
+
+async def test_a_long_list_waits_until_the_client_reads_and_delays_no_other_client(services):
+    slow, other = Listed(services), Listed(services)
+    slow.writable = False
+    waiting = asyncio.create_task(written(slow, NAMES))
+    await written(other, NAMES)
+    assert lists(other) == [NAMES]
+    assert not slow.frames
+    slow.become_writable()
+    await waiting
+    assert lists(slow) == [NAMES]
+
+
+async def test_a_client_that_leaves_meanwhile_gets_no_list(services):
+    conn = Listed(services)
+    conn.writable = False
+    waiting = asyncio.create_task(written(conn, NAMES))
+    await asyncio.sleep(0)
+    conn.closed = True
+    conn.become_writable()
+    await waiting
+    assert not conn.writes
+
+
+async def test_four_slices_of_names_are_matched_in_a_round(services):
+    rounds = []
+
+    async def match():
+        await room_in_round(Listed(services))(1.0)
+        rounds.append(services.request_turns.round)
+
+    await asyncio.gather(*(match() for _ in range(12)))
+    assert [rounds.count(each) for each in sorted(set(rounds))] == [4, 4, 4]
