@@ -13,7 +13,6 @@ The interface of the store is in ``schema_store.py``: one record per topic, repl
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import quote
@@ -38,7 +37,7 @@ from magnetar.broker.schemas.compatibility import (
     fingerprint,
     type_name,
 )
-from magnetar.broker.schemas.schema_store import JsonSchemas, StoredSchema
+from magnetar.broker.schemas.schema_store import JsonSchemas, StoredSchema, definition_key
 from magnetar.broker.schemas.work import SchemaBench, SchemaWork, SchemaWorkError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
@@ -56,6 +55,8 @@ MAX_VERSIONS: Final = 10_000
 MAX_TOPIC_BYTES: Final = 8 << 20
 """Limit of all versions of a topic together, which share a record of the metadata store."""
 _MOST_FINGERPRINTS: Final = 10_000
+_BYTES_OF_A_LOOK: Final = 16
+"""Bytes of a definition whose check takes as long as a look at a version with a known fingerprint."""
 _MOST_NAMESPACES: Final = 1000
 """Limit of the namespaces with figures for /metrics."""
 AUTO_CONSUME = pb.Schema.AutoConsume
@@ -134,31 +135,28 @@ class SchemaRegistry:
         same = _same_bytes(live, schema_type, data)
         if same is not None or not live:
             return same
-        size = len(data) + sum(len(s.data) for s in live if not self._is_known(s.type, s.data))
+        size = len(data) + sum(len(s.data) for s in live if s.key not in self._fingerprints)
+        size += _BYTES_OF_A_LOOK * len(live)
         return await self.examine(size, lambda work: self._same_meaning(live, schema_type, data, work))
 
     def _same_meaning(
         self, live: list[StoredSchema], schema_type: int, data: bytes, work: SchemaWork
     ) -> StoredSchema | None:
-        wanted = self._fingerprint(schema_type, data, work)
+        wanted = self._fingerprint(definition_key(schema_type, data), data, work)
         return next(
-            (s for s in live if s.type == schema_type and self._fingerprint(s.type, s.data, work) == wanted), None
+            (s for s in live if s.type == schema_type and self._fingerprint(s.key, s.data, work) == wanted), None
         )
 
-    def _fingerprint(self, schema_type: int, data: bytes, work: SchemaWork) -> bytes:
+    def _fingerprint(self, key: tuple[int, bytes], data: bytes, work: SchemaWork) -> bytes:
         """Return the fingerprint of a definition. The registry keeps the latest _MOST_FINGERPRINTS computed
         fingerprints.
         """
-        key = schema_type, hashlib.sha256(data).digest()
         found = self._fingerprints.get(key)
         if found is None:
-            found = self._fingerprints[key] = fingerprint(schema_type, data, work)
+            found = self._fingerprints[key] = fingerprint(key[0], data, work)
             if len(self._fingerprints) > _MOST_FINGERPRINTS:
                 self._fingerprints.popitem(last=False)
         return found
-
-    def _is_known(self, schema_type: int, data: bytes) -> bool:
-        return (schema_type, hashlib.sha256(data).digest()) in self._fingerprints
 
     async def examine(self, size: int, check: Callable[[SchemaWork], T]) -> T:
         """Run `check`, which reads `size` bytes; a long check runs in a thread beside the loop.

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+import hashlib
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.schemas.compatibility import Definition
+from magnetar.broker.slices import give_way
 from magnetar.protocol import pulsar_api_pb2 as pb
 
 if TYPE_CHECKING:
     from magnetar.storage.interfaces import MetadataStore
 
-__all__ = ["JsonSchemas", "SchemaStore", "StoredSchema"]
+__all__ = ["JsonSchemas", "SchemaStore", "StoredSchema", "definition_key"]
+
+_LARGE_BYTES: Final = 256 << 10
 
 
-class StoredSchema(msgspec.Struct, frozen=True):
+class StoredSchema(msgspec.Struct, frozen=True, dict=True):
     """One version of a topic's schema."""
 
     version: int
@@ -30,6 +36,11 @@ class StoredSchema(msgspec.Struct, frozen=True):
     def version_bytes(self) -> bytes:
         return self.version.to_bytes(8, "big")
 
+    @cached_property
+    def key(self) -> tuple[int, bytes]:
+        """Type and digest of the definition."""
+        return definition_key(self.type, self.data)
+
     @property
     def definition(self) -> Definition:
         return Definition(self.type, self.data, self.properties)
@@ -39,6 +50,11 @@ class StoredSchema(msgspec.Struct, frozen=True):
         for key in java_order(self.properties):
             schema.properties.add(key=key, value=self.properties[key])
         return schema
+
+
+def definition_key(schema_type: int, data: bytes) -> tuple[int, bytes]:
+    """Return a short value that no other definition has."""
+    return schema_type, hashlib.sha256(data).digest()
 
 
 class SchemaStore(Protocol):
@@ -67,6 +83,7 @@ class JsonSchemas:
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
         self._records: dict[str, tuple[list[StoredSchema], int]] = {}
+        self._encoding = asyncio.Lock()
 
     async def load(self, path: str) -> tuple[list[StoredSchema], int]:
         record = self._records.get(path)
@@ -79,7 +96,11 @@ class JsonSchemas:
         return record
 
     async def save(self, path: str, schemas: list[StoredSchema], expected: int) -> None:
-        version = await self._metadata.put(path, msgspec.json.encode(schemas), expected)
+        async with self._encoding:
+            record = msgspec.json.encode(schemas)
+            if len(record) > _LARGE_BYTES:
+                await give_way()  # a round of the event loop encodes a single large record
+        version = await self._metadata.put(path, record, expected)
         self._records[path] = schemas, version
 
     async def delete(self, path: str) -> None:

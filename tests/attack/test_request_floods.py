@@ -1,8 +1,10 @@
 """Connections that send requests without waiting for answers must not make other clients wait for all their turns."""
 
+import json
 import selectors
 import time
 
+from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.honest import HonestClient
 from tests.blackbox.raw import RawPeer, command, frame, lookup
 
@@ -58,4 +60,26 @@ def test_subscribing_and_closing_without_end_on_forty_connections(new_broker, to
             for n in range(500)
         ),
     )
+    assert broker.stop() == 0
+
+
+def test_schemas_compared_with_megabytes_of_versions_on_forty_connections(new_broker, topic):
+    """Each request hashed all versions of the topic twice on the loop: a message waited for 0.8 s."""
+    broker = new_broker(pings=False)
+    peer = RawPeer(broker.url)
+    peer.subscribe(topic)
+    broker.admin("PUT", "/admin/v2/namespaces/public/default/schemaCompatibilityStrategy", b'"ALWAYS_COMPATIBLE"')
+
+    def request(number, kind, doc):
+        fields = [{"name": "a", "type": kind, "default": number}] if kind == "int" else []
+        text = json.dumps({"type": "record", "name": f"R{number}", "doc": doc, "fields": fields}).encode()
+        schema = pb.Schema(name="s", type=pb.Schema.Avro, schema_data=text)
+        return {"topic": topic, "schema": schema}
+
+    for number in range(8):
+        found = peer.ask("GET_OR_CREATE_SCHEMA", "getOrCreateSchema", **request(number, "int", "x" * 1_000_000))
+        assert not found.getOrCreateSchemaResponse.error_message
+    kind = "GET_OR_CREATE_SCHEMA"
+    requests = [command(kind, "getOrCreateSchema", request_id=n, **request(9, "none", f"{n}")) for n in range(20)]
+    flood(broker, b"".join(map(frame, requests)))
     assert broker.stop() == 0

@@ -1,19 +1,24 @@
 """Schemas that cost more than they look: within bounds, or refused."""
 
+import asyncio
 import contextlib
+import hashlib
 import json
+import threading
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from magnetar.broker.errors import IncompatibleSchemaError, InvalidSchemaError
-from magnetar.broker.schemas import work
+from magnetar.broker.schemas import schema_store, work
 from magnetar.broker.schemas.avro_resolution import can_read
 from magnetar.broker.schemas.avro_schema import SchemaLimitError, SchemaTextError, canonical, parse_schema
 from magnetar.broker.schemas.compatibility import Definition, Strategy, check_compatible, fingerprint
 from magnetar.broker.schemas.registry import SchemaRegistry
-from magnetar.broker.schemas.schema_store import StoredSchema
+from magnetar.broker.schemas.schema_store import JsonSchemas, StoredSchema
 from magnetar.broker.schemas.work import SchemaBench, SchemaWork, SchemaWorkError
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
@@ -256,3 +261,64 @@ async def test_a_schema_that_another_broker_adds_meanwhile_is_compared_as_well(b
     with contextlib.suppress(IncompatibleSchemaError):
         await SchemaRegistry(None, lambda: 0, store).put(TopicName.parse("t"), AVRO, new.data, {}, Strategy.FULL)
     assert [schema.data for schema in store.record[1:]] in ([other.data], [new.data])
+
+
+class KeptSchemas:
+    """A store with these versions of one topic."""
+
+    def __init__(self, definitions):
+        self.record = [StoredSchema(number, AVRO, data, {}, 0) for number, data in enumerate(definitions)]
+
+    async def load(self, _path):
+        return self.record, 0
+
+
+def record_of(name, doc=""):
+    return text({"type": "record", "name": name, "doc": doc, "fields": []})
+
+
+async def test_a_search_hashes_the_stored_definitions_once(monkeypatch):
+    """Each search hashed 8 MiB twice on the loop: 64 searches in a round took 0.8 s."""
+    registry = SchemaRegistry(None, lambda: 0, KeptSchemas([record_of(f"R{n}", "x" * 1000) for n in range(8)]))
+    await registry.find(TopicName.parse("t"), AVRO, record_of("Unknown"))
+    hashed = []
+
+    def sha256(data):
+        hashed.append(len(data))
+        return hashlib.sha256(data)
+
+    monkeypatch.setattr(schema_store, "hashlib", SimpleNamespace(sha256=sha256))
+    assert await registry.find(TopicName.parse("t"), AVRO, record_of("Other")) is None
+    assert sum(hashed) < 1000
+    found = await registry.find(TopicName.parse("t"), AVRO, record_of("R5", "y"))
+    assert found is not None
+    assert found.version == 5
+
+
+async def test_a_search_among_thousands_of_versions_runs_beside_the_loop(monkeypatch):
+    registry = SchemaRegistry(None, lambda: 0, KeptSchemas([record_of(f"R{n}") for n in range(3000)]))
+    await registry.find(TopicName.parse("t"), AVRO, record_of("Unknown"))
+    threads = []
+    monkeypatch.setattr(registry, "_fingerprint", lambda *_: threads.append(threading.get_ident()))
+    await registry.find(TopicName.parse("t"), AVRO, record_of("Other"))
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_a_round_encodes_a_single_large_record():
+    store, encoded = JsonSchemas(MemoryMetadataStore()), []
+    schemas = [StoredSchema(0, AVRO, bytes(300_000), {}, 0)]
+    tasks = [asyncio.create_task(store.save(f"/schemas/public/default/{n}", schemas, -1)) for n in range(3)]
+    real = msgspec.json.encode
+    rounds = 0
+
+    def encode(value):
+        encoded.append(rounds)
+        return real(value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schema_store.msgspec.json, "encode", encode)
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            rounds += 1
+    assert len(set(encoded)) == 3
