@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
 from functools import cached_property
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 INTERNAL_CURSORS = frozenset({DEDUPLICATION_CURSOR})
+_CLOSED_TOGETHER = 64
 
 
 class SubscribedLog(Protocol):
@@ -465,17 +467,21 @@ class TopicSubscriptions:
 
         On return the acks are durable; where the store failed, consumers get the entries of lost acks again.
         """
-        for subscription in self._in_order():
-            name = subscription.name
-            try:
-                await subscription.close(disconnect=True)
-                if save and subscription.durable:
-                    await subscription.cursor.flush()
-            except StorageError as error:
-                log.warning("acks.not_saved", topic=str(self._life.name), subscription=name, error=str(error))
-            except Exception:  # a bug in one subscription must not leave the consumers of the others connected
-                log.exception("subscription.close_failed", topic=str(self._life.name), subscription=name)
+        subscriptions = self._in_order()
+        for start in range(0, len(subscriptions), _CLOSED_TOGETHER):
+            part = subscriptions[start : start + _CLOSED_TOGETHER]
+            await asyncio.gather(*(self._close(each, save=save) for each in part))
         self.by_name.clear()
+
+    async def _close(self, subscription: Subscription, *, save: bool) -> None:
+        try:
+            await subscription.close(disconnect=True)
+            if save and subscription.durable:
+                await subscription.cursor.flush()
+        except StorageError as error:
+            log.warning("acks.not_saved", topic=str(self._life.name), subscription=subscription.name, error=str(error))
+        except Exception:  # a bug in one subscription must not leave the consumers of the others connected
+            log.exception("subscription.close_failed", topic=str(self._life.name), subscription=subscription.name)
 
 
 def _collision(*, durable: bool) -> NotAllowedError:
