@@ -470,7 +470,7 @@ class LedgerSwitch:
             self._sealed = None
 
     async def _delete(self, dropped: Sequence[int]) -> None:
-        """Delete these of the dropped ledgers, which no list names. Raises StorageError; a later call deletes the rest."""
+        """Delete these dropped ledgers, which no list names. Raises StorageError; a later call deletes the rest."""
         for ledger_id in list(dropped):
             if ledger_id in self._dropped:
                 self._dropped.remove(ledger_id)
