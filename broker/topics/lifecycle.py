@@ -66,9 +66,11 @@ class TopicLifecycle:
         self._schemas = schemas
         self._namespaces = namespaces
 
-    async def persistent(self, name: TopicName) -> Topic:
-        """The persistent topic, loaded. Raises TopicNotFoundError; NotAllowedError for a non-persistent topic."""
-        topic = await self._topics.get(name, create=False)
+    async def persistent(self, name: TopicName, *, create: bool = False) -> Topic:
+        """The persistent topic, loaded; a missing topic as in `Topics.get`. Raises TopicNotFoundError; NotAllowedError
+        for a non-persistent topic.
+        """
+        topic = await self._topics.get(name, create=create)
         if not isinstance(topic, Topic):
             raise NotAllowedError("not for non-persistent topics")
         return topic
@@ -196,7 +198,11 @@ class TopicLifecycle:
         if self._is_elsewhere(part) and self._elsewhere is not None:
             await self._elsewhere.subscribe(part, request)
             return
-        topic = await self.persistent(part)
+        try:
+            topic = await self.persistent(part, create=True)  # also a partition that was deleted by itself
+        except NotAllowedError:
+            self._partitioned(part.base)
+            raise
         if request.subscription not in topic.subscriptions.by_name:
             created = await topic.subscriptions.create(request)
             created.replicated = bool(request.replicated)

@@ -241,7 +241,8 @@ class Topics:
         base = self.catalog.partitioned(name.base)
         if name.is_partition:
             refusal = self.partition_refusal(name)
-            if refusal is not None and name.persistent and not (base is None and create and self.may_be_created(name)):
+            beyond = refusal is not None and base is not None
+            if name.persistent and (beyond or not create or not self.may_be_created(name)):
                 raise wire_refusals.TOPIC_MISSING.error(topic=name)
             if refusal is not None:
                 raise refusal
@@ -253,7 +254,11 @@ class Topics:
         self.check_limit(name, 1)
 
     def may_be_created(self, name: TopicName) -> bool:
-        """Whether a client that uses the missing topic creates it, as clients always do with system topics."""
+        """Whether a client that uses the missing topic creates it, as clients always do with system topics and with
+        partitions that were deleted by themselves.
+        """
+        if name.is_partition and self.partition_refusal(name) is None:
+            return True
         return name.is_system or self.context.effective(name).allow_auto_topic_creation
 
     def has_room(self, name: TopicName, more: int) -> bool:

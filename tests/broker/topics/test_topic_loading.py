@@ -9,12 +9,14 @@ import pytest
 
 from magnetar.broker.broker import Broker
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
-from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError
+from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.foreign_entries.config import ConvertingConfig
 from magnetar.broker.foreign_entries.converting_service import Converting
+from magnetar.broker.policies.values import AutoTopicCreation
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import SLICE_ITEMS
 from magnetar.broker.topics import topic_registry
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError
 from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -233,3 +235,35 @@ async def test_a_stop_closes_many_topics_in_slices(broker):
     assert turns.most <= SLICE_ITEMS
     assert ended == list(range(many - 1))
     assert not broker.topics.loaded
+
+
+@pytest.fixture
+async def without_last(broker):
+    """A partitioned topic whose last partition was deleted by itself."""
+    await broker.lifecycle.create_partitioned(NAME, 2, {})
+    await broker.lifecycle.delete(NAME.partition_name(1))
+    return broker
+
+
+@pytest.mark.parametrize("is_allowed", [False, True])
+async def test_a_partition_that_was_deleted_by_itself_comes_back_only_for_clients_that_create_topics(
+    without_last, is_allowed
+):
+    part, topics = NAME.partition_name(1), without_last.topics
+    override = AutoTopicCreation(allow_auto_topic_creation=is_allowed)
+    await without_last.stored.namespaces.update_namespace(
+        NAME.namespace, lambda old: msgspec.structs.replace(old, auto_topic_creation_override=override)
+    )
+    with pytest.raises(TopicNotFoundError, match=f"^Topic {part} does not exist$"):
+        await topics.get(part, create=False)
+    assert not topics.known(part)
+    assert await topics.partitions(part, auto_create=True) == 0
+    assert (await topics.get(part, create=True)).is_open
+
+
+async def test_a_growth_makes_the_subscriptions_of_a_partition_that_was_deleted_by_itself(without_last):
+    first = await without_last.lifecycle.persistent(NAME.partition_name(0))
+    await first.subscriptions.create(SubscribeRequest("s", from_earliest=True))
+    await without_last.lifecycle.grow(NAME, 3)
+    for part in without_last.lifecycle.parts(NAME):
+        assert "s" in (await without_last.lifecycle.persistent(part)).subscriptions.by_name

@@ -141,6 +141,33 @@ def partitions_of_nothing_where_no_topic_may_be_made(s):
 
 
 @scenario
+def partitions_that_were_deleted_by_themselves(s):
+    for i, allowed in enumerate((True, False)):
+        ns = namespace(
+            s, f"ns{i}", autoTopicCreation={"allowAutoTopicCreation": allowed, "topicType": "non-partitioned"}
+        )
+        topic, c = s.topic("p", ns), s.connect()
+        s.http("PUT", rest(topic, "/partitions"), 2, quietly=True)
+        s.lookup(topic + "-partition-0")
+        part = topic + "-partition-1"
+
+        def deleted(part=part):
+            s.note("deleted", s.http("DELETE", rest(part, "?force=true"), quietly=True)[0])
+
+        deleted()
+        everything(s, c, part)
+        c.subscribe(part, "sub", 1, durable=False, start_message_id=EARLIEST, force_topic_creation=False)
+        s.note("topics", len(s.http("GET", f"/admin/v2/persistent/{ns}", quietly=True)[1]))
+        c.ask("PARTITIONED_METADATA", topic=part)
+        c.producer(part, 1, producer_name="p")
+        deleted()
+        s.connect().subscribe(part, "sub", 3)
+        deleted()
+        s.note("subscription", s.http("PUT", rest(part, "/subscription/a"), "latest", quietly=True)[0])
+        deleted()
+
+
+@scenario
 def non_persistent_topics_where_none_may_be_created(s):
     ns = namespace(s)
     s.http("POST", f"/admin/v2/namespaces/{ns}/autoTopicCreation", dict(allowAutoTopicCreation=False), quietly=True)
