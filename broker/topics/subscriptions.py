@@ -94,9 +94,7 @@ class TopicSubscriptions:
         self._delay_index: DelayIndex | None = None
         self.by_name: dict[str, Subscription] = {}
         self.gone_messages = self.gone_bytes = self.gone_bytes_of_broker = 0
-        """Messages and bytes that the subscriptions deleted since the load had sent, and the bytes of the broker's own
-        subscription among them.
-        """
+        """Messages and bytes that deleted subscriptions had sent, and the bytes of the broker's own among them."""
         self._unused: dict[str, tuple[tuple[int, int], float]] = {}
         """By name: the last observed state of a subscription, and the time when it was first observed."""
         self._sought = SoughtPlaces()
@@ -382,9 +380,8 @@ class TopicSubscriptions:
         return min(self.durable(), key=lambda s: s.cursor.mark_delete, default=None)
 
     async def move_to(self, subscription: Subscription, position: Position, *, expired: bool = False) -> int:
-        """Acknowledge every entry before `position` for the subscription, durable on return; the cursor never moves
-        back, nor for expiry where no entry is. Return how many entries were not acknowledged before; 0 for a
-        subscription that is deleted meanwhile.
+        """Acknowledge every entry before `position`, durable on return; the cursor never moves back, nor for expiry
+        where no entry is. Return how many entries were not acknowledged before; 0 for a deleted subscription.
         """
         subscription.check_movable()
         if self.by_name.get(subscription.name) is not subscription:
@@ -411,9 +408,7 @@ class TopicSubscriptions:
         await cursor.flush()
 
     def unused_s(self, subscription: Subscription) -> float:
-        """Seconds that the subscription has had no consumer, as far as earlier calls observed; 0 for a subscription
-        that is deleted meanwhile.
-        """
+        """Seconds without a consumer, as far as earlier calls observed; 0 for a deleted subscription."""
         if self.by_name.get(subscription.name) is not subscription:
             return 0.0
         now_s, seen = self._context.monotonic(), (subscription.last_flow_ms, len(subscription.consumers))
@@ -440,8 +435,8 @@ class TopicSubscriptions:
         return all(c.spec.auto_consume for s in self.by_name.values() for c in s.consumers)
 
     def entries_available(self) -> None:
-        """Notify the subscriptions that new entries are readable; called once per burst of appends. The first
-        subscriptions have their turns at once, the others in later rounds of the event loop.
+        """Notify the subscriptions of new entries, once per burst of appends: the first have their turns at once, the
+        others in later rounds of the event loop.
         """
         cost = 0
         for subscription in tuple(self.by_name.values()):
@@ -469,8 +464,8 @@ class TopicSubscriptions:
         """
         subscriptions = self._in_order()
         for start in range(0, len(subscriptions), _CLOSED_TOGETHER):
-            part = subscriptions[start : start + _CLOSED_TOGETHER]
-            await asyncio.gather(*(self._close(each, save=save) for each in part))
+            closing = (self._close(each, save=save) for each in subscriptions[start : start + _CLOSED_TOGETHER])
+            await asyncio.gather(*closing)
         self.by_name.clear()
 
     async def _close(self, subscription: Subscription, *, save: bool) -> None:
