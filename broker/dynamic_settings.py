@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
+from magnetar.broker.errors import UNREADABLE
 from magnetar.broker.setting_areas.dynamic import DYNAMIC
 from magnetar.broker.settings import SETTINGS
 from magnetar.broker.settings_loader import parse_value
@@ -77,7 +78,7 @@ class DynamicSettings:
         self._version = -1 if found is None else found[1]
         try:
             self.values = {} if found is None else msgspec.json.decode(found[0], type=dict[str, str])
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             log.warning("setting.values_not_readable", path=CONFIGURATION, reason=str(error))
             return False
         applied = [self._reset(key) for key in before if key not in self.values]

@@ -36,9 +36,14 @@ a reply. Any other exception is a bug: the peer gets UnknownError without detail
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
+
+import msgspec
 
 from magnetar.protocol import pulsar_api_pb2 as pb
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of a record that is no JSON of its type, no UTF-8, or nested too deep."""
 
 
 class BrokerError(Exception):

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 import msgspec
 import structlog
 
+from magnetar.broker.errors import UNREADABLE
 from magnetar.storage.errors import NoNodeError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class FailureDomains:
             try:
                 if node is not None:
                     found[name] = msgspec.json.decode(node[0] or b"{}", type=dict[str, Any])
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 log.warning("failure_domain.unreadable", cluster=cluster, domain=name, error=str(error))
         self._known[cluster] = found
 

@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.errors import UnreadableRecordError
+from magnetar.broker.errors import UNREADABLE, UnreadableRecordError
 from magnetar.storage.errors import BadVersionError, NoNodeError
 from magnetar.storage.interfaces import MUST_NOT_EXIST
 
@@ -57,7 +57,7 @@ class IsolationPolicies:
         else:
             try:
                 self._known[cluster] = msgspec.json.decode(found[0] or b"{}", type=Policies), found[1]
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 if cluster not in self._known:
                     self._unreadable.add(cluster)
                 raise wire_refusals.RECORD_UNREADABLE.error(path=self._path(cluster)) from error

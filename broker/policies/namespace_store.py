@@ -33,7 +33,7 @@ import structlog
 
 from magnetar.broker.compat import wire_refusals
 from magnetar.broker.compat.jackson_body import fitted
-from magnetar.broker.errors import UnreadableRecordError
+from magnetar.broker.errors import UNREADABLE, UnreadableRecordError
 from magnetar.broker.policies.effective import (
     NO_POLICIES,
     NO_TOPIC_POLICIES,
@@ -148,7 +148,7 @@ class Records(Generic[T]):
         try:
             members = msgspec.json.decode(found[0], type=dict[str, msgspec.Raw])
             self._values[name] = self._value_of(found[0], members)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             if name not in self._values:
                 self._unreadable.add(name)
             raise self._refusal(name) from error
@@ -161,7 +161,7 @@ class Records(Generic[T]):
 
     def _value_of(self, text: bytes, members: dict[str, msgspec.Raw]) -> T:
         """Return the record; a member with null counts as absent, and an unknown name in place of one of a set as
-        null, as in Apache Pulsar. Raises msgspec.DecodeError.
+        null, as in Apache Pulsar. Raises UNREADABLE.
         """
         try:
             return msgspec.json.decode(text, type=self._kind)

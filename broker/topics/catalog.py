@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.errors import UnreadableRecordError
+from magnetar.broker.errors import UNREADABLE, UnreadableRecordError
 from magnetar.protocol.topic_name import PERSISTENT, TopicName
 from magnetar.storage.errors import BadVersionError, NoNodeError
 
@@ -271,7 +271,7 @@ def _partitioned_topic(record: bytes, path: str) -> PartitionedTopic:
     """Raises UnreadableRecordError."""
     try:
         return msgspec.json.decode(record, type=PartitionedTopic)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise wire_refusals.RECORD_UNREADABLE.error(path=path) from error
 
 

@@ -108,7 +108,7 @@ async def test_changes_of_two_brokers_that_share_the_node_are_both_kept(dynamic,
     assert len(changes) == count + 1  # without a change no listener is called
 
 
-@pytest.mark.parametrize("stored", [b"", b"{", b'["a"]', b'{"maxTenants": 9}'])
+@pytest.mark.parametrize("stored", [b"", b"{", b'["a"]', b'{"maxTenants": 9}', b'{"maxTenants":"\xff"}'])
 async def test_a_node_that_cannot_be_read_changes_nothing(dynamic, metadata, stored):
     await dynamic.change("maxTenants", "9")
     await metadata.put("/admin/configuration", stored)

@@ -39,7 +39,7 @@ async def test_domains_of_another_broker_are_read(domains, metadata):
 
 
 @pytest.mark.parametrize(
-    "value", [b"junk", b"5", b'{"brokers": 5}', b'{"brokers": "a:1"}', b'{"brokers": [["a:1"], 5]}']
+    "value", [b"junk", b'{"\xff":1}', b"5", b'{"brokers": 5}', b'{"brokers": "a:1"}', b'{"brokers": [["a:1"], 5]}']
 )
 async def test_a_node_that_is_no_domain_counts_for_nothing(domains, metadata, value):
     await domains.put("c1", "east", {"brokers": ["a:1"]})

@@ -88,7 +88,10 @@ async def test_null_is_no_value_as_in_apache_pulsar(store, metadata):
     assert again.policies("t/n") == Policies(message_ttl_in_seconds=5)
 
 
-@pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"deleted":"perhaps"}'])
+NOT_UTF_8, TOO_DEEP = b'{"properties":{"a":"\xff"}}', b'{"a":' + 100_000 * b"["
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"deleted":"perhaps"}', b'{"\xff":1}', NOT_UTF_8, TOO_DEEP])
 async def test_an_unreadable_namespace_fails_alone(store, metadata, value):
     await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
     await store.create_namespace("t/n", store.new_policies())
@@ -133,12 +136,13 @@ async def test_a_record_that_becomes_unreadable_keeps_its_value(store, metadata)
     assert store.policies("public/default") is before
 
 
-async def test_other_unreadable_records_fail_alone(store, metadata):
+@pytest.mark.parametrize("value", [b"{", b'{"\xff":1}', TOO_DEEP])
+async def test_other_unreadable_records_fail_alone(store, metadata, value):
     await store.create_tenant("t", TenantInfo(admin_roles=["a"], allowed_clusters=["standalone"]))
     paths = ("clusters/standalone", "clusters/standalone/namespaceIsolationPolicies", "policies/public")
     paths += ("resourcegroups/g", "topic-policies/public/default/persistent/t")
     for path in paths:
-        await metadata.put(f"/admin/{path}", b"{")
+        await metadata.put(f"/admin/{path}", value)
     again = await NamespaceStore.open(metadata, Settings())
     for kind, name in (
         (again.clusters, "standalone"),

@@ -21,7 +21,8 @@ class NoLedgers:
         return []
 
 
-async def test_an_unreadable_record_makes_its_topic_alone_fail():
+@pytest.mark.parametrize("record", [b"{", b'{"properties":{"a":"\xff"}}', b'{"a":' + 100_000 * b"["])
+async def test_an_unreadable_record_makes_its_topic_alone_fail(record):
     metadata, ledgers = MemoryMetadataStore(), cast("Any", NoLedgers())
     before = TopicCatalog(metadata, ledgers)
     other = TopicName.parse("persistent://public/default/other")
@@ -29,7 +30,7 @@ async def test_an_unreadable_record_makes_its_topic_alone_fail():
         await before.create_partitioned(name, PartitionedTopic(3))
     path = partitioned_path(NAME)
     _, version = await metadata.get(path) or (b"", -1)
-    await metadata.put(path, b"{", version)
+    await metadata.put(path, record, version)
     catalog = TopicCatalog(metadata, ledgers)
     await catalog.load(["public/default"])
     assert catalog.partitioned(other) == PartitionedTopic(3)
