@@ -23,13 +23,15 @@ class Router:
         self._routing, self._run = routing, max(run, 1)
         self._keyless = task * self._run
 
-    def partition(self, row: Row, partitions: int) -> int:
-        """The partition of a row, or -1 for a topic that is not partitioned. Raises: RoutingError."""
+    def partition(self, row: Row, partitions: int, named: int) -> int:
+        """The partition of a row, or -1 for a topic that is not partitioned. Rows are spread over `partitions`, and may
+        name one of `named`, which are more where the topic has grown. Raises: RoutingError.
+        """
         if partitions == 0:
             return -1
         if self._routing is Routing.PARTITION and row.partition >= 0:
-            if row.partition >= partitions:
-                raise RoutingError(f"a row wants partition {row.partition} of {row.topic}, which has {partitions}")
+            if row.partition >= named:
+                raise RoutingError(f"a row wants partition {row.partition} of {row.topic}, which has {named}")
             return row.partition
         if row.message.key is not None:
             return java_string_hash(key_text(row.message.key)[0]) % partitions

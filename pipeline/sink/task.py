@@ -75,10 +75,13 @@ def send_rows(
 
 
 class Target(NamedTuple):
-    """A topic by its full name. `partitions`: 0 when it has none."""
+    """A topic by its full name. `partitions`: rows are spread over so many, 0 when the topic has none; `named`: so many
+    has the topic now, and a row may name each of them.
+    """
 
     topic: str
     partitions: int
+    named: int
 
 
 class SinkTask:
@@ -101,7 +104,7 @@ class SinkTask:
         """Take the rows of a batch. Raises: as `send_rows`."""
         for row in self._reader.rows(batch):
             target = self._targets.get(row.topic) or await self._find_target(row.topic)
-            name = partition_name(target.topic, self._router.partition(row, target.partitions))
+            name = partition_name(target.topic, self._router.partition(row, target.partitions, target.named))
             producer = self._producers.get(name)
             if producer is None:
                 producer = self._producers[name] = self._producer(name)
@@ -119,18 +122,19 @@ class SinkTask:
     async def _find_target(self, text: str) -> Target:
         """Raises: ClientError, InvalidTopicNameError (a ValueError), as `PartitionCounts`."""
         topic = TopicName.parse(text)
-        count = 0 if topic.is_partition else await self._count_partitions(str(topic))
-        target = self._targets[text] = Target(str(topic), count)
+        now = 0 if topic.is_partition else await self._ask_partitions(str(topic))
+        target = self._targets[text] = Target(str(topic), await self._kept(str(topic), now), now)
         return target
 
-    async def _count_partitions(self, topic: str) -> int:
-        known = None if self._counts is None else self._counts.known(topic)
-        if known is not None:
+    async def _kept(self, topic: str, now: int) -> int:
+        """The number of partitions of the first attempt; `now` for a topic with fewer, which was made anew since."""
+        if self._counts is None or not now:
+            return now
+        known = self._counts.known(topic)
+        if known is not None and known <= now:
             return known
-        count = await self._ask_partitions(topic)
-        if self._counts is not None and count:
-            await asyncio.to_thread(self._counts.keep, topic, count)
-        return count
+        await asyncio.to_thread(self._counts.keep, topic, now)
+        return now
 
     async def _ask_partitions(self, topic: str) -> int:
         service = self._options.connect.service

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from magnetar.client.errors import DeduplicationError, RefusedError, RetryError
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.packing import MessageTooLargeError
+from magnetar.pipeline.sink.routing import RoutingError
 from magnetar.pipeline.sink.staging import Staging
 from magnetar.pipeline.sink.task import Place, send_rows
 from magnetar.pytest_plugin import BrokerProcess
@@ -153,6 +154,43 @@ def test_a_staged_batch_keeps_its_partitions_although_the_topic_grows(broker, cl
     found = [m.data() for n in range(3) for m in read_to_end(made, f"{topic}-partition-{n}")]
     made.close()
     assert sorted(map(int, found)) == list(range(60))
+
+
+def named(*partitions):
+    values = [str(n) for n in range(len(partitions))]
+    return pa.RecordBatch.from_pydict({"value": values, "__partition": pa.array(partitions, pa.int32())})
+
+
+def test_a_staged_batch_that_names_a_partition_goes_on_when_the_topic_has_got_the_partition(
+    broker, client, topic, tmp_path
+):
+    set_partitions(broker, topic, "PUT", 2)
+    sending = options(broker, topic, routing="partition")
+
+    def send():
+        counts = Staging(str(tmp_path), "s").partition_counts(0, 0)
+        return send_rows([named(0, 1, 2)], sending, EXACTLY_ONCE, counts)
+
+    with pytest.raises(RoutingError, match="wants partition 2"):
+        send()
+    set_partitions(broker, topic, "POST", 3)
+    assert sum(each.stored for each in send()) >= 1
+    assert [m.data() for m in read_all(client, f"{topic}-partition-2", 1)] == [b"2"]
+
+
+def test_a_staged_batch_goes_to_a_topic_that_was_made_anew_with_fewer_partitions(broker, topic, tmp_path):
+    set_partitions(broker, topic, "PUT", 3)
+    sending = options(broker, topic)
+
+    def send():
+        counts = Staging(str(tmp_path), "s").partition_counts(0, 0)
+        rows = table(*[str(n) for n in range(30)], __key=[f"k{n}" for n in range(30)])
+        return send_rows([rows], sending, EXACTLY_ONCE, counts)
+
+    send()
+    set_partitions(broker, topic, "DELETE", 0)
+    set_partitions(broker, topic, "PUT", 2)
+    assert [sum(each.stored for each in reports) for reports in (send(), send())] == [30, 0]
 
 
 def test_a_topic_column_and_short_names(broker, client, topic):
