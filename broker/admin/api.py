@@ -98,6 +98,10 @@ class TopicsApi(Protocol):
         """Full base names of the namespace's partitioned topics."""
         ...
 
+    async def settled(self, namespace: str) -> None:
+        """Return when the loads and closes of the namespace's topics that are under way now have ended."""
+        ...
+
     def partition_count(self, name: "TopicName") -> int | None:
         """The number of partitions of a partitioned topic; None for any other name."""
         ...

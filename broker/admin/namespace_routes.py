@@ -48,7 +48,9 @@ would cost a megabyte of memory.
 _FEW_BUNDLES: Final = 64
 _AT_A_TIME: Final = 64
 _PASSES: Final = 2
-"""Passes over the topics of a namespace to delete: the second meets topics whose creation was under way at the mark."""
+"""Passes over the topics of a namespace to delete: the second meets partitions whose creation was under way at the
+mark.
+"""
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
     "PERSISTENT": ("persistent",),
     "NON_PERSISTENT": ("non-persistent",),
@@ -215,6 +217,7 @@ async def _delete(call: Call, namespace: str, *, force: bool) -> None:
     """
     await _mark(call, namespace, deleted=True)
     try:
+        await call.topics.settled(namespace)
         if not force:
             _refuse_in_use(call, namespace)
         for _ in range(_PASSES):

@@ -36,6 +36,9 @@ class AdminTopics:
     def partitioned_names(self, namespace: str, domain: Domain) -> list[str]:
         return self._catalog.partitioned_names(namespace, domain)
 
+    async def settled(self, namespace: str) -> None:
+        await self._topics.settled(namespace)
+
     def partition_count(self, name: TopicName) -> int | None:
         found = self._catalog.partitioned(name)
         return None if found is None else found.partitions

@@ -358,6 +358,11 @@ class Topics:
         while (busy := self._busy.get(str(name))) is not None:
             await asyncio.wait([busy])
 
+    async def settled(self, namespace: str) -> None:
+        """Return when the loads and closes of the namespace's topics that are under way now have ended."""
+        if busy := [task for name, task in self._busy.items() if name.split("://")[1].startswith(f"{namespace}/")]:
+            await asyncio.wait(busy)
+
     async def _end(self, name: TopicName, forget: Callable[[], Awaitable[None]] | None = None) -> None:
         """Close the topic; with ``forget`` delete it."""
         await self._wait_settled(name)

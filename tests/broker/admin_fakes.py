@@ -53,6 +53,9 @@ class FakeTopics:
     def partitioned_names(self, namespace, domain):
         return [n for n in self.partitioned if n.startswith(f"{domain}://{namespace}/")]
 
+    async def settled(self, namespace):
+        """No load of a topic is under way."""
+
     def partition_count(self, name):
         return self.partitioned.get(str(name))
 

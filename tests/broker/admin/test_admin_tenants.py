@@ -179,6 +179,20 @@ async def test_a_topic_whose_creation_was_under_way_goes_with_its_namespace():
     assert call.topics.plain == {}
 
 
+async def test_a_topic_whose_load_was_under_way_goes_with_its_namespace():
+    call = await open_client(FORCE)
+    waited = []
+
+    async def settled(namespace):
+        waited.append((namespace, call.broker.namespaces.policies(namespace).deleted))
+        await call.topics.create(TopicName.parse("persistent://public/default/late"), {})
+
+    call.topics.settled = settled
+    assert (await call("DELETE", "namespaces/public/default?force=true")).status == 204
+    assert waited == [("public/default", True)]
+    assert call.topics.plain == {}
+
+
 async def test_a_failed_deletion_of_a_namespace_removes_its_mark():
     call = await open_client(FORCE)
     await call("PUT", "persistent/public/default/a")

@@ -66,6 +66,28 @@ async def test_a_failed_load_closes_its_parts(broker, monkeypatch):
     assert not converting.topics
 
 
+async def test_a_namespace_is_settled_when_the_loads_under_way_have_ended(broker, monkeypatch):
+    """The deletion of a namespace awaits them: the topic would be left without its namespace."""
+    reached, go_on, topics = asyncio.Event(), asyncio.Event(), broker.topics
+    opened = ManagedLedgerFactory.open
+
+    async def slow(self, *arguments):
+        reached.set()
+        await go_on.wait()
+        return await opened(self, *arguments)
+
+    monkeypatch.setattr(ManagedLedgerFactory, "open", slow)
+    load = asyncio.create_task(topics.get(NAME, create=True))
+    await asyncio.wait_for(reached.wait(), 60)
+    await topics.settled("public/other")
+    settled = asyncio.create_task(topics.settled("public/default"))
+    assert not (await asyncio.wait({settled}, timeout=0))[0]
+    go_on.set()
+    await asyncio.wait_for(settled, 60)
+    assert topics.catalog.exists(NAME)
+    await load
+
+
 async def _note(seen, index):
     seen.append(index)
 
