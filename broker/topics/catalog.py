@@ -166,6 +166,12 @@ class TopicCatalog:
         while (creating := self._creating.get(str(name))) is not None:
             await asyncio.wait([creating])
 
+    async def settled_in(self, namespace: str) -> None:
+        """Wait for the creations of partitioned topics of the namespace that are under way now."""
+        creating = [end for name, end in self._creating.items() if name.partition("://")[2].startswith(f"{namespace}/")]
+        if creating:
+            await asyncio.wait(creating)
+
     def count(self, namespace: str) -> int:
         """Number of the namespace's persistent topics, each partition counted, without the broker's own."""
         return len(self._listed.get(namespace, ()))

@@ -359,9 +359,10 @@ class Topics:
             await asyncio.wait([busy])
 
     async def settled(self, namespace: str) -> None:
-        """Return when the loads and closes of the namespace's topics that are under way now have ended."""
+        """Return when the loads, closes and creations of the namespace's topics that are under way now have ended."""
         if busy := [task for name, task in self._busy.items() if name.split("://")[1].startswith(f"{namespace}/")]:
             await asyncio.wait(busy)
+        await self.catalog.settled_in(namespace)
 
     async def _end(self, name: TopicName, forget: Callable[[], Awaitable[None]] | None = None) -> None:
         """Close the topic; with ``forget`` delete it."""

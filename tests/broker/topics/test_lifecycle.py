@@ -63,6 +63,28 @@ async def test_a_growth_that_another_growth_overtakes_takes_no_partition_away(br
     assert broker.topics.catalog.partitioned(NAME).partitions == 6
 
 
+async def test_a_namespace_settles_behind_the_creations_of_its_partitioned_topics(broker, monkeypatch):
+    go_on, metadata = asyncio.Event(), broker.topics.catalog._metadata
+    put = metadata.put
+
+    async def held(path, *given):
+        if path == partitioned_path(NAME):
+            await go_on.wait()
+        return await put(path, *given)
+
+    monkeypatch.setattr(metadata, "put", held)
+    creation = asyncio.create_task(broker.lifecycle.create_partitioned(NAME, 2, {}))
+    await asyncio.sleep(0)
+    settled = asyncio.create_task(broker.topics.settled(NAME.namespace))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not settled.done()
+    go_on.set()
+    await settled
+    assert broker.topics.catalog.partitioned_names(NAME.namespace, "persistent") == [str(NAME)]
+    await creation
+
+
 async def is_gone(broker):
     catalog = broker.topics.catalog
     assert catalog.partitioned(NAME) is None
