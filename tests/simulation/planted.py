@@ -97,10 +97,13 @@ OF_DAMAGE = {
 """Bug -> the kind of damage and its folder that show the bug: the search skips other seeds."""
 LAST_SHOWN_BY = {
     "frames_that_are_not_checked": (655,),
-    "a_lost_write_that_hides_its_segment": (921,),
+    "a_lost_write_that_hides_its_segment": (5212, 5532),
     "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 19,),
     "turns_that_do_not_begin": (FIRST_WITH_PACE + 25,),
-    "a_log_that_does_not_wait_for_its_compaction": (FIRST_WITH_COMPACTED + 48,),
+    "a_log_that_does_not_wait_for_its_compaction": (FIRST_WITH_COMPACTED + 79, FIRST_WITH_COMPACTED + 93),
+    "an_eviction_below_the_quota": (FIRST_WITH_QUOTAS + 33, FIRST_WITH_QUOTAS + 55),
+    "a_torn_frame_that_counts_as_damage": (FIRST_WITH_OFFLINE + 110,),
+    "policies_that_outlive_their_topic": (FIRST_WITH_SPACES + 63, FIRST_WITH_SPACES + 88),
 }
 """Seeds to play first for the bugs with the longest search; where they no longer show the bug, the search follows."""
 
@@ -283,9 +286,9 @@ def an_eviction_below_the_quota(patch: Any) -> None:
 def a_refusal_below_the_quota(patch: Any) -> None:
     check = TopicBacklog.check_quota
 
-    def of_little(self: Any, name: Any, config: Any) -> None:
+    def of_little(self: Any, config: Any) -> None:
         little = max(0, config.size_quota.limit_size) // 10
-        check(self, name, replace(config, size_quota=msgspec.structs.replace(config.size_quota, limit_size=little)))
+        check(self, replace(config, size_quota=msgspec.structs.replace(config.size_quota, limit_size=little)))
 
     patch.setattr(TopicBacklog, "check_quota", of_little)
 
@@ -294,13 +297,13 @@ def a_quota_that_does_not_end(patch: Any) -> None:
     check = TopicBacklog.check_quota
     over = set()
 
-    def for_ever(self: Any, name: Any, config: Any) -> None:
-        if str(name) in over:
-            raise wire_refusals.BACKLOG_QUOTA_HOLDS.error(topic=name)
+    def for_ever(self: Any, config: Any) -> None:
+        if self._ledger.name in over:
+            raise wire_refusals.BACKLOG_QUOTA_HOLDS.error()
         try:
-            check(self, name, config)
+            check(self, config)
         except Exception:
-            over.add(str(name))
+            over.add(self._ledger.name)
             raise
 
     patch.setattr(TopicBacklog, "check_quota", for_ever)
