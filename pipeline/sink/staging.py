@@ -62,11 +62,11 @@ class Staging:
                 for batch in _with_first(first, remaining):
                     writer.write_batch(batch)
                     rows += batch.num_rows
+            self._sync(f"{folder}/{name}")
         except BaseException:
             with contextlib.suppress(OSError):  # the first error counts
                 self._files.delete_file(f"{folder}/{name}")
             raise
-        self._sync(f"{folder}/{name}")
         return name, rows
 
     def check_newest(self, batch_id: int) -> None:

@@ -36,6 +36,16 @@ def test_a_task_that_fails_leaves_no_part_of_its_file(tmp_path):
     assert list((tmp_path / "sink" / "0").iterdir()) == []
 
 
+def test_a_task_whose_file_does_not_get_on_the_disk_leaves_no_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Staging, "_sync", full)
+    with pytest.raises(OSError, match="No space left"):
+        Staging(str(tmp_path), "sink").stage(0, 0, "a", batches(1))
+    assert list((tmp_path / "sink" / "0").iterdir()) == []
+
+
 def test_the_first_manifest_decides(tmp_path):
     staging = Staging(str(tmp_path), "sink")
     assert staging.manifest(0) is None
