@@ -48,6 +48,10 @@ class LookingClient(Client, WatchingClient, Protocol):
     watchers: dict[int, TopicListWatcher]
     lists: asyncio.Lock
     """Held while the broker makes a list of topics, whose length depends on other clients."""
+    matching: asyncio.Lock
+    """Held while a watcher of the client matches all names. Watchers of other clients may wait for these names: the
+    holder never waits for the client.
+    """
 
     @property
     def is_super_user(self) -> bool: ...
@@ -233,20 +237,22 @@ async def _watch(conn: LookingClient, command: pb.CommandWatchTopicList, namespa
             raise TooManyRequestsError(f"A connection has at most {MAX_WATCHERS_PER_CONNECTION} topic list watchers")
         conn.require_memory(pattern.kept_bytes)
         watcher = conn.watchers[watcher_id] = services.topic_watchers.open(
-            conn, watcher_id, namespace, pattern, room_in_round(conn), conn.lists
+            conn, watcher_id, namespace, pattern, room_in_round(conn), conn.matching
         )
     await services.topic_watchers.loaded(watcher, namespace)
     async with conn.lists:
         with watcher.listing():
+            is_new = not watcher.started
             try:
                 names, digest = await services.topic_watchers.first_list(watcher, namespace)
+                same = command.HasField("topics_hash") and command.topics_hash == digest
+                reply = replies.watch_topic_list_success(command.request_id, watcher_id, digest)
+                await write_list(conn, reply, [] if same else names)
             except TooManyRequestsError:
-                if conn.watchers.get(watcher_id) is watcher:
+                if is_new and conn.watchers.get(watcher_id) is watcher:
+                    watcher.stop()
                     del conn.watchers[watcher_id]
                 raise
-            same = command.HasField("topics_hash") and command.topics_hash == digest
-            reply = replies.watch_topic_list_success(command.request_id, watcher_id, digest)
-            await write_list(conn, reply, [] if same else names)
 
 
 def on_watch_topic_list_close(conn: LookingClient, command: pb.CommandWatchTopicListClose) -> None:

@@ -97,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
         self.sought_consumers: dict[int, Consumer] = {}
         self.recently_closed_producers: dict[int, float] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
-        self.lists = asyncio.Lock()
+        self.lists, self.matching = asyncio.Lock(), asyncio.Lock()
         self.peer_version = 0
         self.client_version = ""
         self.features = pb.FeatureFlags()

@@ -54,12 +54,12 @@ class WatchedNames:
         return self._digest
 
     async def load(
-        self, sorted_names: Callable[[], Sequence[str]], room: Room | None = None, lists: asyncio.Lock | None = None
+        self, sorted_names: Callable[[], Sequence[str]], room: Room | None = None, matching: asyncio.Lock | None = None
     ) -> None:
         """Take the names of the namespace that match, then apply the changes that arrived while matching. Without a
         watcher by then, take none.
         """
-        async with lists or contextlib.nullcontext():
+        async with matching or contextlib.nullcontext():
             if self.watchers:
                 self.names = await self.pattern.filter_in_slices(sorted_names(), room)
         self.loaded = True

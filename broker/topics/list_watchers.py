@@ -53,18 +53,18 @@ class TopicListWatchers:
         namespace: str,
         pattern: TopicPattern,
         room: Room | None = None,
-        lists: asyncio.Lock | None = None,
+        matching: asyncio.Lock | None = None,
     ) -> TopicListWatcher:
         """Open a watcher, which sends no update before `first_list`.
 
-        room: as in `TopicPattern.filter_in_slices`. lists: held while the watcher matches all names of the namespace;
-        other watchers of the client wait meanwhile, without a list.
+        room: as in `TopicPattern.filter_in_slices`. matching: held while the watcher matches all names; other watchers
+        of the client wait meanwhile, without a list.
         """
         found = self._namespaces.setdefault(namespace, _Namespace())
         watched = found.watched.get(pattern.text)
         if watched is None:
             watched = found.watched[pattern.text] = WatchedNames(pattern)
-            work = watched.load(lambda: self._catalog.listed_names(namespace), room, lists)
+            work = watched.load(lambda: self._catalog.listed_names(namespace), room, matching)
             found.loading[pattern.text] = self._tasks.spawn(work, "topic_list.load")
         watcher = TopicListWatcher(client, watcher_id, namespace, watched, lambda: self._look_again(namespace))
         watched.watchers[watcher] = None

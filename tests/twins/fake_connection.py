@@ -90,6 +90,8 @@ class FakeConnection:
             value = base.active_consumer_change.is_active
         elif name == "WATCH_TOPIC_UPDATE":
             value = base.watchTopicUpdate
+        elif name == "WATCH_TOPIC_LIST_SUCCESS":
+            value = base.watchTopicListSuccess
         elif name == "GET_TOPICS_OF_NAMESPACE_RESPONSE":
             value = base.getTopicsOfNamespaceResponse
         self.frames.append((name, value))

@@ -6,10 +6,17 @@ from types import SimpleNamespace
 import pytest
 
 from magnetar.broker.errors import TooManyRequestsError
+from magnetar.broker.handlers import lookup
+from magnetar.broker.handlers.client import LookupCounters
 from magnetar.broker.handlers.long_lists import hash_in_slices, room_in_round, write_list
 from magnetar.broker.handlers.request_turns import RequestTurns
+from magnetar.broker.settings import Settings
+from magnetar.broker.tasks import TaskSet
+from magnetar.broker.topics.catalog import TopicCatalog
+from magnetar.broker.topics.list_watchers import TopicListWatchers
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol import replies
-from magnetar.protocol.topic_name import topics_hash
+from magnetar.protocol.topic_name import TopicName, topics_hash
 from tests.twins.fake_connection import FakeConnection
 
 NAMES = [f"persistent://public/default/t{number:05}" for number in range(5000)]
@@ -22,6 +29,14 @@ class Listed(FakeConnection):
         super().__init__()
         self.services, self.room = services, room
         self.loop = asyncio.get_running_loop()
+        self.lists, self.matching = asyncio.Lock(), asyncio.Lock()
+        self.watchers = {}
+
+    def authorize_namespace(self, _command_type, _namespace):
+        pass
+
+    def require_memory(self, _kept_bytes):
+        pass
 
     def require_output(self, size):
         if size > self.room:
@@ -107,3 +122,56 @@ async def test_four_slices_of_names_are_matched_in_a_round(services):
 
     await asyncio.gather(*(match() for _ in range(12)))
     assert [rounds.count(each) for each in sorted(set(rounds))] == [4, 4, 4]
+
+
+@pytest.fixture
+async def topics(services):
+    """The services of a broker with 5000 topics."""
+    catalog, tasks = TopicCatalog(None, None), TaskSet()
+    for name in NAMES:
+        catalog.created(TopicName.parse(name))
+    services.settings, services.lookups = Settings(), LookupCounters()
+    services.topic_watchers = TopicListWatchers(catalog, tasks)
+    services.topics = SimpleNamespace(catalog=catalog)
+    yield services
+    await tasks.close()
+
+
+WATCH = pb.CommandWatchTopicList(namespace="public/default", topics_pattern=".*", request_id=1, watcher_id=1)
+
+
+def watched(conn):
+    return [list(each.topic) for each in conn.take("WATCH_TOPIC_LIST_SUCCESS")]
+
+
+async def test_a_client_that_does_not_read_its_list_delays_no_other_watcher_of_the_same_pattern(topics):
+    """The names of a pattern are matched once, for the first of its watchers."""
+    slow, other = Listed(topics), Listed(topics)
+    slow.writable = False
+    request = pb.CommandGetTopicsOfNamespace(namespace="public/default", request_id=1, mode=0)
+    waiting = [
+        asyncio.create_task(lookup.on_get_topics_of_namespace(slow, request)),
+        asyncio.create_task(lookup.on_watch_topic_list(slow, WATCH)),
+    ]
+    while not slow.watchers:  # noqa: ASYNC110 - a task's progress
+        await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await lookup.on_watch_topic_list(other, WATCH)
+    assert watched(other) == [NAMES]
+    slow.become_writable()
+    await asyncio.gather(*waiting)
+    assert watched(slow) == [NAMES]
+
+
+async def test_a_watcher_whose_list_is_refused_does_not_stay(topics):
+    conn = Listed(topics, room=1000)
+    with pytest.raises(TooManyRequestsError):
+        await lookup.on_watch_topic_list(conn, WATCH)
+    assert not conn.watchers
+    topics.topics.catalog.created(TopicName.parse("persistent://public/default/u"))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not conn.frames
+    conn.room = 1 << 20
+    await lookup.on_watch_topic_list(conn, WATCH)
+    assert watched(conn) == [[*NAMES, "persistent://public/default/u"]]
