@@ -27,6 +27,8 @@ _RANGES_IN_ONE_TURN = 2000
 _WORD_BYTES = [2, *(1 + (bits + 6) // 7 for bits in range(1, 65))]
 """Bytes of a word in Apache Pulsar's record, by the number of its bits up to the highest."""
 _FEWEST_WORDS = 2
+_PARTS_IN_ONE_TURN = 8
+"""Bit sets of 65,536 entries whose words are measured in a turn of the loop."""
 
 
 class DeletedRange(NamedTuple):
@@ -50,11 +52,19 @@ def deleted_ranges(cursor: ManagedCursor) -> Iterator[DeletedRange]:
             yield DeletedRange(ledger_id, first - 1, last)
 
 
-def stored_bytes(cursor: ManagedCursor) -> int:
-    """Return the size of the acknowledged entries behind mark-delete in Apache Pulsar's record of the cursor: the id of
-    each ledger, and the words of a bit set.
+async def stored_bytes(cursors: Mapping[str, ManagedCursor]) -> dict[str, int]:
+    """Return the size of each cursor's acknowledged entries behind mark-delete in Apache Pulsar's record of the cursor:
+    the id of each ledger, and the words of a bit set. Gives way to others meanwhile.
     """
-    return sum(_bytes_of_ledger(ledger_id, entries) for ledger_id, entries in cursor.deleted_by_ledger() if entries)
+    found, parts = dict.fromkeys(cursors, 0), 0
+    for name, cursor in cursors.items():
+        for ledger_id, entries in cursor.deleted_by_ledger():
+            found[name] += _bytes_of_ledger(ledger_id, entries) if entries else 0
+            parts += 1 + (len(entries) >> 16)
+            if parts >= _PARTS_IN_ONE_TURN:
+                parts = 0
+                await give_way()
+    return found
 
 
 def _bytes_of_ledger(ledger_id: int, entries: BitMap) -> int:

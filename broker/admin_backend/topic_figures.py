@@ -138,12 +138,12 @@ def broker_properties(topic: Topic) -> dict[str, str]:
     return index if epoch is None else index | {TOPIC_EPOCH_PROPERTY: str(epoch)}
 
 
-def ranges_bytes(topic: Topic) -> dict[str, int]:
+async def ranges_bytes(topic: Topic) -> dict[str, int]:
     """Bytes of the acknowledged ranges of each subscription in Apache Pulsar's records: none before the first change
     since the load.
     """
     subscriptions = topic.subscriptions.by_name.items()
-    return {name: stored_bytes(s.cursor) if _was_written(s, s.cursor) else 0 for name, s in subscriptions}
+    return await stored_bytes({name: s.cursor for name, s in subscriptions if _was_written(s, s.cursor)})
 
 
 def _parts(counts: Counts) -> tuple[tuple[int, ...], int, float]:

@@ -120,10 +120,11 @@ class AdminTopicLogs:
                 position = topic.ledger.next_valid(subscription.cursor.mark_delete)
                 earliest[subscription.name] = -1 if position is None else await entry_time_ms(topic.ledger, position)
         gathered = await stats_in_slices(list(topic.subscriptions.by_name.values()))
+        sizes = await ranges_bytes(topic) if isinstance(topic, Topic) else {}
         if isinstance(topic, Topic) and topic.life.has_ended:  # an unload ended this topic meanwhile
             topic, gathered = await self._topics.get(name, create=False), {}
-        stats = replace(topic_stats(topic, earliest, gathered), earliest_in_backlog_ms=of_slowest)
-        return replace(stats, deleted_ranges_bytes=ranges_bytes(topic)) if isinstance(topic, Topic) else stats
+        stats = topic_stats(topic, earliest, gathered)
+        return replace(stats, earliest_in_backlog_ms=of_slowest, deleted_ranges_bytes=sizes)
 
     async def loaded_stats(self) -> list[TopicStats]:
         found: list[TopicStats] = []
