@@ -67,7 +67,9 @@ class RawPeer:
         self._requests = 0
         if handshake:
             self.write(frame(command("CONNECT", "connect", client_version="raw", protocol_version=21)))
-            assert self.receive().type == pb.BaseCommand.CONNECTED
+            answer = self.receive()
+            assert answer is not None, "the broker has closed the connection"
+            assert answer.type == pb.BaseCommand.CONNECTED
 
     def write(self, data):
         self.socket.sendall(data)
