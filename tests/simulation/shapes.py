@@ -115,7 +115,7 @@ class SchemaHistory:
         known = self.confirmed.get(version)
         if known is None:
             return
-        if data is None and not self._deleted_since(known[1]):
+        if data is None and asked_s > known[2] and not self._deleted_since(known[1]):
             raise ViolationError(f"{self.name}: schema version {version} does not resolve")
         if data is not None and data != known[0]:
             raise ViolationError(f"{self.name}: schema version {version} is {data!r}, before {known[0]!r}")

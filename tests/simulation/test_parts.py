@@ -67,6 +67,15 @@ def test_messages_of_a_batch_come_again_only_without_an_answer():
     assert book.delivered(PLACE, 0b111, 3, 7.0) == ""
 
 
+def test_a_version_resolves_for_requests_behind_the_answer_with_the_version():
+    schemas = SchemaHistory("t")
+    schemas.asks(b"new", 1.0)
+    schemas.got(0, b"new", asked_s=1.0, now_s=3.0)
+    schemas.resolved(0, None, 2.0)
+    with pytest.raises(ViolationError, match="does not resolve"):
+        schemas.resolved(0, None, 3.5)
+
+
 def test_no_schema_of_before_a_forced_deletion_is_left():
     schemas = SchemaHistory("t")
     schemas.asks(b"old", 1.0)
