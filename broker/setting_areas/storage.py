@@ -44,7 +44,7 @@ class StorageSettings(Table):
     )
     managed_ledger_cache_size_mb: int = setting(
         "managedLedgerCacheSizeMB",
-        16,
+        20,
         "Memory for recent entries, shared by all topics. Apache Pulsar takes a fifth of its direct memory.",
         unit="MiB",
         minimum=0,

@@ -34,7 +34,7 @@ class EngineSettings:
     """Confirmed entries go to their ledger files when they have this many bytes together, or 50 ms later."""
     writeback_lag_bytes: int = 128 * _MIB
     """Written-behind bytes that may stay in the system's cache before a write to the device begins."""
-    cache_bytes: int = 16 * _MIB
+    cache_bytes: int = 20 * _MIB
     """Size of the entry cache (recent slabs and read-ahead)."""
     read_piece_bytes: int = 1 * _MIB
     """Size of a sequential read from a ledger file."""
