@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import bisect
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote_plus
 
@@ -156,7 +157,7 @@ class TopicCatalog:
 
     def partitioned_names(self, namespace: str, domain: str) -> list[str]:
         """Full base names of the namespace's partitioned topics; also of those whose records cannot be read."""
-        prefix, known = f"{domain}://{namespace}/", (*self._partitioned, *self._unreadable)
+        prefix, known = f"{domain}://{namespace}/", chain(self._partitioned, self._unreadable)
         return [name for name in known if name.startswith(prefix) and name not in self._creating]
 
     async def settled(self, name: TopicName) -> None:
