@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
+from magnetar.broker.errors import BrokerError
 from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import expiry, orphans, quotas
@@ -120,10 +121,14 @@ class Maintenance:
             self._begin(job)
 
     async def _sweep_orphans(self) -> None:
-        """Sweep orphaned ledgers once, late enough that clients that reconnect after a restart no longer keep the
-        broker busy.
+        """Complete deletions that were cut off and sweep orphaned ledgers once, late enough that clients that reconnect
+        after a restart no longer keep the broker busy.
         """
         await asyncio.sleep(ORPHANS_AFTER_S)
+        try:
+            await self._topics.complete_deletions()
+        except (BrokerError, StorageError) as error:  # the next load of the topic completes its deletion
+            log.warning("deletions.not_completed", error=str(error))
         if self._storage is None:
             return  # the ledgers of a cluster also belong to other brokers and other users
         try:

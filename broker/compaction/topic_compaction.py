@@ -250,14 +250,6 @@ class TopicCompaction:
             await asyncio.wait([task])
         self._shown = None  # the subscriptions have a reference to this object
 
-    async def delete(self) -> None:
-        """Close, and delete the ledgers of the compaction. Call behind the deletion of the log, which names them. A
-        failure leaves an orphaned ledger.
-        """
-        await self.close()
-        self._current = None
-        await self._delete_ledgers(self._record)
-
     async def delete_cursor(self) -> None:
         """Delete the cursor, and with it the compacted topic, once no run is under way. Raises StorageError."""
         self._ending = True  # no run begins meanwhile: it would open the cursor again

@@ -62,6 +62,7 @@ class TopicLifecycle:
     ) -> None:
         self._elsewhere = elsewhere
         self._topics = topics
+        topics.forget = self._forget
         self._catalog = topics.catalog
         self._schemas = schemas
         self._namespaces = namespaces
@@ -223,16 +224,13 @@ class TopicLifecycle:
     async def delete(self, name: TopicName) -> None:
         """Delete a plain topic or a partition; close its connected clients. Raises TopicNotFoundError.
 
-        Schemas and policies of its own go with a plain topic, before its data: a deletion that is cut off leaves a
-        topic that can be deleted again, and nothing to a later topic of that name.
+        Schemas and policies of its own go with a plain topic: a deletion that is cut off leaves nothing to a later
+        topic of that name, because the next load of the topic, or the next start, completes the deletion.
         """
         if self._elsewhere is not None and self._is_elsewhere(name):
             await self._elsewhere.delete(name, force=True)
             return
-        if name.is_partition:
-            await self._topics.delete(name)
-        else:
-            await self._topics.delete(name, lambda: self._forget(name))
+        await self._topics.delete(name)
 
     async def delete_inactive(self, name: TopicName) -> None:
         """Delete an unused topic as `delete` does. With brokerDeleteInactivePartitionedTopicMetadataEnabled a

@@ -101,6 +101,12 @@ class Topic:
         while not self.is_current and self.config != self.context.effective(self.name):
             await self.config_changed()  # for changes since the start of the load: they reach loaded topics only
 
+    async def open_for_deletion(self) -> None:
+        """Recover the parts that ``delete`` needs of a topic whose deletion was cut off."""
+        policy = self.context.shared(delay_policy(self.context.settings, self.config))
+        self.delay_index = await open_delay_index(self.ledger, policy, self.context, self._tasks)
+        await self.compaction.open()
+
     async def _unfence(self) -> None:
         """Take publishes again after a failed append; the closed producers come back."""
         self.producers.disconnect_all()
@@ -239,10 +245,11 @@ class Topic:
 
     async def delete(self, forget: Callable[[], Awaitable[None]] = nothing_to_forget) -> None:
         """Remove the topic and all its data; close clients by CLOSE_*. ``forget`` removes its schemas and policies when
-        no client can use the topic, and before any data goes: behind a failure or a crash the deletion can be repeated.
+        no client can use the topic, and its deletion is certain: behind a failure or a crash the next load completes
+        the deletion.
 
-        Where the log has another owner, the index and the log refuse the deletion before they lose a ledger. The
-        compacted ledger, perhaps the only copy of its messages, goes when no log is left that has a record of it.
+        Where the log has another owner, the log refuses the mark of the deletion, before anything goes. The compacted
+        ledger, perhaps the only copy of its messages, goes when no log is left that has a record of it.
         """
         if self.life.has_ended:
             raise ServiceNotReadyError(f"Topic {self.name} is being closed")
@@ -255,6 +262,7 @@ class Topic:
         try:
             await self.compaction.close()
             try:
+                await self.ledger.begin_deletion(self.compaction.ledger_ids)
                 await forget()
             except BaseException:
                 if self.delay_index is not None:
@@ -263,7 +271,6 @@ class Topic:
             if self.delay_index is not None:
                 await self.delay_index.delete()
             await self.ledger.delete()
-            await self.compaction.delete()
         finally:  # a failed deletion, too, must not leave an open log to the topic that is loaded next
             await self.ledger.close()
             self._closed()

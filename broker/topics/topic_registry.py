@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -20,6 +21,7 @@ from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.life import nothing_to_forget
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
+from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.catalog import TopicCatalog
     from magnetar.broker.topics.context import TopicContext
     from magnetar.broker.topics.served_topic import ServedTopic
-    from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.managed.factory import ManagedLedgerFactory
 
 log = structlog.get_logger(__name__)
@@ -64,6 +65,8 @@ class Topics:
         self._load_limit = 0
         self._loads: asyncio.Semaphore | None = None
         self._closed = False
+        self.forget: Callable[[TopicName], Awaitable[None]] = lambda _name: nothing_to_forget()
+        """Removes the schemas and policies of a topic that is being deleted; not called for partitions."""
         self.load_times = OperationMeter()
         """The loading times of persistent topics."""
         self.settings_changed()
@@ -288,6 +291,9 @@ class Topics:
         config = self.context.shared(self.context.ledger_config(self.context.effective(name)))
         ledger = await self._ledgers.open(name.persistence_name, config)
         topic = Topic(name, ledger, self.context, self._tasks)
+        if ledger.is_doomed:
+            await self._complete_deletion(topic)
+            return
         try:
             await topic.open()
             self._require_served(name)  # another broker may own the topic by now
@@ -296,6 +302,24 @@ class Topics:
             raise
         self.loaded[str(name)] = topic
         self.catalog.created(name)
+
+    async def _complete_deletion(self, topic: Topic) -> None:
+        """Delete a topic whose deletion a crash or a failure cut off. The callers that wait for its load then find no
+        topic.
+        """
+        try:
+            await topic.open_for_deletion()
+            self._require_served(topic.name)
+        except BaseException:
+            await topic.abandon()
+            raise
+        await topic.delete(self._forgetting(topic.name))
+        self.catalog.deleted(topic.name)
+        log.info("topic.deletion_completed", topic=str(topic.name))
+
+    def _forgetting(self, name: TopicName) -> Callable[[], Awaitable[None]]:
+        """Return the part of a deletion that removes schemas and policies, which partitions share."""
+        return nothing_to_forget if name.is_partition else partial(self.forget, name)
 
     # --- partitioned topics --------------------------------------------------------------------------------------
 
@@ -344,14 +368,23 @@ class Topics:
         """Close the topic if it is loaded; the next request loads it again."""
         await self._end(name)
 
-    async def delete(self, name: TopicName, forget: Callable[[], Awaitable[None]] = nothing_to_forget) -> None:
-        """Delete the topic, loaded or not; close its clients by CLOSE_*. ``forget`` removes its schemas and policies
-        before its data go.
-        """
+    async def delete(self, name: TopicName) -> None:
+        """Delete the topic, loaded or not, with schemas and policies of its own; close its clients by CLOSE_*."""
         await self._wait_settled(name)
         if name.persistent and str(name) not in self.loaded and self.catalog.exists(name):
             await self.get(name, create=False)  # only a loaded topic has the cursors and ledgers to delete
-        await self._end(name, forget)
+        await self._end(name, self._forgetting(name))
+
+    async def complete_deletions(self) -> None:
+        """Complete the deletions that a crash or a failure cut off, but for topics that other brokers serve. Raises
+        StorageError, BrokerError.
+        """
+        for ledger_name in await self._ledgers.cut_off_deletions():
+            name = TopicName.from_persistence_name(ledger_name)
+            if name is None or not self.catalog.exists(name) or not self.context.serves(name):
+                continue  # the next owner of the topic completes its deletion
+            with contextlib.suppress(TopicNotFoundError):
+                await self.get(name, create=False)
 
     async def _wait_settled(self, name: TopicName) -> None:
         """Return when no load or close of the topic is under way."""

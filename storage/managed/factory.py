@@ -7,9 +7,10 @@ import contextlib
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from magnetar.storage.errors import BadVersionError, NoSuchManagedLedgerError, StorageClosedError
+from magnetar.storage.errors import BadVersionError, LedgerListError, NoSuchManagedLedgerError, StorageClosedError
 from magnetar.storage.interfaces import MUST_NOT_EXIST
 from magnetar.storage.managed.config import ManagedLedgerConfig
+from magnetar.storage.managed.deletion import delete_noted, noted_deletions
 from magnetar.storage.managed.environment import StorageEnv
 from magnetar.storage.managed.ledger_list import ROOT, LedgerList, ledger_list_path
 from magnetar.storage.managed.ledger_recovery import recover_ledgers
@@ -72,6 +73,21 @@ class ManagedLedgerFactory:
 
     async def exists(self, name: str) -> bool:
         return await self._env.metadata.get(ledger_list_path(name)) is not None
+
+    async def cut_off_deletions(self) -> list[str]:
+        """Names of managed ledgers whose deletions have begun and did not end: opening them finds them doomed. Deletes
+        the ledgers that deletions left whose lists are gone. Raises StorageError.
+        """
+        env, doomed = self._env, []
+        for name, ledger_ids in (await noted_deletions(env.metadata)).items():
+            record = await env.metadata.get(ledger_list_path(name))
+            if record is None:
+                await delete_noted(env.ledgers, env.metadata, name, ledger_ids)
+                continue
+            with contextlib.suppress(LedgerListError):  # the next load of the topic reports the record
+                if env.layout.decode_list(record[0]).doomed:
+                    doomed.append(name)
+        return doomed
 
     async def make_known(self, name: str) -> None:
         """Record that the managed ledger exists, without opening it; no error when it exists already. Durable on

@@ -8,6 +8,7 @@ Rules kept here:
 - a save without an answer may have been made: the owner recognises the list that it has written, in the next version,
   unless a new owner may store the same bytes: the list as it found it, or without an empty ledger;
 - the records of cursors change only while the list has the version that its owner knows (``guarded``);
+- a log whose deletion has begun has a mark in its list (``doom``), which each later save of its owner renews;
 - the stored list names a ledger before its first append, and no longer names it before its deletion;
 - a ledger with timestamp 0 was open: the next opening recovers (fences) it, whether it is the last ledger or not;
 - ``properties["index"]`` is a floor for the next broker index, written together with the removal of ledgers. It matters
@@ -31,7 +32,7 @@ from magnetar.storage.errors import (
 )
 from magnetar.storage.interfaces import MUST_NOT_EXIST, Guard
 from magnetar.storage.managed.ledger_map import LedgerMap, LedgerSlot
-from magnetar.storage.managed.stored_layout import ListRecord, OwnLayout
+from magnetar.storage.managed.stored_layout import DELETION_PROPERTY, ListRecord, OwnLayout
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -80,6 +81,8 @@ class LedgerList:
         self.index_floor: Callable[[], int] = lambda: -1
         """Returns the broker index of the last confirmed entry; every save stores it."""
         self.fenced = False
+        self.doomed = False
+        """Whether the deletion of the managed ledger has begun."""
         self._metadata = metadata
         self._layout = layout or OwnLayout()
         self._version = -1
@@ -147,6 +150,17 @@ class LedgerList:
             raise
         self._stored(marks, version)
 
+    async def doom(self) -> None:
+        """Mark the list: the managed ledger is being deleted, durable on return. Raises as ``save``."""
+        async with self._lock:
+            self._check_owner()
+            before, self.doomed = self.doomed, True
+            try:
+                await self._save()
+            except BaseException:
+                self.doomed = before
+                raise
+
     async def is_taken_over(self) -> bool:
         """Whether another owner has changed the stored list; later saves then fail. Raises StorageError."""
         async with self._lock:
@@ -202,6 +216,7 @@ class LedgerList:
         marks += [(key, value) for key, value in self.properties.items() if key != INDEX_PROPERTY]
         marks += [] if self.ahead is None else [(self.ahead, 0)]
         marks += [] if self.terminated is None else [("end", self.terminated)]
+        marks += [("doomed", True)] if self.doomed else []
         return tuple(map(hash, marks))
 
     def _check_owner(self) -> None:
@@ -213,7 +228,10 @@ class LedgerList:
         if index >= 0:
             self.properties[INDEX_PROPERTY] = str(index)
         slots = self.ledgers.slots if self.ahead is None else [*self.ledgers.slots, LedgerSlot(self.ahead)]
-        return self._layout.encode_list(ListRecord(slots, self.terminated, self.properties, self.created_ms))
+        record = ListRecord(slots, self.terminated, self.properties, self.created_ms)
+        if self.doomed:
+            record.properties = self.properties | {DELETION_PROPERTY: record.deletion_mark}
+        return self._layout.encode_list(record)
 
     def _decode(self, value: bytes) -> None:
         try:
@@ -221,6 +239,8 @@ class LedgerList:
         except LedgerListError as error:
             raise LedgerListError(f"{self.path}: {error}") from error
         self.created_ms = record.created_ms
+        self.doomed = record.doomed
+        record.properties.pop(DELETION_PROPERTY, None)
         self.properties = record.properties
         self.terminated = record.terminated
         self.ledgers = LedgerMap(record.ledgers)

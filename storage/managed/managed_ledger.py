@@ -26,7 +26,6 @@ from magnetar.storage.errors import (
     ManagedLedgerClosedError,
     ManagedLedgerFencedError,
     NoSuchEntryError,
-    NotEmptyError,
     StorageClosedError,
     StorageError,
 )
@@ -37,17 +36,17 @@ from magnetar.storage.managed.config import ConfigInForce, ManagedLedgerConfig
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.cursor_set import CursorSet
 from magnetar.storage.managed.cut_cycles import cut_cycles, nothing
+from magnetar.storage.managed.deletion import begin_deletion, complete_deletion
 from magnetar.storage.managed.entry_reader import EntryReader
 from magnetar.storage.managed.ledger_switch import LedgerSwitch
 from magnetar.storage.managed.log_counters import LogCounters
-from magnetar.storage.managed.orphaned_ledgers import end_deletion, note_deletion
 from magnetar.storage.managed.owned_records import OwnedRecords
 from magnetar.storage.managed.position_search import PositionSearch
 from magnetar.storage.managed.trimmer import Trimmer
 from magnetar.storage.position import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerStore
@@ -450,28 +449,32 @@ class ManagedLedger:
         except StorageError as error:
             log.warning(events.MANAGED_LEDGER_NOT_SAVED, managed_ledger=self.name, error=str(error))
 
+    @property
+    def is_doomed(self) -> bool:
+        """Whether the deletion of the log has begun; its opener has to ``delete`` it."""
+        return self._list.doomed
+
+    async def begin_deletion(self, others: Iterable[int] = ()) -> None:
+        """Make the deletion certain, also that of the ledgers ``others``, which belong to the same topic; the log goes
+        with ``delete``. Raises ManagedLedgerFencedError, StorageError.
+        """
+        stored = (cursor.stored_at for cursor in self.cursors.values())
+        of_cursors = {place.ledger_id for place in stored if place != EARLIEST}
+        await begin_deletion(self._env, self._list, of_cursors.union(others))
+
     async def delete(self) -> None:
-        """Delete cursors, list and ledgers, in this order. After a crash the next attempt deletes the rest while the
-        list exists, and ``sweep_orphans`` after its deletion.
+        """Delete cursors, list and ledgers. Behind a crash or a StorageError the deletion is certain once it has begun:
+        ``deletion.py`` states the steps.
         """
         self._is_closed = True
         self._stop()
         try:
             await self._switch.settle()
+            if not self.is_doomed:
+                await self.begin_deletion()
             await self._cursors.end(ManagedCursor.delete)
             await self._background.wait_idle()
-            ledger_ids = [slot.ledger_id for slot in self._ledgers.slots]
-            if ledger_ids:
-                await note_deletion(self._env.metadata, self.name, ledger_ids)
-            try:
-                await self._list.delete()
-            except NotEmptyError:
-                await self._cursors.delete_strays()
-                await self._list.delete()
-            for ledger_id in ledger_ids:
-                await self._env.ledgers.delete(ledger_id)
-            if ledger_ids:
-                await end_deletion(self._env.metadata, self.name)
+            await complete_deletion(self._env, self._list, self._cursors)
         except StorageError:
             await self._cursors.end(lambda cursor: cursor.close_durable(save=False))
             raise

@@ -9,31 +9,28 @@ kind of its owner is unknown, or the ledger has entries and its owner has neithe
 
 from __future__ import annotations
 
-import contextlib
-import json
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
-from urllib.parse import quote, unquote
 
 import structlog
 from google.protobuf.message import DecodeError
 
 from magnetar.storage import events
-from magnetar.storage.errors import NoNodeError, NoSuchLedgerError
+from magnetar.storage.errors import LedgerListError, NoSuchLedgerError
 from magnetar.storage.managed.cursors.store import cursor_path
+from magnetar.storage.managed.deletion import end_deletion, noted_deletions
 from magnetar.storage.managed.ledger_list import ledger_list_path
 from magnetar.storage.managed.managed_ledger_records_pb2 import ManagedCursorInfo, ManagedLedgerInfo
+from magnetar.storage.managed.stored_layout import OwnLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from magnetar.storage.interfaces import LedgerStore, MetadataStore
 
-__all__ = ["ManagedLedgerReferences", "References", "Verdict", "end_deletion", "note_deletion", "sweep_orphans"]
+__all__ = ["ManagedLedgerReferences", "References", "Verdict", "sweep_orphans"]
 
 log = structlog.get_logger(__name__)
-
-_DELETED = "/deleted-managed-ledgers"
 
 
 class Verdict(Enum):
@@ -110,7 +107,7 @@ async def sweep_orphans(
 
     Raises StorageError; it may be repeated.
     """
-    noted = await _noted_deletions(metadata)
+    noted = await noted_deletions(metadata)
     deleted = frozenset().union(*noted.values())
     gone = []
     for ledger_id in await ledgers.list_ledgers():
@@ -150,37 +147,19 @@ def _owner(properties: Mapping[str, str]) -> dict[str, str]:
     return {key.rpartition("/")[2].replace("-", "_"): value for key, value in properties.items()}
 
 
-# --- deleted owners: noted before their record is removed, forgotten with their ledgers -------
-
-
-async def note_deletion(metadata: MetadataStore, name: str, ledger_ids: Sequence[int]) -> None:
-    """The managed ledger of this name and these ledgers of it are about to be deleted. Durable on return."""
-    await metadata.put(_note_path(name), json.dumps(list(ledger_ids)).encode())
-
-
-async def end_deletion(metadata: MetadataStore, name: str) -> None:
-    """Remove the note: the ledgers are deleted."""
-    with contextlib.suppress(NoNodeError):
-        await metadata.delete(_note_path(name))
-
-
-def _note_path(name: str) -> str:
-    return f"{_DELETED}/{quote(name, safe='')}"
-
-
-async def _noted_deletions(metadata: MetadataStore) -> dict[str, frozenset[int]]:
-    """Managed ledgers whose deletion had begun, and their ledgers."""
-    found = {}
-    for child in await metadata.children(_DELETED):
-        record = await metadata.get(f"{_DELETED}/{child}")
-        if record is not None:
-            found[unquote(child)] = frozenset(json.loads(record[0]))
-    return found
-
-
 async def _forget_deletions(ledgers: LedgerStore, metadata: MetadataStore, noted: Mapping[str, frozenset[int]]) -> None:
-    """Remove the notes of deletions that are complete, or that did not happen because the list still exists."""
+    """Remove the notes of deletions that are complete, or that did not happen because the list still exists without the
+    mark of a deletion.
+    """
     left = frozenset(await ledgers.list_ledgers()) if noted else frozenset()
     for name, ledger_ids in noted.items():
-        if not ledger_ids & left or await metadata.get(ledger_list_path(name)) is not None:
+        record = await metadata.get(ledger_list_path(name))
+        if (not ledger_ids & left) if record is None else not _is_doomed(record[0]):
             await end_deletion(metadata, name)
+
+
+def _is_doomed(value: bytes) -> bool:
+    try:
+        return OwnLayout().decode_list(value).doomed
+    except LedgerListError:
+        return True  # in doubt the note stays

@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 
     from magnetar.storage.interfaces import LedgerStore
 
-__all__ = ["NO_LEDGER", "USER_PROPERTY", "CursorRecord", "ListRecord", "OwnLayout", "StoredLayout"]
+__all__ = ["DELETION_PROPERTY", "NO_LEDGER", "USER_PROPERTY", "CursorRecord", "ListRecord", "OwnLayout", "StoredLayout"]
 
 NO_LEDGER = -1
 USER_PROPERTY = "user."
 """In front of the names of properties that users keep with a topic, among those of its managed ledger."""
+DELETION_PROPERTY = "magnetar.deletion"
+"""The mark of a managed ledger whose deletion has begun: the id of the last ledger of its list, -1 without ledgers. A
+broker that does not know the mark adds a ledger before it appends, and the mark counts no longer.
+"""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,16 @@ class ListRecord:
     terminated: Position | None = None
     properties: dict[str, str] = field(default_factory=dict)
     created_ms: int = 0
+
+    @property
+    def deletion_mark(self) -> str:
+        """The value that marks this list, with its ledgers, as one of a log that is being deleted."""
+        return str(self.ledgers[-1].ledger_id if self.ledgers else NO_LEDGER)
+
+    @property
+    def doomed(self) -> bool:
+        """Whether the deletion of the managed ledger has begun."""
+        return self.properties.get(DELETION_PROPERTY) == self.deletion_mark
 
 
 @dataclass(slots=True)

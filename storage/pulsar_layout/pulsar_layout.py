@@ -28,7 +28,7 @@ from magnetar.storage import events
 from magnetar.storage.errors import CorruptEntryError, CursorStateError, LedgerListError
 from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
 from magnetar.storage.managed.ledger_map import LedgerSlot
-from magnetar.storage.managed.stored_layout import NO_LEDGER, USER_PROPERTY, CursorRecord, ListRecord
+from magnetar.storage.managed.stored_layout import DELETION_PROPERTY, NO_LEDGER, USER_PROPERTY, CursorRecord, ListRecord
 from magnetar.storage.position import Position
 from magnetar.storage.pulsar_layout.compression import expanded
 from magnetar.storage.pulsar_layout.cursor_records import (
@@ -51,7 +51,7 @@ log = structlog.get_logger(__name__)
 
 MOST_RANGES = 1000
 """managedLedgerMaxUnackedRangesToPersistInMetadataStore: a state with more ranges stays in the cursor ledger."""
-_BROKERS_PROPERTIES = frozenset({INDEX_PROPERTY, "pulsar.topic.epoch"})
+_BROKERS_PROPERTIES = frozenset({INDEX_PROPERTY, "pulsar.topic.epoch", DELETION_PROPERTY})
 """The properties of a list that belong to the broker; all others but that of shadow topics belong to users."""
 _SHADOW_OF = "PULSAR.SHADOW_SOURCE"
 """The property of a shadow topic of Pulsar, whose list names the ledgers of the topic in the value."""

@@ -304,7 +304,8 @@ class SimConsumer(Client):
         subscription = self.subscription
         self.ready = True
         self._last, self._owed = (-1, -1), 0
-        if not subscription.exists and subscription.epoch == epoch:
+        stays = self.topic.until_s < float("inf")  # no deletion of the topic is under way
+        if not subscription.exists and subscription.epoch == epoch and stays:
             subscription.since_s = self.world.now_s
             subscription.begins_at_start = begins
         self._flow(self.permits)

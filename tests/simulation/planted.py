@@ -103,6 +103,7 @@ LAST_SHOWN_BY = {
     "a_log_that_does_not_wait_for_its_compaction": (FIRST_WITH_COMPACTED + 79, FIRST_WITH_COMPACTED + 93),
     "an_eviction_below_the_quota": (FIRST_WITH_QUOTAS + 33, FIRST_WITH_QUOTAS + 55),
     "a_torn_frame_that_counts_as_damage": (FIRST_WITH_OFFLINE + 110,),
+    "policies_that_are_not_stored": (FIRST_WITH_SPACES + 16,),
     "policies_that_outlive_their_topic": (FIRST_WITH_SPACES + 63, FIRST_WITH_SPACES + 88),
 }
 """Seeds to play first for the bugs with the longest search; where they no longer show the bug, the search follows."""

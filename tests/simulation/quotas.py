@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.storage.position import EARLIEST
 from tests.simulation.history import ViolationError
 from tests.simulation.parts import Part
@@ -28,6 +29,7 @@ _STAMPS_BYTES = 64
 """At least the bytes that the broker adds to an entry."""
 _EVICT_TO = 0.9
 _MILLISECONDS_S = 0.002
+_COMPACTS_EVERY_S, _COMPACTS_S = 20.0, 400.0
 _SAVED_WITHIN_S = 20.0
 """An eviction is in the log when it is on the disk, which may have stood still."""
 
@@ -152,6 +154,17 @@ class Quotas(Part):
         for consumer in self.world.consumers:
             consumer.acknowledges = 1.0
             consumer.drop()
+        if self._policy in (HOLDS, REFUSES):
+            self._compact_until(self.world.now_s + _COMPACTS_S)
+
+    def _compact_until(self, end_s: float) -> None:
+        """Compact the topics that have been compacted: the backlog of the compaction counts against a quota as well."""
+        broker, world = self.world.broker, self.world
+        for topic in () if broker is None else broker.topics.loaded.values():
+            if topic.persistent and topic.is_open and COMPACTION_CURSOR in topic.ledger.cursors:
+                topic.compaction.start()
+        if world.now_s < end_s:
+            world.timers.after(_COMPACTS_EVERY_S, lambda: self._compact_until(end_s))
 
 
 def _changes(known: TopicHistory) -> list[object]:

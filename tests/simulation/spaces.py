@@ -7,6 +7,7 @@ that does not exist has no topic.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from magnetar.protocol.topic_name import TopicName
@@ -28,6 +29,8 @@ ABSENT = None
 DONE = (200, 204)
 NOT_FOUND = 404
 _SETTLES_S = 60.0
+_CARRIED_OUT_S = 20.0
+"""After so long, or with the end of the process, no request is carried out whose answer did not come."""
 
 
 class Spaces(Deletions):
@@ -102,6 +105,8 @@ class Spaces(Deletions):
 
         async def deleted() -> bool:
             answer.append(await asked)
+            if answer[0] is None:  # the broker may carry it out as soon as its disk answers
+                await asyncio.sleep(_CARRIED_OUT_S)
             return bool(answer[0])
 
         await self.deleting(deleted())

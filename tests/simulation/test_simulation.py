@@ -32,6 +32,7 @@ REGRESSIONS = {
     440_026: "a reader of a compacted topic began anew where the log had dropped all entries",
     460_010: "a client got a count of partitions whose record was not durable, and a crash took the topic back",
     480_125: "verify called an index damaged that a power loss had cut off",
+    480_161: "a deletion of a topic that was cut off left its entries without subscriptions and sequence ids",
     200_005: "a record in the body of a message was delivered where the device damaged that message",
 }
 

@@ -413,8 +413,8 @@ async def test_deletion_takes_the_compacted_ledger_along():
     await bench.publish(single("a"))
     await bench.compact()
     await bench.compaction.close()
+    await bench.log.begin_deletion(bench.compaction.ledger_ids)
     await bench.log.delete()
-    await bench.compaction.delete()
     assert await bench.ground.ledgers.list_ledgers() == []
 
 

@@ -195,10 +195,10 @@ async def test_a_former_owner_deletes_no_ledger_of_the_index_or_the_compaction(b
     deleting = topic.delay_index if at == "the index" else topic.ledger
     delete = deleting.delete
 
-    async def lose():
+    async def lose(*given):
         value, version = await metadata.get(path)
         await metadata.put(path, value, version)  # as the next owner does
-        await delete()
+        await delete(*given)
 
     monkeypatch.setattr(deleting, "delete", lose)
     before = await store.list_ledgers()

@@ -7,8 +7,9 @@ from structlog.testing import capture_logs
 
 from magnetar.storage.errors import StorageClosedError
 from magnetar.storage.managed.cursors.store import cursor_path
+from magnetar.storage.managed.deletion import note_deletion
 from magnetar.storage.managed.ledger_list import ledger_list_path
-from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, note_deletion, sweep_orphans
+from magnetar.storage.managed.orphaned_ledgers import ManagedLedgerReferences, sweep_orphans
 from tests.storage.managed_for_tests import NAME, Ground, append
 from tests.storage.records_for_tests import slab_of
 

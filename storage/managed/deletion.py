@@ -1,0 +1,134 @@
+"""The deletion of a managed ledger: steps that a crash may cut off, and that a later owner or start completes.
+
+::
+
+    mark      in the list of ledgers (``LedgerList.doom``): from here on the deletion is certain
+    note      names the managed ledger and its ledgers; the next start finds the deletion by the note
+    cursors, list, ledgers
+    note      removed
+
+The owner that opens a marked log calls ``ManagedLedger.delete`` and serves nothing of the log. A note is a JSON array
+of ledger ids at ``/deleted-managed-ledgers/<encoded name>``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+import msgspec
+import structlog
+
+from magnetar.storage import events
+from magnetar.storage.errors import NoNodeError, NoSuchLedgerError, NotEmptyError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from magnetar.storage.interfaces import LedgerStore, MetadataStore
+    from magnetar.storage.managed.cursors.cursor_set import CursorSet
+    from magnetar.storage.managed.environment import StorageEnv
+    from magnetar.storage.managed.ledger_list import LedgerList
+
+__all__ = [
+    "begin_deletion",
+    "complete_deletion",
+    "delete_noted",
+    "end_deletion",
+    "note_deletion",
+    "noted_deletions",
+]
+
+log = structlog.get_logger(__name__)
+
+_NOTES = "/deleted-managed-ledgers"
+
+
+async def begin_deletion(env: StorageEnv, ledger_list: LedgerList, others: Iterable[int]) -> None:
+    """Mark the list, and note its ledgers and the ``others``; the deletion is certain on return. Raises
+    ManagedLedgerFencedError: another owner has the log, and the list has no mark; StorageError: the next opening finds
+    whether the list has the mark.
+    """
+    await ledger_list.doom()
+    await note_deletion(env.metadata, ledger_list.name, {*_ledger_ids(ledger_list), *others})
+
+
+async def complete_deletion(env: StorageEnv, ledger_list: LedgerList, cursors: CursorSet) -> None:
+    """Delete the list and the ledgers of a marked log behind its cursors; then the other noted ledgers, which no record
+    names any more. Raises StorageError: while the list exists its next owner deletes the rest, afterwards
+    ``sweep_orphans`` and ``delete_noted`` do.
+    """
+    ledger_ids = _ledger_ids(ledger_list)
+    noted = (await _noted(env.metadata, ledger_list.name) or frozenset()).union(ledger_ids)
+    await note_deletion(env.metadata, ledger_list.name, noted)
+    try:
+        await ledger_list.delete()
+    except NotEmptyError:
+        await cursors.delete_strays()
+        await ledger_list.delete()
+    await _delete_ledgers(env.ledgers, ledger_ids)
+    try:
+        await _delete_ledgers(env.ledgers, sorted(noted.difference(ledger_ids)))
+    except StorageError as error:  # the note stays, and the next start deletes them
+        log.warning(events.LEDGER_NOT_DELETED, managed_ledger=ledger_list.name, error=str(error))
+    else:
+        await end_deletion(env.metadata, ledger_list.name)
+
+
+async def delete_noted(ledgers: LedgerStore, metadata: MetadataStore, name: str, ledger_ids: Iterable[int]) -> None:
+    """Delete the noted ledgers of a managed ledger whose list is gone, and the note. Raises StorageError."""
+    await _delete_ledgers(ledgers, sorted(ledger_ids))
+    await end_deletion(metadata, name)
+    log.info(events.DELETION_COMPLETED, managed_ledger=name)
+
+
+def _ledger_ids(ledger_list: LedgerList) -> list[int]:
+    return [slot.ledger_id for slot in ledger_list.ledgers.slots]
+
+
+async def _delete_ledgers(ledgers: LedgerStore, ledger_ids: Iterable[int]) -> None:
+    for ledger_id in ledger_ids:
+        with contextlib.suppress(NoSuchLedgerError):  # the start of another broker deletes noted ledgers as well
+            await ledgers.delete(ledger_id)
+
+
+# --- notes ------------------------------------------------------------------------------------
+
+
+async def note_deletion(metadata: MetadataStore, name: str, ledger_ids: Iterable[int]) -> None:
+    """The managed ledger of this name and these ledgers of it are about to be deleted. Durable on return."""
+    await metadata.put(_path(name), msgspec.json.encode(sorted(ledger_ids)))
+
+
+async def end_deletion(metadata: MetadataStore, name: str) -> None:
+    """Remove the note: the ledgers are deleted."""
+    with contextlib.suppress(NoNodeError):
+        await metadata.delete(_path(name))
+
+
+async def noted_deletions(metadata: MetadataStore) -> dict[str, frozenset[int]]:
+    """Managed ledgers whose deletion had begun, and their ledgers; without notes that cannot be read."""
+    found = {}
+    for child in await metadata.children(_NOTES):
+        name = unquote(child)
+        if (ledger_ids := await _noted(metadata, name)) is not None:
+            found[name] = ledger_ids
+    return found
+
+
+async def _noted(metadata: MetadataStore, name: str) -> frozenset[int] | None:
+    """The ledgers of the note; None without a note, or with a note that cannot be read."""
+    path = _path(name)
+    record = await metadata.get(path)
+    if record is None:
+        return None
+    try:
+        return frozenset(msgspec.json.decode(record[0], type=list[int]))
+    except msgspec.MsgspecError as error:
+        log.warning(events.RECORD_UNREADABLE, path=path, error=str(error))
+        return None
+
+
+def _path(name: str) -> str:
+    return f"{_NOTES}/{quote(name, safe='')}"

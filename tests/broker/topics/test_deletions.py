@@ -1,0 +1,134 @@
+"""Deletions of topics that a failure or the end of the broker cut off: the next load or the next start completes them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from magnetar.broker.broker import Broker
+from magnetar.broker.errors import TopicNotFoundError
+from magnetar.broker.schemas.compatibility import Strategy
+from magnetar.broker.settings import Settings
+from magnetar.broker.topics.catalog import partitioned_path
+from magnetar.broker.topics.subscribe_request import SubscribeRequest
+from magnetar.protocol import pulsar_api_pb2 as pb
+from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageClosedError, StorageFullError
+from tests.storage.managed_for_tests import append, message
+
+NAME = TopicName.parse("persistent://public/default/t")
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    broker = Broker(Settings(data_dir=str(tmp_path / "data"), broker_service_port=None, web_service_port=None))
+    await broker.start()
+    yield broker
+    await broker.stop()
+
+
+@pytest.fixture
+async def ruled(broker):
+    """The topic with a schema and a policy of its own."""
+    await broker.topics.get(NAME, create=True)
+    await broker.stored.schemas.put(NAME, pb.Schema.String, b"", {}, Strategy.FULL)
+    await broker.stored.namespaces.update_topic(NAME, lambda old: msgspec.structs.replace(old, max_consumers=7))
+    return broker
+
+
+async def belongings(broker):
+    return await broker.stored.schemas.history(NAME), broker.stored.namespaces.topic_policies(NAME).max_consumers
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_schemas_and_policies_go_before_their_topic(broker, monkeypatch, partitioned):
+    """A broker that died between the two left them to the next topic of that name, and no deletion took them."""
+    lifecycle, catalog, found = broker.lifecycle, broker.topics.catalog, []
+    await (lifecycle.create_partitioned(NAME, 2, {}) if partitioned else lifecycle.create(NAME, {}))
+    await broker.stored.schemas.put(NAME, pb.Schema.String, b"", {}, Strategy.FULL)
+    await broker.stored.namespaces.update_topic(NAME, lambda old: msgspec.structs.replace(old, max_consumers=7))
+    delete = catalog._metadata.delete
+
+    async def noting(path, *arguments):
+        if path == partitioned_path(NAME) or NAME.persistence_name in path:
+            found.append((path, await belongings(broker)))
+        await delete(path, *arguments)
+
+    monkeypatch.setattr(catalog._metadata, "delete", noting)
+    await (lifecycle.delete_partitioned(NAME) if partitioned else lifecycle.delete(NAME))
+    last_path, last = found[-1]
+    assert last_path == partitioned_path(NAME) or not partitioned
+    assert last == ([], None)
+
+
+async def test_the_next_load_completes_a_deletion_whose_schemas_stayed(ruled, monkeypatch):
+    """The topic was gone behind the failure, and with it the way to delete its schemas and policies."""
+    store = ruled.stored.schemas._store
+
+    async def full(_path):
+        raise StorageFullError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "delete", full)
+        with pytest.raises(StorageFullError):
+            await ruled.lifecycle.delete(NAME)
+    assert ruled.topics.known(NAME)
+    assert await belongings(ruled) != ([], None)
+    with pytest.raises(TopicNotFoundError):
+        await ruled.lifecycle.persistent(NAME)
+    assert await belongings(ruled) == ([], None)
+    assert not ruled.topics.known(NAME)
+
+
+async def test_the_start_completes_a_deletion_that_was_cut_off(ruled, monkeypatch):
+    """Behind the cursors, a topic was left with its entries, no subscription and no ids of its producers: a message that
+    was sent again was stored twice.
+    """
+    topic = ruled.topics.loaded[str(NAME)]
+    await topic.subscriptions.create(SubscribeRequest("s", from_earliest=True))
+    await append(topic.ledger, [message()])
+
+    async def stops(_path, *_arguments):
+        raise StorageClosedError("stopping")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ruled.topics.catalog._metadata, "delete", stops)
+        with pytest.raises(StorageClosedError):
+            await ruled.lifecycle.delete(NAME)
+    assert ruled.topics.known(NAME)
+    await ruled.topics.complete_deletions()
+    assert not ruled.topics.known(NAME)
+    assert await belongings(ruled) == ([], None)
+    assert await ruled.stored.stores.ledgers.list_ledgers() == []
+    assert await ruled.stored.stores.metadata.children("/deleted-managed-ledgers") == []
+    again = await ruled.topics.get(NAME, create=True)
+    assert (again.ledger.entries, list(again.subscriptions.by_name)) == (0, [])
+    await ruled.topics.complete_deletions()
+    assert ruled.topics.known(NAME)
+
+
+async def test_a_load_with_creation_begins_with_an_empty_topic_behind_a_deletion_that_was_cut_off(ruled, monkeypatch):
+    topic = ruled.topics.loaded[str(NAME)]
+    await append(topic.ledger, [message()])
+
+    async def fails():
+        raise StorageClosedError("stopping")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(topic.delay_index, "delete", fails)
+        with pytest.raises(StorageClosedError):
+            await ruled.lifecycle.delete(NAME)
+    again = await ruled.topics.get(NAME, create=True)
+    assert (again.ledger.entries, await belongings(ruled)) == (0, ([], None))
+
+
+async def test_a_deletion_of_a_topic_of_another_broker_is_left_to_that_broker(ruled, monkeypatch):
+    topic = ruled.topics.loaded[str(NAME)]
+    await topic.ledger.begin_deletion()
+    await ruled.topics.unload(NAME)
+    with monkeypatch.context() as patch:
+        patch.setattr(ruled.topics.context, "serves", lambda _name: False)
+        await ruled.topics.complete_deletions()
+    assert ruled.topics.known(NAME)
+    await ruled.topics.complete_deletions()
+    assert not ruled.topics.known(NAME)

@@ -1,0 +1,186 @@
+"""The deletion of a managed ledger is one step: cut off at any write, the log is whole or goes with all that it had."""
+
+from __future__ import annotations
+
+import pytest
+
+from magnetar.storage.errors import ManagedLedgerFencedError, NoSuchManagedLedgerError, StorageClosedError
+from magnetar.storage.managed.deletion import note_deletion, noted_deletions
+from magnetar.storage.managed.ledger_list import ledger_list_path
+from magnetar.storage.managed.stored_layout import OwnLayout
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
+from tests.storage.managed_for_tests import NAME, Ground, append, everything
+
+LAYOUTS = (OwnLayout(), PulsarLayout())
+NOTES = "/deleted-managed-ledgers"
+
+
+async def filled(layout=LAYOUTS[0]):
+    """A log of three ledgers with two cursors, of which the second has a cursor ledger, and a ledger beside the log."""
+    ground = Ground(layout=layout)
+    ledger = await ground.open()
+    for name in ("a", "b"):
+        await ledger.open_cursor(name, "earliest")
+    positions = await append(ledger, [b"x"] * 25)
+    ledger.cursors["b"].ack_many(positions[1::2])
+    await ledger.cursors["b"].flush()
+    other = (await ground.ledgers.create({})).ledger_id
+    return ground, ledger, other
+
+
+class Cut(Exception):  # noqa: N818 - no failure of the store: the process ends
+    """The process ends."""
+
+
+def cut_at(ground, number):
+    """End the process behind ``number`` writes to the stores; returns the count of writes, as a list."""
+    made = []
+
+    def cut(write):
+        async def call(*args):
+            if len(made) == number:
+                raise Cut
+            made.append(args)
+            return await write(*args)
+
+        return call
+
+    ground.metadata.put, ground.metadata.delete = cut(ground.metadata.put), cut(ground.metadata.delete)
+    ground.ledgers.delete = cut(ground.ledgers.delete)
+    return made
+
+
+async def completed(ground):
+    """Complete the deletion as the next start does; whether there was a log to delete."""
+    doomed = await ground.factory.cut_off_deletions()
+    for name in doomed:
+        await (await ground.factory.open(name, create_if_missing=False)).delete()
+    return doomed
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["own", "pulsar"])
+async def test_a_deletion_that_is_cut_off_takes_everything_or_nothing(layout):
+    number, outcomes = 0, []
+    while True:
+        ground, ledger, other = await filled(layout)
+        before = await everything(ledger)
+        made = cut_at(ground, number)
+        try:
+            await ledger.begin_deletion([other])
+            await ledger.delete()
+        except Cut:
+            pass
+        else:
+            break
+        assert len(made) == number
+        after = ground.after_crash()
+        doomed = await completed(after)
+        outcomes.append(bool(doomed))
+        if await after.factory.exists(NAME):
+            again = await after.open()
+            if again.is_doomed:  # the note is missing: the next load of the topic completes the deletion
+                await again.delete()
+            else:
+                assert outcomes == [False] * len(outcomes)
+                assert (await everything(again), set(again.cursors)) == (before, {"a", "b"})
+                number += 1
+                continue
+        assert await noted_deletions(after.metadata) == {}
+        assert set(await after.ledgers.list_ledgers()) <= {other}
+        assert await after.metadata.children("/managed-ledgers/public/default/persistent") == []
+        fresh = await after.open()
+        assert (await everything(fresh), dict(fresh.cursors), fresh.is_doomed) == ([], {}, False)
+        number += 1
+    assert True in outcomes
+    assert await ground.ledgers.list_ledgers() == []
+    assert await ground.metadata.children(NOTES) == []
+
+
+async def test_a_doomed_log_that_is_missing_is_not_opened():
+    ground, ledger, _ = await filled()
+    await ledger.begin_deletion()
+    assert ledger.is_doomed
+    assert await ground.factory.cut_off_deletions() == [NAME]
+    await ledger.delete()
+    with pytest.raises(NoSuchManagedLedgerError):
+        await ground.factory.open(NAME, create_if_missing=False)
+    assert await ground.factory.cut_off_deletions() == []
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["own", "pulsar"])
+async def test_entries_behind_the_mark_end_the_deletion(layout):
+    """A broker that does not know the mark serves the log, and its messages stay."""
+    ground, ledger, _ = await filled(layout)
+    await ledger.begin_deletion()
+    path = ledger_list_path(NAME)
+    value, version = await ground.metadata.get(path)
+    record = layout.decode_list(value)
+    assert record.doomed
+    writer = await ground.ledgers.create({})
+    record.ledgers = [*record.ledgers, type(record.ledgers[0])(writer.ledger_id)]
+    await ground.metadata.put(path, layout.encode_list(record), version)
+    after = ground.after_crash()
+    assert await completed(after) == []
+    again = await after.open()
+    assert not again.is_doomed
+    assert len(await everything(again)) == 25
+    assert "magnetar.deletion" not in again.properties
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["own", "pulsar"])
+async def test_a_property_of_a_user_is_no_mark(layout):
+    ground, ledger, _ = await filled(layout)
+    last = ledger.ledgers[-1].ledger_id
+    await ledger.set_property("user.magnetar.deletion", str(last))
+    again = await ground.after_crash().open()
+    assert not again.is_doomed
+
+
+async def test_a_save_of_the_list_keeps_the_mark():
+    ground, ledger, _ = await filled()
+    await ledger.begin_deletion()
+    await ledger.close()
+    assert (await ground.after_crash().open()).is_doomed
+
+
+async def test_a_former_owner_marks_nothing():
+    ground, ledger, _ = await filled()
+    newer = Ground(ground.ledgers, ground.metadata)
+    theirs = await newer.open()
+    await append(theirs, [b"y"])
+    with pytest.raises(ManagedLedgerFencedError):
+        await ledger.begin_deletion()
+    assert not ledger.is_doomed
+    assert await ground.metadata.children(NOTES) == []
+    assert not (await ground.after_crash().open()).is_doomed
+
+
+async def test_a_mark_that_is_not_stored_does_not_count():
+    ground, ledger, _ = await filled()
+
+    async def fails(*_args):
+        raise StorageClosedError("full")
+
+    put, ground.metadata.put = ground.metadata.put, fails
+    with pytest.raises(StorageClosedError):
+        await ledger.begin_deletion()
+    ground.metadata.put = put
+    await ledger.close()
+    assert not (await ground.after_crash().open()).is_doomed
+
+
+async def test_the_start_deletes_the_ledgers_of_a_note_whose_list_is_gone():
+    ground = Ground()
+    writer = await ground.ledgers.create({})
+    await note_deletion(ground.metadata, NAME, [writer.ledger_id, 77])
+    assert await ground.factory.cut_off_deletions() == []
+    assert await ground.ledgers.list_ledgers() == []
+    assert await ground.metadata.children(NOTES) == []
+
+
+async def test_an_unreadable_note_stays():
+    ground = Ground()
+    for name, value in (("a", b"\xff"), ("b", b'{"a": 1}')):
+        await ground.metadata.put(f"{NOTES}/{name}", value)
+    assert await ground.factory.cut_off_deletions() == []
+    assert len(await ground.metadata.children(NOTES)) == 2
