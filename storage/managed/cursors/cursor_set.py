@@ -36,6 +36,7 @@ __all__ = ["CursorSet"]
 
 log = structlog.get_logger(__name__)
 _LOAD_TOGETHER = 16
+_END_TOGETHER = 64
 
 
 class CursorSet:
@@ -165,14 +166,18 @@ class CursorSet:
 
     async def end(self, finish: Callable[[ManagedCursor], Awaitable[None]]) -> None:
         """Close the read cursors and ``finish`` every durable cursor. The call waits for a cursor that is being made
-        and finishes that cursor as well; afterwards no cursor can be made.
+        and finishes that cursor as well; afterwards no cursor can be made. Raises the first failure of ``finish``.
         """
         async with self._lock:
             self._closed = True
             for reader in list(self.readers):
                 reader.close()
-            for cursor in list(self.by_name.values()):
-                await finish(cursor)
+            cursors = list(self.by_name.values())
+            for start in range(0, len(cursors), _END_TOGETHER):  # together: the saves share syncs
+                ends = [finish(cursor) for cursor in cursors[start : start + _END_TOGETHER]]
+                for failure in await asyncio.gather(*ends, return_exceptions=True):
+                    if failure is not None:
+                        raise failure
 
     async def delete_strays(self) -> None:
         """Delete the records of cursors whose creation got no answer; call behind ``end``. Raises StorageError."""

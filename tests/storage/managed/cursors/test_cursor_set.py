@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from magnetar.storage.errors import NoSuchCursorError, StorageFullError
+from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
 from tests.storage.managed_for_tests import Ground
 
@@ -137,3 +138,29 @@ async def test_a_cursor_is_made_behind_a_deletion_that_finds_none():
     )
     assert isinstance(results[3], NoSuchCursorError)
     assert results[4] is ledger.cursors["s"]
+
+
+async def test_the_end_saves_many_cursors_at_the_same_time_and_a_failure_leaves_none_of_its_group_unfinished(
+    monkeypatch,
+):
+    """One after the other, the end of 3,000 subscriptions waited for 3,000 syncs."""
+    ledger = await Ground().open()
+    for number in range(100):
+        await ledger.open_cursor(f"s{number}", "earliest")
+    close, under_way, most, finished = ManagedCursor.close_durable, 0, 0, []
+
+    async def late(self, **options):
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        if self.name == "s5":
+            raise StorageFullError("full")
+        await close(self, **options)
+        finished.append(self.name)
+
+    monkeypatch.setattr(ManagedCursor, "close_durable", late)
+    await ledger.close()
+    assert 10 < most <= 64
+    assert sorted(finished) == sorted(f"s{number}" for number in range(100) if number != 5)
