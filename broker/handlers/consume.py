@@ -25,7 +25,7 @@ from magnetar.broker.limits import (
     check_properties,
     check_subscription_name,
 )
-from magnetar.broker.slices import IN_SLICES, give_way, sliced
+from magnetar.broker.slices import IN_SLICES
 from magnetar.broker.subscriptions.moved_cursors import shown_mark_delete
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
@@ -212,11 +212,13 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
         shared = consumer.sub_type in (pb.CommandSubscribe.Shared, pb.CommandSubscribe.Key_Shared)
         if not (shared and command.ack_type == pb.CommandAck.Cumulative):
             raise wire_refusals.TRANSACTION_ACKS_DISABLED.error()
-    words = 0
-    for ident in command.message_id:
-        if (of_set := len(ident.ack_set)) <= MAX_ACK_SET_WORDS:  # a longer set is refused at once
-            words += of_set
-    many = len(command.message_id) > ACKS_IN_ONE_TURN or words > FEW_WORDS
+    many = len(command.message_id) > ACKS_IN_ONE_TURN
+    if not many:
+        words = 0
+        for ident in command.message_id:
+            if (of_set := len(ident.ack_set)) <= MAX_ACK_SET_WORDS:  # a longer set is refused at once
+                words += of_set
+        many = words > FEW_WORDS
     if many and (command.ack_type == pb.CommandAck.Individual or len(command.message_id) == 1):
         conn.hold_reading(IN_SLICES)
         slices = _ack_in_slices(conn, consumer, command)
@@ -235,21 +237,19 @@ def on_ack(conn: ConsumingClient, command: pb.CommandAck):  # type: ignore[no-un
 
 
 async def _ack_in_slices(conn: ConsumingClient, consumer: Consumer, command: pb.CommandAck) -> None:
-    """Acknowledge many ids in slices. The connection reads no further command meanwhile, so the order stays.
+    """Acknowledge many ids in slices, each in a round of the event loop with few such slices of other connections. The
+    connection reads no further command meanwhile, so the order stays.
 
     Only the last slice has the request id: the messages that an earlier slice makes possible follow at once.
     """
-    ids, answered = list(command.message_id), command.HasField("request_id")
+    ids, answered = command.message_id, command.HasField("request_id")
     part = pb.CommandAck()
     part.CopyFrom(command)
     part.ClearField("request_id")
     left, durable, refused = len(ids), None, None
     try:
         for some, words in _parts_of_acks(ids):
-            if words > FEW_WORDS:
-                await _turn(conn, request_cost(words // _WORDS_OF_AN_ENTRY))
-            elif left < len(ids):
-                await give_way()
+            await _turn(conn, request_cost(max(len(some), words // _WORDS_OF_AN_ENTRY)))
             if not conn.closed and conn.consumers.get(command.consumer_id) is not consumer:
                 return  # closed meanwhile, perhaps by a SEEK of another connection, whose place must stay
             left -= len(some)
@@ -335,7 +335,9 @@ async def _redeliver_in_slices(
     """Redeliver many ids in slices, as `_ack_in_slices` acknowledges them."""
     epoch = signed(command.consumer_epoch) if command.HasField("consumer_epoch") else None
     try:
-        async for some in sliced(list(command.message_ids), ACKS_IN_ONE_TURN):
+        for start in range(0, len(command.message_ids), ACKS_IN_ONE_TURN):
+            some = command.message_ids[start : start + ACKS_IN_ONE_TURN]
+            await _turn(conn, request_cost(len(some)))
             consumer.subscription.on_redeliver(consumer, some, epoch)
     finally:
         conn.release_reading(IN_SLICES)

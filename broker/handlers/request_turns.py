@@ -21,6 +21,9 @@ COMMANDS_OF_A_REQUEST = 16
 """Commands that are done within their call, and together take about as long as a request that has to wait."""
 FEW_REQUESTS = 16
 """Requests that a connection begins in any round, however many other connections begin."""
+LARGE_COMMAND_BYTES = 512
+"""From this size on a command, for example an acknowledgement of many messages, counts by its bytes."""
+_BYTES_OF_A_COMMAND = 256
 PATTERN_COMMANDS = 256
 """Commands that a pattern which waits for its turn is counted as: four of them are compiled in a round."""
 _COMMANDS_IN_ONE_ROUND = REQUESTS_IN_ONE_ROUND * COMMANDS_OF_A_REQUEST
@@ -42,6 +45,15 @@ class RequestTurns:
         """Commands of this round, a request counted as COMMANDS_OF_A_REQUEST."""
         self._waiting: deque[tuple[Callable[[], None], int]] = deque()
         self._scheduled = False
+
+    def takes(self, loop: asyncio.AbstractEventLoop, size: int) -> bool:
+        """Count a command of so many bytes; return whether the round has room for it. A command that waits for a later
+        round finds room in its turn.
+        """
+        if self._done >= _COMMANDS_IN_ONE_ROUND:
+            return False
+        self.count(loop, size // _BYTES_OF_A_COMMAND)
+        return True
 
     def count(self, loop: asyncio.AbstractEventLoop, commands: int = COMMANDS_OF_A_REQUEST) -> bool:
         """Count a request that begins, or some commands; return whether the round has as many as it may."""

@@ -147,6 +147,9 @@ FROM_BROKER = frozenset(
     }
 )
 
+BEFORE_HANDSHAKE = frozenset({_T.CONNECT, _T.AUTH_RESPONSE, _T.PING, _T.PONG})
+OPENING = frozenset({_T.PRODUCER, _T.SUBSCRIBE, _T.WATCH_TOPIC_LIST})
+"""Commands that open a client whose memory the connection holds."""
 _SCALABLE = "newer than the protocol of Apache Pulsar 4.2 that we speak; we do not advertise supports_scalable_topics"
 NOT_SPOKEN: dict[int, str] = {
     _T.SCALABLE_TOPIC_LOOKUP: _SCALABLE,

@@ -1,6 +1,6 @@
 """One client connection: bytes in, commands to handlers, bytes out, and the life of the socket.
 
-Theory of operation. `buffer_updated` cuts the received bytes into items and passes each to its handler in order. SENDs
+Theory of operation. `buffer_updated` cuts received bytes into items and passes each to its handler in order. SENDs
 arrive as whole runs, and plain calls publish them. For every other command the protocol's command table names the
 handler in `broker.handlers`. A handler that has to wait is a coroutine and becomes a task of this connection; the other
 handlers run at once. No bytes of a peer cause an exception outside this file: a broken frame or a command out of place
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from magnetar.broker.errors import ConnectionFatalError
-from magnetar.broker.handlers.request_turns import FEW_REQUESTS
-from magnetar.broker.handlers.table import HANDLERS
+from magnetar.broker.handlers.request_turns import FEW_REQUESTS, LARGE_COMMAND_BYTES
+from magnetar.broker.handlers.table import BEFORE_HANDSHAKE, HANDLERS, OPENING
 from magnetar.broker.network.client_memory import ClientMemory
 from magnetar.broker.network.foreign_peers import hint
 from magnetar.broker.network.keep_alive import KeepAlive
@@ -67,10 +67,6 @@ _SMALL_READ_BYTES = 16 * 1024
 """A producer whose reads are smaller may wait for its turn (`ReadTurns`): the next read brings more."""
 _FRAME_UNIT = 12  # parts of frames are counted in pages, so that a stream of small rests costs no call
 PROTOCOL_VERSION = 21
-_BEFORE_HANDSHAKE = frozenset(
-    {pb.BaseCommand.CONNECT, pb.BaseCommand.AUTH_RESPONSE, pb.BaseCommand.PING, pb.BaseCommand.PONG}
-)
-_OPENING = frozenset({pb.BaseCommand.PRODUCER, pb.BaseCommand.SUBSCRIBE, pb.BaseCommand.WATCH_TOPIC_LIST})
 _connection_ids = itertools.count(1)
 
 
@@ -225,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._on_items(items, error):
             return
         elif nbytes < _SMALL_READ_BYTES and self._turns.is_held and self.gate.pending_entries:
-            self._turns.wait(self._on_turn)
+            self._turns.wait(lambda: self.release_reading("pace"))
             self.hold_reading("pace")
         elif nbytes >= _SMALL_READ_BYTES and self._halves.received(nbytes, entries, self.gate.pending_entries):
             self.hold_reading("half")
@@ -236,9 +232,6 @@ class Connection(asyncio.BufferedProtocol):
             self._share.set("frame", pages << _FRAME_UNIT)
             self._wait_for_memory()
 
-    def _on_turn(self) -> None:
-        self.release_reading("pace")
-
     def _on_items(self, items: list[Any], error: str | None) -> bool:
         """Handle these items, then the fault behind them; returns whether the connection continues."""
         try:
@@ -246,12 +239,13 @@ class Connection(asyncio.BufferedProtocol):
                 if self.closed:
                     return False
                 if len(item) == 2:
+                    if len(item[1]) >= LARGE_COMMAND_BYTES and not self._has_turn(item[1]):
+                        return self._put_back(items[number - 1 :], error)
                     self._on_command(item[0], item[1])
                 else:
                     self._on_run(EntryRun(*item))
                 if IN_SLICES in self._read_holds and number < len(items):
-                    self._put_back(items[number:], error)
-                    return not self.closed
+                    return self._put_back(items[number:], error)
             if error is None:
                 return not self.closed
             if self._buffer.may_cut_again and self.connected and not self.closed:
@@ -265,12 +259,19 @@ class Connection(asyncio.BufferedProtocol):
         self.refuse(error)
         return False
 
-    def _put_back(self, items: list[Any], error: str | None) -> None:
-        """Keep the items behind a command that is handled in slices until the command is done; hold reading."""
+    def _has_turn(self, data: bytes) -> bool:
+        """Count a large command; false when it has to wait for a later round of the event loop."""
+        return self.services.request_turns.takes(self.loop, len(data)) or self._buffer.may_cut_again
+
+    def _put_back(self, items: list[Any], error: str | None) -> bool:
+        """Keep items that wait for a command in slices, or for a round; returns whether the connection continues."""
         self._rest = items + self._rest
         self._rest_error = error or self._rest_error
         self._buffer.keep_refused()
         self.hold_reading("turn")
+        if IN_SLICES not in self._read_holds:
+            self._wait_with_rest()
+        return not self.closed
 
     def _have_to_wait(self, items: int) -> bool:
         """Whether so many items are more than one turn, or other connections have handled many in this round."""
@@ -328,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionFatalError(f"SEND for the unknown producer {run.producer_id}")
 
     def _on_command(self, command_type: int, data: bytes) -> None:
-        if not self.connected and command_type not in _BEFORE_HANDSHAKE:
+        if not self.connected and command_type not in BEFORE_HANDSHAKE:
             raise ConnectionFatalError(f"command {command_type} before the handshake")
         row = HANDLERS.get(command_type)
         if row is None:
@@ -342,9 +343,8 @@ class Connection(asyncio.BufferedProtocol):
         if base.type != command_type and base.HasField("type"):  # the type came twice: the last counts
             self._on_command(base.type, base.SerializePartialToString())
             return
-        if (
-            not base.HasField(cast("Any", row.field)) or not base.IsInitialized()
-        ):  # the parser does not check required fields
+        # the parser does not check required fields
+        if not base.HasField(cast("Any", row.field)) or not base.IsInitialized():
             raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
         if command_type != pb.BaseCommand.ACK:  # the broker does not read texts of an ACK
@@ -353,7 +353,7 @@ class Connection(asyncio.BufferedProtocol):
             except TooManyPartsError as e:
                 raise ConnectionFatalError(f"command {command_type} {e}") from e
         try:
-            if command_type in _OPENING:
+            if command_type in OPENING:
                 self._clients.require_room(command)
             result = row.handler(self, command)
         except Exception as e:  # noqa: BLE001 - a door: every error of a handler becomes a reply

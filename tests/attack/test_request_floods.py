@@ -4,6 +4,9 @@ import json
 import selectors
 import time
 
+import pytest
+
+from magnetar.broker.handlers.consume import ACKS_IN_ONE_TURN
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.blackbox.honest import HonestClient
 from tests.blackbox.raw import RawPeer, command, frame, lookup
@@ -14,9 +17,9 @@ MOST_BUSY_S = 0.15
 """Processor time of the broker in the wait of one PING."""
 
 
-def flood(broker, requests):
+def flood(broker, requests, peers=None):
     """Write the requests again and again on all connections, and read the answers."""
-    peers, written = [RawPeer(broker.url) for _ in range(PEERS)], 0
+    peers, written = peers or [RawPeer(broker.url) for _ in range(PEERS)], 0
     with selectors.DefaultSelector() as selector:
         for peer in peers:
             peer.socket.setblocking(False)
@@ -82,4 +85,21 @@ def test_schemas_compared_with_megabytes_of_versions_on_forty_connections(new_br
     kind = "GET_OR_CREATE_SCHEMA"
     requests = [command(kind, "getOrCreateSchema", request_id=n, **request(9, "none", f"{n}")) for n in range(20)]
     flood(broker, b"".join(map(frame, requests)))
+    assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("number", [ACKS_IN_ONE_TURN - 1, 12 * ACKS_IN_ONE_TURN])
+@pytest.mark.parametrize("kind", ["ACK", "REDELIVER_UNACKNOWLEDGED_MESSAGES"])
+def test_commands_with_thousands_of_ids_on_forty_connections(new_broker, topic, kind, number):
+    """A command counted as one, whatever its size: a PING waited for ten seconds of processor time."""
+    broker = new_broker(pings=False)
+    peers = [RawPeer(broker.url) for _ in range(PEERS)]
+    for at, peer in enumerate(peers):
+        peer.subscribe(topic, subscription=f"s{at}")
+    ids = [pb.MessageIdData(ledgerId=1 << 40, entryId=at) for at in range(number)]
+    if kind == "ACK":
+        request = command(kind, "ack", consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=ids)
+    else:
+        request = command(kind, "redeliverUnacknowledgedMessages", consumer_id=1, message_ids=ids)
+    flood(broker, frame(request), peers)
     assert broker.stop() == 0

@@ -5,6 +5,7 @@ import asyncio
 from magnetar.broker.handlers.request_turns import (
     COMMANDS_OF_A_REQUEST,
     FEW_REQUESTS,
+    LARGE_COMMAND_BYTES,
     REQUESTS_IN_ONE_ROUND,
     RequestTurns,
 )
@@ -44,6 +45,19 @@ def test_cheap_commands_count_less_than_requests():
     assert turns.count(loop, 1)
     loop.run_round()
     assert not turns.count(loop, most - 1)
+
+
+def test_large_commands_count_by_their_bytes_and_those_that_wait_find_room_in_their_turn():
+    loop, turns, found = Loop(), RequestTurns(), []
+    assert turns.takes(loop, LARGE_COMMAND_BYTES)
+    assert turns.takes(loop, 1 << 20), "there was room when it began"
+    assert not turns.takes(loop, LARGE_COMMAND_BYTES)
+    for _ in range(2):
+        turns.wait(lambda: found.append(turns.takes(loop, 1 << 20)), 1)
+    loop.run_round()
+    assert found == [True]
+    loop.run_round()
+    assert found == [True, True]
 
 
 def test_connections_that_wait_go_on_in_their_order_a_few_in_each_round():

@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from magnetar.broker.handlers.consume import FEW_WORDS
+from magnetar.broker.handlers.consume import ACKS_IN_ONE_TURN, FEW_WORDS
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS
 from magnetar.broker.network.connection import ITEMS_A_TURN
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -148,6 +148,42 @@ def test_a_shared_consumer_that_names_many_messages_is_sent_them_once(client):
     found = client.send_bytes(encoded(redeliverUnacknowledgedMessages=again) + encoded(ack=ack))
     assert sorted(messages(found))[-2:] == [1, 2]
     assert len(messages(found)) <= 3
+
+
+def test_a_read_of_large_commands_takes_several_rounds_and_keeps_their_order(client):
+    """A read of thirty acknowledgements of thousands of messages each held the loop as a whole."""
+    ids = client.publish(3)
+    shared = pb.CommandSubscribe.Shared
+    assert client.consume(shared) == [0, 1, 2]
+    handled = []
+    consumer = client.peer.connection.consumers[1]
+    on_ack = consumer.subscription.on_ack
+
+    def counted(consumer, command):
+        handled.append(command.message_id[-1].entryId)
+        return on_ack(consumer, command)
+
+    consumer.subscription.on_ack = counted
+    missing = many([])[: ACKS_IN_ONE_TURN - 1]
+    acks = [
+        pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=missing[: len(missing) - number])
+        for number in range(30)
+    ]
+    last = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=ids[:2])
+
+    async def go() -> None:
+        client.peer.send_bytes(b"".join(encoded(ack=ack) for ack in (*acks, last)))
+        for _ in range(3):
+            some = len(handled)
+            assert not client.peer.connection.is_reading
+            await asyncio.sleep(0)
+            assert len(handled) - some < 10
+        await asyncio.sleep(1)
+
+    client.world.run(go())
+    assert handled == [ack.message_id[-1].entryId for ack in (*acks, last)]
+    assert client.peer.connection.is_reading
+    assert client.consume(shared) == []
 
 
 class HeldTurns(ReadTurns):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
 from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.handlers import consume
+from magnetar.broker.handlers.request_turns import RequestTurns
 from magnetar.broker.limits import MAX_ACK_SET_WORDS
 from magnetar.protocol import pulsar_api_pb2 as pb
 from tests.broker.dispatch_fakes import EXCLUSIVE, SHARED, Bench, entry, got
@@ -62,6 +66,8 @@ async def test_the_entry_before_the_first_of_a_ledger_takes_nothing_of_it(first)
 async def blocked_at(bench, messages):
     """A consumer of a Shared subscription with permits that holds as many messages as it may, and their positions."""
     consumer = await bench.join(SHARED, permits=messages + 1)
+    consumer.outbox.loop = asyncio.get_running_loop()
+    consumer.outbox.services = SimpleNamespace(request_turns=RequestTurns())
     positions = bench.publish(*[entry() for _ in range(messages + 1)])
     bench.clock.advance(1)
     assert len(got(consumer)) == messages
