@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.compaction.compacted_ledger import CompactedLedger, CompactedLedgerWriter
     from magnetar.broker.compaction.survivors import Findings, SourceFindings
+    from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab, Span
@@ -152,8 +153,8 @@ class Compactor:
         return number
 
     async def _rewritten(self, body: bytes | memoryview, keep: list[int]) -> bytes | memoryview:
-        metadata = parse_metadata(body)
-        if metadata is not None and list(metadata.compacted_batch_indexes) == keep:
+        metadata = await aside(len(body), parse_metadata, body)
+        if metadata is not None and _indexes(metadata, len(keep)) == keep:
             return body  # an earlier compaction has left exactly these messages
         size = len(body) if metadata is None else max(len(body), metadata.uncompressed_size)
         rewritten: bytes | None = await aside(size, keep_messages, body, frozenset(keep))
@@ -198,6 +199,11 @@ class Compactor:
         """Yield to the event loop."""
         self._turn = 0
         await asyncio.sleep(0)
+
+
+def _indexes(metadata: pb.MessageMetadata, most: int) -> list[int]:
+    """Return the first compacted indexes of a batch: a hostile entry has millions."""
+    return list(metadata.compacted_batch_indexes[: most + 1])
 
 
 async def aside(size_bytes: int, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -6,7 +6,8 @@ Rules (recorded from Apache Pulsar 4.2.4 where it has an answer):
 - entries that no consumer ever gets (markers, unreadable metadata) are dropped;
 - an unreadable entry (an encrypted batch, a batch that does not parse) is kept whole: its keys are unknown, so
   dropping it could lose a value. Apache Pulsar drops such an entry or fails. A batch of more than 100,000 messages, or
-  of more than 16 MiB without its compression, is kept whole too: a few KiB can expand to that size;
+  of more than 16 MiB without its compression, is kept whole too: a few KiB can expand to that size. So is an entry with
+  more than a MiB of metadata, which no thread parses without holding the interpreter for as long;
 - the chunks of one message have one key; compaction keeps all of them or drops all of them. Apache Pulsar keeps the
   last chunk only, which no client can read.
 
@@ -23,7 +24,7 @@ from magnetar.converters.entry import entry_format
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import walk_batch
 from magnetar.protocol.errors import ProtocolError
-from magnetar.protocol.metadata import split_entry
+from magnetar.protocol.metadata import metadata_bytes, split_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,7 @@ __all__ = ["DIGEST_BYTES", "DROPPED", "KEPT", "Examined", "Keyed", "Kind", "dige
 DIGEST_BYTES = 16
 MOST_PLAIN_BYTES: Final = 16 << 20
 MOST_IN_BATCH: Final = 100_000
+MOST_METADATA_BYTES: Final = 1 << 20
 
 
 class Kind(enum.Enum):
@@ -82,6 +84,8 @@ def examine(body: bytes | memoryview) -> Examined:
 
 def examine_small(body: bytes | memoryview, most_plain_bytes: int) -> Examined | None:
     """Like `examine`, but return None for a batch that decompresses to more than `most_plain_bytes`."""
+    if len(body) > MOST_METADATA_BYTES and metadata_bytes(body) > MOST_METADATA_BYTES:
+        return KEPT
     metadata, payload = split_entry(body)
     if metadata is None or metadata.HasField("marker_type"):
         return DROPPED

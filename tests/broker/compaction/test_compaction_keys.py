@@ -120,3 +120,11 @@ def test_a_batch_of_many_messages_is_kept_whole(monkeypatch):
     many = [("a", b"")] * 101
     assert examine(batch(*many, codec=pb.ZSTD)) == KEPT
     assert len(examine(batch(*many[1:])).keyed) == 100
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_an_entry_with_too_many_metadata_is_kept_whole(monkeypatch, over):
+    metadata = pb.MessageMetadata(producer_name="p", sequence_id=1, publish_time=1, partition_key="k" * 1000)
+    monkeypatch.setattr(examination, "MOST_METADATA_BYTES", metadata.ByteSize() - over)
+    found = examine(build_entry(metadata.SerializeToString(), b"v" * 2000))
+    assert (found == KEPT) == bool(over)
