@@ -28,8 +28,8 @@ log = structlog.get_logger(__name__)
 REQUESTS_HIGH = 1000
 """The most requests of one connection in progress. At this number reading pauses until half of them are answered."""
 _LARGE_COMMAND_BYTES = 1024
-_PARSED_FACTOR = 4
-"""The assumed bytes of memory per byte of a command in progress."""
+_PARSED_FACTOR = 12
+"""The assumed bytes of memory per byte of a command in progress: short ids of messages take so many."""
 _REQUEST_BYTES = 4096
 _STEP_BITS = 6
 """The account counts requests in progress in steps of 64, each request with these bytes: so a few cost no call."""

@@ -76,7 +76,7 @@ def test_an_ack_is_cut_into_parts_by_its_ids_and_by_the_words_of_their_ack_sets(
     monkeypatch.setattr(consume, "_WORDS_IN_ONE_TURN", 10)
     sizes = [0, 0, 0, 0, 6, 5, 10, MAX_ACK_SET_WORDS + 1, 1]
     ids = [pb.MessageIdData(ledgerId=1, entryId=k, ack_set=[1] * size) for k, size in enumerate(sizes)]
-    parts = [([each.entryId for each in part], words) for part, words in consume._parts_of_acks(ids)]
+    parts = [([each.entryId for each in ids[start:end]], words) for start, end, words in consume._parts_of_acks(ids)]
     assert parts == [([0, 1, 2], 0), ([3, 4], 6), ([5], 5), ([6, 7], 10), ([8], 1)]
 
 

@@ -112,7 +112,7 @@ async def test_a_large_command_counts_until_its_end(requests, account):
     assert not requests.begin(gate.wait(), LOOKUP, COMMAND, 1000)
     assert account.used_bytes == 0
     assert requests.begin(gate.wait(), LOOKUP, COMMAND, 5000)
-    assert account.used_bytes == 20_000
+    assert account.used_bytes == 60_000
     gate.set()
     await until(lambda: account.used_bytes == 0)
 
