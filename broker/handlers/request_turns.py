@@ -43,7 +43,8 @@ class RequestTurns:
         """Changes between two rounds in which commands count."""
         self._done = 0
         """Commands of this round, a request counted as COMMANDS_OF_A_REQUEST."""
-        self._waiting: deque[tuple[Callable[[], None], int]] = deque()
+        self.waiting: deque[tuple[Callable[[], None], int]] = deque()
+        """The connections that wait for a later round, and the commands of each."""
         self._scheduled = False
 
     def takes(self, loop: asyncio.AbstractEventLoop, size: int) -> bool:
@@ -64,13 +65,13 @@ class RequestTurns:
 
     def wait(self, go_on: Callable[[], None], commands: int = FEW_REQUESTS * COMMANDS_OF_A_REQUEST) -> None:
         """Call `go_on`, which handles about so many commands, in a later round; only after a `count` in this round."""
-        self._waiting.append((go_on, commands))
+        self.waiting.append((go_on, commands))
 
     async def room(self, loop: asyncio.AbstractEventLoop, commands: int) -> None:
         """Return when this round has room for more commands, at once or in a later round; the caller's next commands
         take about as long as `commands`.
         """
-        if self._done >= _COMMANDS_IN_ONE_ROUND or self._waiting:
+        if self._done >= _COMMANDS_IN_ONE_ROUND or self.waiting:
             ready = asyncio.Event()
             self.count(loop, 0)
             self.wait(ready.set, commands)
@@ -84,14 +85,14 @@ class RequestTurns:
         self._scheduled = False
         self.round += 1
         self._done = 0
-        left, connections = _COMMANDS_IN_ONE_ROUND, len(self._waiting)
+        left, connections = _COMMANDS_IN_ONE_ROUND, len(self.waiting)
         while connections and left > 0 and self._done < _COMMANDS_IN_ONE_ROUND:
             connections -= 1
-            go_on, commands = self._waiting.popleft()
+            go_on, commands = self.waiting.popleft()
             left -= commands
             try:
                 go_on()
             except Exception:  # a bug in one request must not hold the other connections for ever
                 log.exception("request.failed")
-        if self._waiting and not self._scheduled:
+        if self.waiting and not self._scheduled:
             self._schedule(loop)

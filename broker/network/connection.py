@@ -203,6 +203,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- bytes in ------------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so
+        if self.services.request_turns.waiting:  # further items may wait, too, at ten times their bytes
+            return self._buffer.room()[:_SMALL_READ_BYTES]
         half_bytes = self._halves.half_bytes
         if half_bytes and self._turns.is_idle and not self.gate.pending_entries:
             return self._buffer.room()[:half_bytes]
@@ -359,9 +361,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception as e:  # noqa: BLE001 - a door: every error of a handler becomes a reply
             self._requests.failed(row.fail, command, e)
             return
-        if result is None or not inspect.iscoroutine(result):
-            return
-        if self._requests.begin(result, row, command, len(data)):
+        if result is not None and inspect.iscoroutine(result) and self._requests.begin(result, row, command, len(data)):
             self._wait_for_memory()
 
     # --- bytes out (Outbox) --------------------------------------------------------------------------------------

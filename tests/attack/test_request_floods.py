@@ -15,6 +15,7 @@ PEERS = 40
 SECONDS = 2
 MOST_BUSY_S = 0.15
 """Processor time of the broker in the wait of one PING."""
+MOST_BYTES = 160 << 20
 
 
 def flood(broker, requests, peers=None):
@@ -104,4 +105,16 @@ def test_commands_with_thousands_of_ids_on_forty_connections(new_broker, topic, 
     else:
         request = command(kind, "redeliverUnacknowledgedMessages", consumer_id=1, message_ids=ids)
     flood(broker, frame(request), peers)
+    assert broker.stop() == 0
+
+
+def test_reads_full_of_small_commands_on_three_hundred_connections(new_broker):
+    """The commands of a read that waited for their turn took ten times its bytes: more than a MiB a connection."""
+    broker = new_broker(pings=False)
+    peers = [RawPeer(broker.url) for _ in range(300)]
+    before = broker.rss_bytes
+    pong = frame(command("PONG", "pong"))
+    flood(broker, pong * 10_000, peers)
+    grown = broker.rss_bytes - before
+    assert grown < MOST_BYTES, f"{grown >> 20} MiB more"
     assert broker.stop() == 0

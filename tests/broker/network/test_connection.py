@@ -9,7 +9,8 @@ import pytest
 
 from magnetar.broker.handlers.consume import ACKS_IN_ONE_TURN, FEW_WORDS
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS
-from magnetar.broker.network.connection import ITEMS_A_TURN
+from magnetar.broker.network.connection import _SMALL_READ_BYTES, ITEMS_A_TURN
+from magnetar.broker.network.read_buffer import SHARED_BYTES
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.batches import encode_entry
 from magnetar.protocol.frames import encode_command
@@ -184,6 +185,20 @@ def test_a_read_of_large_commands_takes_several_rounds_and_keeps_their_order(cli
     assert handled == [ack.message_id[-1].entryId for ack in (*acks, last)]
     assert client.peer.connection.is_reading
     assert client.consume(shared) == []
+
+
+def test_a_read_behind_connections_that_wait_is_small(client):
+    """The commands of a read that wait for their turn take ten times its bytes."""
+    first = client.peer
+    client.reconnect()
+
+    async def go() -> None:
+        assert len(client.peer.connection.get_buffer(-1)) == SHARED_BYTES
+        first.send_bytes(encoded(pong=pb.CommandPong()) * (ITEMS_A_TURN + 1))
+        assert len(client.peer.connection.get_buffer(-1)) == _SMALL_READ_BYTES
+
+    client.world.run(go())
+    assert len(client.peer.connection.get_buffer(-1)) == SHARED_BYTES
 
 
 class HeldTurns(ReadTurns):
