@@ -143,8 +143,9 @@ class RowReader:
         column = self._column(batch, part)
         if column is None:
             return [0] * batch.num_rows
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+        if pa.types.is_timestamp(column.type):  # without its zone: rounding down asks no database of zones then
+            column = pc.floor_temporal(column.cast(pa.timestamp(column.type.unit)), unit="millisecond")
+            column = column.cast(pa.timestamp("ms"))
         values: list[int] = pc.fill_null(column.cast(pa.int64()), 0).to_pylist()
         return values
 

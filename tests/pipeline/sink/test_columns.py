@@ -44,6 +44,20 @@ def test_nulls_are_absent_parts():
     assert read(batch, topic="t") == [Row("persistent://public/default/t", -1, Message(None))]
 
 
+@pytest.mark.parametrize(("unit", "per_ms"), [("ms", 1), ("us", 1000), ("ns", 1_000_000)])
+@pytest.mark.parametrize("zone", [None, "UTC", "America/New_York"])
+def test_times_are_whole_milliseconds_rounded_down(unit, per_ms, zone):
+    """As `Instant.toEpochMilli` of Java and Spark's own functions, before 1970 too."""
+    values = [-1, -1000, -1001, 1500, -2_208_988_800_000_001, 0, None]
+    times = pa.array(values, pa.timestamp(unit, zone))
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([b"v"] * len(values)), times, times], ["value", "__eventTime", "__deliverAt"]
+    )
+    expected = [(value or 0) // per_ms for value in values]
+    found = [(row.message.event_time_ms, row.message.deliver_at_ms) for row in read(batch, topic="t")]
+    assert found == [(each, each) for each in expected]
+
+
 def test_a_table_that_was_read_can_be_written():
     found, values = parts(arrow_schema(topic_columns()).names, SinkOptions.parse({}, streaming=False))
     assert values == ["value"]
