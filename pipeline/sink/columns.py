@@ -153,10 +153,20 @@ class RowReader:
         column = self._column(batch, "properties")
         if column is None:
             return [()] * batch.num_rows
-        return [tuple(_pair(item) for item in value) if value else () for value in column.to_pylist()]
+        of = _of_map if pa.types.is_map(column.type) else _of_headers
+        return [of(value) if value else () for value in column.to_pylist()]
 
 
-def _pair(item: Any) -> tuple[str, str]:
-    """An item of a map, or a Kafka header (bytes that are no UTF-8 text are replaced)."""
-    key, value = (item["key"], item["value"]) if isinstance(item, dict) else item
-    return key, value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
+def _of_map(items: list[tuple[str, str | bytes | None]]) -> tuple[tuple[str, str], ...]:
+    """A key whose value is null is left out: for SQL, such a map and a map without the key have the same value."""
+    return tuple((key, _text(value)) for key, value in items if value is not None)
+
+
+def _of_headers(headers: list[dict[str, Any]]) -> tuple[tuple[str, str], ...]:
+    """A header whose value is null becomes an empty property, as in entries of Kafka."""
+    return tuple((header["key"], _text(header["value"] or "")) for header in headers)
+
+
+def _text(value: str | bytes) -> str:
+    """Bytes that are no UTF-8 text are replaced."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

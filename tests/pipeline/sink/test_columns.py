@@ -58,6 +58,13 @@ def test_times_are_whole_milliseconds_rounded_down(unit, per_ms, zone):
     assert found == [(each, each) for each in expected]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary()])
+def test_a_key_of_a_map_without_a_value_is_no_property(kind):
+    maps = pa.array([[("a", "1"), ("b", None), ("c", "")], [("a", None)]], pa.map_(pa.string(), kind))
+    batch = pa.RecordBatch.from_arrays([pa.array([b"v", b"w"]), maps], ["value", "__messageProperties"])
+    assert [row.message.properties for row in read(batch, topic="t")] == [(("a", "1"), ("c", "")), ()]
+
+
 def test_a_table_that_was_read_can_be_written():
     found, values = parts(arrow_schema(topic_columns()).names, SinkOptions.parse({}, streaming=False))
     assert values == ["value"]
