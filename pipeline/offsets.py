@@ -46,6 +46,8 @@ LATEST = "latest"
 _KAFKA_ENDS = {-2: EARLIEST, -1: LATEST}
 _LEDGERS, _BYTES = "ledgers", "bytes"
 _MESSAGE_ID = re.compile(r"-?\d+:-?\d+(:-?\d+)?")
+_NO_LEDGER = -1
+"""The newest ledger of a log that never had a producer."""
 _NO_TOPICS = frozenset({"v", _LEDGERS, _BYTES})
 
 
@@ -126,7 +128,8 @@ class Offsets:
             raise ValueError(f"offsets of version {version}; this program reads up to version {VERSION}")
         try:
             places = {t: _stored_place(p) for t, p in stored.items() if t not in _NO_TOPICS}
-            return Offsets(places, _numbers(stored.get(_LEDGERS, {})), _numbers(stored.get(_BYTES, {})))
+            ledgers = _numbers(stored.get(_LEDGERS, {}), least=_NO_LEDGER)
+            return Offsets(places, ledgers, _numbers(stored.get(_BYTES, {}), least=0))
         except ValueError as error:
             raise ValueError(_not_ours(stored)) from error
 
@@ -138,8 +141,8 @@ def _not_ours(stored: Any) -> str:
     )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_number(value: object, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _stored_place(value: Any) -> Place:
@@ -151,9 +154,9 @@ def _stored_place(value: Any) -> Place:
     return int(value)
 
 
-def _numbers(value: Any) -> dict[str, int]:
+def _numbers(value: Any, *, least: int) -> dict[str, int]:
     """Raises ValueError."""
-    if not isinstance(value, dict) or not all(map(_is_number, value.values())):
+    if not isinstance(value, dict) or not all(_is_number(each, least) for each in value.values()):
         raise ValueError(f"{value!r} has no number for each topic")
     return value
 

@@ -78,6 +78,13 @@ def test_only_offsets_with_sizes_of_messages_are_refused_by_earlier_releases():
     assert Offsets({T: 5}, {T: 31}).as_json()["v"] == 1
 
 
+def test_a_log_without_any_ledger_has_an_offset():
+    """A partition without a producer up to now: its last position is -1:-1."""
+    offsets = Offsets({T: 0}, {T: -1})
+    assert Offsets.from_json(offsets.as_json()) == offsets
+    assert Offsets.from_json(offsets.as_json()).ledgers == {T: -1}
+
+
 @pytest.mark.parametrize(
     ("text", "topic", "expected"),
     [

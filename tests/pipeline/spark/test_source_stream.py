@@ -84,6 +84,17 @@ def test_limits_in_entries_and_bytes(stream, spark, pulsar_client, topic, tmp_pa
     assert numbers(other.rows()) == list(range(100))
 
 
+def test_partitions_that_never_had_a_message(stream, spark_broker, pulsar_client, topic):
+    admin(spark_broker, "PUT", f"{path(topic)}/partitions", b"2")
+    found = stream()
+    found.run()
+    publish(pulsar_client, f"{topic}-partition-1", 10)
+    found.run()
+    publish(pulsar_client, f"{topic}-partition-0", 10, first=10)
+    found.run()
+    assert numbers(found.rows()) == list(range(20))
+
+
 def test_new_partitions_are_picked_up(stream, spark_broker, pulsar_client, topic):
     admin(spark_broker, "PUT", f"{path(topic)}/partitions", b"2")
     publish(pulsar_client, topic, 50, key=str)
