@@ -44,13 +44,14 @@ def exactly_once(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]
         if staging.is_sent(batch_id):
             return
         names = staging.manifest(batch_id)
+        is_first = names is None
         if names is None:
             rows = df.mapInArrow(_stager(parsed, batch_id), _STAGED).collect()
             names = staging.publish(batch_id, [row.name for row in sorted(rows, key=lambda row: row.task)])
         topics = []
         if names:
             files = df.sparkSession.range(0, len(names), 1, len(names))
-            sent = files.mapInArrow(_sender(parsed, batch_id, names), _SENT).collect()
+            sent = files.mapInArrow(_sender(parsed, batch_id, names, is_first=is_first), _SENT).collect()
             topics = [row.asDict() for row in sent]
         staging.mark_sent(batch_id, {"topics": topics})
         staging.forget_before(batch_id)
@@ -73,13 +74,18 @@ def _stager(options: SinkOptions, batch_id: int) -> Callable[[Iterator[pa.Record
 
 
 def _sender(
-    options: SinkOptions, batch_id: int, names: list[str]
+    options: SinkOptions, batch_id: int, names: list[str], *, is_first: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "mapInArrow runs in a task"
+        sends_first = is_first and context.attemptNumber() == 0
         staging = Staging(options.staging, options.sink_id)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                reports = send_staged(staging, batch_id, number, names[number], options, options.sink_id)
+                reports = send_staged(
+                    staging, batch_id, number, names[number], options, options.sink_id, is_first=sends_first
+                )
                 yield pa.RecordBatch.from_arrays(
                     [
                         pa.array([report.topic for report in reports], pa.string()),

@@ -3,6 +3,7 @@
     <folder>/<batch>/<task>-<attempt>.arrow   rows of one task, an Arrow IPC stream
     <folder>/<batch>/manifest.json            names of the files that count, in order; written once, as a whole
     <folder>/<batch>/<number>-partitions.json numbers of partitions of the topics of the manifest's `number`-th file
+    <folder>/<batch>/refused.json             why the batch may never be sent
     <folder>/<batch>/sent.json                all of them are stored in their topics
 
 The manifest decides which attempt of each task counts. From then on the batch's rows and their order are fixed, so
@@ -29,7 +30,7 @@ from magnetar.pipeline.option_table import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-_MANIFEST, _SENT = "manifest.json", "sent.json"
+_MANIFEST, _REFUSED, _SENT = "manifest.json", "refused.json", "sent.json"
 
 
 class StagingError(RuntimeError):
@@ -101,6 +102,18 @@ class Staging:
     def mark_sent(self, batch_id: int, report: dict[str, Any]) -> None:
         """Record that every row of the batch is stored. Raises: OSError."""
         self._write(batch_id, _SENT, report)
+
+    def refuse(self, batch_id: int, why: str) -> None:
+        """Have every later attempt to send the batch fail: that attempt could not know that it must not. Raises:
+        OSError.
+        """
+        self._write(batch_id, _REFUSED, {"why": why})
+
+    def check_refused(self, batch_id: int) -> None:
+        """Raises: StagingError with the reason when an earlier attempt has refused the batch. OSError."""
+        refused = self._read(batch_id, _REFUSED)
+        if refused is not None:
+            raise StagingError(refused["why"])
 
     def rows(self, batch_id: int, name: str) -> Iterator[pa.RecordBatch]:
         """The rows of one file. Raises: StagingError, OSError."""

@@ -31,12 +31,17 @@ _OPTIONS = Remedies("option enableDeduplication", "option admin.url", "option ch
 
 class Place(NamedTuple):
     """Which part of a write a task is. `producer`: name of its producers, None for names the broker chooses.
-    `first_sequence_id`: that of the task's first row.
+    `first_sequence_id`: that of the task's first row. `is_first`: no earlier attempt has sent any of these rows.
     """
 
     task: int
     producer: str | None
     first_sequence_id: int
+    is_first: bool = False
+
+
+class RepeatedSinkIdError(DeduplicationError):
+    """A topic has rows of another stream under the producer's name and the batch's number, and would drop the rows."""
 
 
 class PartitionCounts(Protocol):
@@ -169,12 +174,19 @@ class SinkTask:
 
     def _check_batch(self, topic: str, last_sequence_id: int) -> None:
         """Raises: DeduplicationError when the topic has rows of a later batch: a stream repeats only its newest batch,
-        so the rows of this batch are new, and the broker would drop them.
+        so the rows of this batch are new, and the broker would drop them. RepeatedSinkIdError when it has rows of this
+        batch, of which this stream has not sent any.
         """
         last, batch = last_sequence_id >> BATCH_SHIFT, self._place.first_sequence_id >> BATCH_SHIFT
+        rows = f"{topic} has rows of batch {last} of producer {self._place.producer}, "
+        remedy = "the broker would drop its rows as duplicates; give another sinkId"
         if last > batch:
             raise DeduplicationError(
-                f"{topic} has rows of batch {last} of producer {self._place.producer}, and this is batch {batch}: the "
-                "stream has begun anew under its former option sinkId, with a new checkpoint, and the broker would "
-                "drop its rows as duplicates; give another sinkId"
+                f"{rows}and this is batch {batch}: the stream has begun anew under its former option sinkId, with a "
+                f"new checkpoint, and {remedy}"
+            )
+        if last == batch and self._place.is_first:
+            raise RepeatedSinkIdError(
+                f"{rows}which this stream has not sent: another stream has the same option sinkId, or this stream has "
+                f"a new or an older checkpoint or stagingDirectory, and {remedy}"
             )

@@ -22,7 +22,7 @@ from magnetar.pipeline.option_table import OptionError
 from magnetar.pipeline.sink.columns import RowReader
 from magnetar.pipeline.sink.options import Guarantee, SinkOptions
 from magnetar.pipeline.sink.staging import Staging
-from magnetar.pipeline.sink.task import BATCH_SHIFT, Place, send_rows
+from magnetar.pipeline.sink.task import BATCH_SHIFT, Place, RepeatedSinkIdError, send_rows
 from magnetar.pipeline.sink.values import value_encoder
 
 if TYPE_CHECKING:
@@ -145,8 +145,9 @@ def send_published(
     staging.check_newest(batch_id)
     reports: list[TopicReport] = []
     if not staging.is_sent(batch_id):
+        is_first = staging.manifest(batch_id) is None
         for number, name in enumerate(staging.publish(batch_id, names)):
-            reports += send_staged(staging, batch_id, number, name, options, sink_id)
+            reports += send_staged(staging, batch_id, number, name, options, sink_id, is_first=is_first)
         staging.mark_sent(batch_id, {"topics": [asdict(report) for report in reports]})
         log_reports(reports, batch_id)
     staging.forget_before(batch_id)
@@ -154,11 +155,19 @@ def send_published(
 
 
 def send_staged(
-    staging: Staging, batch_id: int, number: int, name: str, options: SinkOptions, sink_id: str
+    staging: Staging, batch_id: int, number: int, name: str, options: SinkOptions, sink_id: str, *, is_first: bool
 ) -> list[TopicReport]:
-    """Send one file, the batch's `number`-th. Raises: as `send_rows`, StagingError."""
-    place = Place(number, f"{sink_id}-{number}", batch_id << BATCH_SHIFT)
-    return send_rows(staging.rows(batch_id, name), options, place, staging.partition_counts(batch_id, number))
+    """Send one file, the batch's `number`-th. is_first: no earlier attempt has sent any of its rows.
+
+    Raises: as `send_rows`, StagingError.
+    """
+    staging.check_refused(batch_id)
+    place = Place(number, f"{sink_id}-{number}", batch_id << BATCH_SHIFT, is_first)
+    try:
+        return send_rows(staging.rows(batch_id, name), options, place, staging.partition_counts(batch_id, number))
+    except RepeatedSinkIdError as error:
+        staging.refuse(batch_id, str(error))
+        raise
 
 
 def log_reports(reports: list[TopicReport], batch_id: int | None = None) -> None:

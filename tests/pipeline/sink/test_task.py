@@ -14,8 +14,9 @@ from magnetar.client.errors import DeduplicationError, RefusedError, RetryError
 from magnetar.pipeline.sink.options import SinkOptions
 from magnetar.pipeline.sink.packing import MessageTooLargeError
 from magnetar.pipeline.sink.routing import RoutingError
-from magnetar.pipeline.sink.staging import Staging
-from magnetar.pipeline.sink.task import Place, send_rows
+from magnetar.pipeline.sink.staging import Staging, StagingError
+from magnetar.pipeline.sink.task import Place, RepeatedSinkIdError, send_rows
+from magnetar.pipeline.sink.writers import send_published
 from magnetar.pytest_plugin import BrokerProcess
 
 pytestmark = pytest.mark.timeout(180)
@@ -108,6 +109,37 @@ def test_a_stream_that_begins_anew_under_its_sink_id_loses_no_rows(broker, clien
     (report,) = send_rows([table("a")], given, Place(0, "s-0", 1 << 32))
     assert report.known == 1
     assert [m.data() for m in read_all(client, topic, 1)] == [b"a"]
+
+
+@pytest.mark.parametrize("batch_id", [0, 3])
+def test_a_staged_stream_under_the_sink_id_of_another_stream_loses_no_rows(broker, client, topic, tmp_path, batch_id):
+    """The batches have one number, as the batches 0 of a stream and of its successor with a new checkpoint."""
+    sending = options(broker, topic)
+
+    def send(folder, value):
+        staging = Staging(str(tmp_path / folder), "s")
+        name, _ = staging.stage(batch_id, 0, "a", [table(value)])
+        return send_published(staging, batch_id, [name], sending, "s")
+
+    send("first", "a")
+    refused = f"{topic} has rows of batch {batch_id} of producer s-0, which this stream has not sent.*another sinkId"
+    with pytest.raises(RepeatedSinkIdError, match=refused):
+        send("second", "b")
+    with pytest.raises(StagingError, match=refused):
+        send("second", "b")
+    assert [m.data() for m in read_all(client, topic, 1)] == [b"a"]
+
+
+def test_a_staged_batch_that_was_sent_in_part_is_its_own_repetition(broker, client, topic, tmp_path, monkeypatch):
+    staging, sending = Staging(str(tmp_path), "s"), options(broker, topic)
+    name, _ = staging.stage(0, 0, "a", [table("a", "b")])
+    with monkeypatch.context() as death:
+        death.setattr(staging, "mark_sent", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            send_published(staging, 0, [name], sending, "s")
+    (report,) = send_published(staging, 0, [name], sending, "s")
+    assert (report.stored, report.known) == (0, 2)
+    assert [m.data() for m in read_all(client, topic, 2)] == [b"a", b"b"]
 
 
 def test_at_least_once_needs_no_name(broker, client, topic):

@@ -196,6 +196,21 @@ def test_foreach_batch_sends_from_executors(spark, deduplicating, client, topic,
     assert sorted(int(m.data()) for m in read_all(client, topic)) == list(range(200))
 
 
+def test_foreach_batch_under_the_sink_id_of_another_stream_loses_no_rows(spark, deduplicating, client, topic, tmp_path):
+    """The task that sends is tried twice."""
+
+    def write(value, folder):
+        given = {"topic": topic, "sinkId": "twins", "stagingDirectory": str(tmp_path / folder)}
+        service = {"service.url": deduplicating.url, "admin.url": deduplicating.http_url}
+        exactly_once(given | service)(spark.createDataFrame([(value,)], "value string"), 0)
+
+    write("a", "first")
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"which this stream has not sent.*give another sinkId"):
+            write("b", "second")
+    assert [m.data() for m in read_all(client, topic)] == [b"a"]
+
+
 def test_a_task_that_is_tried_again_sends_nothing_twice(spark, deduplicating, client, topic):
     """The first attempt fails after its rows were sent in part."""
 
