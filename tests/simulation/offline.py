@@ -110,6 +110,8 @@ class Offline(Part):
         if len(self.images) >= MOST_IMAGES and self._chance.random() < 0.7:
             return
         self.world.note("takes-image")
+        for part in self.world.parts:
+            part.check(self.world.broker)  # type: ignore[arg-type]  # evictions since the last check are in the image
         disk = self.world.disk
         opened = {path: (disk._names[path], len(disk.content(path))) for path in disk.paths() if "/ledgers/" in path}
         image = Image(self.world.now_s, disk.copy(), _now(self.world.history.topics), opened)

@@ -9,10 +9,13 @@ import pytest
 
 from magnetar.storage.position import Position
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
+from tests.simulation.offline import Offline
 from tests.simulation.parts import Register
+from tests.simulation.plan import FIRST_WITH_OFFLINE, Plan
 from tests.simulation.portions import Portions
 from tests.simulation.quotas import EVICTED, Quotas
 from tests.simulation.shapes import SchemaHistory
+from tests.simulation.world import World
 
 PLACE = Position(3, 0)
 
@@ -118,3 +121,14 @@ def test_an_eviction_takes_the_share_above_nine_tenths_of_the_quota(entries, hol
     else:
         with pytest.raises(ViolationError, match="a quota evicts 6 entries"):
             Quotas(world)._check_evictions()
+
+
+def test_an_image_knows_the_evictions_since_the_last_check():
+    world = World(Plan.of(FIRST_WITH_OFFLINE))
+    subscription = SubscriptionHistory("s")
+    known = TopicHistory("t", keeps_all=False, deduplicates=False, subscriptions={"s": subscription})
+    world.history.topics["t"] = known
+    world.parts = [SimpleNamespace(check=lambda _broker: subscription.evicted.add(PLACE))]
+    offline = Offline(world)
+    offline.act()
+    assert offline.images[0].topics["t"].subscriptions["s"].evicted == {PLACE}

@@ -33,6 +33,8 @@ REGRESSIONS = {
     460_010: "a client got a count of partitions whose record was not durable, and a crash took the topic back",
     480_125: "verify called an index damaged that a power loss had cut off",
     480_161: "a deletion of a topic that was cut off left its entries without subscriptions and sequence ids",
+    480_569: "the model noted an eviction later than the image that contains the eviction",
+    500_096: "the same as 480,569",
     200_005: "a record in the body of a message was delivered where the device damaged that message",
 }
 
