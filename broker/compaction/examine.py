@@ -60,8 +60,8 @@ class Examined(NamedTuple):
     kind: Kind
     messages: int = 1
     keyed: Sequence[Keyed] = ()
-    chunk: tuple[bytes, bool] | None = None
-    """Digest of the chunked message's identity, and whether this is its last chunk."""
+    chunk: tuple[bytes, int, bool] | None = None
+    """Digest of the chunked message's identity, the number of the chunk, and whether the chunk is the last."""
 
 
 DROPPED = Examined(Kind.DROP)
@@ -100,9 +100,8 @@ def examine_small(body: bytes | memoryview, most_plain_bytes: int) -> Examined |
     keyed = (Keyed(0, digest_of(metadata.partition_key), _is_tombstone(metadata, payload)),)
     if metadata.num_chunks_from_msg > 1:
         identity = f"{metadata.producer_name}\0{metadata.uuid}"
-        return Examined(
-            Kind.CHUNK, 1, keyed, (digest_of(identity), metadata.chunk_id >= metadata.num_chunks_from_msg - 1)
-        )
+        is_last = metadata.chunk_id >= metadata.num_chunks_from_msg - 1
+        return Examined(Kind.CHUNK, 1, keyed, (digest_of(identity), metadata.chunk_id, is_last))
     return Examined(Kind.MESSAGES, 1, keyed)
 
 

@@ -57,6 +57,10 @@ class Findings:
         self._in_groups = 0
         self._open: dict[bytes, list[int]] = {}
         self._in_open = 0
+        self._next: dict[bytes, int] = {}
+        """For each open message the number of the chunk with which a client could go on."""
+        self._whole: set[bytes] = set()
+        """Messages whose chunks are in groups."""
 
     def source(self, ledger_id: int) -> SourceFindings:
         found = self.by_ledger.get(ledger_id)
@@ -100,25 +104,38 @@ class Findings:
                 self.uncounted += 1
             put(digest, base + (index << 1) + is_tombstone)
 
-    def _add_chunk(self, place: int, examined: Examined, message: bytes, is_last: bool) -> None:
-        """Add a chunk. Chunks replace older values once their last chunk is added; without a last chunk they stay."""
+    def _add_chunk(self, place: int, examined: Examined, message: bytes, number: int, is_last: bool) -> None:
+        """Add a chunk. Chunks replace older values once their last chunk is added; without a last chunk they stay.
+
+        A producer sends chunks without receipt again. Copies of the last chunks of a whole message are dropped: no
+        client can join them, and the message counts from its first last chunk.
+        """
+        following = self._next.get(message, 0)
         if not is_last:
             self._open.setdefault(message, []).append(place)
+            self._next[message] = number + 1 if number in (0, following) else following if number < following else 0
             self._in_open += 1
             if self._in_open > MOST_CHUNKS:
-                self._keep(self._open.pop(next(iter(self._open))))
+                self._keep(next(iter(self._open)))
             return
         earlier = self._open.pop(message, [])
+        self._next.pop(message, None)
         self._in_open -= len(earlier)
+        if number != following and message in self._whole:
+            return
         self.table.put(examined.keyed[0].digest, place)
         if self._in_groups + len(earlier) > MOST_CHUNKS:
             self._mark(earlier)
         elif earlier:
             self._groups[place] = earlier
             self._in_groups += len(earlier)
+            if number == following:
+                self._whole.add(message)
 
-    def _keep(self, places: list[int]) -> None:
-        """Keep the chunks of a message, whose last chunk may still come and counts by itself then."""
+    def _keep(self, message: bytes) -> None:
+        """Keep the open chunks of a message, whose last chunk may still come and counts by itself then."""
+        places = self._open.pop(message)
+        del self._next[message]
         self._in_open -= len(places)
         self._mark(places)
 

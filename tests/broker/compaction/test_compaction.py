@@ -135,6 +135,28 @@ async def test_chunks_of_a_message_live_and_die_together():
     assert [value[0] for value in await bench.values()] == [*ids[7:], last[0]]
 
 
+@pytest.mark.parametrize("again", [[2], [1, 2], [0, 1, 2]])
+async def test_chunks_that_were_sent_again_leave_their_message_whole(again):
+    """A producer that lost the receipts of the last chunks sends these chunks again; the last chunk alone stayed."""
+    bench = await Bench().open()
+    message = chunks("a", "p-1", 3, 3)
+    ids = await bench.publish(*message, *[message[k] for k in again])
+    await bench.compact()
+    newest = ids[3:] if len(again) == 3 else ids[:3]
+    assert [value[0] for value in await bench.values()] == newest
+    copies = await bench.publish(message[2], single("b"))
+    await bench.compact()
+    assert [value[0] for value in await bench.values()] == [*newest, copies[1]]
+
+
+async def test_a_chunk_that_was_sent_again_hides_no_newer_value():
+    bench = await Bench().open()
+    message = chunks("a", "p-1", 2, 2)
+    ids = await bench.publish(*message, single("a"), message[1])
+    await bench.compact()
+    assert [value[0] for value in await bench.values()] == [ids[2]]
+
+
 async def test_chunks_beyond_the_limit_stay(monkeypatch):
     """Each unfinished message took 270 bytes of memory, without a bound."""
     monkeypatch.setattr(survivors, "MOST_CHUNKS", 4)
@@ -161,7 +183,7 @@ def test_remembered_chunks_have_a_bound(monkeypatch):
     for number in range(1000):
         keyed = (Keyed(0, digest_of("a"), is_tombstone=False),)
         message = digest_of(f"m{number // 3 if number < 500 else number}")
-        findings.add(1, Examined(Kind.CHUNK, 1, keyed, (message, number < 500 and number % 3 == 2)))
+        findings.add(1, Examined(Kind.CHUNK, 1, keyed, (message, number % 3, number < 500 and number % 3 == 2)))
     assert findings.weight_bytes <= 24 * 200 + 24
     assert sum(map(len, findings._open.values())) + sum(map(len, findings._groups.values())) <= 200
     findings.settle()
