@@ -224,7 +224,13 @@ class TopicCompaction:
             return False
         self._status = CompactionStatus("RUNNING")
         self._task = self._tasks.spawn(self._run(), f"compaction {self._name}")
+        self._task.add_done_callback(self._ended)
         return True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Forget a run that was cancelled before its first step."""
+        if self._task is task:
+            self._task = None
 
     def start_if_needed(self, threshold_bytes: int) -> None:
         """Start a compaction when `uncompacted_bytes` exceeds the threshold (0: never)."""

@@ -190,6 +190,18 @@ def test_remembered_chunks_have_a_bound(monkeypatch):
     assert findings.survivors >= 700
 
 
+async def test_a_run_that_is_closed_before_it_begins_ends_the_waits_for_it():
+    """The waits took turn after turn of the event loop for ever."""
+    bench = await Bench().open()
+    await bench.publish(single("a"))
+    assert bench.compaction.start()
+    waiting = asyncio.ensure_future(bench.compaction.wait())
+    await bench.compaction.close()
+    async with asyncio.timeout(1):
+        await waiting
+    assert not bench.compaction.is_running
+
+
 async def test_nothing_to_do_is_a_success_and_writes_nothing():
     bench = await Bench().open()
     await bench.compact()
