@@ -149,6 +149,10 @@ class TopicCompaction:
             else:
                 self._current = CompactedTopic(CompactedLedger(self._ledgers, info), record.horizon)
                 cursor.ack_cumulative(record.horizon)
+        if record.ledger_ids - {record.ledger_id}:
+            # Another owner may have opened the log since this opening began, and have started the run: then the save
+            # that precedes the deletion fails.
+            cursor.note_properties(record.properties())
         await self._clear_away(cursor)
 
     async def keep_all(self) -> None:

@@ -68,7 +68,11 @@ class CompactingHistory(WideHistory):
         ledger = await super().open_checked(process)
         settings = CompactionSettings(asyncio.Semaphore(1), lambda: 0, 1000)
         compaction = TopicCompaction(TOPIC, ledger, process.store, settings)
-        await compaction.open(keeps_all=True)
+        try:
+            await compaction.open(keeps_all=True)
+        except BaseException:
+            await ledger.close()  # as a topic does whose load fails
+            raise
         self.compactions[ledger] = compaction
         await self.check_compacted(process, ledger, compaction, horizon, receipts)
         return ledger

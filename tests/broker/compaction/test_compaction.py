@@ -9,13 +9,15 @@ import pytest
 from magnetar.broker.compaction import survivors
 from magnetar.broker.compaction.examine import Examined, Keyed, Kind, digest_of
 from magnetar.broker.compaction.key_table import KeyTable
+from magnetar.broker.compaction.record import CompactionRecord
 from magnetar.broker.compaction.survivors import Findings
-from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
+from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR, TopicCompaction
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.metadata import parse_metadata
-from magnetar.storage.errors import CorruptEntryError, StorageError, StorageFullError
+from magnetar.storage.errors import CorruptEntryError, ManagedLedgerFencedError, StorageError, StorageFullError
 from magnetar.storage.position import EARLIEST, LATEST, Position
-from tests.broker.compaction_for_tests import Bench, batch, entries_of, messages_of, read_on, single
+from magnetar.storage.pulsar_layout.pulsar_layout import PulsarLayout
+from tests.broker.compaction_for_tests import TOPIC, Bench, batch, entries_of, messages_of, read_on, single
 from tests.storage.managed_for_tests import Ground, MemoryLedgerStore, settle
 
 CODECS = [pb.NONE, pb.LZ4, pb.ZLIB, pb.ZSTD, pb.SNAPPY]
@@ -200,6 +202,24 @@ async def test_a_run_that_is_closed_before_it_begins_ends_the_waits_for_it():
     async with asyncio.timeout(1):
         await waiting
     assert not bench.compaction.is_running
+
+
+async def test_an_opening_that_has_lost_the_log_deletes_no_ledger():
+    """The ledger may be that of a run of the new owner: the compacted topic was lost, and with it the messages that the
+    log had dropped.
+    """
+    bench = await Bench(Ground(layout=PulsarLayout())).open()
+    await bench.publish(single("a"))
+    cursor = await bench.log.open_cursor(COMPACTION_CURSOR, "earliest")
+    started = await bench.ground.ledgers.create({})
+    cursor.note_properties(CompactionRecord(started=started.ledger_id).properties())
+    await cursor.flush()
+    grounds = [Ground(bench.ground.ledgers, bench.ground.metadata, bench.ground.layout) for _ in range(2)]
+    stale, _ = [await ground.open(bench.config) for ground in grounds]
+    compaction = TopicCompaction(TOPIC, stale, bench.ground.ledgers, bench.settings)
+    with pytest.raises(ManagedLedgerFencedError):
+        await compaction.open()
+    assert started.ledger_id in bench.ground.ledgers._ledgers
 
 
 async def test_nothing_to_do_is_a_success_and_writes_nothing():
