@@ -144,6 +144,8 @@ class TopicCompaction:
             try:
                 info = await self._ledgers.open_recover(record.ledger_id)
             except NoSuchLedgerError:
+                cursor.note_properties(record.properties())
+                await cursor.flush()  # fails where another owner has replaced and deleted the ledger
                 log.error("compacted_ledger.missing", topic=str(self._name), ledger_id=record.ledger_id)  # noqa: TRY400 - says all
                 record = self._record = replace(record, ledger_id=NO_LEDGER, horizon=EARLIEST)
             else:

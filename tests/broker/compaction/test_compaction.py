@@ -222,6 +222,19 @@ async def test_an_opening_that_has_lost_the_log_deletes_no_ledger():
     assert started.ledger_id in bench.ground.ledgers._ledgers
 
 
+async def test_an_opening_that_has_lost_the_log_misses_no_compacted_ledger():
+    """The new owner has compacted again and deleted the ledger: an error in the log, and readers without the values."""
+    bench = await Bench(Ground(layout=PulsarLayout())).open()
+    await bench.publish(single("a"))
+    await bench.compact()
+    grounds = [Ground(bench.ground.ledgers, bench.ground.metadata, bench.ground.layout) for _ in range(2)]
+    stale, _ = [await ground.open(bench.config) for ground in grounds]
+    await bench.ground.ledgers.delete(bench.compaction.current().ledger.ledger_id)
+    compaction = TopicCompaction(TOPIC, stale, bench.ground.ledgers, bench.settings)
+    with pytest.raises(ManagedLedgerFencedError):
+        await compaction.open()
+
+
 async def test_nothing_to_do_is_a_success_and_writes_nothing():
     bench = await Bench().open()
     await bench.compact()
