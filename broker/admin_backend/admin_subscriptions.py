@@ -71,7 +71,7 @@ class AdminSubscriptions:
         if isinstance(created, Subscription) and isinstance(topic, Topic) and created.opened_at is not None:
             # Apache Pulsar creates the cursor at the end, and then resets it.
             created.opened_at = created.opened_at._replace(mark_delete=topic.ledger.last_confirmed)
-            created.note_reset(EARLIEST if start == "earliest" else LATEST)
+            created.place.reset(EARLIEST if start == "earliest" else LATEST, created.cursor.mark_delete)
 
     async def delete_subscription(self, name: TopicName, subscription: str, *, force: bool) -> None:
         topic = await self._topics.get(name, create=False)
@@ -104,7 +104,9 @@ class AdminSubscriptions:
         topic, found = await self._subscription(name, subscription)
         await topic.subscriptions.skip(found, found.cursor.backlog_entries if messages is None else messages)
         if messages is None:
-            found.note_reset(LATEST)
+            found.place.reset(LATEST, found.cursor.mark_delete)
+        elif messages:
+            found.place.continued()
 
     async def expire(self, name: TopicName, subscription: str, older_than_s: int | MessagePosition) -> bool:
         topic, found = await self._subscription(name, subscription)
@@ -126,6 +128,7 @@ class AdminSubscriptions:
         found = topic.subscriptions.by_name.get(subscription)
         if found is None:  # as in Apache Pulsar, the request creates the subscription
             found = await topic.subscriptions.create(SubscribeRequest(subscription, from_earliest=True))
+            found.place.is_active = True
         position = found.cursor.unacknowledged(max(0, number - 1))
         return None if position is None else await stored_message(topic, position)
 

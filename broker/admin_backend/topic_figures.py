@@ -111,22 +111,26 @@ def _backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
     return bytes_behind(topic.ledger.ledgers, cursor.mark_delete)
 
 
-def _subscription_backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
-    """As `_backlog_bytes`; when the topic was terminated before its load, all entries of the last ledger count (as in
-    Apache Pulsar 4.2.4, whose figures of a ledger that is not written are 0).
+def _counted_from(topic: Topic, position: Position) -> Position:
+    """The position, from which Apache Pulsar 4.2.4 counts bytes: when the topic was terminated before its load, all
+    entries of the last ledger count, because the figures of a ledger that is not written are 0.
     """
-    ledger, position = topic.ledger, cursor.mark_delete
+    ledger = topic.ledger
     was_terminated = ledger.terminated and not ledger.ended_by_this_owner
     if was_terminated and position.ledger_id == ledger.newest_position.ledger_id:
-        position = Position(position.ledger_id, -1)
-    return bytes_behind(ledger.ledgers, position)
+        return Position(position.ledger_id, -1)
+    return position
+
+
+def _subscription_backlog_bytes(topic: Topic, cursor: ManagedCursor) -> int:
+    return bytes_behind(topic.ledger.ledgers, _counted_from(topic, cursor.mark_delete))
 
 
 def bytes_after(topic: Topic, position: Position) -> int:
     """Bytes of the entries behind the position; the bytes of all entries if its ledger does not exist yet."""
     if position.ledger_id > max((slot.ledger_id for slot in topic.ledger.ledgers), default=position.ledger_id):
         position = Position(-1, -1)
-    return bytes_behind(topic.ledger.ledgers, position)
+    return bytes_behind(topic.ledger.ledgers, _counted_from(topic, position))
 
 
 def broker_properties(topic: Topic) -> dict[str, str]:
@@ -143,7 +147,7 @@ async def ranges_bytes(topic: Topic) -> dict[str, int]:
     since the load.
     """
     subscriptions = topic.subscriptions.by_name.items()
-    return await stored_bytes({name: s.cursor for name, s in subscriptions if _was_written(s, s.cursor)})
+    return await stored_bytes({name: s.cursor for name, s in subscriptions if _was_written(topic, s, s.cursor)})
 
 
 def _parts(counts: Counts) -> tuple[tuple[int, ...], int, float]:
@@ -207,7 +211,9 @@ async def internal_info(topic: Topic) -> dict[str, object]:
     """ManagedLedgerInfo: ledgers and cursors as they are stored."""
     ledger = topic.ledger
     unchanged = {
-        name: c for name, c in ledger.cursors.items() if not _was_written(topic.subscriptions.by_name.get(name), c)
+        name: c
+        for name, c in ledger.cursors.items()
+        if not _was_written(topic, topic.subscriptions.by_name.get(name), c)
     }
     ranges = await shown_ranges(unchanged)
     written = instant(topic.created_ms)
@@ -251,7 +257,7 @@ def _stored_cursor(
     subscription = topic.subscriptions.by_name.get(name)
     opened_at = None if subscription is None else subscription.opened_at
     mark_delete = cursor.mark_delete if opened_at is None else opened_at[0]
-    was_written = _was_written(subscription, cursor)
+    was_written = _was_written(topic, subscription, cursor)
     properties = {} if was_written else _shown_properties(cursor)
     shown = [
         {"from": _stored(Position(ledger, low)), "to": _stored(Position(ledger, high))}
@@ -286,11 +292,6 @@ def _shown_properties(cursor: ManagedCursor) -> dict[str, int]:
     return {key: value for key, value in cursor.position_properties.items() if key not in OWN_PROPERTIES}
 
 
-def _has_consumers(topic: Topic, name: str) -> bool:
-    found = topic.subscriptions.by_name.get(name)
-    return found is not None and bool(found.consumers)
-
-
 def _waits(topic: Topic, name: str, cursor: ManagedCursor) -> bool:
     """Whether a read of the subscription's consumers waits for new entries."""
     found = topic.subscriptions.by_name.get(name)
@@ -303,18 +304,18 @@ def _has_met_end(topic: Topic, name: str) -> bool:
     return found is not None and found.dispatcher is not None and found.dispatcher.loop.has_met_end
 
 
-def _was_written(subscription: Subscription | None, cursor: ManagedCursor) -> bool:
+def _was_written(topic: Topic, subscription: Subscription | None, cursor: ManagedCursor) -> bool:
     """Whether the cursor's position has changed since the topic was loaded; Apache Pulsar has a cursor ledger then.
 
     True for the cursor of a reader, which the broker never stores.
     """
     if subscription is None and cursor.durable:  # of deduplication: its first snapshot moves it
-        return cursor.mark_delete.entry_id >= 0
+        return cursor.mark_delete != topic.deduplication.opened_at
     if subscription is None or not cursor.durable:
         return True
     now = cursor.mark_delete, cursor.individually_deleted_entries
     then = subscription.opened_at
-    return then is None or now != then[:2] or subscription.was_reset
+    return then is None or now != then[:2] or subscription.place.was_reset
 
 
 def _was_moved(subscription: Subscription | None) -> bool:
@@ -336,25 +337,30 @@ def _cursor(topic: Topic, name: str, cursor: ManagedCursor, ranges: list[Deleted
     read = _shown(topic, max(cursor.read_position, cursor.mark_delete.next()))
     waiting = _waits(topic, name, cursor)
     subscription = topic.subscriptions.by_name.get(name)
-    if subscription is not None and subscription.loaded_at == cursor.mark_delete:
-        mark_delete = shown_mark_delete(topic.ledger.ledgers, subscription)
+    loaded = topic.deduplication if subscription is None else subscription
+    was_moved = _was_moved(subscription)
+    if loaded.loaded_at == cursor.mark_delete:
+        mark_delete = shown_mark_delete(topic.ledger.ledgers, loaded)
+        was_moved = was_moved or (subscription is None and mark_delete != cursor.mark_delete)
         read = max(read, mark_delete.next())
     taken = _taken(topic, cursor)
     # Apache Pulsar puts a cursor that is reset to the start before the first entry, until a consumer reads an entry.
-    at_start = taken == 0 and subscription is not None and subscription.rewound_to == cursor.mark_delete
+    place = None if subscription is None or taken else subscription.place
+    at_start = place is not None and place.is_before_first(cursor.mark_delete)
     if at_start:
         read = mark_delete
+    words = "" if place is None else place.words(cursor.mark_delete)
     return {
         "markDeletePosition": f"{mark_delete.ledger_id}:{mark_delete.entry_id}",
-        "readPosition": f"{read.ledger_id}:{read.entry_id}",
+        "readPosition": f"{read.ledger_id}:{read.entry_id}{words}",
         "waitingReadOp": waiting,
         "pendingReadOps": 0,
         "messagesConsumedCounter": topic.ledger.entries_added - cursor.backlog_entries,
         "cursorLedger": cursor.stored_at.ledger_id,
         "cursorLedgerLastEntry": cursor.stored_at.entry_id,
         "individuallyDeletedMessages": as_text(ranges),
-        "state": "Open" if _was_written(subscription, cursor) or _was_moved(subscription) else "NoLedger",
-        "active": _has_consumers(topic, name),
+        "state": "Open" if _was_written(topic, subscription, cursor) or was_moved else "NoLedger",
+        "active": subscription is not None and (bool(subscription.consumers) or subscription.place.is_active),
         "lastLedgerSwitchTimestamp": instant(topic.created_ms),
         "numberOfEntriesSinceFirstNotAckedMessage": taken + (not at_start),
         "totalNonContiguousDeletedMessagesRange": count_deleted_ranges(cursor),

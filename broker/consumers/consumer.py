@@ -133,8 +133,12 @@ class ServingSubscription(Protocol):
         """Remove all consumers; raises MetadataError when others are connected and `force` is not set."""
         ...
 
-    def seek(self, position: Position, ack_set: list[int] | None = None) -> Awaitable[None]:
-        """Read next at the position. Closes the consumers at once; the position is durable when the awaitable ends."""
+    def seek(
+        self, position: Position, ack_set: list[int] | None = None, *, to_message: bool = False
+    ) -> Awaitable[None]:
+        """Read next at the position, `to_message` if a client named the message. Closes the consumers at once; the
+        position is durable when the awaitable ends.
+        """
         ...
 
     def mark_delete_for_client(self) -> Position:

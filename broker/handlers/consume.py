@@ -390,7 +390,8 @@ def on_seek(conn: ConsumingClient, command: pb.CommandSeek) -> Coroutine[Any, An
     elif command.HasField("message_id"):
         ident = command.message_id
         check_ack_set(len(ident.ack_set))
-        moving = subscription.seek(Position(signed(ident.ledgerId), signed(ident.entryId)), list(ident.ack_set) or None)
+        place = Position(signed(ident.ledgerId), signed(ident.entryId))
+        moving = subscription.seek(place, list(ident.ack_set) or None, to_message=True)
         if command.consumer_id not in conn.consumers:
             conn.sought_consumers[command.consumer_id] = consumer
             conn.loop.call_soon(conn.sought_consumers.pop, command.consumer_id, None)

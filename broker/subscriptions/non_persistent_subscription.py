@@ -212,7 +212,7 @@ class NonPersistentSubscription:
         self._remove(consumer)
         self.disconnect_all()
 
-    async def seek(self, position: Position, ack_set: list[int] | None = None) -> None:
+    async def seek(self, position: Position, ack_set: list[int] | None = None, *, to_message: bool = False) -> None:
         """Do nothing without a cursor: the client gets SUCCESS, no consumer is closed (Apache Pulsar 4.2.4)."""
 
     async def close(self, *, disconnect: bool = True) -> None:

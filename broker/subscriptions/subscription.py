@@ -22,17 +22,16 @@ from magnetar.broker.dispatchers.ports import DispatchContext
 from magnetar.broker.dispatchers.shared import SharedDispatcher
 from magnetar.broker.dispatchers.single_active import SingleActiveDispatcher
 from magnetar.broker.dispatchers.turns import ROUND_BYTES
-from magnetar.broker.errors import (
-    NotAllowedError,
-)
+from magnetar.broker.errors import NotAllowedError
 from magnetar.broker.meters.rates import RateMeter
 from magnetar.broker.policies.subscription_settings import SubscriptionSettings
 from magnetar.broker.subscriptions.acknowledge import Acknowledger
+from magnetar.broker.subscriptions.shown_place import ShownPlace
 from magnetar.broker.subscriptions.sought_places import SoughtPlace
 from magnetar.broker.tasks import TaskSet
 from magnetar.converters.entry import wants_raw
 from magnetar.protocol.acks import MAX_ENTRY_ID
-from magnetar.storage.position import EARLIEST, Position
+from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -106,9 +105,7 @@ class Subscription:
         """Messages and bytes sent to consumers that are no longer connected."""
         self.last_expire_ms = self.last_flow_ms = 0
         self.opened_at: OpenedAt | None = None
-        self.was_reset = False
-        self.rewound_to: Position | None = None
-        """Mark-delete position after the last reset since the load, if that reset was to EARLIEST; else None."""
+        self.place = ShownPlace()
         self._on_empty = on_empty
         self._admitting = 0
         self._tasks = TaskSet()
@@ -175,6 +172,8 @@ class Subscription:
             if self.dispatcher is not dispatcher:
                 self._replace_dispatcher(dispatcher)  # stays when it refuses the consumer, as in Apache Pulsar
             dispatcher.add_consumer(consumer)
+            if len(dispatcher.consumers) == 1:
+                self.place.joined()
 
     async def _turn_to_join(self, dispatcher: Dispatcher) -> None:
         """Wait for a turn where the consumers hold many messages, whose hashes a join of Key_Shared looks through."""
@@ -313,14 +312,20 @@ class Subscription:
         self.disconnect_all()
 
     def seek(
-        self, position: Position, ack_set: list[int] | None = None, *, rolls_back: bool = False
+        self,
+        position: Position,
+        ack_set: list[int] | None = None,
+        *,
+        rolls_back: bool = False,
+        to_message: bool = False,
     ) -> Coroutine[Any, Any, None]:
         """Continue reading at `position` (inclusive; the nearest valid position), durable when the coroutine returns.
 
         Consumers are closed at once (of a Failover subscription the active consumer): their clients subscribe again.
         Pending redeliveries and redelivery counts are forgotten, and the delay view is cleared. A non-durable
         subscription ends when the SEEK closes all its consumers; the next reader of its name continues at `position`.
-        `rolls_back`: a consumer is about to join, so the subscription does not end.
+        `rolls_back`: a consumer is about to join, so the subscription does not end. `to_message`: a client named the
+        position.
         Raises NotAllowedError for a pinned subscription; the refusal SUBSCRIPTION_NOT_FENCED while fenced.
         """
         self.check_movable()
@@ -335,15 +340,17 @@ class Subscription:
                 self._close(consumer)
             dispatcher.loop.paused = True
             dispatcher.forget_read()
-        return self._reset(position, ack_set, ends=ends)
+        return self._reset(position, ack_set, ends=ends, to_message=to_message)
 
-    async def _reset(self, position: Position, ack_set: list[int] | None, *, ends: bool) -> None:
+    async def _reset(self, position: Position, ack_set: list[int] | None, *, ends: bool, to_message: bool) -> None:
         dispatcher = self.dispatcher
         try:
             if dispatcher is not None:
                 await dispatcher.loop.wait_idle()
             await self.cursor.reset(position, ack_set)
-            self.note_reset(position)
+            self.place.reset(position, self.cursor.mark_delete)
+            if to_message and position == self.cursor.read_position:
+                self.place.sought(ack_set)
             if dispatcher is not None:
                 dispatcher.reset()
             elif self.context.delay is not None:
@@ -358,11 +365,6 @@ class Subscription:
             self.sought = SoughtPlace(position, self.cursor.read_position, ack_set)
             self._check_empty()
         log.info("subscription.reset", topic=self.context.topic_name, subscription=self.name, position=str(position))
-
-    def note_reset(self, position: Position) -> None:
-        """Note that a request, not acknowledgements, put the cursor at `position`."""
-        self.was_reset = True
-        self.rewound_to = self.cursor.mark_delete if position == EARLIEST else None
 
     def check_movable(self) -> None:
         """Raise NotAllowedError for a pinned subscription: entries that compaction has not read must stay."""

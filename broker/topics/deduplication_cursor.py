@@ -87,6 +87,10 @@ class TopicDeduplication:
         """Whether the last call of ``switch`` turned deduplication on, or is about to; None after a failure, which may
         leave deduplication off and its cursor in the log.
         """
+        self.opened_at: Position | None = None
+        """The cursor's mark-delete position when deduplication was turned on."""
+        self.loaded_at: Position | None = None
+        """The same of a cursor that was in the log; None for a new cursor."""
         self._since_snapshot = 0
         self._snapshot_running = False
         self._last_position: Position | None = None
@@ -114,6 +118,8 @@ class TopicDeduplication:
     async def _turn_on(self) -> None:
         known = CURSOR_NAME in self._ledger.cursors
         self._cursor = cursor = await self._ledger.open_cursor(CURSOR_NAME, "latest")
+        self.opened_at = cursor.mark_delete
+        self.loaded_at = self.opened_at if known else None
         if known:
             await self._recover(cursor)
         if self._cursor is cursor:  # else a later call turned deduplication off during the recovery
@@ -175,6 +181,11 @@ class TopicDeduplication:
         log.error("deduplication.entry_unreadable", ledger=self._ledger.name, position=str(position))
         cursor.move_to(following)
         return []
+
+    def mark_delete_for_client(self) -> Position:
+        """The mark-delete position of the cursor. Precondition: deduplication is on."""
+        assert self._cursor is not None
+        return self._cursor.mark_delete
 
     def judge(self, name: str, run: EntryRun) -> Iterable[tuple[int, int, Verdict]]:
         return self.table.judge(name, run)
