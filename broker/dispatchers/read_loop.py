@@ -111,7 +111,8 @@ class ReadLoop:
         self._has_told_end = False
         self._throttle_timer: Timer | None = None
         self.waits_for_entries = False
-        """The last read found nothing; the next publish wakes it."""
+        """The last read of new entries found nothing; the next publish wakes it."""
+        self._awaited_entries = 0
         self.has_met_end = False
         """Whether a read found the end of a terminated topic, before any read waited for entries."""
         self._read_entries = context.settings.max_read_entries
@@ -186,7 +187,7 @@ class ReadLoop:
             if self._backoff_ms:
                 self._recovered()
             if result == [] and read.positions is None:
-                self._found_nothing()
+                self._found_nothing(read)
                 return spent
             spans = result if type(result) is list else self._settled(result, read)
             sent = self._dispatch_counted(spans, read)
@@ -233,7 +234,8 @@ class ReadLoop:
         return count, sum(c.out.total_bytes for c in self._serving.consumers)
 
     def _dispatch_learning(self, spans: list[Span], read: Read) -> int:
-        self.waits_for_entries = False
+        if read.positions is None:
+            self.waits_for_entries = False
         queued = self._serving.dispatch(spans, read)
         for consumer in self.sent_to:
             consumer.learn_average()
@@ -331,17 +333,25 @@ class ReadLoop:
                     self._dispatch_counted(spans, read)
                     self.wake()
                 else:
-                    self._found_nothing()
+                    self._found_nothing(read)
             else:
                 self.wake()
         finally:
             self._flush()
 
-    def _found_nothing(self) -> None:
+    def waiting_read(self) -> Read | None:
+        """The read that waits for entries, as large as it was at first. As in Apache Pulsar it takes the next entries
+        also when redeliveries or a consumer that left have used up the permits since.
+        """
+        return Read(self._awaited_entries) if self.waits_for_entries else None
+
+    def _found_nothing(self, read: Read) -> None:
         """Note that no entry is left to read. At the end of a terminated topic notify the consumers, then pause the
         notices.
         """
         waited, self.waits_for_entries = self.waits_for_entries, True
+        if not waited:
+            self._awaited_entries = read.max_entries
         if self._end_timer is None and self.context.ended(self._has_told_end):
             self.has_met_end |= not waited
             self._wait_at_end()
@@ -375,12 +385,14 @@ class ReadLoop:
     def rewind(self) -> None:
         """Read again from the mark-delete position; drops the current read."""
         self.generation += 1
+        self.waits_for_entries = False
         self.context.reader.rewind()
         self._rewind_after_read = self._cold is not None
 
     def forget_read(self) -> None:
         """Drop the result of the current read (the cursor is being moved elsewhere)."""
         self.generation += 1
+        self.waits_for_entries = False
         self._rewind_after_read = False
 
     async def wait_idle(self) -> None:

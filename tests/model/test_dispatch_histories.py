@@ -40,7 +40,7 @@ PLANTED = {
     faults.skipped_entries_stay_held: 7,
     faults.chunks_go_to_the_consumer_in_turn: 2,
     faults.redelivery_counts_grow_by_two: 2,
-    faults.parts_of_batches_are_not_stored: 3,
+    faults.parts_of_batches_are_not_stored: 138,
     faults.throttled_turn_is_forgotten: 9,
 }
 """Each fault with the seed of a history that finds it."""

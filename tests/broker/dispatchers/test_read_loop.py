@@ -242,3 +242,31 @@ async def test_a_turn_has_fewer_reads_where_each_looks_at_thousands_of_consumers
     assert (bench.cursor.reads - before) * 100 <= most
     bench.clock.run()
     assert len(got(consumer)) == 1000
+
+
+@pytest.mark.parametrize("sub_type", [SHARED, KEY_SHARED])
+async def test_a_waiting_read_takes_the_next_entries_when_redeliveries_have_used_up_the_permits(sub_type):
+    bench = Bench()
+    consumer = await bench.join(sub_type, permits=3)
+    bench.publish(entry(), entry())
+    assert got(consumer) == [0, 1]
+    bench.redeliver(consumer)
+    assert got(consumer) == [0]
+    dispatcher = bench.subscription.dispatcher
+    assert dispatcher.loop.waits_for_entries
+    bench.publish(entry(), entry())
+    assert got(consumer) == []
+    assert dispatcher.held.replay.entries == 2
+    assert not dispatcher.loop.waits_for_entries
+    bench.flow(consumer, 10)
+    assert got(consumer) == [1, 2, 3]
+
+
+async def test_a_waiting_read_ends_with_its_last_consumer():
+    bench = Bench()
+    first = await bench.join(SHARED, permits=3)
+    bench.publish(entry())
+    bench.leave(first)
+    await bench.join(SHARED)
+    bench.publish(entry())
+    assert bench.subscription.dispatcher.held.replay.entries == 0
