@@ -18,6 +18,7 @@ _SCHEMES: Final = {
     "http": "http_url",
     "https": "http_url_tls",
 }
+_NO_HOST: Final = frozenset("/@?#[],")
 _WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 
 
@@ -34,11 +35,12 @@ class AdvertisedUrls:
 class AdvertisedAddresses:
     """The advertised addresses. `bound` completes them when the listeners are bound, since a configured port may be 0.
 
-    Raises: ValueError when advertisedListeners or internalListenerName is unusable.
+    Raises: ValueError when advertisedAddress, advertisedListeners or internalListenerName is unusable.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        _check_host(settings.advertised_address)
         self.own = AdvertisedUrls()
         self._web_port: int | None = None
         self._listeners = parse_listeners(settings.advertised_listeners)
@@ -148,3 +150,20 @@ def _parts(text: str) -> tuple[str, str, str, str]:
             " and the port an integer from 1 to 65535"
         )
     return name, url, split.scheme, split.netloc
+
+
+def _check_host(text: str) -> None:
+    """Raise ValueError when the value of advertisedAddress is no host: clients could not connect to its URLs."""
+    is_usable = _NO_HOST.isdisjoint(text) and not any(character.isspace() for character in text)
+    if is_usable and ":" in text:
+        import ipaddress  # noqa: PLC0415 - only for an address with colons
+
+        try:
+            ipaddress.IPv6Address(text)
+        except ValueError:
+            is_usable = False
+    if not is_usable:
+        raise ValueError(
+            f"advertisedAddress: {text!r} must be a host name or an IP address, without scheme, port and brackets; "
+            "advertisedListeners takes whole URLs"
+        )

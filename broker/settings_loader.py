@@ -301,6 +301,7 @@ def contradictions(settings: Settings) -> list[str]:
         problems.append("authenticationEnabled=true needs authenticationProviders")
     if settings.broker_service_port is None and settings.broker_service_port_tls is None:
         problems.append("brokerServicePort and brokerServicePortTls are both empty: nothing to listen on")
+    problems += _shared_ports(settings)
     if (settings.default_retention_time_in_minutes == 0) != (settings.default_retention_size_in_mb == 0):
         problems.append(
             "defaultRetentionTimeInMinutes and defaultRetentionSizeInMB must both be 0 or both be set (-1 is unlimited)"
@@ -309,4 +310,21 @@ def contradictions(settings: Settings) -> list[str]:
         AdvertisedAddresses(settings)
     except ValueError as e:
         problems.append(str(e))
+    return problems
+
+
+def _shared_ports(settings: Settings) -> list[str]:
+    """A problem for each port that two listeners of the broker would bind."""
+    listeners = {
+        "brokerServicePort": settings.broker_service_port,
+        "brokerServicePortTls": settings.broker_service_port_tls,
+        "webServicePort": settings.web_service_port,
+        "webServicePortTls": settings.web_service_port_tls,
+        "faultKitPort": settings.fault_kit_port,
+    }
+    first: dict[int, str] = {}
+    problems = []
+    for key, port in listeners.items():
+        if port and first.setdefault(port, key) != key:
+            problems.append(f"{first[port]} and {key} are both {port}: each needs a port of its own (0: any free port)")
     return problems

@@ -85,3 +85,16 @@ def test_an_internal_listener_must_be_among_the_listeners():
     with pytest.raises(ValueError, match="internalListenerName: there is no 'b'"):
         addresses(advertised_listeners=("a:pulsar://h:1",), internal_listener_name="b")
     assert addresses(internal_listener_name="b").own.service_url == "pulsar://127.0.0.1:6650"
+
+
+@pytest.mark.parametrize(
+    "text", ["my host", "pulsar://a.example", "a.example:6650", "a.example/x", "[::1]", "u@a.example", "a,b"]
+)
+def test_an_advertised_address_that_is_no_host_is_refused(text):
+    with pytest.raises(ValueError, match="must be a host name or an IP address"):
+        addresses(advertised_address=text)
+
+
+def test_an_advertised_address_may_be_any_host():
+    for text, url in (("::1", "pulsar://[::1]:6650"), ("a_b-1.example", "pulsar://a_b-1.example:6650")):
+        assert addresses(advertised_address=text).own.service_url == url

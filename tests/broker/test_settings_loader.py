@@ -218,3 +218,9 @@ def test_a_key_with_two_values_in_a_file(conf):
 def test_an_audience_that_is_not_looked_at():
     with pytest.raises(SettingsError, match="tokenAudience needs tokenAudienceClaim"):
         load(overrides=["tokenAudience=us"])
+
+
+def test_two_listeners_on_one_port_are_a_problem():
+    with pytest.raises(SettingsError, match="brokerServicePort and webServicePort are both 6650: each needs a port"):
+        load(overrides=["webServicePort=6650"])
+    assert load(overrides=["brokerServicePort=0", "webServicePort=0"]).web_service_port == 0
