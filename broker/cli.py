@@ -129,7 +129,9 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
     standalone.add_argument("--data-dir", metavar="DIR", help="where all that lasts lives; short for --set dataDir=DIR")
     standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     standalone.add_argument(
-        "--check", action="store_true", help="check the settings and report errors, without a start"
+        "--check",
+        action="store_true",
+        help="check the settings and the files that they name, and report errors, without a start",
     )
     standalone.add_argument(
         "--stop-with-stdin",
@@ -174,12 +176,22 @@ def _standalone(config: Path | None, options: argparse.Namespace, with_faults: "
     if settings.metadata_store_url:
         _complain("warning", "metadataStoreUrl has no effect here: `magnetar broker` is the member of a cluster")
     if options.check:
-        return 0
+        return _check(settings)
     if options.stop_with_stdin:
         from magnetar.broker.standard_input import stop_with_input  # noqa: PLC0415 - only where asked for
 
         stop_with_input()
     return _run(settings, with_faults)
+
+
+def _check(settings: "Settings") -> int:
+    """Print a line for each file or class of the settings that a start would refuse."""
+    from magnetar.broker.start_checks import unusable_files  # noqa: PLC0415 - only for `--check`
+
+    problems = unusable_files(settings)
+    for problem in problems:
+        _complain("error", problem)
+    return EXIT_CONFIGURATION if problems else 0
 
 
 def _settings(

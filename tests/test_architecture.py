@@ -82,7 +82,17 @@ BROKER_FLOORS = (
     *("compat", "policies", "meters", "schemas", "compaction", "ownership"),
     *("consumers", "dispatchers", "subscriptions", "topics", "traces", "foreign_entries", "load_reports"),
     *("auth", "handlers", "network", "process_meters", "websocket", "prometheus", "admin", "admin_backend"),
-    *("stored_state", "listeners", "rebuilding", "clustering", "maintenance", "broker", "running", "cli"),
+    *(
+        "stored_state",
+        "start_checks",
+        "listeners",
+        "rebuilding",
+        "clustering",
+        "maintenance",
+        "broker",
+        "running",
+        "cli",
+    ),
 )
 """Packages and modules of the broker from the lowest up: each imports only lower parts, types included."""
 STORAGE_SIBLINGS = ("embedded", "bookkeeper", "managed", "zookeeper")

@@ -27,7 +27,7 @@ def read_bytes(text: str, setting: str) -> bytes:
         try:
             return path.read_bytes()
         except OSError as e:
-            raise ValueError(f"{setting}: {e}") from e
+            raise ValueError(f"{setting}: {path}: {e.strerror}") from e
     return text.encode()
 
 

@@ -5,9 +5,11 @@ without a restart: new connections get the new certificate, open connections kee
 is logged and the old certificate stays in use.
 """
 
+import errno
+import os
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +24,10 @@ log = structlog.get_logger(__name__)
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 TLS_1_3: Final = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 """The suites of TLSv1.3. Python has no function to choose among them."""
+_CERTIFICATE: Final = "tlsCertificateFilePath"
+_KEY: Final = "tlsKeyFilePath"
+_TRUSTED: Final = "tlsTrustCertsFilePath"
+_BEGIN: Final = b"-----BEGIN CERTIFICATE"
 _IANA: Final = re.compile(r"TLS_(?P<exchange>\w+?)_WITH_(?P<cipher>\w+)")
 
 
@@ -30,7 +36,7 @@ def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
     The settings webServiceTls* give the web port other protocols and ciphers.
 
     With tlsAllowInsecureConnection the context requests no certificate, so no certificate can fail or identify a role.
-    Raises: OSError (also as ssl.SSLError) when a file cannot be read or used, with the file's name in its text;
+    Raises: OSError (also as ssl.SSLError) when a file cannot be read or used, with setting and file in its text;
     ValueError for ciphers that cannot be enforced, and for client certificates that are required but not checked.
     """
     if settings.tls_require_trusted_client_cert_on_connect and (
@@ -59,22 +65,62 @@ def tls_context(settings: "Settings", *, web: bool = False) -> ssl.SSLContext:
 
 
 def _read_files(context: ssl.SSLContext, settings: "Settings") -> None:
-    """Read certificate and key, and the trust store unless tlsAllowInsecureConnection is set. Errors name the file,
-    which OpenSSL's texts do not.
+    """Read certificate and key, and the trust store unless tlsAllowInsecureConnection is set. Errors name setting and
+    file, which OpenSSL's texts do not.
     """
     certificate, key = settings.tls_certificate_file_path, settings.tls_key_file_path
     trusted = "" if settings.tls_allow_insecure_connection else settings.tls_trust_certs_file_path
-    for path in filter(None, (certificate, key, trusted)):
-        Path(path).open("rb").close()
+    contents = {
+        name: _content(name, path)
+        for name, path in ((_CERTIFICATE, certificate), (_KEY, key), (_TRUSTED, trusted))
+        if path
+    }
     try:
-        context.load_cert_chain(certificate, key)
-    except ssl.SSLError as e:
-        raise ssl.SSLError(e.errno, f"{certificate}, {key}: {e.strerror}") from e
+        context.load_cert_chain(certificate, key, password=_refuse_password)
+    except (ssl.SSLError, _EncryptedKeyError) as e:
+        raise ssl.SSLError(getattr(e, "errno", 0), _chain_problem(e, certificate, key, contents)) from e
     if trusted:
         try:
             context.load_verify_locations(trusted)
         except ssl.SSLError as e:
-            raise ssl.SSLError(e.errno, f"{trusted}: {e.strerror}") from e
+            raise ssl.SSLError(e.errno, f"{_TRUSTED}: {trusted}: {_reason(e, _BEGIN, contents[_TRUSTED])}") from e
+
+
+def _content(name: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as e:
+        remedy = f"; user {os.geteuid()} must have the right to read it" if e.errno == errno.EACCES else ""
+        raise OSError(e.errno, f"{name}: {path}: {e.strerror}{remedy}") from e
+
+
+class _EncryptedKeyError(Exception):
+    """The key needs a password. Without this error OpenSSL would ask for the password on the broker's terminal."""
+
+
+def _refuse_password() -> str:
+    raise _EncryptedKeyError
+
+
+def _chain_problem(error: Exception, certificate: str, key: str, contents: Mapping[str, bytes]) -> str:
+    """A sentence about a pair of certificate and key that OpenSSL refuses."""
+    if isinstance(error, _EncryptedKeyError):
+        return (
+            f"{_KEY}: {key}: the key is encrypted; `openssl pkey -in {key} -out FILE` writes the key without password"
+        )
+    if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+        return f"{_KEY}: {key}: the key does not belong to the certificate of {_CERTIFICATE} ({certificate})"
+    if _BEGIN in contents[_CERTIFICATE] and b"PRIVATE KEY-----" not in contents[_KEY]:
+        return f"{_KEY}: {key}: {_reason(error, b'PRIVATE KEY-----', contents[_KEY])}"
+    text = _reason(error, _BEGIN, contents[_CERTIFICATE])
+    return f"{_CERTIFICATE}: {certificate}: {text} (with {_KEY}: {key})"
+
+
+def _reason(error: Exception, mark: bytes, content: bytes) -> str:
+    """The reason of OpenSSL, or that the file has no PEM block with this mark."""
+    if mark not in content:
+        return f"no {'certificate' if mark is _BEGIN else 'private key'} in PEM form in the file"
+    return str(getattr(error, "strerror", error))
 
 
 class CertificateWatch:
@@ -116,7 +162,7 @@ class CertificateWatch:
         try:
             self._current = tls_context(settings, web=self._web)  # raises for a half-written pair
         except OSError as e:
-            log.warning("certificate.refused", reason=str(e))
+            log.warning("certificate.refused", reason=e.strerror or str(e))
             return False
         log.info("certificate.reloaded", file=settings.tls_certificate_file_path)
         return True

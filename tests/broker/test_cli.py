@@ -66,6 +66,15 @@ def test_a_start_does_not_load_the_library_that_draws_tracebacks(tmp_path):
     assert done.stdout.split() == ["True", "False"]
 
 
+def test_a_check_reports_unusable_files_of_the_settings(broker, capsys):
+    command = ["standalone", "--check", "--set", "authenticationEnabled=true", "--set", "authorizationEnabled=true"]
+    command += ["--set", "authenticationProviders=token"]
+    assert cli.main([*command, "--set", "tokenSecretKey=file:///nowhere.key"]) == cli.EXIT_CONFIGURATION
+    text = "magnetar: error: tokenSecretKey: /nowhere.key: No such file or directory\n"
+    assert text in capsys.readouterr().err
+    assert broker == []
+
+
 def test_environment_is_read(broker, monkeypatch):
     monkeypatch.setenv("PULSAR_PREFIX_clusterName", "c2")
     cli.main(["standalone"])

@@ -4,9 +4,16 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import ssl
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from magnetar.broker.network.tls import TLS_1_3, CertificateWatch, choose_ciphers, openssl_name, tls_context
 from magnetar.broker.settings import Settings
@@ -82,6 +89,36 @@ def test_an_error_names_the_file(settings, tmp_path, attribute):
         tls_context(dataclasses.replace(settings, **{attribute: missing}))
     with pytest.raises(ssl.SSLError, match=str(empty)):
         tls_context(dataclasses.replace(settings, **{attribute: str(empty)}))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "content", "words"),
+    [
+        ("tls_certificate_file_path", b"text", "tlsCertificateFilePath: {path}: no certificate in PEM form"),
+        ("tls_key_file_path", b"text", "tlsKeyFilePath: {path}: no private key in PEM form"),
+        ("tls_trust_certs_file_path", b"text", "tlsTrustCertsFilePath: {path}: no certificate in PEM form"),
+    ],
+)
+def test_an_unusable_file_is_named_with_its_setting(settings, tmp_path, attribute, content, words):
+    path = tmp_path / "file.pem"
+    path.write_bytes(content)
+    with pytest.raises(ssl.SSLError, match=re.escape(words.format(path=path))):
+        tls_context(dataclasses.replace(settings, **{attribute: str(path)}))
+
+
+def test_a_key_of_another_certificate_is_named_so(settings, authority):
+    other = authority.make("other")[1]
+    with pytest.raises(ssl.SSLError, match=f"tlsKeyFilePath: {other}: the key does not belong to the certificate"):
+        tls_context(dataclasses.replace(settings, tls_key_file_path=other))
+
+
+def test_an_encrypted_key_is_refused_without_a_question_on_the_terminal(settings, tmp_path):
+    with open(settings.tls_key_file_path, "rb") as file:
+        key = load_pem_private_key(file.read(), None)
+    path = tmp_path / "encrypted.pem"
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
+    with pytest.raises(ssl.SSLError, match="the key is encrypted; `openssl pkey"):
+        tls_context(dataclasses.replace(settings, tls_key_file_path=str(path)))
 
 
 def touch_later(path):
