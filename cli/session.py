@@ -14,6 +14,7 @@ import click
 from magnetar.cli.contexts import Context
 from magnetar.cli.errors import (
     CliError,
+    CommandLineError,
     ConfigurationError,
     ConflictError,
     DeniedError,
@@ -57,6 +58,8 @@ def cli_error(error: ClientError) -> CliError:
     if isinstance(error, RefusedError):
         if "NotFound" in text:
             return NotFoundError(text)
+        if "InvalidTopicName" in text:
+            return CommandLineError(text)
         return DeniedError(text) if "Authorization" in text or "Authentication" in text else ConflictError(text)
     if isinstance(error, BusyError):
         return UnreachableError(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -32,14 +33,21 @@ _OF_STATUS: Final[dict[int, type[CliError]]] = {
     HTTPStatus.NOT_FOUND: NotFoundError,
     HTTPStatus.METHOD_NOT_ALLOWED: CommandLineError,
     HTTPStatus.CONFLICT: ConflictError,
+    HTTPStatus.UNPROCESSABLE_ENTITY: CommandLineError,
     HTTPStatus.PRECONDITION_FAILED: ConflictError,
     HTTPStatus.TOO_MANY_REQUESTS: ConflictError,
     HTTPStatus.SERVICE_UNAVAILABLE: UnreachableError,
 }
-_HINTS: Final[dict[int, str]] = {
+_NO_CREDENTIALS: Final[dict[int, str]] = {
     HTTPStatus.UNAUTHORIZED: "give a token with --token file:PATH, or in a context",
     HTTPStatus.FORBIDDEN: "the role lacks this right: an administrator grants it with `magnetar permissions grant`",
 }
+_UNPROVEN: Final = "Authentication required"
+_OTHER_CLUSTER: Final = "is not in the list of allowed clusters"
+_REFUSED_CREDENTIALS: Final = (
+    "the broker does not accept the credentials: they are expired, or made with another key; authentication.failed in "
+    "the broker's log has the reason"
+)
 
 
 class Web:
@@ -80,10 +88,19 @@ def refusal(status: int, body: bytes, target: Target) -> CliError:
     """Return the error for a failed answer, with the broker's own reason."""
     kind = _OF_STATUS.get(status, BrokerFailedError)
     reason = reason_of(body) or f"HTTP {status}"
-    hint = _HINTS.get(status)
-    error = kind(f"{reason} ({hint})" if hint and target.credentials.authorization() is None else reason)
+    hint = _hint(status, reason, has_credentials=target.credentials.authorization() is not None)
+    error = kind(f"{reason} ({hint})" if hint else reason)
     error.add_note(reason)
     return error
+
+
+def _hint(status: int, reason: str, *, has_credentials: bool) -> str | None:
+    """Return the remedy for a refusal; None where the broker's reason has it."""
+    if _OTHER_CLUSTER in reason:
+        return "`magnetar admin tenants update TENANT --allowed-clusters NAME,...` changes the list"
+    if not has_credentials:
+        return _NO_CREDENTIALS.get(status)
+    return _REFUSED_CREDENTIALS if reason == _UNPROVEN else None
 
 
 def reason_of(body: bytes) -> str:
@@ -97,6 +114,11 @@ def reason_of(body: bytes) -> str:
 
 def _unreachable(target: Target, error: OSError) -> str:
     reason = getattr(error, "reason", None) or error
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return (
+            f"no trusted certificate at {target.admin_url} ({reason.verify_message}): give its authority with "
+            "--tls-trust-certs, and in --admin-url a name of the certificate"
+        )
     return (
         f"no answer from {target.admin_url} ({reason}): is the broker up, and is this its web port? "
         "Give --admin-url, or a context"

@@ -87,17 +87,26 @@ class Credentials:
         """Return the TLS context of the client. Raises: InputError when a file cannot be read or used."""
         try:
             context = ssl.create_default_context(cafile=self.tls_trust_certs or None)
-            # From Python 3.13 on the default refuses certificates without an authority key identifier or key usage,
-            # which other clients of Apache Pulsar accept.
-            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        except OSError as error:
+            raise _unusable(error, self.tls_trust_certs) from error
+        # From Python 3.13 on the default refuses certificates without an authority key identifier or key usage,
+        # which other clients of Apache Pulsar accept.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        try:
             if self.tls_cert:
                 context.load_cert_chain(self.tls_cert, self.tls_key)
         except OSError as error:
-            raise InputError(f"a TLS file cannot be used: {error}") from error
+            raise _unusable(error, self.tls_cert, self.tls_key) from error
         context.check_hostname = self.tls_hostname_verification and not self.tls_allow_insecure
         if self.tls_allow_insecure:
             context.verify_mode = ssl.CERT_NONE
         return context
+
+
+def _unusable(error: OSError, *paths: str | None) -> InputError:
+    """The error of files that the TLS library refuses; its texts name no file."""
+    reason = error.strerror or str(error)
+    return InputError(f"a TLS file cannot be used: {', '.join(filter(None, paths))}: {reason}")
 
 
 def read_token(text: str | None) -> str | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from magnetar.cli.commands.disk_checks import file_system_of, measure, verdict
-from magnetar.cli.errors import CliError, UnreachableError
+from magnetar.cli.errors import BrokerFailedError, CliError, UnreachableError
 from magnetar.cli.output import shown, size_text
 from magnetar.cli.session import HELP, Session, with_broker
 from magnetar.client.connection import open_connection
@@ -29,6 +29,7 @@ Finding = tuple[str, str, str]
 OK, WARNING, ERROR = "ok", "warning", "error"
 _FEW_DESCRIPTORS: Final = 4096
 _LITTLE_SPACE: Final = 1024**3
+_RESERVE: Final = 16 * 1024**2  # SpaceLimits of the embedded engine: no appends while less is free
 _MOST_SKEW_S: Final = 5
 _CONFIG_CODE: Final = 78
 
@@ -80,8 +81,8 @@ def broker_findings(session: Session) -> Iterator[Finding]:
         _, headers = session.web.fetch("GET", "/admin/v2/brokers/health")
         yield "health", OK, "a message could be stored just now"
         yield clock_finding({name.lower(): value for name, value in headers.items()}.get("date"), time.time())
-    except UnreachableError as error:
-        yield "health", ERROR, f"nothing can be stored: {error}"
+    except (UnreachableError, BrokerFailedError) as error:
+        yield "health", ERROR, f"no message can be stored: {error}"
     except CliError as error:
         yield "health", WARNING, f"not known: {error}"
 
@@ -121,8 +122,7 @@ def disk_findings(directory: Path) -> Iterator[Finding]:
         yield "data directory", ERROR, f"{directory}: {error.strerror}"
         return
     point, kind = file_system_of(where, mounts)
-    level = WARNING if usage.free < _LITTLE_SPACE else OK
-    yield "space", level, f"{size_text(usage.free)} free of {size_text(usage.total)} on {point} ({kind})"
+    yield "space", *space_verdict(usage.free, f"of {size_text(usage.total)} on {point} ({kind})")
     try:
         figures = measure(where)
     except OSError as error:
@@ -130,6 +130,14 @@ def disk_findings(directory: Path) -> Iterator[Finding]:
         return
     yield "disk writes", OK, f"{size_text(figures.bytes_per_s)}/s with a sync at the end"
     yield ("disk syncs", *verdict(kind, figures))
+
+
+def space_verdict(free_bytes: int, place: str) -> tuple[str, str]:
+    """Judge the free bytes of a file system; `place` describes it."""
+    text = f"{size_text(free_bytes)} free {place}"
+    if free_bytes < _RESERVE:
+        return ERROR, f"{text}: publishes wait or fail below {size_text(_RESERVE)}. Make room"
+    return WARNING if free_bytes < _LITTLE_SPACE else OK, text
 
 
 def settings_findings(config: str) -> Iterator[Finding]:

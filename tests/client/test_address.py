@@ -69,8 +69,10 @@ def test_tls(tmp_path):
     assert (strict.verify_mode, strict.check_hostname) == (ssl.CERT_REQUIRED, True)
     assert not Credentials(tls_hostname_verification=False).tls_context().check_hostname
     assert Credentials(tls_allow_insecure=True).tls_context().verify_mode is ssl.CERT_NONE
-    with pytest.raises(InputError, match="TLS file"):
+    with pytest.raises(InputError, match=r"TLS file cannot be used: /nowhere\.pem: No such file"):
         Credentials(tls_trust_certs="/nowhere.pem").tls_context()
+    with pytest.raises(InputError, match=f"TLS file cannot be used: {certificate}, /nowhere.pem: No such file"):
+        Credentials(tls_cert=certificate, tls_key="/nowhere.pem").tls_context()
 
 
 def test_certificates_need_no_extensions_beyond_those_that_other_clients_need(monkeypatch):

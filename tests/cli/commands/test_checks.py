@@ -10,8 +10,10 @@ from magnetar.cli.commands import doctor, figures, resources
 from magnetar.cli.commands.disk_checks import DiskFigures, file_system_of, measure, verdict
 from magnetar.cli.commands.doctor import clock_finding
 from magnetar.cli.commands.figures import caught_up
-from magnetar.cli.errors import NotFoundError
+from magnetar.cli.errors import BrokerFailedError, DeniedError, NotFoundError, UnreachableError
 from magnetar.cli.main import main
+from magnetar.cli.target import Target
+from magnetar.client.address import Credentials
 
 MOUNTS = "/dev/sda1 / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /mnt/my\\040disk xfs rw 0 0\nbroken\n"
 
@@ -68,6 +70,44 @@ def test_clocks_that_differ():
 )
 def test_when_a_subscription_has_caught_up(backlog, incoming, outgoing, wanted):
     assert caught_up(backlog, incoming, outgoing) == wanted
+
+
+@pytest.mark.parametrize(
+    ("free", "level", "words"),
+    [(2 * 1024**3, "ok", "free of"), (10**8, "warning", "free of"), (16 * 1024**2 - 1, "error", "Make room")],
+)
+def test_verdicts_on_free_space(free, level, words):
+    found, text = doctor.space_verdict(free, "of 4 GiB on / (ext4)")
+    assert found == level
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    ("error", "level", "words"),
+    [
+        (BrokerFailedError("unhealthy: no space"), "error", "no message can be stored: unhealthy: no space"),
+        (UnreachableError("not ready"), "error", "no message can be stored"),
+        (DeniedError("no right"), "warning", "not known: no right"),
+    ],
+)
+def test_an_unhealthy_broker_is_an_error_and_an_unknown_health_a_warning(error, level, words):
+    class Web:
+        def get(self, _):
+            return "1"
+
+        def fetch(self, *_):
+            raise error
+
+    class Session:
+        target = Target("t", "pulsar://h:1", "http://h:2", Credentials())
+        web = Web()
+
+        def run(self, work):
+            work.close()
+
+    found = {subject: (verdict, text) for subject, verdict, text in doctor.broker_findings(Session())}
+    assert found["health"][0] == level
+    assert words in found["health"][1]
 
 
 class Topics:
