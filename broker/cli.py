@@ -258,7 +258,7 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
                 return runner.run(with_faults(settings))
             return runner.run(run(settings, in_cluster=in_cluster))
     except StoreLockedError as e:
-        code, problem = EXIT_IN_USE, str(e)
+        code, problem = EXIT_IN_USE, f"{e}: stop that process first, or set another dataDir"
     except MetadataDamagedError as e:
         code, problem = EXIT_METADATA, str(e)
     except StorageUnavailableError as e:
@@ -269,7 +269,7 @@ def _run(settings: "Settings", with_faults: "Runner | None" = None, *, in_cluste
     except OSError as e:
         below = _is_below(settings.data_dir, e)
         code = EXIT_STORAGE if below else EXIT_SYSTEM
-        problem = _reason(e) + (_remedy(e) if below else "")
+        problem = _reason(e) + (_REMEDIES.get(e.errno or 0) or (_remedy(e) if below else ""))
     except ValueError as e:  # a provider, key or file named in the settings that cannot be used
         code, problem = EXIT_CONFIGURATION, str(e)
     finally:
@@ -396,7 +396,7 @@ def _verify(directory: Path, repair: list[str], *, as_json: bool) -> int:
     try:
         report = verify_store(str(directory), repair=repair, rebuild=rebuild, progress=_shown_progress())
     except StoreLockedError as e:
-        _complain("error", str(e))
+        _complain("error", f"{e}: stop the broker first, or verify a copy (`magnetar backup` makes one)")
         return EXIT_IN_USE
     except StorageError as e:
         _complain("error", f"{directory}: {e}")
@@ -460,8 +460,19 @@ def _complain(level: str, text: str) -> None:
     sys.stderr.write(f"magnetar: {level}: {text}\n")
 
 
+_REMEDIES: Final = {
+    errno.EFBIG: "; raise the limit of the size of files (ulimit -f, LimitFSIZE of the unit)",
+    errno.EMFILE: "; raise the limit of open files (ulimit -n, LimitNOFILE of the unit)",
+}
+"""Ends of sentences about limits of the process, by error number."""
+
+
 def _remedy(error: OSError) -> str:
     """The end of a sentence about a data directory that cannot be used."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"; user {os.geteuid()} must have the right to write there"
+    if error.errno == errno.ENOENT and isinstance(error.filename, str):
+        return ": the data directory is incomplete; put back the whole directory, by hand or by `magnetar restore`"
+    if error.errno == errno.EEXIST and isinstance(error.filename, str) and Path(error.filename).is_symlink():
+        return ", and is a link to a missing directory; make that directory"
     return ", and is no directory" if error.errno == errno.EEXIST else ""

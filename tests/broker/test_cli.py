@@ -13,6 +13,8 @@ from magnetar.broker import cli
 from magnetar.storage.embedded.verify.report import DAMAGE, Finding, VerifyReport
 from magnetar.storage.errors import StorageFullError, StoreLockedError
 
+INCOMPLETE = ": the data directory is incomplete; put back the whole directory, by hand or by `magnetar restore`"
+
 
 @pytest.fixture(autouse=True)
 def _rich_as_it_was(monkeypatch):
@@ -154,6 +156,10 @@ def test_a_refused_start_gives_one_line_and_an_exit_code(broker, capsys, monkeyp
         ),
         (FileExistsError(17, "File exists", "data"), "data: File exists, and is no directory"),
         (OSError(5, "Input/output error", "data/LOCK"), "data/LOCK: Input/output error"),
+        (
+            FileNotFoundError(2, "No such file or directory", "data/journal"),
+            f"data/journal: No such file or directory{INCOMPLETE}",
+        ),
     ],
 )
 def test_a_data_directory_that_cannot_be_used_names_its_remedy(broker, capsys, monkeypatch, error, line):
@@ -163,6 +169,37 @@ def test_a_data_directory_that_cannot_be_used_names_its_remedy(broker, capsys, m
     monkeypatch.setattr(sys.modules["magnetar.broker.running"], "run", run)
     assert cli.main(["standalone", "--data-dir", "data"]) == cli.EXIT_STORAGE
     assert capsys.readouterr().err == f"magnetar: error: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(27, "File too large"), "File too large; raise the limit of the size of files (ulimit -f"),
+        (OSError(24, "Too many open files", "x.py"), "x.py: Too many open files; raise the limit of open files"),
+        (StoreLockedError("/data", 42), "by process 42: stop that process first, or set another dataDir"),
+    ],
+)
+def test_a_limit_or_another_process_that_stops_the_start_comes_with_its_remedy(
+    broker, capsys, monkeypatch, error, words
+):
+    async def run(_settings, **_options):
+        raise error
+
+    monkeypatch.setattr(sys.modules["magnetar.broker.running"], "run", run)
+    cli.main(["standalone"])
+    assert words in capsys.readouterr().err
+
+
+def test_a_data_directory_that_is_a_link_to_a_missing_directory(broker, capsys, monkeypatch, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "missing")
+
+    async def run(_settings, **_options):
+        raise FileExistsError(17, "File exists", str(link))
+
+    monkeypatch.setattr(sys.modules["magnetar.broker.running"], "run", run)
+    assert cli.main(["standalone", "--data-dir", str(link)]) == cli.EXIT_STORAGE
+    assert "is a link to a missing directory; make that directory" in capsys.readouterr().err
 
 
 @pytest.fixture
