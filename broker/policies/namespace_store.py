@@ -56,6 +56,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=msgspec.Struct)
 log = structlog.get_logger(__name__)
+_OF_NEW_NAME: Final = (
+    "tenants and the rates of namespaces keep the former name: set clusterName back, or allow the new name for each "
+    "tenant and set the rates again"
+)
 
 _CLUSTERS: Final = "/admin/clusters"
 _POLICIES: Final = "/admin/policies"
@@ -329,6 +333,7 @@ class NamespaceStore:
         cluster = self._settings.cluster_name
         if self.clusters.names():
             if cluster not in self.clusters:
+                log.warning("cluster.new", cluster=cluster, known=self.clusters.names(), remedy=_OF_NEW_NAME)
                 await self.clusters.create(cluster, ClusterData())
             return
         # The cluster is created last: after an interrupted start the next start repeats all of this.

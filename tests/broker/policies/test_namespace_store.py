@@ -6,6 +6,7 @@ import dataclasses
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from magnetar.broker.errors import UnreadableRecordError
 from magnetar.broker.policies.namespace_store import ExistsError, MissingError, NamespaceStore, PolicyChange
@@ -250,8 +251,13 @@ async def test_first_start_that_was_cut_off_is_done_again():
 
 
 async def test_another_cluster_name_adds_a_cluster(metadata, store):
-    again = await NamespaceStore.open(metadata, dataclasses.replace(Settings(), cluster_name="c2"))
+    with capture_logs() as logs:
+        again = await NamespaceStore.open(metadata, dataclasses.replace(Settings(), cluster_name="c2"))
+        await NamespaceStore.open(metadata, dataclasses.replace(Settings(), cluster_name="c2"))
     assert again.clusters.names() == ["c2", "standalone"]
+    (warning,) = logs
+    assert (warning["event"], warning["cluster"], warning["known"]) == ("cluster.new", "c2", ["standalone"])
+    assert "set clusterName back" in warning["remedy"]
 
 
 async def test_a_failed_write_changes_nothing(store, metadata):
