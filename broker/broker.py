@@ -317,6 +317,7 @@ class Broker:
             load_reports=None if self.admin is None else self.admin.load_reports,
             balancing=None if self.member is None else self.member.balancing,
             sampling=None if self.traces is None else self.traces.sampling,
+            certificate_ends_s=self.listeners.certificate_ends_s,
         )
 
     # --- stop ----------------------------------------------------------------------------------------------------

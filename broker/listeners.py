@@ -65,6 +65,13 @@ class Listeners:
         """Whether a web port is bound."""
         return self._doors.ports != (None, None)
 
+    @property
+    def certificate_ends_s(self) -> float | None:
+        """The end of the certificate of the TLS ports, in seconds since 1970; None without TLS."""
+        web = self._doors.tls.certificates if self._doors.tls is not None else None
+        ends = [watch.ends_s for watch in (self.binary.certificates, web) if watch is not None]
+        return min((end for end in ends if end is not None), default=None)
+
     def on_first_visit(self, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run `start` as a task when the first client connects to a web port. When `start` fails, the log has the
         error and the ports close; behind an error that passes by itself (no descriptor, thread or memory) the clients

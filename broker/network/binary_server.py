@@ -28,7 +28,8 @@ class BinaryServer:
         self._seats = seats
         self._services: ClientServices
         self._acceptors: list[Acceptor] = []
-        self._certificates: CertificateWatch | None = None
+        self.certificates: CertificateWatch | None = None
+        """The watch over the files of the TLS port; None without this port."""
         self.port: int | None = None
         self.port_tls: int | None = None
         self.wrap: Callable[[Connection], asyncio.BaseProtocol] | None = None
@@ -43,8 +44,8 @@ class BinaryServer:
             self.port = await self._listen("brokerServicePort", settings.broker_service_port, None)
         if settings.broker_service_port_tls is not None:
             context = tls_context(settings)
-            self._certificates = CertificateWatch(context, settings)
-            self._certificates.start(asyncio.get_running_loop())
+            self.certificates = CertificateWatch(context, settings)
+            self.certificates.start(asyncio.get_running_loop())
             self.port_tls = await self._listen("brokerServicePortTls", settings.broker_service_port_tls, context)
 
     async def _listen(self, key: str, port: int, context: ssl.SSLContext | None) -> int:
@@ -77,7 +78,7 @@ class BinaryServer:
         return connection
 
     def stop_accepting(self) -> None:
-        if self._certificates is not None:
-            self._certificates.stop()
+        if self.certificates is not None:
+            self.certificates.stop()
         for acceptor in self._acceptors:
             acceptor.close()

@@ -5,15 +5,19 @@ without a restart: new connections get the new certificate, open connections kee
 is logged and the old certificate stays in use.
 """
 
+import datetime as dt
 import errno
 import os
 import re
 import ssl
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
+
+from magnetar.broker.network.certificate_end import certificate_end_s
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -28,6 +32,8 @@ _CERTIFICATE: Final = "tlsCertificateFilePath"
 _KEY: Final = "tlsKeyFilePath"
 _TRUSTED: Final = "tlsTrustCertsFilePath"
 _BEGIN: Final = b"-----BEGIN CERTIFICATE"
+_WARN_BEFORE_S: Final = 14 * 86_400.0
+_WARN_EVERY_S: Final = 86_400.0
 _IANA: Final = re.compile(r"TLS_(?P<exchange>\w+?)_WITH_(?P<cipher>\w+)")
 
 
@@ -124,19 +130,32 @@ def _reason(error: Exception, mark: bytes, content: bytes) -> str:
 
 
 class CertificateWatch:
-    """Looks at the certificate files of a context every tlsCertRefreshCheckDurationSec (0: never).
+    """Looks at the certificate files of a context every tlsCertRefreshCheckDurationSec (0: never), and warns once a day
+    of a certificate that ends within two weeks.
 
     A context cannot remove a certificate that it trusts. So the class makes a new context from changed files. The
     context of the listener cannot be replaced; it passes each handshake to the new context.
     """
 
-    def __init__(self, context: ssl.SSLContext, settings: "Settings", *, web: bool = False) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        settings: "Settings",
+        *,
+        web: bool = False,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
         self._current = context
+        self._now_s = now_s
         self._settings = settings
         self._web = web
         context.sni_callback = self._hand_over
         self._seen = self._stamps()
         self._timer: Timer | None = None
+        self._warned_s = 0.0
+        self.ends_s: float | None = None
+        """The end of the certificate in use, in seconds since 1970; None when it is not known."""
+        self._read_end()
 
     def start(self, scheduler: "Scheduler") -> None:
         """Check the files periodically until `stop`; the first check is after one period."""
@@ -156,6 +175,7 @@ class CertificateWatch:
         """Read the files again if they changed; returns whether a new context is in use."""
         stamps = self._stamps()
         if stamps == self._seen:
+            self._warn_of_end()
             return False
         self._seen = stamps
         settings = self._settings
@@ -165,7 +185,24 @@ class CertificateWatch:
             log.warning("certificate.refused", reason=e.strerror or str(e))
             return False
         log.info("certificate.reloaded", file=settings.tls_certificate_file_path)
+        self._warned_s = 0.0
+        self._read_end()
         return True
+
+    def _read_end(self) -> None:
+        self.ends_s = certificate_end_s(Path(self._settings.tls_certificate_file_path))
+        self._warn_of_end()
+
+    def _warn_of_end(self) -> None:
+        now_s = self._now_s()
+        if self.ends_s is None or now_s < self.ends_s - _WARN_BEFORE_S or now_s < self._warned_s + _WARN_EVERY_S:
+            return
+        self._warned_s = now_s
+        ends = dt.datetime.fromtimestamp(self.ends_s, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if now_s < self.ends_s:
+            log.warning("certificate.expiring", file=self._settings.tls_certificate_file_path, ends=ends)
+        else:
+            log.error("certificate.expired", file=self._settings.tls_certificate_file_path, ends=ends)
 
     def _hand_over(self, handshake: ssl.SSLObject | ssl.SSLSocket, _name: str | None, context: ssl.SSLContext) -> None:
         """Called by OpenSSL when a client's first message was read, whether it names a server or not."""

@@ -42,6 +42,8 @@ class Measured:
     """None for a broker outside a cluster."""
     sampling: Sampling | None
     """The sampling of traces; None without traces."""
+    certificate_ends_s: float | None = None
+    """The end of the certificate of the TLS ports; None without TLS."""
 
 
 def broker_metrics(broker: Measured) -> BrokerMetrics:
@@ -109,5 +111,6 @@ def resources(broker: Measured) -> ResourceFigures:
         bandwidth_in_percent=received,
         bandwidth_out_percent=sent,
         balancing=broker.balancing,
+        certificate_ends_s=broker.certificate_ends_s,
         engine=engine,
     )

@@ -114,6 +114,7 @@ _TEXTS: Final = {
     "magnetar_client_memory_waits_total": "Times that a connection waited for memory since the start",
     "magnetar_client_memory_refusals_total": "Requests and connections refused for want of memory since the start",
     "magnetar_connections_limit": "Connections of the binary protocol that the broker accepts at most",
+    "magnetar_tls_certificate_end_seconds": "End of the certificate of the TLS ports, in seconds since 1970",
     "pulsar_lb_cpu_usage": "CPU time of the machine, or of the control group, over a minute, in percent",
     "pulsar_lb_memory_usage": "Resident memory of the broker, in percent of the memory it may use",
     "pulsar_lb_bandwidth_in_usage": "Traffic that network interfaces receive, in percent of their speed",

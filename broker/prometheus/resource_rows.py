@@ -43,6 +43,7 @@ class ResourceFigures:
     bandwidth_in_percent: float = 0.0
     bandwidth_out_percent: float = 0.0
     balancing: BalancingCounts | None = None
+    certificate_ends_s: float | None = None
     engine: EngineStats | None = None
 
 
@@ -93,6 +94,8 @@ def resource_metrics(figures: ResourceFigures, cluster: str) -> Iterator[tuple[s
     """Yield (name, type, [(labels, value)]) of each metric; the labels of a histogram begin after its name."""
     for name, kind, value in _PLAIN:
         yield name, kind, [(cluster, value(figures))]
+    if figures.certificate_ends_s is not None:
+        yield "magnetar_tls_certificate_end_seconds", "gauge", [(cluster, figures.certificate_ends_s)]
     load = f'{cluster},broker="{figures.broker_id}",metric="loadBalancing"'
     for name, of in _LOAD:
         yield name, "gauge", [(load, of(figures))]

@@ -38,6 +38,9 @@ def test_tokens_and_tls_of_the_operation_page(new_broker, tmp_path):
     process = new_broker(**settings)
     run("bash", "-e", "-c", grant.replace("https://localhost:8443", process.http))
     run(sys.executable, "-c", program.replace("pulsar+ssl://localhost:6651", process.url))
+    metrics = run("curl", "-sS", "--cacert", "cert.pem", f"{process.http}/metrics").stdout
+    ends = float(re.search(r"^magnetar_tls_certificate_end_seconds\{[^}]*\} (\S+)$", metrics, re.MULTILINE)[1])
+    assert 364 * 86_400 < ends - time.time() < 366 * 86_400
     for name in ("secret.key", "key.pem", "admin.token", "app.token"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0, name
 

@@ -44,6 +44,7 @@ FIRING = {
         f'process_open_fds{{job="magnetar",{B}}}': "95x90",
         f'process_max_fds{{job="magnetar",{B}}}': "100x90",
     },
+    "MagnetarCertificateExpires": {f"magnetar_tls_certificate_end_seconds{{{B}}}": "86400x90"},
     "MagnetarAuthenticationFailures": {f'pulsar_authentication_failures_total{{{B},reason="EXPIRED"}}': "0+120x90"},
     "MagnetarBacklogGrows": {f"pulsar_subscription_back_log_no_delayed{{{T}}}": "20000+100x90"},
     "MagnetarSubscriptionStuck": {
@@ -92,6 +93,7 @@ CALM = {
         f'process_open_fds{{job="magnetar",{B}}}': "5x90",
         f'process_max_fds{{job="magnetar",{B}}}': "100x90",
     },
+    "MagnetarCertificateExpires": {f"magnetar_tls_certificate_end_seconds{{{B}}}": "8640000x90"},
     "MagnetarAuthenticationFailures": {f'pulsar_authentication_failures_total{{{B},reason="EXPIRED"}}': "0+1x90"},
     "MagnetarBacklogGrows": {f"pulsar_subscription_back_log_no_delayed{{{T}}}": "20000-100x90"},
     "MagnetarSubscriptionStuck": {

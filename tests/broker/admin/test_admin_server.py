@@ -107,12 +107,12 @@ class Certificates:
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.authority = self._write("ca", self._key, self._sign(self._name, self._key, ca=True))
 
-    def make(self, common_name):
+    def make(self, common_name, end=None):
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        return self._write(common_name, key, self._sign(name, key, ca=False))
+        return self._write(common_name, key, self._sign(name, key, ca=False, end=end))
 
-    def _sign(self, name, key, *, ca):
+    def _sign(self, name, key, *, ca, end=None):
         now = dt.datetime.now(dt.UTC)
         return (
             x509.CertificateBuilder()
@@ -121,7 +121,7 @@ class Certificates:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - dt.timedelta(hours=1))
-            .not_valid_after(now + dt.timedelta(hours=1))
+            .not_valid_after(end or now + dt.timedelta(hours=1))
             .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
             .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
             .sign(self._key, hashes.SHA256())

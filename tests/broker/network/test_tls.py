@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import datetime as dt
 import os
 import pathlib
 import re
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from structlog.testing import capture_logs
 
 from magnetar.broker.network.tls import TLS_1_3, CertificateWatch, choose_ciphers, openssl_name, tls_context
 from magnetar.broker.settings import Settings
@@ -147,6 +149,25 @@ def test_unusable_new_files_leave_the_old_ones_in_use(settings, authority, conte
     authority.make("localhost")
     touch_later(settings.tls_certificate_file_path)
     assert watch.check()
+
+
+def test_an_end_of_the_certificate_is_logged_once_a_day_from_two_weeks_before(settings, authority):
+    end = dt.datetime(2031, 1, 1, tzinfo=dt.UTC)
+    authority.make("localhost", end)
+    day, now = 86_400, [end.timestamp() - 15 * 86_400]
+    with capture_logs() as logs:
+        watch = CertificateWatch(tls_context(settings), settings, now_s=lambda: now[0])
+        assert (watch.ends_s, logs) == (end.timestamp(), [])
+        for days, event in ((1.5, "certificate.expiring"), (0.5, None), (14, "certificate.expired")):
+            now[0] += days * day
+            assert not watch.check()
+            assert [each["event"] for each in logs] == ([event] if event else [])
+            logs.clear()
+        authority.make("localhost", end + dt.timedelta(days=365))
+        touch_later(settings.tls_certificate_file_path)
+        assert watch.check()
+        assert [each["event"] for each in logs] == ["certificate.reloaded"]
+        assert watch.ends_s == (end + dt.timedelta(days=365)).timestamp()
 
 
 def shake_hands(server_context, client_context, name="localhost"):

@@ -33,7 +33,7 @@ def full_page():
         publish_latency_quantiles_ms={0.5: 1.0},
         authentication_successes={("TokenProvider", "token"): 1},
         authentication_failures={("TokenProvider", "EXPIRED"): 1},
-        resources=ResourceFigures(engine=engine(), balancing=BalancingFigures()),
+        resources=ResourceFigures(engine=engine(), balancing=BalancingFigures(), certificate_ends_s=1.0),
         converting=converting,
     )
     settings = Settings(

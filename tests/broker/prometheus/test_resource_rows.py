@@ -48,3 +48,9 @@ def test_the_sync_histogram_is_cumulative():
         '_sum{cluster="c"': 0.5,
         '_count{cluster="c"': 6,
     }
+
+
+def test_the_end_of_a_certificate_is_a_sample_with_tls_alone():
+    name = "magnetar_tls_certificate_end_seconds"
+    assert rows(ResourceFigures(certificate_ends_s=1.9e9))[name] == ("gauge", {CLUSTER: 1.9e9})
+    assert name not in rows(ResourceFigures())
