@@ -92,7 +92,7 @@ class BrokerProcess:
         """Start the broker unless it runs, and return when it takes clients. Raises: BrokerStartError."""
         if self._finalizer is not None and self.is_running:
             return
-        arguments = [sys.executable, "-m", "magnetar", "standalone", "--stop-with-stdin"]
+        arguments = [*_program(), "standalone", "--stop-with-stdin"]
         arguments += ["--data-dir", str(self.data_dir)]
         for key, value in self._settings.items():
             arguments += ["--set", f"{key}={_as_text(value)}"]
@@ -240,6 +240,15 @@ class AsyncBroker:
         if self._broker is None:
             raise RuntimeError("the broker is not started: use `async with magnetar.start_async() as broker`")
         return self._broker
+
+
+def _program() -> list[str]:
+    """The command of this package. The working directory stays on the path, for classes that settings name, unless its
+    folder `magnetar`, such as a checkout beside the tests, would take the place of the installed package.
+    """
+    found = pathlib.Path("magnetar")
+    hides = found.is_dir() and not found.samefile(pathlib.Path(__file__).parent)
+    return [sys.executable, *(["-P"] if hides else []), "-m", "magnetar"]
 
 
 def _check_names(settings: dict[str, Any]) -> None:

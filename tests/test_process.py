@@ -178,3 +178,11 @@ def test_a_start_of_a_running_broker_changes_nothing():
         assert (broker._process, broker.url) == (process, url)
         assert broker.is_running
     assert process.poll() == 0
+
+
+def test_a_folder_of_the_same_name_in_the_working_directory_is_not_the_package(tmp_path, monkeypatch):
+    """A checkout beside the tests of a user hid the editable installation from the broker's process."""
+    (tmp_path / "magnetar").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with magnetar.start() as broker:
+        assert broker.is_running

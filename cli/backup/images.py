@@ -330,12 +330,14 @@ def _sync(path: Path) -> None:
 
 def verify_directory(data_dir: Path) -> None:
     """Run `magnetar verify` on the directory. Raises: BrokerFailedError with the findings."""
-    command = [sys.executable, "-m", "magnetar", "verify", str(data_dir)]
+    # Without -P a folder `magnetar` in the working directory could take the place of this program.
+    command = [sys.executable, "-P", "-m", "magnetar", "verify", str(data_dir)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
     (data_dir / "LOCK").unlink(missing_ok=True)
     if ended.returncode != 0:
+        verdict = "is damaged" if "\nDAMAGED" in f"\n{ended.stdout}" else "cannot be verified"
         raise BrokerFailedError(
-            f"the copy is damaged, nothing was kept: {(ended.stdout + ended.stderr)[-2000:].strip()}"
+            f"the copy {verdict}, nothing was kept: {(ended.stdout + ended.stderr)[-2000:].strip()}"
         )
 
 

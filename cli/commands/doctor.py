@@ -142,7 +142,8 @@ def space_verdict(free_bytes: int, place: str) -> tuple[str, str]:
 
 def settings_findings(config: str) -> Iterator[Finding]:
     """Return the findings that `standalone` has about a settings file."""
-    command = [sys.executable, "-m", "magnetar", "standalone", "--pulsar-config", config, "--check"]
+    # Without -P a folder `magnetar` in the working directory could take the place of this program.
+    command = [sys.executable, "-P", "-m", "magnetar", "standalone", "--pulsar-config", config, "--check"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this project's program
     for line in ended.stderr.splitlines():
         _, level, text = ([*line.split(": ", 2), "", ""])[:3]

@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from magnetar.cli.backup.images import _locked, images, remove_abandoned, restore_image, take, write_image
+from magnetar.cli.backup.images import (
+    _locked,
+    images,
+    remove_abandoned,
+    restore_image,
+    take,
+    verify_directory,
+    write_image,
+)
 from magnetar.cli.backup.moments import restore_moment
-from magnetar.cli.errors import CommandLineError, ConflictError, DeniedError
+from magnetar.cli.errors import BrokerFailedError, CommandLineError, ConflictError, DeniedError
 
 JOURNAL_BYTES = 64 << 20
 END_BYTES = 300_000
@@ -127,3 +135,11 @@ def test_unfinished_images_of_killed_backups_are_removed(tmp_path):
     os.close(at_work)
     remove_abandoned(tmp_path)
     assert {each.name for each in tmp_path.iterdir()} == {".partial-3", "20261122T030405.678Z"}
+
+
+def test_a_folder_named_like_the_package_in_the_working_directory_hides_no_verification(tmp_path, monkeypatch):
+    """A backup out of /var/lib or beside a checkout called every copy damaged."""
+    (tmp_path / "magnetar").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BrokerFailedError, match=r"cannot be verified.* is not a data directory"):
+        verify_directory(tmp_path / "none")

@@ -110,6 +110,13 @@ def test_an_unhealthy_broker_is_an_error_and_an_unknown_health_a_warning(error, 
     assert words in found["health"][1]
 
 
+def test_settings_are_checked_beside_a_folder_named_like_the_package(tmp_path, monkeypatch):
+    (tmp_path / "magnetar").mkdir()
+    (tmp_path / "broker.conf").write_text("maxTenants=5\n")
+    monkeypatch.chdir(tmp_path)
+    assert [each[:2] for each in doctor.settings_findings("broker.conf")] == [("settings", "ok")]
+
+
 class Topics:
     """The admin interface of a broker with these topics; `missing` was deleted since the list."""
 
