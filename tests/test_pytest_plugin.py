@@ -13,6 +13,9 @@ import pytest
 from magnetar import pytest_plugin
 from tests.blackbox.clients import quiet_client
 
+# Without the plugins of this project's own tests, whose imports take most of the start of pytest.
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:randomly"]
+
 
 def test_a_killed_broker_comes_back_where_it_was(magnetar_broker_factory):
     broker = magnetar_broker_factory()
@@ -76,7 +79,7 @@ def test_a_broker_ends(magnetar_fault_broker, magnetar_faults, magnetar_namespac
 def test_the_broker_of_the_faults_starts_again_behind_a_test_that_ended_it(tmp_path):
     (tmp_path / "test_ends.py").write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)],
+        [*PYTEST, "-q", str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=120,
@@ -96,7 +99,7 @@ def test_a_broker_that_is_about_to_end_starts_again(error):
 
 def test_the_plugin_is_registered_by_its_entry_point(tmp_path):
     listed = subprocess.run(
-        [sys.executable, "-m", "pytest", "--fixtures", "-p", "no:cacheprovider", str(tmp_path)],
+        [*PYTEST, "--fixtures", str(tmp_path)],
         capture_output=True,
         text=True,
         timeout=60,

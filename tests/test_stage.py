@@ -1,5 +1,6 @@
 """A stage repeats a few failed tests alone, and nothing else."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -21,13 +22,19 @@ def test_passes():
 """
 
 
+# The stage needs two plugins; the others take most of the start of pytest.
+ENV = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "-p pytest_randomly -p xdist.plugin"}
+
+
 def stage(folder, text):
     (folder / "test_it.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n")
     script = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.stage import run; sys.exit(run('it', ['-q', '.']))"
     )
-    return subprocess.run([sys.executable, "-c", script], check=False, cwd=folder, capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", script], check=False, cwd=folder, env=ENV, capture_output=True, text=True
+    )
 
 
 def test_a_test_that_fails_once_is_named(tmp_path):

@@ -29,7 +29,8 @@ def run(arguments, where, timeout, **env):
 @pytest.mark.timeout(120)
 def test_the_pytest_program_runs(tmp_path):
     (tmp_path / "test_page.py").write_text(blocks("python")[0])
-    run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_page.py"], tmp_path, 110)
+    plugins = ["-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:randomly"]
+    run([sys.executable, "-m", "pytest", "-q", *plugins, "test_page.py"], tmp_path, 110)
 
 
 @pytest.mark.timeout(120)
