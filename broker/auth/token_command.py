@@ -42,8 +42,12 @@ def create_secret_key(output: str | None, *, as_base64: bool) -> None:
         sys.stdout.buffer.flush()
         return
     descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(key)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key)
+    except OSError as error:
+        os.unlink(output)  # noqa: PTH108 - as it was opened
+        raise OSError(error.errno, error.strerror, output) from error
 
 
 def create_token(key_text: str, subject: str, expires_in: str | None, now_s: "Callable[[], float]" = time.time) -> str:

@@ -3,10 +3,13 @@
 import asyncio
 import base64
 import dataclasses
+import io
+import os
 
 import pytest
 
 from magnetar.broker import cli
+from magnetar.broker.auth import token_command
 from magnetar.broker.auth.authenticator import AuthenticationFailedError, Authenticator
 from magnetar.broker.auth.token_command import create_token, duration_s
 from magnetar.broker.settings import Settings
@@ -83,3 +86,21 @@ def test_unusable_arguments_give_one_line_and_an_exit_code(arguments, words, cap
     assert words in said.err
     assert said.err.count("\n") == 1
     assert said.out == ""
+
+
+def test_a_key_that_cannot_be_written_leaves_no_file(tmp_path, capsys, monkeypatch):
+    """A full disk left an empty file, which the next attempt refused to replace."""
+
+    class Full(io.BytesIO):
+        def write(self, _):
+            raise OSError(28, "No space left on device")
+
+    def opened(descriptor, _mode):
+        os.close(descriptor)
+        return Full()
+
+    monkeypatch.setattr(token_command.os, "fdopen", opened)
+    file = tmp_path / "secret.key"
+    assert cli.main(["tokens", "create-secret-key", "--output", str(file)]) == cli.EXIT_SYSTEM
+    assert capsys.readouterr().err == f"magnetar: error: {file}: No space left on device\n"
+    assert not file.exists()
