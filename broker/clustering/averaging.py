@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
+from magnetar.broker.errors import UNREADABLE
 from magnetar.broker.ownership.bundle_map import LOCAL_POLICIES
 from magnetar.broker.ownership.load_averages import (
     BROKER_AVERAGES,
@@ -164,7 +165,7 @@ class Averaging:
             return set()
         try:
             return set(bundle_ranges(msgspec.json.decode(node[0], type=LocalPolicies).bundles)) or None
-        except msgspec.DecodeError:
+        except UNREADABLE:
             return None
 
     async def _delete_dead_brokers(self) -> None:

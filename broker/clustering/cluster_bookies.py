@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from magnetar.bookkeeper.bookies.isolation import IsolationGroups, isolation_groups
-from magnetar.broker.errors import MetadataError
+from magnetar.broker.errors import UNREADABLE, MetadataError
 from magnetar.broker.ownership.bundle_map import LOCAL_POLICIES
 from magnetar.broker.policies.values import BookieAffinity
 from magnetar.storage.errors import BadVersionError
@@ -117,7 +117,7 @@ class ClusterBookies:
             return {}, MUST_NOT_EXIST
         try:
             return msgspec.json.decode(found[0] or b"{}", type=Racks), found[1]
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise MetadataError(f"The node {_RACKS} cannot be read: {error}") from error
 
 
@@ -131,5 +131,5 @@ def _affinity_in(namespace: str, data: bytes) -> BookieAffinity | None:
 def _decoded(namespace: str, data: bytes) -> dict[str, object]:
     try:
         return msgspec.json.decode(data, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise MetadataError(f"The local policies of namespace {namespace} cannot be read") from error

@@ -39,7 +39,9 @@ def eligible_brokers(
 
 def _of_policy(policy: Mapping[str, Any], reports: Mapping[str, LoadReport]) -> dict[str, LoadReport]:
     found = {name: report for name, report in reports.items() if _names(policy.get("primary"), name)}
-    parameters = (policy.get("auto_failover_policy") or {}).get("parameters") or {}
+    failover = policy.get("auto_failover_policy")
+    parameters = failover.get("parameters") if isinstance(failover, dict) else None
+    parameters = parameters if isinstance(parameters, dict) else {}
     least, most = _number(parameters.get("min_limit"), 1), _number(parameters.get("usage_threshold"), 100)
     usable = sum(report.highest_share * 100 < most for report in found.values())
     if usable < least:

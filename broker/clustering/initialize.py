@@ -18,6 +18,7 @@ from magnetar.bookkeeper.service_uri import parse_service_uri
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
 from magnetar.broker.clustering.cluster_settings import zookeeper_servers
 from magnetar.broker.clustering.zookeeper_client_file import read_security, zookeeper_options
+from magnetar.broker.errors import UNREADABLE
 from magnetar.broker.policies.records import Policies, even_bundles, shown
 from magnetar.broker.policies.values import ClusterData, TenantInfo
 
@@ -141,7 +142,7 @@ def merged(path: str, stored: bytes, made: bytes) -> bytes:
             return stored
         present = list(old.get(list_of) or [])
         added = [each for each in new[list_of] if each not in present]
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+    except (*UNREADABLE, KeyError, TypeError) as error:
         raise ValueError(f"the node {path} cannot be read: {error}") from error
     return msgspec.json.encode(old | {list_of: present + added}) if added else stored
 

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.errors import MetadataError
+from magnetar.broker.errors import UNREADABLE, MetadataError
 from magnetar.broker.policies.records import bundle_ranges
 from magnetar.broker.policies.values import BundlesData, LocalPolicies
 from magnetar.storage.errors import BadVersionError, NoNodeError
@@ -99,7 +99,8 @@ class BundleMap:
             found = await self._metadata.get(path)
         try:
             policies = msgspec.json.decode(found[0], type=LocalPolicies)
-        except msgspec.DecodeError as error:
+            [int(each, 16) for each in policies.bundles.boundaries or []]  # a text may be no number
+        except (*UNREADABLE, ValueError) as error:
             raise MetadataError(f"The bundles of namespace {namespace} cannot be read") from error
         if not bundle_ranges(policies.bundles):
             raise MetadataError(f"Namespace {namespace} has no bundles")
@@ -137,7 +138,7 @@ class BundleMap:
                 after = {name: each for name, each in (node | change(node)).items() if each is not None}
                 value = msgspec.json.encode(after)
                 policies = msgspec.json.decode(value, type=LocalPolicies)
-            except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            except UNREADABLE as error:
                 raise MetadataError(f"The bundles of namespace {namespace} cannot be read") from error
             try:
                 await self._metadata.put(path, value, found[1])

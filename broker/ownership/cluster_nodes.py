@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from magnetar.broker.errors import UNREADABLE
 from magnetar.broker.ownership.ownership import BrokerAddresses
 
 if TYPE_CHECKING:
@@ -224,21 +225,21 @@ def decode_report(value: bytes) -> LoadReport | None:
     """Decode a report; None for other bytes, whose broker the caller leaves alone."""
     try:
         return msgspec.json.decode(value, type=LoadReport)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 
 def decode_leader(value: bytes) -> Leader | None:
     try:
         return msgspec.json.decode(value, type=Leader)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 
 def decode_owner(value: bytes) -> BundleOwner | None:
     try:
         return msgspec.json.decode(value, type=BundleOwner)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

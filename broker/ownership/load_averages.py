@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from magnetar.broker.errors import UNREADABLE
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -213,7 +215,7 @@ def decode_bundle_load(value: bytes) -> BundleLoad | None:
     """Decode the averages; None for other bytes: the averages of the bundle then begin anew."""
     try:
         found = msgspec.json.decode(value, type=BundleLoad)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
     return found if all(map(_is_sound, (found.short_term_data, found.long_term_data))) else None
 

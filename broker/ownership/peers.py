@@ -47,8 +47,8 @@ async def probe(url: str) -> bool:
     """Whether a broker answers a CONNECT at ``pulsar://host:port``, even with an error. At ``pulsar+ssl://``: whether
     the port accepts a connection.
     """
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         async with asyncio.timeout(PROBE_S):
             reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
             try:

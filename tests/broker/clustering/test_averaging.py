@@ -191,8 +191,14 @@ async def test_a_new_leader_deletes_averages_of_bundles_that_ended_before(world)
     averaging, _ = world.leader()
     await averaging.sample()
     await averaging.write()
-    await world.metadata.put("/admin/local-policies/t/broken", b"{")
-    for name in ("t/n/0x00000000_0xffffffff", "t/broken/0x00000000_0xffffffff"):
+    broken = {
+        "t/broken": b"{",
+        "t/deep": b'{"unknown":' + b"[" * 100_000,
+        "t/no-text": b'{"bundles":{"boundaries":["\xff"]}}',
+    }
+    for name, node in broken.items():
+        await world.metadata.put(f"/admin/local-policies/{name}", node)
+    for name in ("t/n/0x00000000_0xffffffff", *(f"{each}/0x00000000_0xffffffff" for each in broken)):
         await world.metadata.put(f"{DATA}/{name}", b"{}")
     await world.metadata.put("/admin/local-policies/t/n", msgspec.json.encode(LocalPolicies(bundles=even_bundles(2))))
     world.report("a:1", 2, **{LOW: 10.0})  # the other half is still a bundle, now without topics
@@ -200,8 +206,10 @@ async def test_a_new_leader_deletes_averages_of_bundles_that_ended_before(world)
     await other.sample()
     assert world.cluster.nodes(DATA) == [
         f"{DATA}/t/broken/0x00000000_0xffffffff",
+        f"{DATA}/t/deep/0x00000000_0xffffffff",
         f"{DATA}/{LOW}",
         f"{DATA}/{HIGH}",
+        f"{DATA}/t/no-text/0x00000000_0xffffffff",
     ]
 
 

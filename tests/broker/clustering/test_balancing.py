@@ -219,3 +219,9 @@ def test_the_secondary_brokers_step_in_for_missing_and_for_busy_ones():
 def test_a_pattern_that_cannot_be_read_names_nothing():
     assert hosts({"p": policy() | {"primary": ["("], "secondary": [7]}}, "t/secret") == []
     assert hosts({"p": {"namespaces": None}}, "t/n") == ["east-1", "east-2", "west-1"]
+
+
+@pytest.mark.parametrize("failover", [None, "x", [1], {"parameters": "x"}, {"parameters": {"min_limit": [1]}}])
+def test_a_policy_whose_failover_cannot_be_read_has_the_defaults(failover):
+    wanted = ["east-1", "east-2"]
+    assert hosts({"p": policy() | {"auto_failover_policy": failover}}, "t/secret") == wanted

@@ -52,11 +52,12 @@ async def test_racks_are_changed_beside_those_of_others(store):
     assert await made.racks() == {"b": {}, "c": {}}
 
 
-async def test_racks_that_cannot_be_read_are_not_overwritten(store):
-    await store.put("/bookies", b"{")
+@pytest.mark.parametrize("data", [b"{", b'{"\xff":{}}', b'{"a":{"b":{"c":"\xff"}}}'])
+async def test_racks_that_cannot_be_read_are_not_overwritten(store, data):
+    await store.put("/bookies", data)
     with pytest.raises(MetadataError, match="/bookies cannot be read"):
         await bookies(store).change_racks(lambda groups: groups)
-    assert (await store.get("/bookies"))[0] == b"{"
+    assert (await store.get("/bookies"))[0] == data
 
 
 async def test_groups_of_a_namespace_stand_in_its_local_policies_beside_the_bundles(store):
@@ -89,7 +90,13 @@ async def test_a_ledger_gets_the_groups_of_its_namespace(store):
         assert await each.isolation_of({"component": "schema"}) is None
 
 
-@pytest.mark.parametrize("data", [b"{", b"[]", b'{"bookieAffinityGroup":3}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"{", b"[]", b'{"bookieAffinityGroup":3}', b'{"bookieAffinityGroup":"\xff"}'),
+        pytest.param(b'{"unknown":' + b"[" * 100_000, id="deep"),
+    ],
+)
 async def test_groups_that_cannot_be_read_keep_no_ledger_from_being_made(store, data):
     await store.put(NODE, data)
     assert await bookies(store).isolation_of(LEDGER) is None

@@ -94,7 +94,13 @@ def test_fewer_coordinators_and_other_addresses_change_nothing():
     assert all(merged(path, first[path], value) == first[path] for path, value in again.items())
 
 
-@pytest.mark.parametrize("stored", [b"", b"{", b"[]", b'{"allowedClusters":3}'])
+@pytest.mark.parametrize(
+    "stored",
+    [
+        *(b"", b"{", b"[]", b'{"allowedClusters":3}', b'{"allowedClusters":["\xff"]}'),
+        pytest.param(b'{"unknown":' + b"[" * 100_000, id="deep"),
+    ],
+)
 def test_a_node_that_cannot_be_read_is_named(stored):
     with pytest.raises(ValueError, match="/admin/policies/public cannot be read"):
         merged("/admin/policies/public", stored, b'{"allowedClusters":["c1"]}')

@@ -95,8 +95,17 @@ async def test_a_read_that_fails_leaves_the_change_to_be_read(broker, cluster):
     assert await broker.map.bundles(NAMESPACE) == even_bundles(8)
 
 
-async def test_bundles_that_cannot_be_read_are_not_known(broker, cluster):
-    await cluster.connect().put(PATH, b"junk")
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"junk",
+        b'{"bundles":{"boundaries":["\xff"]}}',
+        b'{"bundles":{"boundaries":["0x00000000","high"]}}',
+        pytest.param(b'{"unknown":' + b"[" * 100_000, id="deep"),
+    ],
+)
+async def test_bundles_that_cannot_be_read_are_not_known(broker, cluster, junk):
+    await cluster.connect().put(PATH, junk)
     await told()
     for _ in range(2):
         with pytest.raises(MetadataError):

@@ -274,7 +274,7 @@ async def test_an_interruption_as_long_as_the_session_lives_gives_everything_up(
 
 
 async def test_owners_that_cannot_be_read_are_an_error_of_the_lookup(brokers, cluster):
-    for garbage in (b"", b"{}", b"x"):
+    for garbage in (b"", b"{}", b"x", b'{"nativeUrl":"\xff"}', b'{"unknown":' + b"[" * 100_000):
         await cluster.store.put(node_of(), garbage)
         await asyncio.sleep(0)  # the watch reports it
         with pytest.raises(MetadataError):

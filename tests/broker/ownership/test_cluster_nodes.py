@@ -88,6 +88,19 @@ def test_bytes_of_others_that_cannot_be_read_are_no_node():
     assert decode_report(least).addresses == BrokerAddresses("pulsar://h:2", None, "http://h:1", None)
 
 
+@pytest.mark.parametrize("decode", [decode_report, decode_owner, decode_leader])
+@pytest.mark.parametrize(
+    "unreadable",
+    [
+        b'{"pulsarServiceUrl":"\xff","nativeUrl":"\xff","serviceUrl":"\xff"}',
+        b'{"unknown":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=["no text", "deep"],
+)
+def test_nodes_that_are_no_text_or_too_deep_are_no_node(decode, unreadable):
+    assert decode(unreadable) is None
+
+
 # --- advertised listeners -----------------------------------------------------------------------------------------
 
 OUTSIDE = BrokerAddresses("pulsar://out:6650", "pulsar+ssl://out:6651", "http://out:8080", None)

@@ -129,6 +129,7 @@ def test_a_figure_that_other_leaders_cannot_read_is_not_written(figure):
         b'{"longTermData":{"maxSamples":3,"numSamples":4}}',
         b'{"longTermData":{"maxSamples":3,"msgRateIn":-1.0}}',
         b'{"longTermData":{"maxSamples":3,"msgRateIn":"NaN"}}',
+        pytest.param(b'{"unknown":' + b"[" * 100_000, id="deep"),
     ],
 )
 def test_a_node_that_is_no_average_counts_as_absent(value):

@@ -134,3 +134,4 @@ async def test_a_probe_wants_an_answer_not_only_a_connection():
         await server.wait_closed()
         assert await probe(f"pulsar://127.0.0.1:{port}") is False
     assert await probe("") is False
+    assert await probe("pulsar://[h:1") is False

@@ -45,3 +45,16 @@ async def test_a_broker_whose_owners_are_in_a_topic_gets_no_lookup(cluster, regi
     await register.enter()
     await cluster.store.put("/loadbalance/brokers/h:1", EXTENSIBLE)
     assert set(await register.candidates(persistent=True)) == {"h:8081"}
+
+
+@pytest.mark.parametrize(
+    "unreadable",
+    [b"{", b'{"pulsarServiceUrl":"\xff","serviceUrl":"\xff"}', b'{"unknown":' + b"[" * 100_000],
+    ids=["unfinished", "no text", "deep"],
+)
+async def test_a_broker_enters_and_gets_lookups_beside_nodes_that_cannot_be_read(cluster, register, unreadable):
+    await cluster.store.put("/loadbalance/brokers/h:1", unreadable)
+    await register.enter()
+    await cluster.store.put("/loadbalance/leader", unreadable)
+    assert set(await register.candidates(persistent=True)) == {"h:8081"}
+    assert await register.leader() is None
