@@ -24,6 +24,7 @@ __all__ = [
     "LEDGERS_TRIMMED",
     "LEDGER_CLOSED",
     "LEDGER_CREATION_FAILED",
+    "LEDGER_LOST",
     "LEDGER_NOT_DELETED",
     "MANAGED_LEDGER_NOT_SAVED",
     "NODE_NOT_WATCHED",
@@ -60,6 +61,7 @@ LEDGERS_RECOVERED = "ledgers.recovered"
 LEDGERS_TRIMMED = "ledgers.trimmed"
 LEDGER_CLOSED = "ledger.closed"
 LEDGER_CREATION_FAILED = "ledger.creation_failed"
+LEDGER_LOST = "ledger.lost"
 LEDGER_NOT_DELETED = "ledger.not_deleted"
 MANAGED_LEDGER_NOT_SAVED = "managed_ledger.not_saved"
 ORPHAN_DELETED = "orphaned_ledger.deleted"

@@ -9,7 +9,7 @@ import structlog
 from magnetar.protocol.pulsar_api_pb2 import BrokerEntryMetadata
 from magnetar.protocol.speed import after_prefix
 from magnetar.storage import events
-from magnetar.storage.errors import CorruptEntryError
+from magnetar.storage.errors import CorruptEntryError, NoSuchLedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +49,8 @@ async def index_after(ledgers: LedgerStore, slots: Sequence[LedgerSlot], floor: 
     """Return the broker index from which the index continues after the last entry of these ledgers; at least ``floor``.
 
     An entry without messages has no index. So the function searches from the newest entry backwards, ledger by ledger,
-    for an entry with an index or a ledger with the property ``LEDGER_INDEX``. Each damaged entry behind that place
-    counts as one message.
+    for an entry with an index or a ledger with the property ``LEDGER_INDEX``. Each damaged entry behind that place,
+    and each entry of a lost ledger, counts as one message.
     """
     damaged = 0
     for slot in reversed(slots):
@@ -70,7 +70,7 @@ async def index_after(ledgers: LedgerStore, slots: Sequence[LedgerSlot], floor: 
 
 
 async def _indexes(ledgers: LedgerStore, ledger_id: int, first: int, last: int) -> list[int | None]:
-    """Return the broker index of each entry; -1 for an entry without index, None for a damaged entry."""
+    """Return the broker index of each entry; -1 for an entry without index, None for a damaged or lost entry."""
     found: list[int | None] = []
     while first + len(found) <= last:
         entry_id = first + len(found)
@@ -80,6 +80,9 @@ async def _indexes(ledgers: LedgerStore, ledger_id: int, first: int, last: int) 
             log.warning(events.ENTRY_DAMAGED, ledger_id=ledger_id, entry_id=entry_id)
             found.append(None)
             continue
+        except NoSuchLedgerError as error:
+            log.warning(events.LEDGER_LOST, error=str(error))
+            return [None] * (last - first + 1)
         for slab in slabs:
             span = slab.span(first + len(found), last)
             found += [broker_index(span.body(k)) for k in range(span.entries)]

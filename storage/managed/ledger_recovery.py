@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from magnetar.storage import events
+from magnetar.storage.errors import NoSuchLedgerError
 from magnetar.storage.managed.entry_index import index_after, with_index
 from magnetar.storage.managed.ledger_list import INDEX_PROPERTY
 from magnetar.storage.managed.ledger_map import LedgerMap
@@ -24,14 +25,21 @@ async def recover_ledgers(env: StorageEnv, ledger_list: LedgerList) -> int:
     """Close every ledger of the list; returns the broker index of the last entry (-1 when there is no entry).
 
     Recovers the ledgers in their order, and stores the list before it deletes an empty ledger. Raises
-    ManagedLedgerFencedError when another owner opened the managed ledger meanwhile, NoSuchLedgerError when a listed
-    ledger is lost.
+    ManagedLedgerFencedError when another owner opened the managed ledger meanwhile, NoSuchLedgerError when an open
+    ledger is lost, unless it is the last ledger and the layout opens without it.
     """
     slots = ledger_list.ledgers.slots
     empty = []
     recovered = [slot for slot in slots if not slot.closed_at_ms]
     for slot in recovered:
-        info = await env.ledgers.open_recover(slot.ledger_id)
+        try:
+            info = await env.ledgers.open_recover(slot.ledger_id)
+        except NoSuchLedgerError as error:
+            if slot is not slots[-1] or not env.layout.opens_without_last_ledger:
+                raise
+            log.warning(events.LEDGER_LOST, managed_ledger=ledger_list.name, error=str(error))
+            slot.entries = 0
+            continue
         slot.entries, slot.size_bytes = info.last_entry_id + 1, info.length_bytes
         slot.closed_at_ms = env.clock.now_ms()
         if not slot.entries:

@@ -92,6 +92,13 @@ class StoredLayout(Protocol):
         """Opening a managed ledger always stores its list, so that another owner's next change fails."""
         ...
 
+    @property
+    def opens_without_last_ledger(self) -> bool:
+        """Whether a managed ledger opens without its last ledger if this ledger does not exist any more, as in Apache
+        Pulsar; the entries of the ledger are lost.
+        """
+        ...
+
     def cursor_node(self, cursor_name: str) -> str:
         """Return the name of the cursor's node below the node of its managed ledger."""
         ...
@@ -132,6 +139,7 @@ class OwnLayout:
 
     one_open_ledger = False
     saves_at_open = False
+    opens_without_last_ledger = False
 
     def cursor_node(self, cursor_name: str) -> str:
         return quote(cursor_name, safe="")

@@ -64,6 +64,7 @@ class PulsarLayout:
 
     one_open_ledger = True
     saves_at_open = True
+    opens_without_last_ledger = True
 
     def cursor_node(self, cursor_name: str) -> str:
         return url_encoded(cursor_name)

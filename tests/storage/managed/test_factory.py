@@ -132,6 +132,56 @@ async def test_a_lost_ledger_is_reported():
         await after.open()
 
 
+async def test_a_log_of_apache_pulsar_opens_without_its_last_ledger():
+    """Apache Pulsar drops the last ledger from the list if it does not exist; otherwise the topic would never open."""
+    ground = Ground(layout=PulsarLayout())
+    ledger = await ground.open()
+    cursor = await ledger.open_cursor("s", EARLIEST)
+    stored = await append(ledger, [b"x"] * 14)
+    cursor.ack_cumulative(stored[12])
+    await cursor.flush()
+    last = stored[-1].ledger_id
+    after = ground.after_crash()
+    await after.ledgers.delete(last)
+    ledger = await after.open()
+    assert [slot.entries for slot in ledger.ledgers] == [10]
+    cursor = ledger.cursors["s"]
+    assert [position for position, _, _ in await read_all(cursor)] == []
+    (position,) = await append(ledger, [b"y"])
+    assert position.ledger_id > last
+    assert [found for found, _, _ in await read_all(cursor)] == [position]
+    assert [found for found, _, _ in await read_all(ledger.new_read_cursor(EARLIEST))] == [*stored[:10], position]
+
+
+async def test_only_the_last_ledger_may_be_lost():
+    ground = Ground(layout=PulsarLayout())
+    ledger = await ground.open()
+    stored = await append(ledger, [b"x"] * 14)
+    value = ledger_list_path(NAME)
+    after = ground.after_crash()
+    listed = PulsarLayout().decode_list((await after.metadata.get(value))[0])
+    for slot in listed.ledgers:
+        slot.closed_at_ms = 0
+    await after.metadata.put(value, PulsarLayout().encode_list(listed))
+    await after.ledgers.delete(stored[0].ledger_id)
+    with pytest.raises(NoSuchLedgerError):
+        await after.open()
+
+
+@pytest.mark.parametrize("layout", [None, PulsarLayout()])
+async def test_the_index_goes_on_behind_a_lost_ledger(layout):
+    ground = Ground(layout=layout)
+    ledger = await ground.open()
+    stored = await append(ledger, [b"x"] * 10)
+    await ledger.roll()
+    after = ground.after_crash()
+    for slot in ledger.ledgers:
+        slot.properties = {}
+    await ledger._list.save()
+    await after.ledgers.delete(stored[0].ledger_id)
+    assert (await after.open()).stats().last_index == 9
+
+
 async def test_the_index_goes_on_behind_damaged_entries():
     ground = Ground()
     ledger = await ground.open()
