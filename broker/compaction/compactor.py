@@ -20,7 +20,8 @@ from magnetar.broker.compaction.examine import examine, examine_small
 from magnetar.protocol.batches import keep_messages
 from magnetar.protocol.metadata import parse_metadata
 from magnetar.protocol.runs import EntryFlag
-from magnetar.storage.errors import CorruptEntryError, StorageError
+from magnetar.storage.errors import CorruptEntryError, NoSuchLedgerError, StorageError
+from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -29,12 +30,13 @@ if TYPE_CHECKING:
     from magnetar.broker.compaction.survivors import Findings, SourceFindings
     from magnetar.protocol import pulsar_api_pb2 as pb
     from magnetar.storage.managed.cursors.cursor import ManagedCursor
-    from magnetar.storage.position import Position
     from magnetar.storage.slab import Slab, Span
 
 __all__ = ["CompactionError", "Compactor", "CompactorStats", "aside"]
 
 _READ_ENTRIES = 500
+_WHOLE = 2**63 - 1
+"""The entry behind all entries of a lost ledger."""
 _READ_BYTES = 256 << 10
 _TURN = 300
 """Messages examined, or KiB moved, before the run yields to the event loop."""
@@ -181,12 +183,13 @@ class Compactor:
             try:
                 spans = cursor.read(_READ_ENTRIES, _READ_BYTES, self._horizon)
                 return spans if isinstance(spans, list) else await spans
-            except CorruptEntryError as error:
-                if not self._skip_damaged or (error.position not in self._damaged and not first_time):
+            except (CorruptEntryError, NoSuchLedgerError) as error:
+                damaged = error.position if isinstance(error, CorruptEntryError) else Position(error.ledger_id, _WHOLE)
+                if not self._skip_damaged or (damaged not in self._damaged and not first_time):
                     raise
                 if first_time:
-                    self._damaged.add(error.position)
-                cursor.move_to(error.position.next())
+                    self._damaged.add(damaged)
+                cursor.move_to(damaged.next())
 
     def _counted(self, spans: list[Span], *, first_time: bool) -> list[Span]:
         if first_time:

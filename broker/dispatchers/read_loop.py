@@ -21,7 +21,7 @@ import structlog
 
 from magnetar.broker.dispatchers.ports import Transformed
 from magnetar.broker.dispatchers.sift import Sifted, sift
-from magnetar.storage.errors import CorruptEntryError, StorageClosedError, StorageError
+from magnetar.storage.errors import CorruptEntryError, NoSuchLedgerError, StorageClosedError, StorageError
 from magnetar.storage.managed.entry_reader import without
 
 if TYPE_CHECKING:
@@ -410,15 +410,17 @@ class ReadLoop:
     # --- failed reads --------------------------------------------------------------------------------------------
 
     def _failed(self, error: StorageError) -> None:
-        """Wait before the next read after an error; a damaged entry is skipped when the settings allow it."""
+        """Wait before the next read after an error; a damaged entry, and all entries of a lost ledger, are skipped when
+        the settings allow it.
+        """
         if isinstance(error, StorageClosedError):
             return
         context = self.context
-        if isinstance(error, CorruptEntryError) and context.settings.skip_damaged_entries:
-            context.skipped([error.position])
-            if context.cursor.is_deleted(error.position):
+        if context.settings.skip_damaged_entries and (lost := self._lost(error)):
+            context.skipped(lost)
+            if all(map(context.cursor.is_deleted, lost)):
                 names = {"topic": context.topic_name, "subscription": context.subscription_name}
-                log.error("entry.skipped", **names, error=str(error))
+                log.error("entry.skipped", **names, entries=len(lost), error=str(error))
                 self.wake()
                 return
         self._read_entries = context.settings.min_read_entries
@@ -432,6 +434,12 @@ class ReadLoop:
             retry_ms=self._backoff_ms,
         )
         self._backoff_timer = context.call_later(self._backoff_ms / 1000, self._retry)
+
+    def _lost(self, error: StorageError) -> list[Position]:
+        """Return the entries that cannot be read for good after this error."""
+        if isinstance(error, NoSuchLedgerError):
+            return self.context.cursor.positions_in(error.ledger_id)
+        return [error.position] if isinstance(error, CorruptEntryError) else []
 
     def _retry(self) -> None:
         self._backoff_timer = None

@@ -60,8 +60,8 @@ class StorageSettings(Table):
     auto_skip_non_recoverable_data: bool = setting(
         "autoSkipNonRecoverableData",
         False,
-        "Pass over an entry whose stored bytes are damaged; otherwise the subscription waits at it, the log reports "
-        "it, and a compaction fails.",
+        "Pass over an entry whose stored bytes are damaged, and over a ledger that is lost; otherwise the subscription "
+        "waits there, the log reports it, and a compaction fails.",
     )
     managed_ledger_default_mark_delete_rate_limit: float = setting(
         "managedLedgerDefaultMarkDeleteRateLimit",

@@ -238,6 +238,9 @@ class Cursor:
     def is_deleted(self, position) -> bool:
         return position.entry_id in self.deleted or position.entry_id < self.start
 
+    def positions_in(self, ledger_id):
+        return [Position(ledger_id, e) for e in range(self.log.entries)] if ledger_id == self.log.ledger_id else []
+
     def ack_set(self, position):
         bits = self.sets.get(position)
         return None if bits is None else [bits]

@@ -244,6 +244,11 @@ class ManagedCursor:
         """Whether the whole entry is acknowledged."""
         return self._acks.is_deleted(position)
 
+    def positions_in(self, ledger_id: int) -> list[Position]:
+        """The positions of all entries of the ledger; none for a ledger that the log does not have."""
+        slot = self._ledgers.slot(ledger_id)
+        return [] if slot is None else [Position(ledger_id, entry_id) for entry_id in range(slot.entries)]
+
     def ack_set(self, position: Position) -> list[int] | None:
         """Batch indexes still to be acknowledged, as words of an ack set; None when no part is acknowledged."""
         if not self._acks.partial:

@@ -116,6 +116,22 @@ async def test_the_setting_skips_damaged_entries(skip):
         assert topic.compaction.current().ledger.entries == 2
 
 
+@pytest.mark.parametrize("skip", [False, True])
+async def test_the_setting_skips_lost_ledgers(skip):
+    bench = TopicBench(auto_skip_non_recoverable_data=skip)
+    bench.ground.ledgers.cached = False
+    topic = await bench.open()
+    (lost,) = await append(topic.ledger, [single("a", b"1")])
+    await topic.ledger.roll()
+    await append(topic.ledger, [single("b", b"2"), single("c", b"3")])
+    await bench.ground.ledgers.delete(lost.ledger_id)
+    topic.compaction.start()
+    await topic.compaction.wait()
+    assert topic.compaction.status().status == ("SUCCESS" if skip else "ERROR")
+    if skip:
+        assert topic.compaction.current().ledger.entries == 2
+
+
 async def test_its_deletion_deletes_the_compacted_topic():
     bench, topic = await compacted()
     ledger_id = topic.compaction.current().ledger.ledger_id

@@ -8,7 +8,7 @@ import pytest
 
 from magnetar.broker.dispatchers.ports import Transformed
 from magnetar.broker.topics.rate_limits import Limits, PeriodBucket, Throttle, Throttles
-from magnetar.storage.errors import CorruptEntryError, StorageFailedError
+from magnetar.storage.errors import CorruptEntryError, NoSuchLedgerError, StorageFailedError
 from magnetar.storage.position import EARLIEST, Position
 from tests.broker.dispatch_fakes import (
     EXCLUSIVE,
@@ -136,6 +136,19 @@ async def test_a_damaged_entry_that_cannot_be_acknowledged_is_read_again_after_a
     bench.cursor.errors = []
     bench.clock.advance(60)
     assert got(consumer) == [0]
+
+
+@pytest.mark.parametrize("skip", [False, True])
+async def test_the_entries_of_a_lost_ledger_are_skipped_where_the_setting_allows_it(skip):
+    bench = Bench(skip_damaged_entries=skip)
+    consumer = await bench.join(EXCLUSIVE, permits=10)
+    bench.cursor.errors = [NoSuchLedgerError(bench.log.ledger_id)]
+    bench.publish(entry(), entry(), entry())
+    assert bench.cursor.deleted == ({0, 1, 2} if skip else set())
+    bench.clock.advance(60)
+    assert got(consumer) == ([] if skip else [0, 1, 2])
+    bench.publish(entry())
+    assert got(consumer)[-1] == 3
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])

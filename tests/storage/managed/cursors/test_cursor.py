@@ -195,6 +195,23 @@ async def test_a_damaged_entry_stops_the_read_there_and_can_be_passed(cached):
         await given(ledger.new_read_cursor(EARLIEST).read_positions([every[6]]))
 
 
+async def test_a_lost_ledger_stops_the_read_until_its_entries_are_acknowledged():
+    ground, ledger, every = await filled(cached=False)
+    lost = every[10].ledger_id
+    await ground.ledgers.delete(lost)
+    cursor = ledger.new_read_cursor(every[9])
+    assert positions(await given(cursor.read(100, 1 << 20))) == [every[9]]
+    for _ in range(2):
+        with pytest.raises(NoSuchLedgerError):
+            await given(cursor.read(100, 1 << 20))
+    assert cursor.positions_in(lost) == [each for each in every if each.ledger_id == lost]
+    assert cursor.positions_in(lost + 1000) == []
+    cursor.ack_many(cursor.positions_in(lost))
+    assert [position for position, _, _ in await read_all(cursor)] == [
+        each for each in every[10:] if each.ledger_id != lost
+    ]
+
+
 @pytest.mark.parametrize("cached", [True, False])
 async def test_replay(cached):
     _, ledger, every = await filled(cached=cached)
