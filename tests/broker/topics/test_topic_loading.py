@@ -13,10 +13,12 @@ from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicN
 from magnetar.broker.foreign_entries.config import ConvertingConfig
 from magnetar.broker.foreign_entries.converting_service import Converting
 from magnetar.broker.policies.values import AutoTopicCreation
+from magnetar.broker.schemas.compatibility import Strategy
 from magnetar.broker.settings import Settings
 from magnetar.broker.slices import SLICE_ITEMS
 from magnetar.broker.topics import topic_registry
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
+from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError
 from magnetar.storage.managed.factory import ManagedLedgerFactory
@@ -209,6 +211,24 @@ async def test_a_former_owner_deletes_no_ledger_of_the_index_or_the_compaction(b
     assert await store.list_ledgers() == before
     assert broker.topics.known(NAME)
     assert not broker.topics.loaded
+
+
+async def test_a_former_owner_deletes_neither_schemas_nor_policies(broker):
+    """The next owner of the log serves the topic, with its schemas and policies."""
+    topic, stored = await broker.topics.get(NAME, create=True), broker.stored
+    await stored.schemas.put(NAME, pb.Schema.String, b"", {}, Strategy.FULL)
+    await stored.namespaces.update_topic(NAME, lambda old: msgspec.structs.replace(old, max_consumers=7))
+    metadata, path = topic.ledger._env.metadata, ledger_list_path(topic.ledger.name)
+    value, version = await metadata.get(path)
+    await metadata.put(path, value, version)  # as the next owner does
+    with pytest.raises(ManagedLedgerFencedError):
+        await broker.lifecycle.delete(NAME)
+    assert len(await stored.schemas.history(NAME)) == 1
+    assert stored.namespaces.topic_policies(NAME).max_consumers == 7
+    assert not broker.topics.loaded
+    await broker.lifecycle.delete(NAME)
+    assert await stored.schemas.history(NAME) == []
+    assert stored.namespaces.topic_policies(NAME).max_consumers is None
 
 
 async def test_a_deletion_takes_the_compacted_ledger_along_and_ends_when_the_store_keeps_it(broker, monkeypatch):
