@@ -102,6 +102,12 @@ class TopicsApi(Protocol):
         """Return when the loads and closes of the namespace's topics that are under way now have ended."""
         ...
 
+    async def read_again(self, namespace: str) -> bool:
+        """Read the stored names of the namespace's topics again: this broker then knows topics that other brokers have
+        just created. Return whether there are any. Raises StorageError.
+        """
+        ...
+
     def partition_count(self, name: "TopicName") -> int | None:
         """The number of partitions of a partitioned topic; None for any other name."""
         ...

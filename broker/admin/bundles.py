@@ -62,6 +62,8 @@ async def unload_bundle(call: Call) -> Response:
         return redirect_to_owner(call, owner.owner)
     if not await ownership.release(full) and owner is not None:
         await unload_topics(call, call.namespace, bundle)
+    if call.flag("settled"):  # a broker that deletes the namespace awaits topics whose creation is under way here
+        await call.topics.settled(call.namespace)
     return done()
 
 

@@ -10,6 +10,7 @@ import msgspec
 from starlette.responses import Response
 
 from magnetar.broker.admin import policy_rules
+from magnetar.broker.admin.bundle_calls import on_every_bundle, unload_anywhere
 from magnetar.broker.admin.call import Call, valid_name
 from magnetar.broker.admin.offload_policies import shown_offload
 from magnetar.broker.admin.responses import done, json_response, list_response, not_found
@@ -20,7 +21,6 @@ from magnetar.broker.compat import java_numbers, rest_refusals
 from magnetar.broker.compat.jackson_body import fitted
 from magnetar.broker.compat.java_order import java_order
 from magnetar.broker.errors import RestError, SubscriptionNotFoundError, TopicNotFoundError
-from magnetar.broker.ownership.ownership import Here
 from magnetar.broker.policies.records import (
     KEPT_APART,
     LAST_BUNDLE_BOUNDARY,
@@ -51,6 +51,8 @@ _PASSES: Final = 2
 """Passes over the topics of a namespace to delete: the second meets partitions whose creation was under way at the
 mark.
 """
+_MOST_ROUNDS: Final = 7
+"""The most searches for topics that other brokers have created behind the mark of a deletion, before they see it."""
 _DOMAINS: Final[dict[str, tuple["Domain", ...]]] = {
     "PERSISTENT": ("persistent",),
     "NON_PERSISTENT": ("non-persistent",),
@@ -223,14 +225,28 @@ async def _delete(call: Call, namespace: str, *, force: bool) -> None:
         for _ in range(_PASSES):
             await _delete_topics(call, namespace)
         if call.api.peers is not None:
-            for bundle in bundle_ranges(call.bundles_of(namespace)):
-                await _unload_anywhere(call, namespace, bundle)
+            await _delete_late_topics(call, namespace, force=force)
         await call.namespaces.delete_namespace(namespace)
     except Exception:
         if call.namespaces.exists(namespace):
             await _mark(call, namespace, deleted=False)
         raise
     await call.api.ownership.forget(namespace)
+
+
+async def _delete_late_topics(call: Call, namespace: str, *, force: bool) -> None:
+    """Release all bundles, and delete the topics whose load or creation other brokers ended meanwhile. Without `force`,
+    and for topics that come again and again, raises 409.
+    """
+    for _ in range(_MOST_ROUNDS):
+        for bundle in bundle_ranges(call.bundles_of(namespace)):
+            await unload_anywhere(call, namespace, bundle, settled=True)
+        if not await call.topics.read_again(namespace):
+            return
+        if not force:
+            _refuse_in_use(call, namespace)
+        await _delete_topics(call, namespace)
+    raise rest_refusals.NAMESPACE_IN_USE.error()
 
 
 async def _mark(call: Call, namespace: str, *, deleted: bool) -> None:
@@ -321,29 +337,9 @@ async def unload_namespace(call: Call) -> Response:
     parts = bundle_ranges(call.bundles())
     for start in range(0, len(parts), _AT_A_TIME):
         await asyncio.gather(
-            *(_unload_anywhere(call, call.namespace, each) for each in parts[start : start + _AT_A_TIME])
+            *(unload_anywhere(call, call.namespace, each) for each in parts[start : start + _AT_A_TIME])
         )
     return done()
-
-
-async def _unload_anywhere(call: Call, namespace: str, bundle: str) -> None:
-    owner = await call.api.ownership.bundle_owner(f"{namespace}/{bundle}")
-    if isinstance(owner, Here):
-        await call.api.ownership.release(f"{namespace}/{bundle}")
-    elif owner is not None:
-        await call.peers.call("PUT", f"{ADMIN}/namespaces/{namespace}/{bundle}/unload")
-
-
-async def on_every_bundle(call: Call, method: str, what: str) -> bool:
-    """Make the call for each bundle of the namespace, to its broker. Return False, without calls, outside a cluster.
-
-    The calls have the rights of this broker. Precondition: the rights of the caller have been checked.
-    """
-    if call.api.peers is None:
-        return False
-    for bundle in bundle_ranges(call.bundles()):
-        await call.peers.call(method, f"{ADMIN}/namespaces/{call.namespace}/{bundle}/{what}")
-    return True
 
 
 async def unload_topics(call: Call, namespace: str, bundle: str = "") -> None:

@@ -39,6 +39,9 @@ class AdminTopics:
     async def settled(self, namespace: str) -> None:
         await self._topics.settled(namespace)
 
+    async def read_again(self, namespace: str) -> bool:
+        return await self._catalog.read_again(namespace)
+
     def partition_count(self, name: TopicName) -> int | None:
         found = self._catalog.partitioned(name)
         return None if found is None else found.partitions

@@ -95,11 +95,13 @@ class TopicCatalog:
                         f"{ROOT}/{tenant}/{namespace}/{domain}", f"{domain}://{tenant}/{namespace}"
                     )
 
-    async def _load_partitioned(self, path: str, prefix: str) -> None:
+    async def _load_partitioned(self, path: str, prefix: str) -> int:
+        """Return the number of records."""
         names = await self._metadata.children(path)
         for start in range(0, len(names), _TOGETHER):
             reads = (self._read_at_start(path, prefix, encoded) for encoded in names[start : start + _TOGETHER])
             await asyncio.gather(*reads)
+        return len(names)
 
     async def _read_at_start(self, path: str, prefix: str, encoded: str) -> None:
         """Read the record of a partitioned topic; a record that cannot be read makes requests for that topic fail."""
@@ -122,6 +124,19 @@ class TopicCatalog:
                     self._unreadable[name] = path
                 raise
         self._unreadable.pop(name, None)
+
+    async def read_again(self, namespace: str) -> bool:
+        """Add the topics of the namespace that the store has by now, plain and partitioned, without a wait for the
+        reports of watches. Return whether the store has any. Raises StorageError.
+        """
+        stored = await self._ledgers.names(f"{namespace}/{PERSISTENT}")
+        names = [name for name in map(TopicName.from_persistence_name, stored) if name is not None]
+        for name in names:
+            self.created(name)
+        count = len(names)
+        for domain in await self._metadata.children(f"{ROOT}/{namespace}"):
+            count += await self._load_partitioned(f"{ROOT}/{namespace}/{domain}", f"{domain}://{namespace}")
+        return count > 0
 
     async def reload_partitioned(self, tenant: str, namespace: str, domain: str, encoded: str) -> None:
         """Read the record of a partitioned topic again after another broker changed it. Raises as

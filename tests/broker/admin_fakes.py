@@ -56,6 +56,9 @@ class FakeTopics:
     async def settled(self, namespace):
         """No load of a topic is under way."""
 
+    async def read_again(self, namespace):
+        return any(f"://{namespace}/" in name for name in (*self.plain, *self.partitioned))
+
     def partition_count(self, name):
         return self.partitioned.get(str(name))
 

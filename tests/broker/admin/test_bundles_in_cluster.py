@@ -9,6 +9,8 @@ import pytest
 from magnetar.broker.errors import RestError
 from magnetar.broker.ownership.ownership import AskBroker, BrokerAddresses, Here, ServedAt
 from magnetar.broker.policies.records import even_bundles
+from magnetar.broker.settings import Settings
+from magnetar.protocol.topic_name import TopicName
 from tests.broker.admin_fakes import open_client
 
 NAMESPACE = "public/default"
@@ -217,7 +219,7 @@ async def test_calls_about_all_bundles_become_calls_about_each(client, cluster):
 async def test_a_deleted_namespace_is_given_up_everywhere(client, cluster):
     await client("PUT", "/admin/v2/namespaces/public/gone")
     assert (await client("DELETE", "/admin/v2/namespaces/public/gone")).status == 204
-    assert ("PUT", f"/admin/v2/namespaces/public/gone/{HIGH}/unload") in cluster.calls
+    assert ("PUT", f"/admin/v2/namespaces/public/gone/{HIGH}/unload?settled=true") in cluster.calls
     assert cluster.calls[-1] == ("forget", "public/gone")
 
 
@@ -255,3 +257,50 @@ async def test_a_failure_domain_is_a_list_of_ids(client):
         assert (await client("POST", path, {"brokers": brokers})).status == 400
     assert (await client("POST", path, {"brokers": ["a:1", "a:1"], "more": 1})).status == 204
     assert (await client("GET", path)).json == {"brokers": ["a:1"]}
+
+
+FORCE = Settings(force_delete_namespace_allowed=True)
+
+
+@pytest.mark.parametrize("force", [True, False])
+async def test_a_topic_whose_creation_was_under_way_at_another_broker_goes_with_its_namespace(force):
+    """The other broker had not seen the mark of the deletion when the load of the topic began."""
+    client = await open_client(FORCE)
+    cluster = client.broker.ownership.current = client.broker.peers = Cluster()
+    late = [TopicName.parse(f"persistent://{NAMESPACE}/late-{number}") for number in range(2)]
+    unload = cluster.call
+
+    async def call(method, path, body=None):
+        await unload(method, path, body)
+        if path.endswith("unload?settled=true") and late:
+            await client.topics.create(late.pop(), {})
+
+    cluster.call = call
+    answer = await client("DELETE", f"{URL}?force={str(force).lower()}")
+    assert answer.status == (204 if force else 409)
+    rounds = [("release", LOW), ("PUT", f"{URL}/{HIGH}/unload?settled=true")]
+    assert cluster.calls == (rounds * 3 + [("forget", NAMESPACE)] if force else rounds)
+    assert bool(client.topics.plain) is not force
+    assert client.broker.namespaces.exists(NAMESPACE) is not force
+
+
+async def test_a_deletion_gives_up_while_topics_come_again_and_again():
+    client = await open_client(FORCE)
+    cluster = client.broker.ownership.current = client.broker.peers = Cluster()
+
+    async def call(_method, _path, body=None):
+        await client.topics.create(TopicName.parse(f"persistent://{NAMESPACE}/again"), {})
+
+    cluster.call = call
+    assert (await client("DELETE", f"{URL}?force=true")).status == 409
+    assert not client.broker.namespaces.policies(NAMESPACE).deleted
+
+
+@pytest.mark.parametrize("query", ["", "?settled=true"])
+async def test_an_unload_for_a_deletion_awaits_the_loads_under_way(client, cluster, query):
+    async def settled(namespace):
+        cluster.calls.append(("settled", namespace))
+
+    client.topics.settled = settled
+    assert (await client("PUT", f"{URL}/{LOW}/unload{query}")).status == 204
+    assert cluster.calls == [("release", LOW), *([("settled", NAMESPACE)] if query else [])]

@@ -101,3 +101,23 @@ async def test_a_cancelled_creation_ends_the_wait():
     metadata.ends.set_result(None)
     with pytest.raises(asyncio.CancelledError):
         await creation
+
+
+async def test_topics_of_other_brokers_are_read_again():
+    metadata = MemoryMetadataStore()
+    stored = ["public/default/persistent/a", "public/default/persistent/b%2Fc"]
+
+    class Ledgers:
+        async def names(self, prefix: str) -> list[str]:
+            return stored if prefix == "public/default/persistent" else []
+
+    catalog, other = (TopicCatalog(metadata, cast("Any", Ledgers())) for _ in range(2))
+    await other.create_partitioned(NAME, PartitionedTopic(3))
+    assert await catalog.read_again("public/default")
+    assert catalog.names("public/default") == ["persistent://public/default/a", "persistent://public/default/b/c"]
+    assert catalog.partitioned(NAME) == PartitionedTopic(3)
+    stored.clear()
+    assert await catalog.read_again("public/default"), "the partitioned topic is left"
+    assert await other.delete_partitioned(NAME)
+    assert not await catalog.read_again("public/default")
+    assert not await catalog.read_again("public/none")
