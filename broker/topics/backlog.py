@@ -14,11 +14,12 @@ from magnetar.broker.topics.log_facts import ReadableLog, entry_time_ms
 from magnetar.storage.slab import RECORD_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.settings import Settings
     from magnetar.broker.topics.subscriptions import TopicSubscriptions
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.ledger_map import LedgerSlot
     from magnetar.storage.position import Position
 
@@ -46,10 +47,14 @@ def bytes_behind(slots: Sequence[LedgerSlot], position: Position) -> int:
 
 
 class TrimmedLog(ReadableLog, Protocol):
-    """A log that lists its remaining ledgers, oldest first."""
+    """A log that lists its remaining ledgers, oldest first, and its durable cursors. end: of a terminated log."""
 
     @property
     def ledgers(self) -> Sequence[LedgerSlot]: ...
+    @property
+    def cursors(self) -> Mapping[str, ManagedCursor]: ...
+    @property
+    def end(self) -> Position | None: ...
     def next_valid(self, position: Position) -> Position | None: ...
 
 
@@ -71,8 +76,9 @@ class TopicBacklog:
         self._now_ms = now_ms
         self._oldest_ms = 0
         self.oldest_subscription: str | None = None
-        """The slowest durable subscription, while its oldest entry has an age in Apache Pulsar: while the ledger of the
-        entry is closed, or with preciseTimeBasedBacklogQuotaCheck.
+        """The slowest durable cursor, compaction and deduplication included, while its oldest entry has an age in
+        Apache Pulsar: while the ledger of the entry is closed and without the end of a terminated topic, or with
+        preciseTimeBasedBacklogQuotaCheck.
         """
 
     def size_bytes(self) -> int:
@@ -109,9 +115,19 @@ class TopicBacklog:
             position = self._ledger.next_valid(slowest.cursor.mark_delete)
         oldest_ms = 0 if position is None else await entry_time_ms(self._ledger, position)
         self._oldest_ms = oldest_ms  # behind the read: meanwhile the age of before counts
-        precise = self._settings.precise_time_based_backlog_quota_check
-        aged = position is not None and (precise or self._closed_ms(position))
-        self.oldest_subscription = slowest.name if aged and slowest is not None else None
+        self.oldest_subscription = self._oldest_name()
+
+    def _oldest_name(self) -> str | None:
+        """The name of the slowest cursor, while a subscription has a backlog and the cursor's next entry has an age."""
+        if not any(s.cursor.backlog_entries for s in self._subscriptions.by_name.values()):
+            return None
+        slowest = min(self._ledger.cursors.values(), key=attrgetter("mark_delete"), default=None)
+        position = None if slowest is None else self._ledger.next_valid(slowest.mark_delete)
+        if slowest is None or position is None:
+            return None
+        end = self._ledger.end
+        is_closed = self._closed_ms(position) and (end is None or position.ledger_id != end.ledger_id)
+        return slowest.name if is_closed or self._settings.precise_time_based_backlog_quota_check else None
 
     def _closed_ms(self, position: Position) -> int:
         """The time at which the ledger of the position was closed; 0 while the ledger is open."""
