@@ -123,10 +123,16 @@ class BrokerProcess:
                 self._faults = Faults(line.removeprefix(_FAULTS).strip())
             if line.startswith(_READY):
                 url, http_url = line.removeprefix(_READY).split()
+                if http_url == "-" and self._wants_web():
+                    self.stop()
+                    raise BrokerStartError(f"the broker has no web port:\n{self.log_path.read_text()}")
                 return url, http_url
         code = self._ended()
         log = self.log_path.read_text()
         raise BrokerStartError(f"the broker did not start, exit code {code}:\n{log}")
+
+    def _wants_web(self) -> bool:
+        return any(self._settings.get(key) not in (None, "") for key in ("webServicePort", "webServicePortTls"))
 
     @property
     def is_running(self) -> bool:

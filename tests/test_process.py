@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -186,3 +187,13 @@ def test_a_folder_of_the_same_name_in_the_working_directory_is_not_the_package(t
     monkeypatch.chdir(tmp_path)
     with magnetar.start() as broker:
         assert broker.is_running
+
+
+def test_a_web_port_that_is_taken_fails_the_start(tmp_path):
+    """The broker alone serves its clients without the port, and `http_url` was no address then."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BrokerStartError, match=f"no web port:(?s:.*)port {port}: Address already in use"):
+            magnetar.start(tmp_path / "data", webServicePort=port)
+    with magnetar.start(tmp_path / "data", webServicePort=None) as broker:
+        assert broker.http_url == "-"
