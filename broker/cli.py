@@ -471,8 +471,8 @@ def _remedy(error: OSError) -> str:
     """The end of a sentence about a data directory that cannot be used."""
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"; user {os.geteuid()} must have the right to write there"
-    if error.errno == errno.ENOENT and isinstance(error.filename, str):
+    if error.errno == errno.ENOENT and Path(error.filename).parent.is_dir():
         return ": the data directory is incomplete; put back the whole directory, by hand or by `magnetar restore`"
-    if error.errno == errno.EEXIST and isinstance(error.filename, str) and Path(error.filename).is_symlink():
+    if error.errno == errno.EEXIST and Path(error.filename).is_symlink():
         return ", and is a link to a missing directory; make that directory"
     return ", and is no directory" if error.errno == errno.EEXIST else ""

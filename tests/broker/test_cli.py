@@ -156,10 +156,6 @@ def test_a_refused_start_gives_one_line_and_an_exit_code(broker, capsys, monkeyp
         ),
         (FileExistsError(17, "File exists", "data"), "data: File exists, and is no directory"),
         (OSError(5, "Input/output error", "data/LOCK"), "data/LOCK: Input/output error"),
-        (
-            FileNotFoundError(2, "No such file or directory", "data/journal"),
-            f"data/journal: No such file or directory{INCOMPLETE}",
-        ),
     ],
 )
 def test_a_data_directory_that_cannot_be_used_names_its_remedy(broker, capsys, monkeypatch, error, line):
@@ -188,6 +184,16 @@ def test_a_limit_or_another_process_that_stops_the_start_comes_with_its_remedy(
     monkeypatch.setattr(sys.modules["magnetar.broker.running"], "run", run)
     cli.main(["standalone"])
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("missing", "end"), [("journal", INCOMPLETE), ("none/journal", "")])
+def test_a_part_of_the_data_directory_that_is_missing(broker, capsys, monkeypatch, tmp_path, missing, end):
+    async def run(_settings, **_options):
+        raise FileNotFoundError(2, "No such file or directory", str(tmp_path / missing))
+
+    monkeypatch.setattr(sys.modules["magnetar.broker.running"], "run", run)
+    assert cli.main(["standalone", "--data-dir", str(tmp_path)]) == cli.EXIT_STORAGE
+    assert capsys.readouterr().err == f"magnetar: error: {tmp_path / missing}: No such file or directory{end}\n"
 
 
 def test_a_data_directory_that_is_a_link_to_a_missing_directory(broker, capsys, monkeypatch, tmp_path):
