@@ -241,7 +241,7 @@ class ReplayQueue:
         self._group(owner_of, waits)
         chosen: dict[int, BitMap] = {}
         for owner, ledgers in self._groups.items():
-            left = room_of(cast("Owner", owner))
+            left = min(room_of(cast("Owner", owner)), limit)  # no further position is among the first of all
             for ledger_id in sorted(ledgers) if left > 0 else ():
                 waiting = ledgers[ledger_id]
                 waiting &= self._ledgers.get(ledger_id) or BitMap()
