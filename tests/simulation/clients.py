@@ -280,19 +280,19 @@ class SimConsumer(Client):
         self.note("subscribes")
         begins, epoch = self.topic.keeps_all and self.subscription.absent, self.subscription.epoch
         self.subscription.requested += 1
-        self._ask(
-            Command.SUBSCRIBE,
-            "subscribe",
-            pb.CommandSubscribe(
-                topic=self.topic.name,
-                subscription=self.subscription.name,
-                subType=self.sub_type,
-                consumer_id=1,
-                consumer_name=self.name,
-                initialPosition=pb.CommandSubscribe.Earliest,
-            ),
-            lambda: self._subscribed(begins, epoch),
+        command = pb.CommandSubscribe(
+            topic=self.topic.name,
+            subscription=self.subscription.name,
+            subType=self.sub_type,
+            consumer_id=1,
+            consumer_name=self.name,
+            initialPosition=pb.CommandSubscribe.Earliest,
         )
+        self.subscribes(command)
+        self._ask(Command.SUBSCRIBE, "subscribe", command, lambda: self._subscribed(begins, epoch))
+
+    def subscribes(self, command: pb.CommandSubscribe) -> None:
+        """Add fields to a SUBSCRIBE."""
 
     def _ask(self, kind: int, field: str, command: Any, then: Any) -> None:
         self._requests += 1

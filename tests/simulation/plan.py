@@ -58,6 +58,14 @@ FIRST_WITH_PORTIONS = 520_000
 """From here on consumers acknowledge batches message by message, and subscriptions have properties."""
 FIRST_WITH_FORCE = 540_000
 """From here on schemas are deleted by force, too."""
+FIRST_WITH_CHUNKS = 620_000
+"""From here on producers send messages in chunks."""
+FIRST_WITH_KEYS = 640_000
+"""From here on consumers of Key_Shared come and go, with split hashes and with ranges of their own."""
+FIRST_WITH_ENDS = 660_000
+"""From here on topics are terminated."""
+FIRST_WITH_TIMES = 680_000
+"""From here on consumers and administrators seek by time, beside unloads."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -66,6 +74,10 @@ OF_PARTS = {
     "offline": FIRST_WITH_OFFLINE,
     "spaces": FIRST_WITH_SPACES,
     "portions": FIRST_WITH_PORTIONS,
+    "chunks": FIRST_WITH_CHUNKS,
+    "keys": FIRST_WITH_KEYS,
+    "ends": FIRST_WITH_ENDS,
+    "times": FIRST_WITH_TIMES,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
 AGAIN = {FIRST_WITH_FORCE: ("shapes", "quotas")}
@@ -171,10 +183,10 @@ class Plan:
             compacted = sets_clock = False  # the newest value of a key may be evicted; the quota by age needs one clock
         elif seed >= FIRST_WITH_EXPIRY and Random(f"expiry {seed}").random() < 0.8:
             of_work += ("expire", "expire", "set_clock")
-        if "deletions" in parts:
-            sets_clock, of_work = False, tuple(kind for kind in of_work if kind != "set_clock")  # for the retention
-        if "offline" in parts:
-            damage, forges = "", False  # the tool itself is at fault for all that verify finds
+        if "deletions" in parts or "times" in parts:  # the retention and the seeks need one clock
+            sets_clock, of_work = False, tuple(kind for kind in of_work if kind != "set_clock")
+        if "offline" in parts or "times" in parts:  # the tool itself is at fault for all findings of verify
+            damage, forges = "", False  # and a cursor that is set back may skip the messages that a seek brought back
         return cls(
             seed=seed,
             seconds=seconds,
@@ -214,6 +226,7 @@ class Plan:
                 "auto_skip_non_recoverable_data": bool(damage),
                 **buckets,
                 **({"acknowledgment_at_batch_index_level_enabled": True} if "portions" in parts else {}),
+                **(_key_shared_of(seed) if "keys" in parts else {}),
                 **({"force_delete_namespace_allowed": True} if "spaces" in parts else {}),
                 **(COMPACTING if compacted else {}),
                 **(_quota_of(seed) if "quotas" in parts else {}),
@@ -250,3 +263,7 @@ def _retention_of(seed: int, *, keeps_all: bool) -> dict[str, Any]:
     if keeps_all or chance.random() < 0.3:
         return {}
     return {"default_retention_time_in_minutes": RETAINED_MINUTES, "default_retention_size_in_mb": -1}
+
+
+def _key_shared_of(seed: int) -> dict[str, Any]:
+    return {"subscription_key_shared_use_consistent_hashing": Random(f"keys {seed}").random() < 0.5}

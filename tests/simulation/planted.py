@@ -1,6 +1,6 @@
 """Bugs planted into the broker, each of which the simulation must find: ``python -m tests.simulation.planted NAME``.
 
-Names are those of the functions below. The output is the seed that shows the bug, and the broken promise.
+Names are those of the functions below, and in ``planted_parts.py``. The output is the seed that shows the bug, and the broken promise.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.read_turns import ReadTurns
+from tests.simulation import planted_parts
 from tests.simulation.plan import (
     FIRST_WITH_COMPACTED,
     FIRST_WITH_DELETIONS,
@@ -83,6 +84,7 @@ FIRST_SEEDS = {
     "properties_of_subscriptions_that_are_not_stored": FIRST_WITH_PORTIONS,
     "an_eviction_of_too_much": FIRST_WITH_FORCE,
     "a_forced_deletion_that_keeps_the_schemas": FIRST_WITH_FORCE,
+    **planted_parts.FIRST_SEEDS,
 }
 """The first seeds of bugs that need a process that is killed while its machine goes on, frames at a pace, readers of
 compacted topics, messages that expire, or a part of a history.
@@ -96,15 +98,16 @@ OF_DAMAGE = {
 }
 """Bug -> the kind of damage and its folder that show the bug: the search skips other seeds."""
 LAST_SHOWN_BY = {
-    "frames_that_are_not_checked": (655,),
+    "frames_that_are_not_checked": (1156,),
     "a_lost_write_that_hides_its_segment": (5212, 5532),
-    "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 19,),
+    "a_start_that_trusts_unsynced_metadata": (FIRST_WITH_KILLS + 49,),
     "turns_that_do_not_begin": (FIRST_WITH_PACE + 25,),
     "a_log_that_does_not_wait_for_its_compaction": (FIRST_WITH_COMPACTED + 79, FIRST_WITH_COMPACTED + 93),
     "an_eviction_below_the_quota": (FIRST_WITH_QUOTAS + 33, FIRST_WITH_QUOTAS + 55),
     "a_torn_frame_that_counts_as_damage": (FIRST_WITH_OFFLINE + 110,),
     "policies_that_are_not_stored": (FIRST_WITH_SPACES + 16,),
     "policies_that_outlive_their_topic": (FIRST_WITH_SPACES + 63, FIRST_WITH_SPACES + 88),
+    **planted_parts.LAST_SHOWN_BY,
 }
 """Seeds to play first for the bugs with the longest search; where they no longer show the bug, the search follows."""
 
@@ -422,7 +425,8 @@ def _damage(seed: int) -> tuple[str, str]:
 
 
 def main() -> int:
-    globals()[sys.argv[1]](Patch)
+    plant = globals().get(sys.argv[1]) or getattr(planted_parts, sys.argv[1])
+    plant(Patch)
     of_damage = OF_DAMAGE.get(sys.argv[1], ())
     seeds = (seed for seed in SEEDS if not of_damage or _damage(seed) == of_damage)  # a plan for each seed
     if first := FIRST_SEEDS.get(sys.argv[1]):

@@ -57,6 +57,19 @@ PLANTED = [
     ("an_eviction_of_too_much", "a quota evicts"),
     ("a_forced_deletion_that_keeps_the_schemas", "of before a forced deletion|schema version|versions|behind"),
     ("a_log_that_does_not_wait_for_its_compaction", "newest value of . at .* was not read"),
+    ("chunks_that_go_in_turns", "does not go to"),
+    ("acks_of_every_second_entry", "some are acknowledged, by an ACK of all"),
+    ("a_compaction_that_keeps_the_last_chunk", "newest value of . at .* was not read"),
+    ("a_deduplication_that_counts_every_chunk", "is taken for a duplicate"),
+    ("keys_that_do_not_wait_for_their_former_owner", "overtakes"),
+    ("keys_that_overtake_waiting_entries", "overtakes"),
+    ("ranges_without_effect", "the range is"),
+    ("an_end_that_is_not_stored", "is lost|before"),
+    ("an_end_before_the_last_message", "lies behind the end"),
+    ("an_end_that_is_not_reported", "reported to a reader"),
+    ("a_seek_that_is_not_stored", "acknowledged, by no consumer|comes behind a seek"),
+    ("a_search_by_time_that_ends_behind", "acknowledged, by no consumer"),
+    ("a_search_by_time_that_ends_before", "comes behind a seek"),
 ]
 
 

@@ -21,6 +21,7 @@ from magnetar.broker.settings import Settings
 from magnetar.storage.embedded.engine import EngineEnvironment
 from magnetar.storage.errors import StorageError
 from tests.simulation import checker
+from tests.simulation.chunked import Chunked
 from tests.simulation.clients import (
     FAILOVER,
     WALL_EPOCH_MS,
@@ -33,9 +34,11 @@ from tests.simulation.clients import (
 from tests.simulation.compacted import CompactedReader, check_compacted
 from tests.simulation.damage import QUIET_S, REPORTS, Damage
 from tests.simulation.deletions import Deletions
+from tests.simulation.ends import Ends
 from tests.simulation.exclusive import Owners
 from tests.simulation.faults import Faults
 from tests.simulation.history import History, SubscriptionHistory, TopicHistory, ViolationError
+from tests.simulation.keyed import Keyed
 from tests.simulation.network import Link, StreamLink
 from tests.simulation.offline import Offline
 from tests.simulation.plan import SMALL, TOPICS, Plan
@@ -45,6 +48,7 @@ from tests.simulation.shapes import Shapes
 from tests.simulation.spaces import Spaces
 from tests.simulation.threads import SimThreads
 from tests.simulation.timers import SimLoop, Timers, WallClock
+from tests.simulation.times import Times
 from tests.simulation.web import WebPort
 from tests.twins.lane_frame_writer import LaneFrameWriter
 from tests.twins.sim_files import SimDisk, SimulatedCrash
@@ -60,6 +64,10 @@ PARTS = {
     "offline": Offline,
     "spaces": Spaces,
     "portions": Parted,
+    "chunks": Chunked,
+    "keys": Keyed,
+    "ends": Ends,
+    "times": Times,
 }
 CHECK_EVERY_S = 0.5
 ACT_EVERY_S = 1.0

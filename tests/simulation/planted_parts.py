@@ -1,0 +1,148 @@
+"""Bugs for ``planted.py`` that the parts of histories from seed 620,000 on must find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magnetar.broker.compaction.survivors import Findings
+from magnetar.broker.consumers.consumer import Consumer
+from magnetar.broker.consumers.draining_hashes import DrainingHashes
+from magnetar.broker.dispatchers.chunks import ChunkOwners
+from magnetar.broker.dispatchers.key_ranges import StickySelector
+from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
+from magnetar.broker.topics import deduplication
+from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.managed.cursors.ack_state import AckState
+from magnetar.storage.managed.cursors.cursor import ManagedCursor
+from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.position_search import PositionSearch
+from magnetar.storage.position import Position
+from tests.simulation.plan import FIRST_WITH_CHUNKS, FIRST_WITH_ENDS, FIRST_WITH_KEYS, FIRST_WITH_TIMES
+
+
+def chunks_that_go_in_turns(patch: Any) -> None:
+    patch.setattr(ChunkOwners, "_owner", lambda _self, _chunk, turn: turn)
+
+
+def acks_of_every_second_entry(patch: Any) -> None:
+    ack, ack_entries = AckState.ack, AckState.ack_entries
+    patch.setattr(AckState, "ack", lambda self, place: place.entry_id % 2 == 0 and ack(self, place))
+    patch.setattr(
+        AckState,
+        "ack_entries",
+        lambda self, ledger_id, ids: ack_entries(self, ledger_id, [each for each in ids if each % 2 == 0]),
+    )
+
+
+def a_compaction_that_keeps_the_last_chunk(patch: Any) -> None:
+    def alone(self: Any, place: int, examined: Any, _message: bytes, _number: int, is_last: bool) -> None:
+        if is_last:
+            self.table.put(examined.keyed[0].digest, place)
+
+    patch.setattr(Findings, "_add_chunk", alone)
+
+
+def a_deduplication_that_counts_every_chunk(patch: Any) -> None:
+    patch.setattr(deduplication, "_is_judged", lambda flags: not flags & EntryFlag.MARKER)
+
+
+def keys_that_do_not_wait_for_their_former_owner(patch: Any) -> None:
+    patch.setattr(DrainingHashes, "drain", lambda *_: None)
+
+
+def keys_that_overtake_waiting_entries(patch: Any) -> None:
+    patch.setattr(KeySharedDispatcher, "_is_first", lambda *_: True)
+    patch.setattr(KeySharedDispatcher, "waits_behind", lambda *_: False)
+
+
+def ranges_without_effect(patch: Any) -> None:
+    patch.setattr(StickySelector, "select", lambda self, _hash: self._ranges[0][3] if self._ranges else None)
+
+
+def an_end_that_is_not_stored(patch: Any) -> None:
+    async def in_memory(self: Any) -> None:
+        save = self._list.save
+
+        async def nothing() -> None:
+            return None
+
+        self._list.save = nothing
+        try:
+            await terminate(self)
+        finally:
+            self._list.save = save
+
+    terminate = ManagedLedger._terminate
+    patch.setattr(ManagedLedger, "_terminate", in_memory)
+
+
+def an_end_before_the_last_message(patch: Any) -> None:
+    terminate = ManagedLedger._terminate
+
+    async def earlier(self: Any) -> None:
+        await terminate(self)
+        ledger_id, entry_id = self._list.terminated
+        self._list.terminated = Position(ledger_id, entry_id - 1)
+
+    patch.setattr(ManagedLedger, "_terminate", earlier)
+
+
+def an_end_that_is_not_reported(patch: Any) -> None:
+    patch.setattr(Consumer, "tell_end_of_topic", lambda _self: None)
+
+
+def a_seek_that_is_not_stored(patch: Any) -> None:
+    reset = ManagedCursor.reset
+
+    async def in_memory(self: Any, position: Any, ack_set: Any = None) -> None:
+        saver, self._saver = self._saver, None
+        try:
+            await reset(self, position, ack_set)
+        finally:
+            self._saver = saver
+
+    patch.setattr(ManagedCursor, "reset", in_memory)
+
+
+def a_search_by_time_that_ends_behind(patch: Any) -> None:
+    search = PositionSearch.first_at_or_after
+
+    async def behind(self: Any, timestamp_ms: int, after: Any = None) -> Any:
+        return (await search(self, timestamp_ms, after)).next()
+
+    patch.setattr(PositionSearch, "first_at_or_after", behind)
+
+
+def a_search_by_time_that_ends_before(patch: Any) -> None:
+    search = PositionSearch.first_at_or_after
+
+    async def before(self: Any, timestamp_ms: int, after: Any = None) -> Any:
+        return await search(self, timestamp_ms - 1000, after)
+
+    patch.setattr(PositionSearch, "first_at_or_after", before)
+
+
+FIRST_SEEDS = {
+    **dict.fromkeys(
+        [
+            "chunks_that_go_in_turns",
+            "acks_of_every_second_entry",
+            "a_compaction_that_keeps_the_last_chunk",
+            "a_deduplication_that_counts_every_chunk",
+        ],
+        FIRST_WITH_CHUNKS,
+    ),
+    **dict.fromkeys(
+        ["keys_that_do_not_wait_for_their_former_owner", "keys_that_overtake_waiting_entries", "ranges_without_effect"],
+        FIRST_WITH_KEYS,
+    ),
+    **dict.fromkeys(
+        ["an_end_that_is_not_stored", "an_end_before_the_last_message", "an_end_that_is_not_reported"], FIRST_WITH_ENDS
+    ),
+    **dict.fromkeys(
+        ["a_seek_that_is_not_stored", "a_search_by_time_that_ends_behind", "a_search_by_time_that_ends_before"],
+        FIRST_WITH_TIMES,
+    ),
+}
+"""The first seeds of the parts that find the bugs."""
+LAST_SHOWN_BY: dict[str, tuple[int, ...]] = {}
