@@ -145,4 +145,4 @@ FIRST_SEEDS = {
     ),
 }
 """The first seeds of the parts that find the bugs."""
-LAST_SHOWN_BY: dict[str, tuple[int, ...]] = {}
+LAST_SHOWN_BY = {"a_seek_that_is_not_stored": (FIRST_WITH_TIMES + 9,)}
