@@ -118,7 +118,7 @@ PLANTED = {
     forget_parts_of_batches: 3,
     forget_deletions_without_an_answer: 839,
     overwrite_later_changes: 2727,
-    later_parts_replace_earlier_parts: 367,
+    later_parts_replace_earlier_parts: 641,
     trim_behind_an_unsaved_snapshot: 106,
     answer_before_the_record_is_stored: 1,
     takeover_with_the_list_of_before: 1,
