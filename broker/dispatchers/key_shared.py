@@ -234,7 +234,7 @@ class KeySharedDispatcher:
     def next_read(self) -> Read | None:
         permits = self.held.usable_permits()
         if permits <= 0:
-            return self.loop.waiting_read() if self.held.may_read() else None
+            return self.loop.waiting_read() if self.loop.waits_for_entries and self.held.may_read() else None
         settings = self.context.settings
         limit = min(permits, settings.max_read_entries)
         if (throttle := self.context.throttle) is not None:

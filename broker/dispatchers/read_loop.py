@@ -339,11 +339,11 @@ class ReadLoop:
         finally:
             self._flush()
 
-    def waiting_read(self) -> Read | None:
-        """The read that waits for entries, as large as it was at first. As in Apache Pulsar it takes the next entries
-        also when redeliveries or a consumer that left have used up the permits since.
+    def waiting_read(self) -> Read:
+        """The read that waits for entries (``waits_for_entries``), as large as it was at first. As in Apache Pulsar it
+        takes the next entries also when redeliveries or a consumer that left have used up the permits since.
         """
-        return Read(self._awaited_entries) if self.waits_for_entries else None
+        return Read(self._awaited_entries)
 
     def _found_nothing(self, read: Read) -> None:
         """Note that no entry is left to read. At the end of a terminated topic notify the consumers, then pause the

@@ -148,7 +148,7 @@ class SharedDispatcher:
     def next_read(self) -> Read | None:
         permits = self.held.usable_permits()
         if permits <= 0:
-            return self.loop.waiting_read() if self.held.may_read() else None
+            return self.loop.waiting_read() if self.loop.waits_for_entries and self.held.may_read() else None
         limit = min(permits, self.context.settings.max_read_entries)
         if (throttle := self.context.throttle) is not None:
             limit = min(limit, max(throttle.room(), 1))  # a used-up rate stops the turn before
