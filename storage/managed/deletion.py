@@ -51,7 +51,7 @@ async def begin_deletion(env: StorageEnv, ledger_list: LedgerList, others: Itera
     whether the list has the mark.
     """
     await ledger_list.doom()
-    await note_deletion(env.metadata, ledger_list.name, {*_ledger_ids(ledger_list), *others})
+    await _note_more(env.metadata, ledger_list.name, {*_ledger_ids(ledger_list), *others})
 
 
 async def complete_deletion(env: StorageEnv, ledger_list: LedgerList, cursors: CursorSet) -> None:
@@ -60,8 +60,7 @@ async def complete_deletion(env: StorageEnv, ledger_list: LedgerList, cursors: C
     ``sweep_orphans`` and ``delete_noted`` do.
     """
     ledger_ids = _ledger_ids(ledger_list)
-    noted = (await _noted(env.metadata, ledger_list.name) or frozenset()).union(ledger_ids)
-    await note_deletion(env.metadata, ledger_list.name, noted)
+    noted = await _note_more(env.metadata, ledger_list.name, ledger_ids)
     try:
         await ledger_list.delete()
     except NotEmptyError:
@@ -99,6 +98,13 @@ async def _delete_ledgers(ledgers: LedgerStore, ledger_ids: Iterable[int]) -> No
 async def note_deletion(metadata: MetadataStore, name: str, ledger_ids: Iterable[int]) -> None:
     """The managed ledger of this name and these ledgers of it are about to be deleted. Durable on return."""
     await metadata.put(_path(name), msgspec.json.encode(sorted(ledger_ids)))
+
+
+async def _note_more(metadata: MetadataStore, name: str, ledger_ids: Iterable[int]) -> frozenset[int]:
+    """Add these ledgers to the note, which may be of an earlier attempt; return all noted ledgers."""
+    noted = (await _noted(metadata, name) or frozenset()).union(ledger_ids)
+    await note_deletion(metadata, name, noted)
+    return noted
 
 
 async def end_deletion(metadata: MetadataStore, name: str) -> None:

@@ -143,6 +143,18 @@ async def test_a_save_of_the_list_keeps_the_mark():
     assert (await ground.after_crash().open()).is_doomed
 
 
+async def test_a_repeated_mark_keeps_the_ledgers_of_the_first():
+    """The compacted ledger of a topic stayed for ever in a cluster: its cursor had gone with the first attempt."""
+    ground, ledger, other = await filled()
+    await ledger.begin_deletion([other])
+    after = ground.after_crash()
+    again = await after.open()
+    await again.begin_deletion()
+    await again.delete()
+    assert await after.ledgers.list_ledgers() == []
+    assert await noted_deletions(after.metadata) == {}
+
+
 async def test_a_former_owner_marks_nothing():
     ground, ledger, _ = await filled()
     newer = Ground(ground.ledgers, ground.metadata)
