@@ -55,24 +55,21 @@ async def begin_deletion(env: StorageEnv, ledger_list: LedgerList, others: Itera
 
 
 async def complete_deletion(env: StorageEnv, ledger_list: LedgerList, cursors: CursorSet) -> None:
-    """Delete the list and the ledgers of a marked log behind its cursors; then the other noted ledgers, which no record
-    names any more. Raises StorageError: while the list exists its next owner deletes the rest, afterwards
-    ``sweep_orphans`` and ``delete_noted`` do.
+    """Delete the list of a marked log behind its cursors; then all noted ledgers, which no record names any more.
+    Raises StorageError while the list exists: its next owner deletes the rest. Without the list the log is gone, and
+    ``delete_noted`` or ``sweep_orphans`` deletes ledgers that the store does not delete now.
     """
-    ledger_ids = _ledger_ids(ledger_list)
-    noted = await _note_more(env.metadata, ledger_list.name, ledger_ids)
+    noted = await _note_more(env.metadata, ledger_list.name, _ledger_ids(ledger_list))
     try:
         await ledger_list.delete()
     except NotEmptyError:
         await cursors.delete_strays()
         await ledger_list.delete()
-    await _delete_ledgers(env.ledgers, ledger_ids)
     try:
-        await _delete_ledgers(env.ledgers, sorted(noted.difference(ledger_ids)))
-    except StorageError as error:  # the note stays, and the next start deletes them
-        log.warning(events.LEDGER_NOT_DELETED, managed_ledger=ledger_list.name, error=str(error))
-    else:
+        await _delete_ledgers(env.ledgers, sorted(noted))
         await end_deletion(env.metadata, ledger_list.name)
+    except StorageError as error:  # the note stays for the next start
+        log.warning(events.LEDGER_NOT_DELETED, managed_ledger=ledger_list.name, error=str(error))
 
 
 async def delete_noted(ledgers: LedgerStore, metadata: MetadataStore, name: str, ledger_ids: Iterable[int]) -> None:

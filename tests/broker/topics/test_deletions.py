@@ -132,3 +132,20 @@ async def test_a_deletion_of_a_topic_of_another_broker_is_left_to_that_broker(ru
     assert ruled.topics.known(NAME)
     await ruled.topics.complete_deletions()
     assert not ruled.topics.known(NAME)
+
+
+async def test_a_topic_is_gone_though_a_ledger_of_it_cannot_be_deleted(ruled, monkeypatch):
+    """The request failed behind the end of the topic, and the next look at the topic made it again, empty."""
+    await append(ruled.topics.loaded[str(NAME)].ledger, [message()])
+
+    async def fails(_ledger_id):
+        raise StorageFullError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ruled.stored.stores.ledgers, "delete", fails)
+        await ruled.lifecycle.delete(NAME)
+    assert not ruled.topics.known(NAME)
+    with pytest.raises(TopicNotFoundError):
+        await ruled.lifecycle.persistent(NAME)
+    await ruled.topics.complete_deletions()
+    assert await ruled.stored.stores.ledgers.list_ledgers() == []

@@ -155,6 +155,24 @@ async def test_a_repeated_mark_keeps_the_ledgers_of_the_first():
     assert await noted_deletions(after.metadata) == {}
 
 
+async def test_a_log_is_gone_with_its_list_though_a_ledger_cannot_be_deleted():
+    """The topic was reported as not deleted, and its next load began an empty topic of that name."""
+    ground, ledger, _ = await filled()
+    delete = ground.ledgers.delete
+
+    async def fails(_ledger_id):
+        raise StorageClosedError("no bookie")
+
+    ground.ledgers.delete = fails
+    await ledger.delete()
+    ground.ledgers.delete = delete
+    assert not await ground.factory.exists(NAME)
+    assert len((await noted_deletions(ground.metadata))[NAME]) >= 3
+    assert await ground.factory.cut_off_deletions() == []
+    assert len(await ground.ledgers.list_ledgers()) == 1  # the ledger beside the log
+    assert await noted_deletions(ground.metadata) == {}
+
+
 async def test_a_former_owner_marks_nothing():
     ground, ledger, _ = await filled()
     newer = Ground(ground.ledgers, ground.metadata)
