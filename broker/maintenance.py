@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
-from magnetar.broker.errors import BrokerError
 from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import TaskSet
 from magnetar.broker.topics import expiry, orphans, quotas
@@ -127,7 +126,7 @@ class Maintenance:
         await asyncio.sleep(ORPHANS_AFTER_S)
         try:
             await self._topics.complete_deletions()
-        except (BrokerError, StorageError) as error:  # the next load of the topic completes its deletion
+        except StorageError as error:  # the next load of the topic completes its deletion
             log.warning("deletions.not_completed", error=str(error))
         if self._storage is None:
             return  # the ledgers of a cluster also belong to other brokers and other users

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
+from magnetar.broker.errors import BrokerError, NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.meters.operation_meter import OperationMeter
 from magnetar.broker.slices import sliced
 from magnetar.broker.tasks import awaited
@@ -22,6 +22,7 @@ from magnetar.broker.topics.life import nothing_to_forget
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
 from magnetar.broker.topics.topic import Topic
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -376,15 +377,19 @@ class Topics:
         await self._end(name, self._forgetting(name))
 
     async def complete_deletions(self) -> None:
-        """Complete the deletions that a crash or a failure cut off, but for topics that other brokers serve. Raises
-        StorageError, BrokerError.
+        """Complete the deletions that a crash or a failure cut off, but for topics that other brokers serve, and for
+        topics whose load fails: their next load completes the deletion. Raises StorageError.
         """
         for ledger_name in await self._ledgers.cut_off_deletions():
             name = TopicName.from_persistence_name(ledger_name)
             if name is None or not self.catalog.exists(name) or not self.context.serves(name):
                 continue  # the next owner of the topic completes its deletion
-            with contextlib.suppress(TopicNotFoundError):
+            try:
                 await self.get(name, create=False)
+            except TopicNotFoundError:
+                continue
+            except (BrokerError, StorageError) as error:
+                log.warning("topic.deletion_not_completed", topic=str(name), error=str(error))
 
     async def _wait_settled(self, name: TopicName) -> None:
         """Return when no load or close of the topic is under way."""

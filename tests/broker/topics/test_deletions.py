@@ -149,3 +149,20 @@ async def test_a_topic_is_gone_though_a_ledger_of_it_cannot_be_deleted(ruled, mo
         await ruled.lifecycle.persistent(NAME)
     await ruled.topics.complete_deletions()
     assert await ruled.stored.stores.ledgers.list_ledgers() == []
+
+
+async def test_a_deletion_that_cannot_be_completed_holds_no_other(ruled, monkeypatch):
+    other = TopicName.parse("persistent://public/default/u")
+    await ruled.topics.get(other, create=True)
+    for name in (NAME, other):
+        await ruled.topics.loaded[str(name)].ledger.begin_deletion()
+        await ruled.topics.unload(name)
+
+    async def fails(name):
+        if name == NAME:
+            raise StorageFullError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ruled.topics, "forget", fails)
+        await ruled.topics.complete_deletions()
+    assert (ruled.topics.known(NAME), ruled.topics.known(other)) == (True, False)
