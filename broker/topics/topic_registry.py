@@ -373,7 +373,12 @@ class Topics:
         """Delete the topic, loaded or not, with schemas and policies of its own; close its clients by CLOSE_*."""
         await self._wait_settled(name)
         if name.persistent and str(name) not in self.loaded and self.catalog.exists(name):
-            await self.get(name, create=False)  # only a loaded topic has the cursors and ledgers to delete
+            try:
+                await self.get(name, create=False)  # only a loaded topic has the cursors and ledgers to delete
+            except TopicNotFoundError:
+                if self.catalog.exists(name):
+                    raise
+                return  # the load has completed an earlier deletion
         await self._end(name, self._forgetting(name))
 
     async def complete_deletions(self) -> None:

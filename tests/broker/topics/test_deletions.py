@@ -151,6 +151,16 @@ async def test_a_topic_is_gone_though_a_ledger_of_it_cannot_be_deleted(ruled, mo
     assert await ruled.stored.stores.ledgers.list_ledgers() == []
 
 
+async def test_a_repeated_deletion_completes_the_first(ruled):
+    """The request that deleted the topic was answered that there is none."""
+    await ruled.topics.loaded[str(NAME)].ledger.begin_deletion()
+    await ruled.topics.unload(NAME)
+    await ruled.lifecycle.delete(NAME)
+    assert not ruled.topics.known(NAME)
+    with pytest.raises(TopicNotFoundError):
+        await ruled.lifecycle.delete(NAME)
+
+
 async def test_a_deletion_that_cannot_be_completed_holds_no_other(ruled, monkeypatch):
     other = TopicName.parse("persistent://public/default/u")
     await ruled.topics.get(other, create=True)
