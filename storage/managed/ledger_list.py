@@ -154,6 +154,7 @@ class LedgerList:
         """Mark the list: the managed ledger is being deleted, durable on return. Raises as ``save``."""
         async with self._lock:
             self._check_owner()
+            await self._check_same_log()
             before, self.doomed = self.doomed, True
             try:
                 await self._save()
@@ -178,8 +179,28 @@ class LedgerList:
                 raise ManagedLedgerFencedError(self.name)
             return await write(Guard(self.path, self._version))
 
+    async def check_same_log(self) -> None:
+        """Raise ManagedLedgerFencedError when the stored list is that of a log that was made anew: its versions begin
+        anew, and while one of them is the version that a former owner knows, no compare-and-set refuses the deletion.
+        Raises StorageError.
+        """
+        async with self._lock:
+            await self._check_same_log()
+
+    async def _check_same_log(self) -> None:
+        found = await self._metadata.get(self.path)
+        if found is None or found[1] != self._version:
+            return  # the next write finds out
+        stored = LedgerList(self.name, self._metadata, self._layout)
+        stored._decode(found[0])
+        known = all(hash((slot.ledger_id, slot.closed_at_ms)) in self._marks for slot in stored.ledgers.slots)
+        if not known or stored.doomed != self.doomed:
+            self.fenced = True
+            raise ManagedLedgerFencedError(self.name)
+
     async def delete(self) -> None:
         async with self._lock:
+            await self._check_same_log()
             with contextlib.suppress(NoNodeError):
                 await self._own(lambda version: self._metadata.delete(self.path, version))
 

@@ -472,6 +472,7 @@ class ManagedLedger:
             await self._switch.settle()
             if not self.is_doomed:
                 await self.begin_deletion()
+            await self._list.check_same_log()
             await self._cursors.end(ManagedCursor.delete)
             await self._background.wait_idle()
             await complete_deletion(self._env, self._list, self._cursors)

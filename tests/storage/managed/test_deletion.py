@@ -185,6 +185,30 @@ async def test_a_former_owner_marks_nothing():
     assert not (await ground.after_crash().open()).is_doomed
 
 
+@pytest.mark.parametrize("has_marked", [False, True])
+async def test_a_former_owner_deletes_no_log_that_was_made_anew(has_marked):
+    """The list of the new log has the version that the former owner knows: the messages were deleted."""
+    ground = Ground(layout=PulsarLayout())
+    ledger = await ground.open()
+    await ledger.open_cursor("s", "earliest")
+    for value in "abc":
+        await ledger.set_property("user.a", value)
+    if has_marked:
+        await ledger.begin_deletion()
+    newer = Ground(ground.ledgers, ground.metadata, PulsarLayout())
+    await (await newer.open()).delete()
+    theirs = await newer.open()
+    await theirs.open_cursor("s", "earliest")
+    await append(theirs, [b"y"])
+    while theirs._list._version < ledger._list._version:
+        await theirs.set_property("user.a", "b")
+    assert theirs._list._version == ledger._list._version
+    with pytest.raises(ManagedLedgerFencedError):
+        await ledger.delete()
+    again = await newer.after_crash().open()
+    assert (len(await everything(again)), set(again.cursors)) == (1, {"s"})
+
+
 async def test_a_mark_that_is_not_stored_does_not_count():
     ground, ledger, _ = await filled()
 
