@@ -99,8 +99,10 @@ async def note_deletion(metadata: MetadataStore, name: str, ledger_ids: Iterable
 
 async def _note_more(metadata: MetadataStore, name: str, ledger_ids: Iterable[int]) -> frozenset[int]:
     """Add these ledgers to the note, which may be of an earlier attempt; return all noted ledgers."""
-    noted = (await _noted(metadata, name) or frozenset()).union(ledger_ids)
-    await note_deletion(metadata, name, noted)
+    before = await _noted(metadata, name)
+    noted = frozenset(ledger_ids).union(before or ())
+    if noted != before:
+        await note_deletion(metadata, name, noted)
     return noted
 
 
