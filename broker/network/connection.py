@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio calls it so
         if self.services.request_turns.waiting:  # further items may wait, too, at ten times their bytes
-            return self._buffer.room()[:_SMALL_READ_BYTES]
+            return self._buffer.room()[: max(_SMALL_READ_BYTES, self._buffer.missing_bytes)]
         half_bytes = self._halves.half_bytes
         if half_bytes and self._turns.is_idle and not self.gate.pending_entries:
             return self._buffer.room()[:half_bytes]

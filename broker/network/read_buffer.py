@@ -85,6 +85,13 @@ class ReadBuffer:
         """Received bytes of an incomplete large frame; 0 when there is no such frame."""
         return self._in_private
 
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that an incomplete large frame still lacks; 0 when there is no such frame."""
+        if self._private is None:
+            return 0
+        return 4 + int.from_bytes(self._private[:4], "big") - self._in_private
+
     def admit(self, max_frame_bytes: int) -> None:
         """Accept frames of up to `max_frame_bytes`, and large reads, from now on; call `again` for frames behind the
         present frame.

@@ -162,4 +162,5 @@ def test_the_buffer_of_a_large_frame_is_little_larger_than_the_frame():
         feed(buffer, data[at : min(at + (1 << 16), len(data) - 1)], [1 << 16])
         most = max(most, buffer.held_bytes)
     assert buffer.large_frames == 1 and buffer.filled_bytes == len(data) - 1
+    assert buffer.missing_bytes == 1
     assert most <= len(data) + (1 << 16)
