@@ -90,7 +90,7 @@ class TopicDeduplication:
         self.opened_at: Position | None = None
         """The cursor's mark-delete position when deduplication was turned on."""
         self.loaded_at: Position | None = None
-        """The same of a cursor that was in the log; None for a new cursor."""
+        """The same of a cursor that was in the log; None for a new cursor, and while deduplication is off."""
         self._since_snapshot = 0
         self._snapshot_running = False
         self._last_position: Position | None = None
@@ -129,7 +129,7 @@ class TopicDeduplication:
     async def _turn_off(self) -> None:
         self.enabled = False
         self.table = SequenceTable()
-        self._cursor = None
+        self._cursor = self.loaded_at = None
         if CURSOR_NAME in self._ledger.cursors:
             with contextlib.suppress(NoSuchCursorError):  # another call deletes the cursor
                 await self._ledger.delete_cursor(CURSOR_NAME)

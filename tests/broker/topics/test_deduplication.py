@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from magnetar.broker.admin_backend.topic_figures import internal_stats
 from magnetar.broker.topics import deduplication_cursor
 from magnetar.broker.topics.deduplication import CURSOR_NAME, SequenceTable, Verdict
 from magnetar.broker.topics.producer import Producer, ProducerRequest
@@ -412,4 +413,18 @@ async def test_deduplication_whose_end_is_not_stored_can_be_turned_on_again():
     await bench.set_namespace(deduplication_enabled=True)
     assert topic.deduplication.enabled
     assert topic.deduplication.table.last_sequence_id("p") == 5
+    await bench.close()
+
+
+async def test_the_statistics_show_the_cursor_of_deduplication_whose_end_is_not_stored():
+    """The statistics had the status 500 until the unload of the topic."""
+    bench = TopicBench(broker_deduplication_enabled=True)
+    await bench.open()
+    topic = await bench.reopen()
+    bench.ground.metadata.fail_writes = StorageFullError("full")
+    with pytest.raises(StorageFullError):
+        await bench.set_namespace(deduplication_enabled=False)
+    shown = (await internal_stats(topic))["cursors"]
+    assert list(shown) == [CURSOR_NAME]
+    bench.ground.metadata.fail_writes = None
     await bench.close()
