@@ -159,7 +159,9 @@ class Client:
 
 
 class SimProducer(Client):
-    """Sends entries in order; ``pending`` have no receipt yet."""
+    """Sends entries in order; ``pending`` have no receipt yet. counts: messages that the SEND of an entry may name."""
+
+    counts = (1, 1, 1, 3, 5, 0)
 
     def __init__(self, world: World, name: str, topic: TopicHistory) -> None:
         super().__init__(world, name, topic)
@@ -216,7 +218,7 @@ class SimProducer(Client):
         self.later(self.chance.expovariate(4), self._publish)
 
     def _new(self) -> Sent:
-        count = self.chance.choice([1, 1, 1, 3, 5, 0])
+        count = self.chance.choice(self.counts)
         sequence_id = self._next
         self._next += max(count, 1)
         key = self.chance.choice("abcd")
