@@ -174,7 +174,7 @@ class CursorSet:
                 reader.close()
             cursors = list(self.by_name.values())
             for start in range(0, len(cursors), _END_TOGETHER):  # together: the saves share syncs
-                ends = [finish(cursor) for cursor in cursors[start : start + _END_TOGETHER]]
+                ends = [_finished(cursor, finish) for cursor in cursors[start : start + _END_TOGETHER]]
                 for failure in await asyncio.gather(*ends, return_exceptions=True):
                     if failure is not None:
                         raise failure
@@ -207,3 +207,8 @@ class CursorSet:
         cursor.make_durable(saver, store.cursor_properties)
         cursor.state_lost = store.state_lost
         self.by_name[cursor.name] = cursor
+
+
+async def _finished(cursor: ManagedCursor, finish: Callable[[ManagedCursor], Awaitable[None]]) -> None:
+    """Call ``finish`` in a task of its own: a task that is cancelled before its begin leaves no coroutine behind."""
+    await finish(cursor)
