@@ -88,9 +88,7 @@ class Topic:
         """Recover the state of the topic from its log; the topic is not served before the return."""
         self._apply_config()
         await self.deduplication.switch(on=self.config.deduplication_enabled)
-        policy = self.context.shared(delay_policy(self.context.settings, self.config))
-        self.delay_index = await open_delay_index(self.ledger, policy, self.context, self._tasks)
-        self.publishing.delay_index = self.delay_index
+        self.publishing.delay_index = self.delay_index = await self._open_index()
         await self.compaction.open(keeps_all=self.name.is_of_policies)
         await self.subscriptions.open_existing(self.delay_index)
         if self.ledger.cursors:
@@ -103,9 +101,12 @@ class Topic:
 
     async def open_for_deletion(self) -> None:
         """Recover the parts that ``delete`` needs of a topic whose deletion was cut off."""
-        policy = self.context.shared(delay_policy(self.context.settings, self.config))
-        self.delay_index = await open_delay_index(self.ledger, policy, self.context, self._tasks)
+        self.delay_index = await self._open_index()
         await self.compaction.open()
+
+    async def _open_index(self) -> DelayIndex:
+        policy = self.context.shared(delay_policy(self.context.settings, self.config))
+        return await open_delay_index(self.ledger, policy, self.context, self._tasks)
 
     async def _unfence(self) -> None:
         """Take publishes again after a failed append; the closed producers come back."""

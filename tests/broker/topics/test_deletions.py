@@ -5,10 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from magnetar.broker.broker import Broker
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.schemas.compatibility import Strategy
-from magnetar.broker.settings import Settings
 from magnetar.broker.topics.catalog import partitioned_path
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -17,14 +15,6 @@ from magnetar.storage.errors import StorageClosedError, StorageFullError
 from tests.storage.managed_for_tests import append, message
 
 NAME = TopicName.parse("persistent://public/default/t")
-
-
-@pytest.fixture
-async def broker(tmp_path):
-    broker = Broker(Settings(data_dir=str(tmp_path / "data"), broker_service_port=None, web_service_port=None))
-    await broker.start()
-    yield broker
-    await broker.stop()
 
 
 @pytest.fixture

@@ -22,14 +22,6 @@ NAME = TopicName.parse("persistent://public/default/t")
 
 
 @pytest.fixture
-async def broker(tmp_path):
-    broker = Broker(Settings(data_dir=str(tmp_path / "data"), broker_service_port=None, web_service_port=None))
-    await broker.start()
-    yield broker
-    await broker.stop()
-
-
-@pytest.fixture
 async def growing(broker, monkeypatch):
     """A topic of two partitions that is growing to four: the subscription of the last partition is to come.
 

@@ -7,7 +7,6 @@ import asyncio
 import msgspec
 import pytest
 
-from magnetar.broker.broker import Broker
 from magnetar.broker.compaction.topic_compaction import TopicCompaction
 from magnetar.broker.errors import NotAllowedError, ServiceNotReadyError, TopicNotFoundError
 from magnetar.broker.foreign_entries.config import ConvertingConfig
@@ -27,14 +26,6 @@ from tests.broker.admin.test_long_lists import Turns
 from tests.storage.managed_for_tests import append, message
 
 NAME = TopicName.parse("persistent://public/default/t")
-
-
-@pytest.fixture
-async def broker(tmp_path):
-    broker = Broker(Settings(data_dir=str(tmp_path / "data"), broker_service_port=None, web_service_port=None))
-    await broker.start()
-    yield broker
-    await broker.stop()
 
 
 @pytest.mark.parametrize("create", [False, True])
