@@ -136,6 +136,19 @@ def test_times_and_own_names_are_neutral_and_the_rest_is_not(session):
     assert session.neutral(said) == {"publish_time": "T", "index": 7, "topic": "x/$", "producer_name": "generated"}
 
 
+def test_own_names_have_one_length(monkeypatch):
+    tags = set()
+    for pid, thread, nanoseconds in ((1, 0, 0), (2**16 + 5, 7, 16**8 + 9), (4321, 2**40 - 1, 2**50 - 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr("os.getpid", lambda pid=pid: pid)
+            patch.setattr("threading.get_ident", lambda thread=thread: thread)
+            patch.setattr("time.monotonic_ns", lambda nanoseconds=nanoseconds: nanoseconds)
+            session = Session("very_long_names", "pulsar://127.0.0.1:1", "http://127.0.0.1:1", clock=clock.WallClock())
+        tags.add(session.tag)
+    assert len(tags) == 3
+    assert {len(tag) for tag in tags} == {len("very_long_names-") + 16}
+
+
 def test_words_of_refusals_are_kept_without_varying_parts():
     said = {"error": "ServiceNotReady", "message": "topic (t) not served by this instance:127.0.0.1:8080. Please redo."}
     words.set_words(said)

@@ -36,7 +36,9 @@ class Session:
     def __init__(self, name, url, http, token=None, clock=None):
         self.name, self.http_base, self.token, self.keep_pong = name, http, token, False
         self.host, self.port = urllib.parse.urlparse(url).hostname, urllib.parse.urlparse(url).port
-        self.tag = f"{name[:40]}-{os.getpid():x}{threading.get_ident() % 16**4:x}{time.monotonic_ns() % 16**8:x}"
+        # Of constant length, because answers name the length of a topic.
+        unique = f"{os.getpid() % 16**4:04x}{threading.get_ident() % 16**4:04x}{time.monotonic_ns() % 16**8:08x}"
+        self.tag = f"{name[:40]}-{unique}"
         self.lines, self.ledgers, self.sent, self.connections, self.requests = [], {}, set(), [], 0
         self.quiet, self.http_headers, self.clock = None, {}, clock or WallClock()
         self.web_sockets = []
