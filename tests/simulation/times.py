@@ -35,10 +35,12 @@ class Seeks:
         """(time that the last seek named, when it was answered, epoch of the subscription); None: not known."""
         self.are_over = False
         self._before: tuple[object, ...] = ()
+        self._begun_ms = 0
         self._count = 0
 
-    def begins(self) -> int:
+    def begins(self, now_ms: int) -> int:
         """A seek begins; the state of the subscription is unknown until its answer. Return the number of the seek."""
+        self._begun_ms = now_ms
         self.subscription.moves += 1
         self.sought = None
         self._count += 1
@@ -68,7 +70,8 @@ class Seeks:
             known.acked_up_to = (-1, -1)
         known.expiries[:] = [-1.0 for _ in known.expiries]
         known.expiries.append((time_ms - WALL_EPOCH_MS) / 1000 + _MILLISECONDS_S)
-        self.sought = time_ms, now_s, known.epoch
+        # Entries that come after a seek to a time ahead are for its subscription, whatever their time.
+        self.sought = min(time_ms, self._begun_ms), now_s, known.epoch
 
     def check(self, name: str, stamp_ms: int, written_s: float) -> None:
         """A consumer gets a message with this stamp."""
@@ -107,7 +110,7 @@ class Seeker(SimConsumer):
             return
         time_ms = any_time(self.world, self.chance)
         self.note(f"seeks-time {time_ms - WALL_EPOCH_MS}")
-        self._number = self._seeks.begins()
+        self._number = self._seeks.begins(wall_ms(self.world))
         self._waiting.clear()  # late answers to acknowledgements have no meaning
         self.ready = False
         command = pb.CommandSeek(consumer_id=1, message_publish_time=time_ms)
@@ -140,6 +143,10 @@ class Seeker(SimConsumer):
         found = parse_entry_metadata(payload) if after_prefix(payload) else None
         if found is not None and found.broker_timestamp is not None:
             self._seeks.check(self.name, found.broker_timestamp, self.written_s)
+
+
+def wall_ms(world: World) -> int:
+    return WALL_EPOCH_MS + round(world.now_s * 1000)
 
 
 def any_time(world: World, chance: object) -> int:
@@ -185,7 +192,7 @@ class Times(Part):
     async def _reset(self, name: str, seeks: Seeks) -> None:
         time_ms, status = any_time(self.world, self._chance), 0
         path = f"/admin/v2/persistent/public/default/timed/subscription/{name}/resetcursor/{time_ms}"
-        number = seeks.begins()
+        number = seeks.begins(wall_ms(self.world))
         try:
             status, _ = await HttpAdmin(self.world, self._chance).request("POST", path, b"")
         finally:
