@@ -80,6 +80,7 @@ def run_of(count, size, first, properties=()):
         0,
         count,
         True,
+        offsets[-1],
     )
 
 

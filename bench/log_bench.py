@@ -57,7 +57,9 @@ def run_of(bodies: list[bytes]) -> EntryRun:
     ones, zeros = array("q", [1] * count).tobytes(), array("q", [0] * count).tobytes()
     sequences, flags = array("q", range(count)).tobytes(), array("I", [0] * count).tobytes()
     data = b"".join(bodies)
-    return EntryRun(1, count, data, offsets.tobytes(), sequences, zeros, ones, None, flags, 0, 0, count, True)
+    return EntryRun(
+        1, count, data, offsets.tobytes(), sequences, zeros, ones, None, flags, 0, 0, count, True, len(data)
+    )
 
 
 def message(publish_time: int, payload: bytes) -> bytes:

@@ -44,7 +44,9 @@ def run_of(body: bytes, count: int) -> EntryRun:
     zeros = array("q", [0] * count).tobytes()
     sequences = array("q", range(count)).tobytes()
     flags = array("I", [0] * count).tobytes()
-    return EntryRun(1, count, body * count, offsets, sequences, zeros, ones, None, flags, 0, 0, count, True)
+    return EntryRun(
+        1, count, body * count, offsets, sequences, zeros, ones, None, flags, 0, 0, count, True, len(body) * count
+    )
 
 
 def message(publish_time: int) -> bytes:

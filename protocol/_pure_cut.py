@@ -124,6 +124,7 @@ class _Run:
             all_flags,
             sum(counts) if min(counts) >= 0 else sum(n for n in counts if n > 0),
             all(map(operator.lt, sequences, sequences[1:])),
+            self.size,
             gap,
         )
 

@@ -493,10 +493,11 @@ static int run_done(run *r, PyObject *items) {
     r->data = NULL;
     size_t n = r->count;
     PyObject *due = r->any_flags & HAS_DELIVER_AT ? bytes_of(r->deliver_at, n, 8) : Py_NewRef(Py_None);
-    PyObject *item = Py_BuildValue("(KnNNNNNNNIILNn)", (unsigned long long)r->producer_id, (Py_ssize_t)n, data,
+    PyObject *item = Py_BuildValue("(KnNNNNNNNIILNnn)", (unsigned long long)r->producer_id, (Py_ssize_t)n, data,
         bytes_of(r->offsets, n + 1, 8), bytes_of(r->sequences, n, 8), bytes_of(r->highest, n, 8), bytes_of(r->counts, n, 8), due,
         bytes_of(r->flags, n, 4),
-        (unsigned)r->any_flags, (unsigned)r->all_flags, (long long)r->total, PyBool_FromLong(r->ascending), (Py_ssize_t)r->gap);
+        (unsigned)r->any_flags, (unsigned)r->all_flags, (long long)r->total, PyBool_FromLong(r->ascending),
+        (Py_ssize_t)(r->used - n * r->gap), (Py_ssize_t)r->gap);
     r->count = 0;
     if (!item)
         return -1;

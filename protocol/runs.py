@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -56,11 +56,8 @@ class _Fields:
     all_flags: int
     total_messages: int
     ascending: bool
+    size_bytes: int
     gap: int = 0
-    size_bytes: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.size_bytes = len(self.data) - self.gap * self.count
 
 
 class EntryRun(_Fields):
@@ -104,6 +101,7 @@ class EntryRun(_Fields):
             flags,
             num_messages,
             True,
+            len(body),
         )
 
     @cached_property
@@ -173,5 +171,6 @@ class EntryRun(_Fields):
             all_flags,
             sum(n for n in counts if n > 0),
             all(sequences[k] < sequences[k + 1] for k in range(i, j - 1)),
+            offsets[j] - base - (j - i) * self.gap,
             self.gap,
         )

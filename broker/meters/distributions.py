@@ -104,23 +104,30 @@ class LatencyMeter:
     """Publish latency of the whole broker: quantiles of the last period (within a fifth), count and sum since start."""
 
     def __init__(self) -> None:
-        self._period = BucketMeter(FINE_MS)
-        self.count = 0
-        self.sum_ms = 0.0
+        self.period = BucketMeter(FINE_MS)
+        """Gets the observations, in milliseconds."""
+        self._ended_count = 0
+        self._ended_ms = 0.0
 
-    def add(self, milliseconds: float, times: int) -> None:
-        self._period.add(milliseconds, times)
-        self.count += times
-        self.sum_ms += milliseconds * times
+    @property
+    def count(self) -> int:
+        return self._ended_count + sum(self.period.present().buckets)
+
+    @property
+    def sum_ms(self) -> float:
+        return self._ended_ms + self.period.present().total
 
     def roll(self) -> None:
-        self._period.roll()
+        present = self.period.present()
+        self._ended_count += sum(present.buckets)
+        self._ended_ms += present.total
+        self.period.roll()
 
     def quantiles(self) -> dict[float, float]:
         """Return milliseconds by quantile: the upper bound of the quantile's bucket; 0 after a period without a
         publish.
         """
-        return self._period.quantiles(QUANTILES, empty=0.0)
+        return self.period.quantiles(QUANTILES, empty=0.0)
 
 
 class TopicMeters:
@@ -142,7 +149,7 @@ class TopicMeters:
         milliseconds = seconds * 1000
         self.write_latency_ms.add(milliseconds, entries)
         self.entry_sizes.add(size_bytes / entries, entries)
-        self._broker.add(milliseconds, entries)
+        self._broker.period.add(milliseconds, entries)
 
     def roll(self, ledger: CountedLog, seconds: float) -> None:
         """End a period of written entries and of entries read from the store."""

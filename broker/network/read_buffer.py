@@ -59,6 +59,7 @@ class ReadBuffer:
         "_refused",
         "_shared",
         "gap",
+        "held_bytes",
         "large_frames",
     )
 
@@ -69,16 +70,13 @@ class ReadBuffer:
         self._left = b""  # an incomplete frame, small
         self._private: bytearray | None = None  # an incomplete frame, large
         self._in_private = 0
+        self.held_bytes = 0
+        """Memory this connection holds for an incomplete frame."""
         self._refused: tuple[int, int, int, int] | None = None
         self.gap = 0
         """Bytes left free before each entry of a run, so that the entry becomes a log record without a copy."""
         self.large_frames = 0
         """The number of incomplete frames that got a separate buffer since the start of the connection."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory this connection holds for an incomplete frame."""
-        return len(self._left) if self._private is None else len(self._private)
 
     @property
     def filled_bytes(self) -> int:
@@ -125,6 +123,7 @@ class ReadBuffer:
         if self._in_private == len(self._private):
             size = min(2 * self._in_private, _room_for(self._private))
             self._private = self._private + bytearray(size - self._in_private)
+            self.held_bytes = size
         return memoryview(self._private)[self._in_private :]
 
     def received(self, count: int) -> tuple[list[Any], str | None]:
@@ -146,7 +145,7 @@ class ReadBuffer:
         self._refused = None
         if error is None:
             if consumed == end:
-                self._left, self._private, self._in_private = b"", None, 0
+                self._left, self._private, self._in_private, self.held_bytes = b"", None, 0, 0
             else:
                 self._keep(source, consumed, end, count)
         elif source is self._shared.bytes:
@@ -162,6 +161,8 @@ class ReadBuffer:
             self._private = bytearray(min(2 * left, _room_for(memoryview(source)[consumed:end])))
             self._private[:left] = memoryview(source)[consumed:end]
             self._in_private = left
+            self.held_bytes = len(self._private)
             self.large_frames += 1
         else:
             self._left = bytes(memoryview(source)[consumed:end])
+            self.held_bytes = left

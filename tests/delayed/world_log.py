@@ -26,7 +26,7 @@ def run_of(times):
     return EntryRun(
         1, count, b"x" * count, array("q", range(count + 1)).tobytes(), array("q", range(count)).tobytes(),
         array("q", [0] * count).tobytes(), ones, deliver_at, array("I", flags).tobytes(), any_flags, all_flags, count,
-        True,
+        True, count,
     )  # fmt: skip
 
 

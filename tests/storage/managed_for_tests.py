@@ -60,6 +60,7 @@ def run_of(bodies: Sequence[bytes], counts: Sequence[int] | None = None) -> Entr
         0,
         sum(counts),
         True,
+        offsets[-1],
     )
 
 

@@ -142,7 +142,7 @@ def test_an_entry_without_a_checksum_of_its_own_is_read_for_that_of_its_record()
     gap = 32 + 6 + 7 + 2
     run = EntryRun(
         1, 1, bytes(gap) + body, array("q", [0, gap + len(body)]).tobytes(), bytes(8), bytes(8),
-        array("q", [1]).tobytes(), None, bytes(4), 0, 0, 1, True, gap,
+        array("q", [1]).tobytes(), None, bytes(4), 0, 0, 1, True, len(body), gap,
     )  # fmt: skip
     data, offsets = records(run, 0, 1, 10)
     assert run.are_records

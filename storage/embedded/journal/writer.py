@@ -153,15 +153,17 @@ class Journal:
             return None
         errors: dict[int, StorageError] = {}
         todo = self._gather(batch, 0, len(batch), errors)
-        payload, checksums, starts = _payload(todo)
-        room = frame_bytes(sum(map(len, payload)))
+        payload, checksums, starts, size = _payload(todo)
+        room = frame_bytes(size)
         needed = room + _EMPTY_FRAME_BYTES
-        if not todo or not (self._fits(needed) or (self._pool.allows_spare() and self._pool.has_spare(needed))):
+        fits = self._fits(needed)
+        if not todo or not (fits or (self._pool.allows_spare() and self._pool.has_spare(needed))):
             for _, item in reversed(todo):
                 _fall_back(item)
             return None
-        frame = self._place(payload, room, checksums)
-        return Plan(todo, errors, room, frame, starts)
+        if not fits:
+            self._next_segment(needed)
+        return Plan(todo, errors, room, self._frame(payload, checksums), starts)
 
     def finish(self, plan: Plan, error: OSError | None, seconds: float) -> BatchResult:
         """Return the result of a plan after its write; ``error``: the write failed."""
@@ -241,10 +243,10 @@ class Journal:
         """Write and sync one frame; returns the bytes written, 0 after a failure. After a failure the appends get the
         error, and their ledgers end before them.
         """
-        payload, _, starts = _payload(todo)
+        payload, _, starts, size = _payload(todo)
         if len(payload) > _JOIN_ABOVE:
             payload = [b"".join(payload)]
-        room = frame_bytes(sum(map(len, payload)))
+        room = frame_bytes(size)
         try:
             if not self._fits(room + _EMPTY_FRAME_BYTES):
                 self._pool.check_spare()
@@ -271,13 +273,17 @@ class Journal:
         segment = self._segment
         return segment is not None and segment.used_bytes + room <= segment.size_bytes
 
-    def _place(self, payload: list[Buffer], room: int, checksums: Sequence[int] = ()) -> Frame:
+    def _place(self, payload: list[Buffer], room: int) -> Frame:
         """Place the next frame; takes another segment when the active segment is full. Raises OSError when the journal
         cannot make another segment.
         """
         needed = room + _EMPTY_FRAME_BYTES if payload else room
         if not self._fits(needed):
             self._next_segment(needed)
+        return self._frame(payload)
+
+    def _frame(self, payload: list[Buffer], checksums: Sequence[int] = ()) -> Frame:
+        """The next frame, at the write position of the active segment."""
         segment = self._segment
         assert segment is not None
         return Frame(
@@ -330,9 +336,9 @@ class Journal:
         self._first_page = encode_first_page(header, before.used_bytes if before else 0)
 
 
-def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int], list[int]]:
-    """The records of the appends, the checksum of each buffer, -1 where it is not known, and the offset of each slab in
-    the payload.
+def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int], list[int], int]:
+    """The records of the appends, the checksum of each buffer, -1 where it is not known, the offset of each slab in the
+    payload, and the bytes of all.
     """
     buffers: list[Buffer] = []
     checksums: list[int] = []
@@ -352,7 +358,7 @@ def _payload(todo: list[tuple[int, Append]]) -> tuple[list[Buffer], list[int], l
         checksums.append(slab.checksum)
         starts.append(size)
         size += slab.size_bytes
-    return buffers, checksums, starts
+    return buffers, checksums, starts, size
 
 
 def _fall_back(item: Append) -> LedgerState:

@@ -26,20 +26,24 @@ def test_buckets_take_their_upper_bound_and_the_last_is_open():
 def test_quantiles_are_within_a_fifth():
     meter = LatencyMeter()
     for milliseconds in range(1, 1001):
-        meter.add(float(milliseconds), 1)
+        meter.period.add(float(milliseconds), 1)
     assert set(meter.quantiles().values()) == {0.0}
     meter.roll()
     found = meter.quantiles()
     for quantile, true in ((0.0, 1), (0.5, 500), (0.95, 950), (0.99, 990), (0.999, 999), (1.0, 1000)):
         assert true <= found[quantile] <= true * 1.2 + 0.1
     assert (meter.count, meter.sum_ms) == (1000, 500_500)
+    meter.period.add(0.5, 2)
+    assert (meter.count, meter.sum_ms) == (1002, 500_501)
     meter.roll()
+    meter.roll()
+    assert (meter.count, meter.sum_ms) == (1002, 500_501)
     assert set(meter.quantiles().values()) == {0.0}
 
 
 def test_values_above_all_bounds_count_in_the_last_bucket():
     meter = LatencyMeter()
-    meter.add(1e9, 1)
+    meter.period.add(1e9, 1)
     meter.roll()
     assert meter.quantiles()[1.0] > 60_000
 

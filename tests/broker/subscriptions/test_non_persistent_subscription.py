@@ -22,9 +22,8 @@ def run_of(*bodies: bytes) -> EntryRun:
         offsets.append(offsets[-1] + len(body))
     n = len(bodies)
     ones = array("q", [1] * n).tobytes()
-    return EntryRun(
-        1, n, b"".join(bodies), offsets.tobytes(), bytes(8 * n), bytes(8 * n), ones, None, bytes(4 * n), 0, 0, n, True
-    )
+    data, zeros = b"".join(bodies), bytes(8 * n)
+    return EntryRun(1, n, data, offsets.tobytes(), zeros, zeros, ones, None, bytes(4 * n), 0, 0, n, True, len(data))
 
 
 class NonPersistentBench(Bench):

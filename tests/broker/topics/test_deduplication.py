@@ -48,6 +48,7 @@ def run_of(entries):
         all_flags,
         len(entries),
         all(a < b for a, b in itertools.pairwise(sequences)),
+        len(entries),
     )
 
 
@@ -316,7 +317,9 @@ async def test_megabytes_of_metadata_are_replayed_in_slices():
 def publish(topic, sequence_id):
     """Publish one message as a new producer on a connection of its own."""
     connection = SimpleNamespace(
-        gate=SimpleNamespace(started=lambda *_: None, finished=lambda *_: None), write=lambda _data: None
+        gate=SimpleNamespace(started=lambda *_: None, finished=lambda *_: None),
+        output=SimpleNamespace(write_now=lambda _data: True),
+        write=lambda _data: None,
     )
     request = ProducerRequest(
         1, "p", user_provided_name=True, epoch=0, access_mode=0, topic_epoch=None, encrypted=False

@@ -167,4 +167,4 @@ def run_of(sequence_id):
     ids = array("q", [sequence_id]).tobytes()
     offsets = array("q", [0, len(body)]).tobytes()
     one = array("q", [1]).tobytes()
-    return EntryRun(1, 1, body, offsets, ids, bytes(8), one, None, bytes(4), 0, 0, 1, True)
+    return EntryRun(1, 1, body, offsets, ids, bytes(8), one, None, bytes(4), 0, 0, 1, True, len(body))
