@@ -27,12 +27,33 @@ __all__ = [
     "LedgerStore",
     "LedgerWriter",
     "MetadataStore",
+    "PromptDone",
     "Scheduler",
     "SystemClock",
     "Timer",
 ]
 
 AppendDone = Callable[["StorageError | None"], None]
+
+
+class PromptDone:
+    """The ``done`` of an append with an answer that need not wait for the bookkeeping of the append."""
+
+    __slots__ = ()
+
+    def notice(self) -> Callable[[], None] | None:
+        """Return the function to call as soon as the records of the append are on the disk; None: no function.
+
+        A store may call ``notice`` once, after ``append`` of the ledger writer has begun the write, and the function
+        once, in the callback of the loop that calls ``done(None)`` afterwards. The records are not readable yet then.
+        The function neither raises nor uses the store.
+        """
+        raise NotImplementedError
+
+    def __call__(self, error: StorageError | None) -> None:
+        """Take the result of the append."""
+        raise NotImplementedError
+
 
 ANY_VERSION = None
 MUST_NOT_EXIST = -1
@@ -89,7 +110,8 @@ class LedgerWriter(Protocol):
         this call, once the records are on disk (fdatasync) and readable; ``done(error)`` when they are not. After an
         error the outcome is unknown: the records are not readable now, but may exist after a restart, unless later
         records took their place. Calls come strictly in the order of the appends of this ledger. Calls of one group
-        commit are made in one callback of the loop, so a listener may collect them with ``call_soon``.
+        commit are made in one callback of the loop, so a listener may collect them with ``call_soon``. Where ``done``
+        is a ``PromptDone``, the store may give ``done.notice()`` first.
 
         When an append fails, every append of this ledger pushed before its ``done`` was called fails too, in order, and
         ``last_add_pushed`` falls back to ``last_add_confirmed``: no gap remains, the next slab starts at

@@ -8,6 +8,7 @@ burst of messages.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Output:
     """The sending half of one connection."""
 
     __slots__ = (
+        "_fd",
         "_high",
         "_is_tight",
         "_is_weighed",
@@ -39,6 +41,7 @@ class Output:
     def __init__(self, transport: asyncio.Transport, share: MemoryShare) -> None:
         self.writable = True
         self._transport: asyncio.Transport | None = transport
+        self._fd = _plain_descriptor(transport)
         self._share = share
         self._on_writable: list[Callable[[], None]] = []
         self._mark: int | None = None
@@ -75,6 +78,23 @@ class Output:
         if self._transport is not None:
             self._transport.write(data)
         return self.writable or not self._share.is_over_own
+
+    def write_now(self, data: bytes) -> bool:
+        """Send a short answer in this call, not at the end of the turn of the event loop as a transport may do.
+
+        Returns False, without effect, for TLS, and where earlier bytes wait or the socket takes none: then the caller
+        uses `write`.
+        """
+        transport = self._transport
+        if self._fd < 0 or transport is None or transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        try:
+            sent = os.write(self._fd, data)
+        except OSError:
+            return False  # the transport meets the error in its next write
+        if sent < len(data):
+            transport.write(data[sent:])
+        return True
 
     def _weigh(self, size: int) -> None:
         self._is_weighed = True
@@ -130,3 +150,12 @@ class Output:
         callbacks, self._on_writable = self._on_writable, []
         for callback in callbacks:
             callback()
+
+
+def _plain_descriptor(transport: asyncio.Transport) -> int:
+    """The descriptor of a socket whose bytes are those of the connection; -1 with TLS, or without a socket."""
+    socket = transport.get_extra_info("socket")
+    if socket is None or transport.get_extra_info("sslcontext") is not None:
+        return -1
+    descriptor: int = socket.fileno()
+    return descriptor

@@ -203,7 +203,7 @@ class UnstoredPublishing:
             producer.spend(self._fan_out.last_cost)
         return self._life.is_open
 
-    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None], _notice: object = None) -> None:
         """Hand the entries to every subscription, after the receipts: as in Apache Pulsar, a connection that produces
         and consumes gets the receipt before the message.
         """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from magnetar.broker.compat import wire_refusals
@@ -20,12 +21,13 @@ from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from magnetar.broker.topics.producer_ports import ProducerConnection, Publishing
     from magnetar.broker.topics.topic_stats import ProducerStats
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
-    from magnetar.storage.managed.managed_ledger import AppendResult
+    from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 _NO_ID = -1
 
@@ -87,6 +89,8 @@ class Producer:
         self.chunk_rate = RateMeter()
         self._submitted_runs = 0
         self._completed_runs = 0
+        self._answered: EntryRun | None = None
+        """The oldest run under way, if its receipts are written."""
         self._parked: deque[tuple[int, bytes]] = deque()
         self._drained: list[asyncio.Future[None]] = []
 
@@ -147,7 +151,7 @@ class Producer:
     def _append(self, run: EntryRun) -> None:
         self._submitted_runs += 1
         self.connection.gate.started(run.count, run.size_bytes)
-        self.publishing.append(run, self._appended)
+        self.publishing.append(run, self._appended, self._notice)
 
     def spend(self, commands: int) -> None:
         """Count the work of so many commands for the connection."""
@@ -160,18 +164,36 @@ class Producer:
         else:
             self._parked.append((self._submitted_runs, data))
 
+    def _notice(self, run: EntryRun, piece: AppendPiece) -> Callable[[], None]:
+        """Encode the receipts of the oldest run under way; the function that is returned writes them."""
+        ledger_id, first_entry_id, i, j = piece
+        step = self.publishing.receipt_step
+        receipts = speed.encode_receipts(
+            self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id, step
+        )
+        return partial(self._answer_now, run, receipts)
+
+    def _answer_now(self, run: EntryRun, receipts: bytes) -> None:
+        """Write the receipts of the oldest run under way before the books of the run are kept: meanwhile the client
+        goes on.
+        """
+        self._answered = run
+        if not self.connection.output.write_now(receipts):
+            self.connection.write(receipts)
+
     def _appended(self, result: AppendResult) -> None:
         """Write the receipts or the error of a run whose append has ended; called in the order of the appends."""
         run = result.run
         self._completed_runs += 1
         self.connection.gate.finished(run.count, run.size_bytes)
         step = self.publishing.receipt_step
-        for ledger_id, first_entry_id, i, j in result.pieces:
+        for ledger_id, first_entry_id, i, j in () if self._answered is run else result.pieces:
             self.connection.write(
                 speed.encode_receipts(
                     self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id, step
                 )
             )
+        self._answered = None
         stored = run.count if result.error is None else sum(j - i for _, _, i, j in result.pieces)
         if stored:
             self.rate_in.add(run.total_messages, run.size_bytes)

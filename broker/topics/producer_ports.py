@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.errors import StorageError
-    from magnetar.storage.managed.append_result import AppendPiece, AppendResult
+    from magnetar.storage.managed.append_result import AppendPiece, AppendResult, RunNotice
 
 
 class Gate(Protocol):
@@ -22,6 +22,14 @@ class Gate(Protocol):
 
     def started(self, entries: int, size: int) -> None: ...
     def finished(self, entries: int, size: int) -> None: ...
+
+
+class PromptOutput(Protocol):
+    """The output of a connection (`network.output`)."""
+
+    def write_now(self, data: bytes) -> bool:
+        """Send a short answer within this call; return False, without effect, where that is not possible."""
+        ...
 
 
 class ProducerTable(Protocol):
@@ -44,6 +52,8 @@ class ProducerConnection(Protocol):
     def closed(self) -> bool: ...
     @property
     def gate(self) -> Gate: ...
+    @property
+    def output(self) -> PromptOutput: ...
     @property
     def producers(self) -> ProducerTable:
         """Producers of the connection by id; a producer that the broker closes removes itself."""
@@ -115,8 +125,10 @@ class Publishing(Protocol):
         """Whether the topic takes publishes now; if not, `takes` has answered the producer where an answer is due."""
         ...
 
-    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
-        """Hand over a run; `done` is called once, in the order of the calls."""
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None], notice: RunNotice | None = None) -> None:
+        """Hand over a run; `done` is called once, in the order of the calls. `notice` may get a run that is on the
+        disk just before `done` gets the result.
+        """
         ...
 
     def stored(self, producer: AnsweredProducer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:

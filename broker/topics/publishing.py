@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.publish_policy import PublishPolicy
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.errors import StorageError
-    from magnetar.storage.managed.append_result import AppendPiece, AppendResult
+    from magnetar.storage.managed.append_result import AppendPiece, AppendResult, RunNotice
     from magnetar.storage.managed.log_counters import LogCounters
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,7 @@ class AppendedLog(Protocol):
     def terminated(self) -> bool: ...
     @property
     def counters(self) -> LogCounters: ...
-    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None: ...
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None], notice: RunNotice | None = None) -> None: ...
     def ready_to_create_new_ledger(self) -> None: ...
 
 
@@ -100,9 +100,9 @@ class TopicPublishing:
                 producer.answer(replies.send_error(producer.producer_id, run.high(i), pb.PersistenceError, text))
         return False
 
-    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None], notice: RunNotice | None = None) -> None:
         self._begun.append(self._monotonic())
-        self._ledger.append(run, done)
+        self._ledger.append(run, done, notice)
 
     def stored(self, producer: AnsweredProducer, run: EntryRun, count: int, pieces: list[AppendPiece]) -> None:
         """Update figures, deduplication and the delay index after `count` entries of a run reached the disk."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from magnetar.storage.interfaces import PromptDone
+
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable
 
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.errors import StorageError
 
-__all__ = ["AppendBooks", "AppendPiece", "AppendResult", "PendingAppend"]
+    RunNotice = Callable[["EntryRun", "AppendPiece"], Callable[[], None]]
+    """Gets a run and its only piece while the run is written; returns the function to call when it is on the disk."""
+
+__all__ = ["AppendBooks", "AppendPiece", "AppendResult", "PendingAppend", "RunNotice"]
 
 
 class AppendPiece(NamedTuple):
@@ -37,6 +43,9 @@ class AppendResult(NamedTuple):
 class AppendBooks(Protocol):
     """The part of the appender that records the outcome of each piece."""
 
+    pending: deque[PendingAppend]
+    """The runs without a result, in order."""
+
     def piece_confirmed(self, piece: AppendPiece, index: int) -> None:
         """Record that the piece is on disk. ``index``: broker index of its last entry."""
         ...
@@ -46,17 +55,24 @@ class AppendBooks(Protocol):
         ...
 
 
-class PendingAppend:
+class PendingAppend(PromptDone):
     """A run between ``append`` and its callback. The ledger writer calls it as the ``done`` of each piece of the
     run.
     """
 
-    __slots__ = ("confirmed", "done", "error", "indexes", "next", "owner", "pieces", "run")
+    __slots__ = ("confirmed", "done", "error", "indexes", "next", "owner", "pieces", "run", "run_notice")
 
-    def __init__(self, owner: AppendBooks, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+    def __init__(
+        self,
+        owner: AppendBooks,
+        run: EntryRun,
+        done: Callable[[AppendResult], None],
+        notice: RunNotice | None = None,
+    ) -> None:
         self.owner = owner
         self.run = run
         self.done = done
+        self.run_notice = notice
         self.pieces: list[AppendPiece] = []
         self.next = 0
         """The first entry of the run that is not pushed yet."""
@@ -77,6 +93,13 @@ class PendingAppend:
 
     def result(self) -> AppendResult:
         return AppendResult(self.run, self.pieces, self.error)
+
+    def notice(self) -> Callable[[], None] | None:
+        """The early notice of a run in one piece, unless an earlier run has no result yet."""
+        is_whole = self.next == self.run.count and len(self.pieces) == 1 and self.error is None
+        if self.run_notice is not None and is_whole and self.owner.pending[0] is self:
+            return self.run_notice(self.run, self.pieces[0])
+        return None
 
     def __call__(self, error: StorageError | None) -> None:
         """Take the writer's report on the oldest piece without a report."""

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerInfo, LedgerWriter
+    from magnetar.storage.managed.append_result import RunNotice
     from magnetar.storage.managed.config import ManagedLedgerConfig
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
@@ -176,9 +177,9 @@ class Appender:
 
     # -- appending ---
 
-    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None], notice: RunNotice | None = None) -> None:
         """See ``ManagedLedger.append``."""
-        op = PendingAppend(self, run, done)
+        op = PendingAppend(self, run, done, notice)
         self.pending.append(op)
         current = self.current
         if (
@@ -240,7 +241,7 @@ class Appender:
             )
             slab = Slab(ledger_id, first, data, offsets)
         if config.entry_index:
-            self._index += _messages(run, start, end)
+            self._index += run.total_messages if run.count == 1 else _messages(run, start, end)
         op.pieces.append(AppendPiece(ledger_id, first, start, end))
         op.next = end
         op.indexes.append(self._index)

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.interfaces import LedgerStore
+    from magnetar.storage.managed.append_result import RunNotice
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList, PropertyChange
     from magnetar.storage.managed.ledger_map import LedgerSlot
@@ -224,17 +225,18 @@ class ManagedLedger:
 
     # -- appending ---
 
-    def append(self, run: EntryRun, done: Callable[[AppendResult], None]) -> None:
+    def append(self, run: EntryRun, done: Callable[[AppendResult], None], notice: RunNotice | None = None) -> None:
         """Append the run's entries; ``done(result)`` is called on the loop, never from within this call.
 
         Calls of ``done`` come in the order of the appends. Without ``result.error`` all entries are on disk. With an
         error every pending append fails too, and the managed ledger refuses later appends until
         ``ready_to_create_new_ledger()``, after ManagedLedgerFencedError until its next opening; EntryTooLargeError
-        fails its run only. The run is split only where a ledger is full. ``done`` must not raise.
+        fails its run only. The run is split only where a ledger is full. ``done`` must not raise. ``notice`` may get
+        the run and its only piece just before ``done``, when the run is on the disk and not readable yet.
 
         Source: Pulsar ManagedLedger.asyncAddEntry; docs/adr/0002-managed-ledger.md.
         """
-        self._appender.append(run, done)
+        self._appender.append(run, done, notice)
 
     def ready_to_create_new_ledger(self) -> None:
         """Take appends again, on a new ledger, after a failed append and the reports of all pending appends."""

@@ -72,6 +72,14 @@ class FakeConnection:
             at += 4 + size
             self._received(base, rest)
 
+    @property
+    def output(self) -> FakeConnection:
+        return self
+
+    def write_now(self, data: bytes) -> bool:
+        self.write(data)
+        return True
+
     def _received(self, base: pb.BaseCommand, rest: bytes) -> None:
         name = pb.BaseCommand.Type.Name(base.type)
         value: Any = None

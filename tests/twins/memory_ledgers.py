@@ -21,7 +21,7 @@ from magnetar.storage.errors import (
     StorageClosedError,
     StorageError,
 )
-from magnetar.storage.interfaces import AppendDone, LedgerInfo
+from magnetar.storage.interfaces import AppendDone, LedgerInfo, PromptDone
 from magnetar.storage.position import Position
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ class MemoryLedgerWriter:
             slab, done, refused = self._pending.popleft()
             error = self._failure or self._store.closed_error() or refused or self._store.fail_appends
             if error is None:
+                if isinstance(done, PromptDone) and (notice := done.notice()) is not None:
+                    notice()
                 self._confirm(slab)
             else:
                 self._failure = error

@@ -12,6 +12,9 @@ reading of their connections as long. The lane does not delay appends of produce
 frames, frames that are rare anyway, or frames on a slower disk. All these times are multiples of the pace, on the
 engine's clock.
 
+While a single producer waits for each receipt, a frame begins in the call that submits its append instead of at the end
+of the turn, and the append gets early notice (``PromptDone``) as soon as the frame is written.
+
 With a poll the loop does not sleep until the end of the frame and until the next message, while producers that wait for
 each receipt send one message quickly behind the other (``busy_poll.py``).
 """
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from magnetar.storage.embedded.journal.busy_poll import DISK_S, REST_S, QuickLaps
 from magnetar.storage.embedded.lanes import Idle
+from magnetar.storage.interfaces import PromptDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +53,10 @@ _SMALL_BYTES = 32 << 10
 _OVERLAP = 2
 """An append that comes while an earlier append of its ledger is unanswered shows, for this many paces, that the
 producers of the ledger do not wait for receipts.
+"""
+_LONE_FRAMES = 8
+"""So many small frames behind each other, each with a single entry of a producer that waits for its receipts, and with
+no append that waits at its end, show that the journal has a single such producer.
 """
 _EARLY = 0.9
 """A frame may begin after this part of its pace: the time of a paced frame begins with its first append, and the frame
@@ -98,10 +106,14 @@ class CommitLane:
         """Whether the last frame was small, and its producers wait for each receipt."""
         self._rested_s = 0.0
         """The time of the report of a lap's frame while no append came since; else 0."""
+        self._lone_frames = 0
+        """The number of last frames as ``_LONE_FRAMES`` describes them."""
         self._in_thread = 0
         self._idle = Idle()
         self._batch: list[Append] = []
         self._plan: Plan | None = None
+        self._notice: Callable[[], None] | None = None
+        """The early notice of the append of the frame under way."""
 
     def submit(self, item: Append, size: int = 0) -> None:
         self._idle.submitted += 1
@@ -128,7 +140,9 @@ class CommitLane:
         self._busy = True
         self._turns.is_idle = False
         self._waiting = not is_due
-        if is_due:
+        if is_due and self._lone_frames >= _LONE_FRAMES and self._hurried and self._pending_bytes < _SMALL_BYTES:
+            self._begin()
+        elif is_due:
             # The frame begins at the end of this turn, so that appends of other connections in the turn share the sync.
             self._loop.call_soon(self._begin)
 
@@ -143,6 +157,11 @@ class CommitLane:
     def _is_paced(self) -> bool:
         """Whether the frame of the pending appends begins a pace after the frame before."""
         return not self._hurried and self._interval_s <= self._often_s and self._pending_bytes < _SMALL_BYTES
+
+    def _is_lone(self, batch: list[Append]) -> bool:
+        """Whether the last frame to begin, which has this batch, has a single entry of a producer that waits."""
+        slab = batch[0].slab
+        return self._is_lap and len(batch) == 1 and slab is not None and slab.count == 1
 
     def _set_timer(self, delay_s: float) -> None:
         """Have ``_on_time`` called, in ``delay_s`` seconds unless a call is due already."""
@@ -188,6 +207,9 @@ class CommitLane:
                 except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
                     self._loop.call_soon(self._written, _as_os_error(error), 0.0)
                 else:
+                    done = item.done
+                    if self._lone_frames >= _LONE_FRAMES and self._is_lone(batch) and isinstance(done, PromptDone):
+                        self._notice = None if plan.errors else done.notice()
                     if self._is_lap and self._laps.are_quick and self._laps.disk.may_poll():
                         self._loop.call_soon(self._poll_for_disk)
                 return
@@ -199,6 +221,13 @@ class CommitLane:
         plan, batch = self._plan, self._batch
         assert plan is not None
         self._plan, self._batch = None, []
+        notice, self._notice = self._notice, None
+        if notice is not None and error is None and not self._pending:
+            try:
+                notice()
+            except Exception as failure:  # noqa: BLE001 - the callback's bug must not cost the append its answer
+                message = "the early notice of an append failed"
+                self._loop.call_exception_handler({"message": message, "exception": failure})
         self._report(batch, self._journal.finish(plan, error, seconds), None)
 
     def _worked(self, batch: list[Append], result: BatchResult | None, error: BaseException | None) -> None:
@@ -214,6 +243,7 @@ class CommitLane:
         out.
         """
         self._busy = bool(self._pending)
+        self._lone_frames = self._lone_frames + 1 if not self._busy and self._is_lone(batch) else 0
         self._turns.is_idle = not self._busy
         if self._busy:
             rest_s = self._began_s + self._pace_s - self._now_s()

@@ -1,3 +1,10 @@
+import asyncio
+import contextlib
+import os
+import socket
+
+import pytest
+
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
 from magnetar.broker.network.output import TIGHT_BYTES, WEIGHED_BYTES, WRITE_HIGH_BYTES, Output
 from tests.twins.fake_connection import FakeTransport
@@ -98,3 +105,77 @@ def test_small_writes_are_counted_when_looked_at():
     transport.read(TIGHT_BYTES)
     output.is_stuck()
     assert account.used_bytes == 0
+
+
+@contextlib.asynccontextmanager
+async def connected(takes_little=False):
+    """An output over a socket, its transport, and the peer's socket."""
+    ours, peer = socket.socketpair()
+    if takes_little:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, sock=ours)
+    account = MemoryAccount(MemoryLimits(64 * MIB, 32 * MIB, 8 * MIB))
+    output = Output(transport, account.share("a"))
+    output.admit()
+    peer.setblocking(False)
+    try:
+        yield output, transport, peer
+    finally:
+        transport.abort()
+        peer.close()
+
+
+async def test_a_short_answer_is_sent_within_the_call():
+    async with connected() as (output, _, peer):
+        assert output.write_now(b"receipt")
+        assert peer.recv(100) == b"receipt"
+
+
+async def test_an_answer_does_not_overtake_bytes_that_wait():
+    async with connected(takes_little=True) as (output, transport, peer):
+        output.write(bytes(MIB))
+        assert transport.get_write_buffer_size()
+        assert not output.write_now(b"receipt")
+        peer.recv(100)
+
+
+async def test_the_rest_of_an_answer_follows_it():
+    async with connected(takes_little=True) as (output, transport, peer):
+        answer = bytes(range(256)) * 4096
+        assert output.write_now(answer)
+        assert transport.get_write_buffer_size()
+        output.write(b"next")
+        data = b""
+        while len(data) < len(answer) + 4:
+            with contextlib.suppress(BlockingIOError):
+                data += peer.recv(MIB)
+            await asyncio.sleep(0)
+        assert data == answer + b"next"
+
+
+async def test_a_socket_that_takes_nothing_leaves_the_answer_to_the_transport():
+    async with connected(takes_little=True) as (output, transport, _):
+        descriptor = transport.get_extra_info("socket").fileno()
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(descriptor, bytes(4096))
+        assert not transport.get_write_buffer_size()
+        assert not output.write_now(b"receipt")
+
+
+async def test_a_closing_connection_sends_no_answer_at_once():
+    async with connected() as (output, transport, _):
+        transport.close()
+        assert not output.write_now(b"receipt")
+
+
+@pytest.mark.parametrize("has_tls", [False, True])
+def test_only_a_plain_socket_takes_an_answer_at_once(has_tls):
+    class Transport(FakeTransport):
+        def get_extra_info(self, name, default=None):
+            if has_tls:
+                return {"socket": socket.socket, "sslcontext": object()}.get(name, default)
+            return default
+
+    output = Output(Transport(), MemoryAccount(MemoryLimits(MIB, MIB, MIB)).share("a"))
+    assert not output.write_now(b"receipt")

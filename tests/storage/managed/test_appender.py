@@ -11,6 +11,7 @@ from magnetar.storage.errors import (
     EntryTooLargeError,
 )
 from magnetar.storage.managed import appender, roll_policy
+from magnetar.storage.managed.append_result import PendingAppend
 from magnetar.storage.managed.entry_index import broker_index
 from magnetar.storage.managed.managed_ledger import AppendPiece, AppendState
 from magnetar.storage.managed.position_search import entry_timestamp
@@ -155,3 +156,41 @@ async def test_an_open_ledger_has_a_largest_number_of_entries_at_any_age(monkeyp
     _, ledger = await opened(dataclasses.replace(KEEP, max_entries_per_ledger=10, min_rollover_ms=60_000))
     positions = await append(ledger, [b"x"] * 20) + await append(ledger, [b"y"] * 20)
     assert [position.ledger_id for position in positions] == [0] * 30 + [1] * 10
+
+
+async def test_early_notice_is_for_a_whole_run_behind_no_other_run():
+    _, ledger = await opened(dataclasses.replace(KEEP, max_entries_per_ledger=4))
+    await append(ledger, [b"first"])
+    seen = []
+
+    def push(count: int) -> None:
+        run = run_of([b"x"] * count)
+
+        def notice(noticed: EntryRun, piece: AppendPiece):
+            assert noticed is run
+            assert ledger.last_confirmed < Position(piece.ledger_id, piece.first_entry_id)
+            return lambda: seen.append(("notice", piece))
+
+        ledger.append(run, lambda result: seen.append(("done", result.pieces)), notice)
+
+    push(2)
+    await settle()
+    piece = AppendPiece(0, 1, 0, 2)
+    assert seen == [("notice", piece), ("done", [piece])]
+    seen.clear()
+    push(3)
+    await settle()
+    assert [kind for kind, _ in seen] == ["done"], "the run is in two ledgers"
+
+
+async def test_a_run_behind_another_run_gets_no_early_notice():
+    _, ledger = await opened()
+    await append(ledger, [b"first"])
+    first = PendingAppend(ledger._appender, run_of([b"a"]), print, lambda *_: print)
+    second = PendingAppend(ledger._appender, run_of([b"b"]), print, lambda *_: print)
+    for op in (first, second):
+        op.pieces, op.next = [AppendPiece(0, 1, 0, 1)], 1
+        ledger._appender.pending.append(op)
+    assert first.notice() is print
+    assert second.notice() is None
+    ledger._appender.pending.clear()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,76 +13,18 @@ from magnetar.storage.embedded.engine_settings import EngineSettings
 from magnetar.storage.embedded.journal.busy_poll import DISK_S, REST_S, Polled
 from magnetar.storage.embedded.journal.writer import CONFIRM
 from magnetar.storage.errors import StorageFailedError, StorageFullError
-from tests.storage.engine_for_tests import TINY, World, append, read_all, settle
+from tests.storage.embedded.journal.held_writer import HeldWriter, first_segment, opened, push
+from tests.storage.engine_for_tests import World, append, read_all, settle
 from tests.storage.records_for_tests import slab_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magnetar.storage.embedded.engine import EmbeddedStorage
-    from magnetar.storage.embedded.journal.busy_poll import Poll
     from magnetar.storage.embedded.journal.frame_writer import Frame
     from magnetar.storage.embedded.ledger_store import EmbeddedLedgerWriter
 
 PACE_S = 600.0
-
-
-class HeldWriter:
-    """A frame writer that keeps frames, and completes a write when the test calls."""
-
-    def __init__(self, pace_s: float = 0.0) -> None:
-        self.pace_s = pace_s
-        self.frames: list[Frame] = []
-        self.done: Callable[[OSError | None, float], None] | None = None
-        self.delay_s = 0.0
-        self.on_time: Callable[[], None] | None = None
-        self.closed = False
-
-    def write(self, frame: Frame, done: Callable[[OSError | None, float], None]) -> None:
-        assert self.done is None, "one frame at a time"
-        self.frames.append(frame)
-        self.done = done
-
-    def release(self, error: OSError | None = None) -> None:
-        done, self.done = self.done, None
-        assert done is not None
-        if error is None:
-            frame = self.frames[-1]
-            frame.file.write(frame.buffers(), frame.offset, durable=True)
-        done(error, 0.1)
-
-    def call_after(self, delay_s: float, callback: Callable[[], None]) -> None:
-        assert self.on_time is None, "the lane has one timer"
-        self.delay_s, self.on_time = delay_s, callback
-
-    def ring(self) -> None:
-        on_time, self.on_time = self.on_time, None
-        assert on_time is not None
-        on_time()
-
-    def close(self) -> None:
-        self.closed = True
-
-
-async def opened(
-    pace_s: float = 0.0, poll: Poll | None = None, **changes: Any
-) -> tuple[EmbeddedStorage, HeldWriter, World]:
-    world, writer = World(), HeldWriter(pace_s)
-    world.frame_writer = lambda: writer
-    world.poll = poll
-    settings = replace(TINY, journal_segment_bytes=64 << 10, journal_first_segment_bytes=64 << 10, **changes)
-    storage = await world.open(settings)
-    return storage, writer, world
-
-
-def push(writer: EmbeddedLedgerWriter, answers: list[object], name: object, body: bytes = b"x") -> None:
-    slab = slab_of(writer.ledger_id, writer.last_add_pushed + 1, [body], writer.record_proof)
-    writer.append(slab, lambda error: answers.append((name, type(error).__name__) if error else name))
-
-
-async def first_segment(ledger: EmbeddedLedgerWriter) -> None:
-    """The first append needs a segment: the thread's work."""
-    await append(ledger, [b"first"])
 
 
 async def test_appends_of_a_turn_share_a_frame_and_later_appends_wait_for_the_next():

@@ -1,0 +1,159 @@
+"""Early notice of appends that are on the disk, and frames that begin in the call of their append."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from magnetar.storage.interfaces import PromptDone
+from tests.storage.embedded.journal.held_writer import opened, push
+from tests.storage.engine_for_tests import append, settle
+from tests.storage.records_for_tests import slab_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from magnetar.storage.embedded.engine import EmbeddedStorage
+    from magnetar.storage.embedded.ledger_store import EmbeddedLedgerWriter
+    from tests.storage.embedded.journal.held_writer import HeldWriter
+    from tests.storage.engine_for_tests import World
+
+
+class Noticed(PromptDone):
+    """The ``done`` of an append that notes its early notice and its answer."""
+
+    def __init__(self, log: list[str], name: str, *, is_broken: bool = False) -> None:
+        self.log, self.name, self.is_broken = log, name, is_broken
+
+    def notice(self) -> Callable[[], None]:
+        self.log.append(f"{self.name} asked")
+        return self.on_disk
+
+    def on_disk(self) -> None:
+        self.log.append(f"{self.name} on disk")
+        if self.is_broken:
+            raise ValueError(self.name)
+
+    def __call__(self, error: Exception | None) -> None:
+        self.log.append(f"{self.name} {'failed' if error else 'done'}")
+
+
+def push_noticed(ledger: EmbeddedLedgerWriter, done: Noticed, body: bytes = b"x") -> None:
+    ledger.append(slab_of(ledger.ledger_id, ledger.last_add_pushed + 1, [body], ledger.record_proof), done)
+
+
+async def append_on(ledger: EmbeddedLedgerWriter, writer: HeldWriter) -> None:
+    """Append to a ledger; the first append of a store needs a segment, which is the thread's work."""
+    waiting = asyncio.ensure_future(append(ledger, [b"first"]))
+    await settle()
+    if writer.done is not None:
+        writer.release()
+    await waiting
+
+
+@dataclass
+class Lone:
+    """A store whose journal has seen a single producer that waits for each receipt."""
+
+    storage: EmbeddedStorage
+    writer: HeldWriter
+    world: World
+    ledger: EmbeddedLedgerWriter
+    other: EmbeddedLedgerWriter
+
+    @classmethod
+    async def opened(cls, laps: int = 8) -> Lone:
+        storage, writer, world = await opened()
+        lone = cls(storage, writer, world, await storage.ledgers.create(), await storage.ledgers.create())
+        await append_on(lone.ledger, writer)
+        await append_on(lone.other, writer)
+        for _ in range(laps - 1):
+            await lone.lap(lone.ledger)
+        return lone
+
+    async def lap(self, *ledgers: EmbeddedLedgerWriter, body: bytes = b"x") -> bool:
+        """Append to each ledger in one turn; return whether the first append began a frame in its call."""
+        self.world.clock.time_s += 1
+        began = []
+        for each in ledgers:
+            push(each, [], "x", body)
+            began.append(self.writer.done is not None)
+        while True:
+            await settle()
+            if self.writer.done is None:
+                return began[0]
+            self.writer.release()
+
+
+async def test_the_append_of_a_lone_producer_gets_early_notice():
+    lone = await Lone.opened()
+    log: list[str] = []
+    lone.world.clock.time_s += 1
+    push_noticed(lone.ledger, Noticed(log, "a"))
+    assert log == ["a asked"], "the frame began in the call"
+    lone.writer.release()
+    assert log[1:] == ["a on disk", "a done"]
+    await lone.storage.close()
+
+
+async def test_there_is_no_early_notice_where_another_append_waits_for_its_frame():
+    lone = await Lone.opened()
+    log: list[str] = []
+    lone.world.clock.time_s += 1
+    push_noticed(lone.ledger, Noticed(log, "a"))
+    push_noticed(lone.other, Noticed(log, "b"))
+    lone.writer.release()
+    assert log == ["a asked", "a done"], "the frame of b begins first"
+    lone.writer.release()
+    assert log[2:] == ["b done"], "the journal has two producers"
+    await lone.storage.close()
+
+
+@pytest.mark.parametrize("body", [b"x", bytes(33 << 10)], ids=["failed", "large"])
+async def test_there_is_no_early_notice_of_a_failed_or_large_frame(body: bytes):
+    lone = await Lone.opened()
+    log: list[str] = []
+    lone.world.clock.time_s += 1
+    push_noticed(lone.ledger, Noticed(log, "a"), body)
+    await settle()
+    lone.writer.release(OSError(errno.EIO, "as the test says") if body == b"x" else None)
+    assert log == (["a asked", "a failed"] if body == b"x" else ["a done"])
+    await lone.storage.close()
+
+
+async def test_a_broken_notice_costs_the_append_no_answer():
+    lone = await Lone.opened()
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+    log: list[str] = []
+    lone.world.clock.time_s += 1
+    push_noticed(lone.ledger, Noticed(log, "a", is_broken=True))
+    lone.writer.release()
+    assert log == ["a asked", "a on disk", "a done"]
+    assert [type(context["exception"]) for context in reported] == [ValueError]
+    await lone.storage.close()
+
+
+async def test_the_frame_of_a_lone_producer_begins_in_the_call_of_its_append():
+    lone = await Lone.opened(laps=1)
+    assert [await lone.lap(lone.ledger) for _ in range(10)] == [False] * 6 + [True] * 4
+    assert await lone.lap(lone.ledger, lone.other), "the second append waits for the next frame"
+    assert [await lone.lap(lone.ledger) for _ in range(10)] == [False] * 7 + [True] * 3
+    await lone.lap(lone.ledger, body=bytes(33 << 10))
+    assert [await lone.lap(lone.ledger) for _ in range(10)] == [False] * 8 + [True] * 2
+    await lone.storage.close()
+
+
+async def test_a_run_of_several_entries_shows_that_its_producer_does_not_wait():
+    lone = await Lone.opened()
+    lone.world.clock.time_s += 1
+    ledger = lone.ledger
+    ledger.append(slab_of(ledger.ledger_id, ledger.last_add_pushed + 1, [b"x"] * 2, ledger.record_proof), print)
+    await settle()
+    lone.writer.release()
+    assert [await lone.lap(ledger) for _ in range(9)] == [False] * 8 + [True]
+    await lone.storage.close()
