@@ -32,7 +32,7 @@ from magnetar.delayed.firing import Firing
 from magnetar.delayed.index_stats import DelayIndexStats
 from magnetar.delayed.snapshot_store import SnapshotStore
 from magnetar.delayed.sorted_run import AFTER_ALL
-from magnetar.storage.errors import ManagedLedgerFencedError, StorageError
+from magnetar.storage.errors import ManagedLedgerFencedError, StorageClosedError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
@@ -113,9 +113,9 @@ class BucketDelayIndex:
         """Store all pending indexes, durable on return. If the store refuses, the next load finds them in the log."""
         if self._closed:
             return
+        keeper, firing, recovered = self._keeper, self._firing, self._recovered.is_set()
         await self._stop()
-        keeper, firing = self._keeper, self._firing
-        if self._recovered.is_set() and keeper.owner and (firing.mutable.growing or keeper.catalogue.exists):
+        if recovered and keeper.owner and (firing.mutable.growing or keeper.catalogue.exists):
             try:
                 keeper.forget_trimmed()
                 if firing.mutable.growing or keeper.coverage() != keeper.stored_coverage or keeper.dirty:
@@ -160,6 +160,8 @@ class BucketDelayIndex:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self._recovered.set()  # for cancellations that wait
+        await self._keeper.wait_saved()
 
     # --- calls of the topic --------------------------------------------------------------------------------------
 
@@ -430,11 +432,11 @@ class BucketDelayIndex:
     async def cancel(self, position: Position) -> bool:
         """Cancel the delivery of this entry; durable on return. False when it is not waiting. Raises StorageError."""
         firing, keeper = self._firing, self._keeper
-        if position in firing.cancelled:
-            return True
-        if position not in firing.pending:
-            return False
         await self._recovered.wait()
+        if self._closed:
+            raise StorageClosedError("the index of delayed messages is closed")
+        if position in firing.cancelled or position not in firing.pending:
+            return position in firing.cancelled
         await keeper.save(cancel=position)
         if position not in firing.pending:
             keeper.dirty = True  # the entry fired meanwhile

@@ -336,6 +336,13 @@ class BucketKeeper:
         async with self._saving:
             await self._save(add, without, coverage, cancel)
 
+    async def wait_saved(self) -> None:
+        """Return when the saves that were called before have ended: a save behind the end of the index would make the
+        catalogue of the next index outdated.
+        """
+        async with self._saving:
+            pass
+
     async def _save(
         self,
         add: ImmutableBucket | None,

@@ -7,6 +7,7 @@ from pyroaring import BitMap
 
 from magnetar.delayed.catalogue import catalogue_path, decode
 from magnetar.delayed.delay_settings import DelayPolicy
+from magnetar.storage.errors import StorageClosedError
 from magnetar.storage.position import Position
 from tests.delayed.world import NAME, World
 
@@ -181,4 +182,55 @@ def test_a_cancellation_at_any_step_of_other_work_leaves_every_bucket_stored(pro
         assert {b.ledger_id for b in record.buckets} == {b.record.ledger_id for b in world.buckets} == world.stored()
         assert not record.doomed
         assert world.firing.counters.rebuilds == 0
+        world.close()
+
+
+def test_a_cancellation_waits_until_the_buckets_are_in_service():
+    world = World()
+    (position,) = world.publish(20_000)
+    seal(world)
+    world.crash()
+    world.start(turn=False)
+    world.faults.outage = True
+    cancelling = world.loop.create_task(world.index.cancel(position))
+    world.settle()
+    assert not cancelling.done()
+    world.faults.outage = False
+    world.advance(10_000)
+    assert cancelling.result()
+    assert BitMap.deserialize(record_of(world).cancelled["0"]) == BitMap([position.entry_id])
+    world.close()
+
+
+def test_a_cancellation_that_waits_for_buckets_ends_with_the_index():
+    world = World()
+    (position,) = world.publish(20_000)
+    seal(world)
+    world.crash()
+    world.start(turn=False)
+    world.faults.outage = True
+    cancelling = world.loop.create_task(world.index.cancel(position))
+    world.settle()
+    assert not cancelling.done()
+    world.run(world.index.close())
+    world.turn(10)
+    with pytest.raises(StorageClosedError):
+        cancelling.result()
+    with pytest.raises(StorageClosedError):
+        world.run(world.index.cancel(position))
+    world.close()
+
+
+def test_a_cancellation_under_way_is_stored_before_the_index_is_closed():
+    for turns in range(12):
+        world = World()
+        first, second, *_ = world.publish(*range(20_000, 20_008))
+        world.settle()
+        cancelling = [world.loop.create_task(world.index.cancel(each)) for each in (first, second)]
+        world.turn(turns)
+        world.run(world.index.close())
+        stored = world.metadata._nodes[catalogue_path(NAME)]
+        world.turn(20)
+        assert all(each.done() for each in cancelling)
+        assert world.metadata._nodes[catalogue_path(NAME)] == stored, turns
         world.close()
