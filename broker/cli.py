@@ -101,6 +101,13 @@ def _ended_by_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def _path(text: str) -> Path:
+    """Convert an argument to a path. An empty text, such as an unset variable of a shell, would be this directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
+
+
 def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="magnetar", description="A light-weight, durable message broker that speaks the Apache Pulsar protocol."
@@ -118,15 +125,15 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
     )
     standalone.set_defaults(parser=standalone)
     files = standalone.add_mutually_exclusive_group()
-    files.add_argument("--config", type=Path, metavar="FILE", help="settings as key=value lines, Pulsar's names")
+    files.add_argument("--config", type=_path, metavar="FILE", help="settings as key=value lines, Pulsar's names")
     files.add_argument(
         "--pulsar-config",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="the same, of any version of Apache Pulsar: keys that are not known here are listed, not refused",
     )
     _add_cluster(commands, with_options="initialize-cluster-metadata" in arguments)
-    standalone.add_argument("--data-dir", metavar="DIR", help="where all that lasts lives; short for --set dataDir=DIR")
+    standalone.add_argument("--data-dir", type=_path, metavar="DIR", help="where all that lasts lives: dataDir")
     standalone.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     standalone.add_argument(
         "--check",
@@ -141,7 +148,7 @@ def _parser(arguments: Sequence[str], further: Mapping[str, str]) -> argparse.Ar
     verify_text = "check the data directory of a stopped broker; changes nothing unless asked to"
     verify = commands.add_parser("verify", help=verify_text, description=f"{verify_text.capitalize()}.")
     verify.set_defaults(parser=verify)
-    verify.add_argument("directory", type=Path, metavar="DIR")
+    verify.add_argument("directory", type=_path, metavar="DIR")
     verify.add_argument("--json", action="store_true", help="print the report as JSON")
     verify.add_argument(
         "--repair",
@@ -292,7 +299,7 @@ def _add_cluster(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog="Example: magnetar broker --config conf/broker.conf --set advertisedAddress=mq1.example.org",
     )
     member.set_defaults(parser=member)
-    member.add_argument("--config", type=Path, metavar="FILE", help="broker.conf, with the keys of Apache Pulsar")
+    member.add_argument("--config", type=_path, metavar="FILE", help="broker.conf, with the keys of Apache Pulsar")
     member.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
     text = "write the initial metadata of a new cluster to ZooKeeper"
     cluster = commands.add_parser("initialize-cluster-metadata", help=text, description=f"{text[0].upper()}{text[1:]}.")

@@ -33,6 +33,15 @@ HELP = {"help_option_names": ["-h", "--help"]}
 _T = TypeVar("_T")
 
 
+class NamedPath(click.Path):
+    """A path that is not empty: the text of an unset variable of a shell would be this directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class Session:
     """One broker and the output of one command."""
 

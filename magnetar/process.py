@@ -70,6 +70,8 @@ class BrokerProcess:
                  faults: with the fault kit, on a separate port.
         """
         _check_names(settings or {})
+        if data_dir == "":
+            raise BrokerStartError("the path of the data directory is empty; None makes a temporary directory")
         self._temporary: str | None = None
         if data_dir is None:  # the log stands beside the data, in the directory that is removed
             self._temporary = tempfile.mkdtemp(prefix="magnetar-")

@@ -63,6 +63,13 @@ async def test_an_async_broker_outside_its_block_raises():
         _ = AsyncBroker().url
 
 
+def test_an_empty_path_of_the_data_directory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BrokerStartError, match="the path of the data directory is empty"):
+        magnetar.start("")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_failed_start_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(BrokerStartError, match="did you mean maxMessageSize"):

@@ -12,7 +12,7 @@ from magnetar.cli.backup.moments import covered, restore_moment, span_of, time_t
 from magnetar.cli.errors import BrokerFailedError, CommandLineError, FileError, NotFoundError
 from magnetar.cli.output import Output, size_text
 from magnetar.cli.progress import Progress
-from magnetar.cli.session import HELP
+from magnetar.cli.session import HELP, NamedPath
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -20,8 +20,8 @@ _MOST_DIGITS = 18
 
 
 @click.command(context_settings=HELP)
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--data-dir", type=click.Path(path_type=Path), default=Path("data"), show_default=True)
+@click.argument("folder", type=NamedPath(path_type=Path))
+@click.option("--data-dir", type=NamedPath(path_type=Path), default=Path("data"), show_default=True)
 @click.option("--list", "listed", is_flag=True, help="list the images in FOLDER")
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def backup(folder: Path, data_dir: Path, listed: bool, as_json: bool) -> None:
@@ -50,8 +50,8 @@ def backup(folder: Path, data_dir: Path, listed: bool, as_json: bool) -> None:
 
 
 @click.command(context_settings=HELP)
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.argument("data_dir", type=click.Path(path_type=Path))
+@click.argument("folder", type=NamedPath(path_type=Path))
+@click.argument("data_dir", type=NamedPath(path_type=Path))
 @click.option(
     "--at", "moment", metavar="TIME", help="the newest image of this time or before: 2026-01-02T03:04:05Z, or ms"
 )

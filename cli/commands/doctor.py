@@ -19,7 +19,7 @@ import click
 from magnetar.cli.commands.disk_checks import file_system_of, measure, verdict
 from magnetar.cli.errors import BrokerFailedError, CliError, UnreachableError
 from magnetar.cli.output import shown, size_text
-from magnetar.cli.session import HELP, Session, with_broker
+from magnetar.cli.session import HELP, NamedPath, Session, with_broker
 from magnetar.client.connection import open_connection
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ _CONFIG_CODE: Final = 78
 
 
 @click.command(context_settings=HELP)
-@click.option("--data-dir", type=click.Path(), help="examine the disk of this directory: free space, speed, syncs")
-@click.option("--config", type=click.Path(), help="examine this settings file: wrong keys, settings without effect")
+@click.option("--data-dir", type=NamedPath(), help="examine the disk of this directory: free space, speed, syncs")
+@click.option("--config", type=NamedPath(), help="examine this settings file: wrong keys, settings without effect")
 @click.option("--no-broker", is_flag=True, help="leave out the checks of a running broker")
 @with_broker
 def doctor(session: Session, data_dir: str | None, config: str | None, no_broker: bool) -> int:

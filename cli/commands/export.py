@@ -18,7 +18,7 @@ from magnetar.cli.errors import CommandLineError, ConfigurationError, FileError,
 from magnetar.cli.progress import Progress
 from magnetar.cli.pulsar_admin.verb import topic_of
 from magnetar.cli.pulsar_client.printing import message_id
-from magnetar.cli.session import HELP, Session, with_broker
+from magnetar.cli.session import HELP, NamedPath, Session, with_broker
 from magnetar.client.consumers import TopicConsumer, Wanted
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ _SUFFIXES: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".p
 
 @click.command("export", context_settings=HELP)
 @click.argument("topic")
-@click.argument("file", type=click.Path())
+@click.argument("file", type=NamedPath())
 @click.option("--format", "kind", type=click.Choice(list(_SINKS)), help="default: by the name of FILE")
 @click.option("--force", is_flag=True, help="replace FILE")
 @with_broker

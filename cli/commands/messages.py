@@ -22,7 +22,7 @@ from magnetar.cli.pulsar_admin.message_texts import messages_of
 from magnetar.cli.pulsar_admin.verb import topic_of
 from magnetar.cli.pulsar_client.payloads import ValueSchema
 from magnetar.cli.pulsar_client.printing import message_id
-from magnetar.cli.session import HELP, Session, with_broker
+from magnetar.cli.session import HELP, NamedPath, Session, with_broker
 from magnetar.client.consumers import TopicConsumer, Wanted
 from magnetar.client.sending import Outgoing, TopicSender
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -95,7 +95,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
 @click.argument("messages", nargs=-1)
 @click.option("-k", "--key", help="key of every message")
 @click.option("-p", "--property", "properties", multiple=True, metavar="KEY=VALUE", help="repeatable")
-@click.option("-f", "--file", "files", multiple=True, type=click.Path(), help="one message of a whole file; repeatable")
+@click.option("-f", "--file", "files", multiple=True, type=NamedPath(), help="one message of a whole file; repeatable")
 @click.option("--schema", default="bytes", show_default=True, help="bytes, string, json:DEFINITION or avro:DEFINITION")
 @click.option("--compression", type=click.Choice(list(_CODECS)), default="none", show_default=True)
 @click.option("--delay", metavar="DURATION", help="deliver so much later: 30s, 2h")

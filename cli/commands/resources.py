@@ -14,7 +14,7 @@ import click
 from magnetar.cli.errors import CommandLineError, FileError, NotFoundError
 from magnetar.cli.pulsar_admin.kinds import converted, duration, position
 from magnetar.cli.pulsar_admin.verb import namespace_path, topic_of, topic_path
-from magnetar.cli.session import HELP, Session, with_broker
+from magnetar.cli.session import HELP, NamedPath, Session, with_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -415,7 +415,7 @@ def schema_versions(session: Session, topic: str) -> None:
 
 @schemas.command("upload")
 @click.argument("topic")
-@click.argument("file", type=click.Path())
+@click.argument("file", type=NamedPath())
 @click.option("--type", "kind", help="type of a FILE that is the definition alone: AVRO, JSON, STRING, ...")
 @with_broker
 def upload_schema(session: Session, topic: str, file: str, kind: str | None) -> None:

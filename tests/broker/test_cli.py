@@ -56,6 +56,19 @@ def test_standalone_runs_the_broker_with_its_settings_and_returns_its_exit_code(
     assert (broker[0].cluster_name, broker[0].data_dir, broker[0].max_message_size) == ("filed", "/srv/x", 5000)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [["standalone", "--data-dir", ""], ["standalone", "--config", ""], ["broker", "--config", ""], ["verify", ""]],
+)
+def test_an_empty_path_is_refused(broker, capsys, command):
+    """The text of an unset variable of a shell made the working directory, or ./data, the data directory."""
+    with pytest.raises(SystemExit) as e:
+        cli.main(command)
+    assert e.value.code == 2
+    assert "the path is empty" in capsys.readouterr().err
+    assert not broker
+
+
 def test_a_start_does_not_load_the_library_that_draws_tracebacks(tmp_path):
     """Loading rich is a third of the time from the command to the first client, and 6 MB."""
     script = (

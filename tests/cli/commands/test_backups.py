@@ -29,3 +29,12 @@ def test_times(text, ms):
 def test_texts_that_are_no_time(text):
     with pytest.raises(CommandLineError, match="--at"):
         _milliseconds("--at", text)
+
+
+@pytest.mark.parametrize("command", [["backup", ""], ["backup", "x", "--data-dir", ""], ["restore", "x", ""]])
+def test_an_empty_path_is_refused(command, tmp_path, monkeypatch, capsys):
+    """The text of an unset variable of a shell made the working directory the folder of the images."""
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 2
+    assert "the path is empty" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
