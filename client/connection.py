@@ -136,7 +136,7 @@ class BrokerConnection(asyncio.Protocol):
     async def wait_writable(self) -> None:
         """Return when the transport accepts more bytes. Raises: `lost` when the connection is gone."""
         if self._drained is not None:
-            await self._drained
+            await asyncio.shield(self._drained)  # other callers wait for the same
         if self.lost is not None:
             raise self.lost
 

@@ -43,6 +43,20 @@ async def test_a_connection_stays_open_while_the_broker_answers_and_while_nothin
         await connection.wait_closed()
 
 
+async def test_a_caller_that_gives_up_waiting_for_the_transport_leaves_the_others_waiting():
+    async with ScriptedBroker() as broker:
+        connection = await open_connection(broker.address, Credentials())
+        connection.pause_writing()
+        gives_up, waits = (asyncio.create_task(connection.wait_writable()) for _ in range(2))
+        await asyncio.sleep(0)
+        gives_up.cancel()
+        await asyncio.wait({gives_up})
+        assert not waits.done()
+        connection.resume_writing()
+        await waits
+        await connection.wait_closed()
+
+
 def test_an_error_of_a_broker_that_answers_suggests_no_other_address():
     full = refusal(pb.PersistenceError, "No space left on device")
     assert isinstance(full, RetryError)
