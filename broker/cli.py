@@ -386,6 +386,8 @@ def _tokens(options: argparse.Namespace) -> int:
         _complain("error", str(e).replace("tokenSecretKey", "--secret-key"))
         return EXIT_CONFIGURATION
     except OSError as e:
+        if e.filename is None:  # standard output, as of any other command
+            raise
         _complain("error", _reason(e))
         return EXIT_SYSTEM
     return 0

@@ -32,7 +32,9 @@ def test_every_code_is_documented():
         assert f"| {code} | {text} |" in page
 
 
-PRINTING = pytest.mark.parametrize("command", [["completion", "bash"], ["admin", "--help"], ["version"]])
+PRINTING = pytest.mark.parametrize(
+    "command", [["completion", "bash"], ["admin", "--help"], ["version"], ["tokens", "create-secret-key"]]
+)
 
 
 @PRINTING
