@@ -3,7 +3,7 @@ remedy.
 
 CliError
 ├── CommandLineError    2   the command line is invalid
-├── NotFoundError       66  a topic, subscription, context or file that the command names does not exist (EX_NOINPUT)
+├── NotFoundError       66  a topic, subscription, context, data directory or image does not exist (EX_NOINPUT)
 ├── UnreachableError    69  no broker answers at the address, or not in time (EX_UNAVAILABLE)
 ├── BrokerFailedError   70  the broker failed (EX_SOFTWARE)
 ├── FileError           74  a file cannot be written or read (EX_IOERR)
@@ -48,7 +48,7 @@ class BrokerFailedError(CliError):
 
 
 class FileError(CliError):
-    """A file cannot be written or read."""
+    """A file cannot be written or read, or does not exist."""
 
     exit_code = 74
 

@@ -9,10 +9,10 @@ EXIT_CODES: Final[dict[int, str]] = {
     1: "done with a negative result: `lag --above` found a larger backlog, `doctor` found an error; any failure "
     "of `admin` and `client`, as in `pulsar-admin` and `pulsar-client`",
     2: "the command line is invalid",
-    66: "a named topic, subscription, context or file does not exist (EX_NOINPUT)",
+    66: "a named topic, subscription, context, data directory or image does not exist (EX_NOINPUT)",
     69: "no broker answers at the address, or none with a trusted certificate, or not in time (EX_UNAVAILABLE)",
     70: "the broker failed; its log has the reason (EX_SOFTWARE)",
-    74: "a file cannot be read or written (EX_IOERR)",
+    74: "a file cannot be read or written, or does not exist (EX_IOERR)",
     75: "the resource is in use, or its state forbids the action now (EX_TEMPFAIL)",
     77: "the broker refuses the credentials, or the role lacks the right (EX_NOPERM)",
     78: "a context, a token or a library cannot be used (EX_CONFIG)",
