@@ -2,11 +2,12 @@
 other users of the machine can read: a sentence for each.
 """
 
-import ipaddress
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
+
+from magnetar.client.address import is_loopback
 
 if TYPE_CHECKING:
     from magnetar.broker.settings import Settings
@@ -25,7 +26,7 @@ def warnings_of_open_doors(settings: "Settings") -> list[str]:
             warnings.append(
                 f"{', '.join(set_in_vain)}: of no effect without authenticationEnabled=true; the broker is open"
             )
-        if not _is_loopback(settings.bind_address):
+        if not is_loopback(settings.bind_address):
             warnings.append(
                 f"bindAddress={settings.bind_address} without authenticationEnabled=true: every client "
                 "that reaches this address may read, write and delete everything"
@@ -45,13 +46,6 @@ def _of_authentication(settings: "Settings") -> dict[str, object]:
         "basicAuthConf": settings.basic_auth_conf,
         "superUserRoles": settings.super_user_roles,
     }
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 def warnings_of_readable_files(settings: "Settings") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import urllib.error
 import urllib.request
@@ -9,8 +10,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from magnetar.client.address import is_loopback
 
 if TYPE_CHECKING:
+    import ssl
     from email.message import Message
 
     from magnetar.client.address import Credentials
@@ -22,11 +27,14 @@ _REDIRECTS = (HTTPStatus.TEMPORARY_REDIRECT, HTTPStatus.PERMANENT_REDIRECT)
 
 @dataclass(frozen=True, slots=True)
 class AdminApi:
-    """The admin address of the cluster."""
+    """The admin address of the cluster. A call to a loopback address makes no use of the proxies of the environment
+    (`http_proxy`): a proxy cannot reach it. With `direct` no call does.
+    """
 
     url: str
     credentials: Credentials
     timeout_s: float = _TIMEOUT_S
+    direct: bool = False
 
     def call(self, method: str, path: str, body: bytes | None = None) -> Any:
         """The parsed answer, None for an empty answer. Raises: OSError (also as HTTPError), ValueError, InputError."""
@@ -58,7 +66,16 @@ class AdminApi:
             request.add_header("Authorization", authorization)
         context = self.credentials.tls_context() if url.startswith("https:") else None
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s, context=context) as answer:  # noqa: S310 - the same
+            if self.direct or is_loopback(urlsplit(url).hostname or ""):
+                answer = _without_proxies(context).open(request, timeout=self.timeout_s)
+            else:
+                answer = urllib.request.urlopen(request, timeout=self.timeout_s, context=context)  # noqa: S310 - the same
+            with answer:
                 return answer.read(), answer.headers
         except HTTPException as e:
             raise OSError(f"no answer in HTTP from {url}: {type(e).__name__}") from e
+
+
+@functools.lru_cache(1)  # calls without TLS share an opener
+def _without_proxies(context: ssl.SSLContext | None) -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))

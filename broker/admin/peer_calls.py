@@ -49,7 +49,7 @@ class PeerCalls:
         """
         if any(unquote(segment) in _DOTS for segment in path.partition("?")[0].split("/")):
             raise RestError(HTTPStatus.BAD_REQUEST, "a name in the path consists of dots")
-        api = AdminApi(self._own_url(), self._credentials, _TIMEOUT_S)
+        api = AdminApi(self._own_url(), self._credentials, _TIMEOUT_S, direct=True)
         data = None if body is None else json.dumps(body).encode()
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, _answer, api, method, path, data)

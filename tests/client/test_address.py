@@ -2,7 +2,7 @@ import ssl
 
 import pytest
 
-from magnetar.client.address import Address, Credentials, read_token
+from magnetar.client.address import Address, Credentials, is_loopback, read_token
 from magnetar.client.errors import InputError
 from tests.broker.admin.test_admin_server import Certificates
 
@@ -25,6 +25,23 @@ def test_service_urls(url, expected, web):
 def test_texts_that_are_no_address(url):
     with pytest.raises(InputError, match="no service URL"):
         Address.parse(url)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("localhost", True),
+        ("10.0.0.1", False),
+        ("::", False),
+        ("localhost.example", False),
+        ("", False),
+    ],
+)
+def test_addresses_of_this_machine_alone(host, expected):
+    assert is_loopback(host) is expected
 
 
 def test_tokens_stay_out_of_the_process_list(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@ import json
 import socket
 import threading
 import urllib.error
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -44,6 +45,45 @@ def test_calls_carry_credentials_and_parse_answers(server):
     assert admin.call("GET", "/x") == {"ok": 1}
     assert admin.call("POST", "/empty", b"true") is None
     assert seen == {"/x": ("GET", "Bearer t", b""), "/empty": ("POST", "Bearer t", b"true")}
+
+
+@pytest.fixture
+def proxied(server, monkeypatch):
+    """The environment names the server as the proxy of HTTP."""
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("http_proxy", server[0])
+    monkeypatch.setattr("urllib.request._opener", None)  # the opener keeps the proxies of its first request
+    return server
+
+
+def test_a_call_to_another_machine_uses_the_proxy_of_the_environment(proxied):
+    assert AdminApi("http://broker.invalid:8080", Credentials()).call("GET", "/x") == {"ok": 1}
+    assert list(proxied[1]) == ["http://broker.invalid:8080/x"]
+
+
+@pytest.mark.parametrize(
+    ("url", "direct"),
+    [
+        ("http://127.0.0.1:1", False),
+        ("http://127.1.2.3:1", False),
+        ("http://[::1]:1", False),
+        ("http://LocalHost:1", False),
+        ("http://broker.invalid:1", True),
+    ],
+)
+def test_a_call_to_a_loopback_address_and_a_direct_call_use_no_proxy(proxied, monkeypatch, url, direct):
+    reached = []
+
+    def refused(address, *_, **__):
+        reached.append(address[0])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr("socket.create_connection", refused)
+    with pytest.raises(OSError, match="urlopen error"):
+        AdminApi(url, Credentials(), direct=direct).call("GET", "/x")
+    assert [host.lower() for host in reached] == [urlsplit(url).hostname]
+    assert not proxied[1]
 
 
 def test_a_refusal_is_raised(server):

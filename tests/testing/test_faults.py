@@ -225,6 +225,14 @@ def test_the_error_of_a_senseless_request_names_valid_values(magnetar_faults, ca
         call(magnetar_faults)
 
 
+def test_the_kit_is_reached_without_the_proxy_of_the_environment(magnetar_faults, monkeypatch):
+    for variable in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setattr("urllib.request._opener", None)  # the opener keeps the proxies of its first request
+    assert not magnetar_faults.state()["paused"]
+
+
 def test_an_unknown_setting_says_which_is_meant():
     with pytest.raises(BrokerStartError, match="did you mean maxMessageSize"):
         magnetar.start(maxMesageSize=1)

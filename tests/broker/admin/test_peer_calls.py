@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -59,6 +60,23 @@ def owner():
 @pytest.fixture
 def calls(owner):
     return PeerCalls(lambda: owner.url, Credentials(token="abc"))
+
+
+async def test_the_credentials_of_the_broker_never_go_to_a_proxy(owner, monkeypatch):
+    resolve = socket.getaddrinfo
+
+    def without_names(host, *arguments, **options):
+        if host == "broker.invalid":
+            raise socket.gaierror
+        return resolve(host, *arguments, **options)
+
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("http_proxy", owner.url)
+    monkeypatch.setattr("urllib.request._opener", None)  # the opener keeps the proxies of its first request
+    monkeypatch.setattr("socket.getaddrinfo", without_names)
+    with pytest.raises(RestError, match="does not answer"):
+        await PeerCalls(lambda: "http://broker.invalid:8080", Credentials(token="abc")).call("POST", "/a")
+    assert not owner.requests
 
 
 async def test_a_call_carries_the_credentials_of_the_broker_and_follows_redirects(owner, calls):
