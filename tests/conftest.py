@@ -2,13 +2,18 @@
 
 import ast
 import gc
+import os
 
 import structlog
 from hypothesis import settings
 
+from tests.environment import isolate
+
 # Time limits of single examples say more about the machine than about the code: there are none.
 settings.register_profile("no-deadline", deadline=None)
 settings.load_profile("no-deadline")
+
+isolate(os.environ)
 
 _parse = ast.parse
 

@@ -1,0 +1,29 @@
+import urllib.request
+
+import pytest
+
+from magnetar.client.environment import VARIABLES
+from tests.environment import isolate
+
+
+def test_settings_of_the_users_shell_are_removed():
+    kept = {"PATH": "/bin", "MAGNETAR_PURE": "1", "MAGNETAR_CRASH_LONG": "1", "HOME": "/h"}
+    removed = dict.fromkeys([*VARIABLES.values(), "MAGNETAR_CONTEXT", "PULSAR_PREFIX_clusterName", "OTEL_SDK_DISABLED"])
+    environ = kept | removed
+    isolate(environ)
+    assert {name: environ[name] for name in kept} == kept
+    assert not environ.keys() & removed.keys()
+
+
+@pytest.mark.parametrize("variable", ["no_proxy", "NO_PROXY"])
+def test_hosts_that_need_no_proxy_are_kept(variable):
+    environ = {variable: "internal.example"}
+    isolate(environ)
+    assert environ["no_proxy"] == environ["NO_PROXY"] == "internal.example,127.0.0.1,localhost,::1,[::1]"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080"])
+def test_requests_to_this_machine_go_to_no_proxy(monkeypatch, host):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert urllib.request.proxy_bypass(host)
+    assert not urllib.request.proxy_bypass("broker.invalid:8080")
