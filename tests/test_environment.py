@@ -22,6 +22,13 @@ def test_hosts_that_need_no_proxy_are_kept(variable):
     assert environ["no_proxy"] == environ["NO_PROXY"] == "internal.example,127.0.0.1,localhost,::1,[::1]"
 
 
+def test_programs_use_a_locale_that_every_system_has():
+    environ = {"LANG": "tr_TR.UTF-8", "LC_ALL": "tr_TR.UTF-8", "LANGUAGE": "tr"}
+    isolate(environ)
+    assert environ["LC_ALL"] == "C.UTF-8"
+    assert "LANGUAGE" not in environ
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "[::1]:8080"])
 def test_requests_to_this_machine_go_to_no_proxy(monkeypatch, host):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
