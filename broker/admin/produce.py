@@ -4,7 +4,7 @@ The body is that of Apache Pulsar 4.2 (ProducerMessages). `schemaVersion` names 
 finds or adds the schema of `valueSchema` (with `keySchema`: a KEY_VALUE schema whose key is the message key). Without
 schemas, payloads are STRING:
 
-    {"producerName": "me", "valueSchema": "{\"type\": \"INT32\"}", "messages": [{"payload": "5", "key": "k"}]}
+    {"producerName": "me", "valueSchema": "{\"type\": \"INT32\", \"schema\": \"\"}", "messages": [{"payload": "5"}]}
 
 Each message is an entry of its own, durable before the answer. The messages of a request go to the partitions in turn,
 beginning with the first partition, whatever their keys. The answer has one result per message, in order; errorCode 2:
@@ -54,8 +54,11 @@ class SchemaText(msgspec.Struct):
     properties: dict[str, str] | None = None
 
     def definition(self) -> bytes:
+        """The definition, empty for most types. Raises 500 without a definition, as Apache Pulsar does."""
+        if self.schema is None:
+            raise RestError(500, "a schema has a definition, which may be empty")
         try:
-            return base64.b64decode(self.schema or "", validate=True)
+            return base64.b64decode(self.schema, validate=True)
         except binascii.Error as e:
             raise RestError(500, f"the definition of a schema is base64: {e}") from e
 

@@ -33,7 +33,10 @@ async def test_each_message_is_an_entry(call):
 
 async def test_a_payload_that_is_no_value_is_the_error_of_its_message(call):
     """Apache Pulsar stores an empty message and reports success."""
-    body = {"valueSchema": json.dumps({"type": "INT32"}), "messages": [{"payload": p} for p in ("1", "x", "2")]}
+    body = {
+        "valueSchema": json.dumps({"type": "INT32", "schema": ""}),
+        "messages": [{"payload": p} for p in ("1", "x", "2")],
+    }
     assert results(await call("POST", T, body)) == [("7:0:-1", 0), ("-1", 2), ("7:1:-1", 0)]
     assert [bytes(split_entry(e)[1])[-1] for _, e in call.broker.operations.publishing.entries] == [1, 2]
 
@@ -53,6 +56,8 @@ async def test_a_message_that_was_not_stored_has_its_error(call):
         ({"messages": [{"payload": "a", "deliverAt": 2**63}]}, 400),
         ({"messages": [{"payload": "a"}], "schemaVersion": 3}, 500),
         ({"messages": [{"payload": "a"}], "valueSchema": json.dumps({"type": "JSON", "schema": "?"})}, 500),
+        ({"messages": [{"payload": "a"}], "valueSchema": json.dumps({"type": "STRING"})}, 500),
+        ({"messages": [{"payload": "a"}], "keySchema": json.dumps({"type": "STRING", "schema": None})}, 500),
         ({"messages": [{"payload": "a"}], "valueSchema": json.dumps({"type": "KEY_VALUE"})}, 500),
         ({"messages": [{"payload": "a"}], "valueSchema": json.dumps({"type": "NOTHING"})}, 500),
         (None, 500),

@@ -319,3 +319,17 @@ def rest_produced_where_schemas_are_fixed(s):
     s.http("POST", f"/admin/v2/namespaces/{ns}/isAllowAutoUpdateSchema", False, quietly=True)
     s.http("PUT", f"/admin/v2/persistent/{ns}/t", quietly=True)
     produced(s, f"/topics/persistent/{ns}/t", "x")
+
+
+@scenario
+def rest_produced_with_schemas_without_a_definition(s):
+    """A definition may be empty, but has to be there, also that of a key; name and properties may be missing."""
+    for i, kind in enumerate(("STRING", "INT32", "BOOLEAN", "JSON", "AVRO")):
+        _, path = new(s, f"t{i}")
+        for fields in ({}, {"schema": None, "properties": {}}, {"schema": ""}, {"schema": "", "properties": None}):
+            produced(s, path, "1", valueSchema=json.dumps({"type": kind} | fields))
+    full, bare = schema("STRING"), json.dumps({"type": "STRING"})
+    for i, (key, value) in enumerate(((bare, None), (bare, full), (full, bare), (full, full))):
+        _, path = new(s, f"k{i}")
+        body = {"keySchema": key, "messages": [{"payload": "1", "key": "k"}]}
+        s.call("POST", path, body | ({"valueSchema": value} if value else {}), keep=kept)
