@@ -95,8 +95,7 @@ class TopicLifecycle:
         """Create a plain topic or a partition. Raises ConflictError; NotAllowedError at a limit."""
         if self._topics.known(name) or self._catalog.partitioned(name) is not None:
             raise ConflictError(rest_refusals.TOPIC_EXISTS.text)
-        if not name.is_partition:
-            self._topics.check_limit(name, 1)
+        self._topics.check_limit(name, 1)
         topic = await self._topics.create(name)
         if isinstance(topic, Topic) and properties:
             await topic.properties.change(lambda _now: properties)

@@ -248,14 +248,15 @@ class Topics:
             beyond = refusal is not None and base is not None
             if name.persistent and (beyond or not create or not self.may_be_created(name)):
                 raise wire_refusals.TOPIC_MISSING.error(topic=name)
+            self.check_limit(name, 1)
             if refusal is not None:
                 raise refusal
             return
         if not create or not self.may_be_created(name):
             raise wire_refusals.TOPIC_MISSING.error(topic=name)
+        self.check_limit(name, 1)
         if base is not None:
             raise wire_refusals.TOPIC_PARTITIONED.error(topic=name)
-        self.check_limit(name, 1)
 
     def may_be_created(self, name: TopicName) -> bool:
         """Whether a client that uses the missing topic creates it, as clients always do with system topics and with

@@ -176,3 +176,30 @@ def non_persistent_topics_where_none_may_be_created(s):
     c.ask("PARTITIONED_METADATA", topic=topic)
     c.producer(topic, 1, producer_name="p")
     c.subscribe(topic, "sub", 1)
+
+
+@scenario
+def full_namespace_is_told_before_partitions(s):
+    """Without room for a topic, a name that belongs to partitions is refused for the limit."""
+    ns, c = namespace(s), s.connect()
+    path = f"/admin/v2/persistent/{ns}"
+    s.http("PUT", path + "/p/partitions", 2, quietly=True)
+    s.http("PUT", path + "/t", quietly=True)
+    s.http("POST", f"/admin/v2/namespaces/{ns}/maxTopicsPerNamespace", 3, quietly=True)
+    names = ("p", "p-partition-0", "p-partition-5", "q-partition-0", "q", "t")
+    for i, name in enumerate(names):
+        topic = f"persistent://{ns}/{name}"
+        s.lookup(topic)
+        c.producer(topic, i)
+        c.subscribe(topic, "s", 20 + i)
+        c.ask("PARTITIONED_METADATA", topic=topic)
+    s.http("DELETE", path + "/p-partition-1", quietly=True)
+    s.http("PUT", path + "/u", quietly=True)
+    topic = f"persistent://{ns}/p-partition-1"
+    s.lookup(topic)
+    c.producer(topic, 30)
+    c.subscribe(topic, "s", 31)
+    for name in ("p-partition-1", "p-partition-5", "q-partition-0", "q", "p", "p-partition-1/subscription/s"):
+        s.call("PUT", f"{path}/{name}")
+    s.call("POST", path + "/p/createMissedPartitions")
+    s.call("GET", path, keep=sorted)
