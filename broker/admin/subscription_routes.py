@@ -87,19 +87,17 @@ async def _create_elsewhere(call: Call, part: TopicName) -> None:
 
 
 async def _create_on_each(parts: list[TopicName], create_on: Callable[[TopicName], Awaitable[None]]) -> None:
-    """Create the subscription on every topic that lacks the subscription; raises ConflictError when no topic
-    lacks it.
+    """Create the subscription on every topic that lacks the subscription and has room for it; raises the conflict of
+    the last topic when there is no such topic.
     """
     known = 0
     async for part in in_turns(parts):
         try:
             await create_on(part)
-        except ConflictError:
+        except (ConflictError, NotAllowedError) as e:  # NotAllowedError: the limit of subscriptions or of topics
             known += 1
             if known == len(parts):
-                raise
-        except NotAllowedError as e:  # the limit of subscriptions
-            raise conflict(str(e)) from e
+                raise conflict(str(e)) from e
 
 
 async def _create_topic(call: Call, name: TopicName) -> None:

@@ -203,3 +203,25 @@ def full_namespace_is_told_before_partitions(s):
         s.call("PUT", f"{path}/{name}")
     s.call("POST", path + "/p/createMissedPartitions")
     s.call("GET", path, keep=sorted)
+
+
+@scenario
+def subscription_that_some_partitions_refuse(s):
+    """A partition at a limit of its namespace counts as a partition that has the subscription."""
+    ns = namespace(s)
+    path = f"/admin/v2/persistent/{ns}"
+    s.http("PUT", path + "/p/partitions", 2, quietly=True)
+    s.lookup(f"persistent://{ns}/p-partition-0")
+    s.http("POST", f"/admin/v2/namespaces/{ns}/maxSubscriptionsPerTopic", 1, quietly=True)
+    s.call("PUT", path + "/p-partition-0/subscription/a")
+    s.call("PUT", path + "/p/subscription/s")
+    for i in range(2):
+        s.call("GET", f"{path}/p-partition-{i}/subscriptions", keep=True)
+    s.call("PUT", path + "/p/subscription/b")
+    s.call("PUT", path + "/p/subscription/s")
+    s.http("DELETE", path + "/p-partition-1", quietly=True)
+    s.http("POST", f"/admin/v2/namespaces/{ns}/maxTopicsPerNamespace", 1, quietly=True)
+    s.call("PUT", path + "/p/subscription/a")
+    s.call("PUT", path + "/p-partition-1/subscription/a")
+    s.call("PUT", path + "/p/subscription/c")
+    s.call("GET", path, keep=sorted)
