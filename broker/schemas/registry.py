@@ -43,7 +43,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.storage.errors import BadVersionError, NoNodeError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from magnetar.broker.policies.effective import TopicConfig
     from magnetar.broker.schemas.schema_store import SchemaStore
@@ -171,17 +171,25 @@ class SchemaRegistry:
     async def check_compatible(self, name: TopicName, new: Definition, strategy: Strategy) -> None:
         """Raise InvalidSchemaError or IncompatibleSchemaError unless the schema may be added."""
         existing = [s.definition for s in await self.live(name)]
-        meters = self.measured(name)
         if strategy is Strategy.ALWAYS_INCOMPATIBLE and existing and existing[-1][:2] == new[:2]:
             return  # Apache Pulsar compares no equal texts here, unlike for a consumer
-        try:
+        with self._counted(name, existing):
             await self.examine(
                 _size(new, existing, strategy), lambda work: check_compatible(new, existing, strategy, work)
             )
+
+    @contextlib.contextmanager
+    def _counted(self, name: TopicName, existing: list[Definition]) -> Iterator[None]:
+        """Count the decision of the ``with`` block about a schema beside existing schemas; without them there is
+        nothing to decide.
+        """
+        meters = self.measured(name)
+        try:
+            yield
         except IncompatibleSchemaError:
             meters.incompatible += 1
             raise
-        meters.compatible += 1
+        meters.compatible += bool(existing)
 
     # --- changes -------------------------------------------------------------------------------------------------
 
@@ -193,17 +201,6 @@ class SchemaRegistry:
         Raises: MetadataError (large properties), InvalidSchemaError, IncompatibleSchemaError (the strategy forbids it),
         NotAllowedError (the topic's schemas would be too large together).
         """
-        meters = self.measured(name)
-        try:
-            with meters.put.timed():
-                return await self._put(name, schema_type, data, properties, strategy)
-        except IncompatibleSchemaError:
-            meters.incompatible += 1
-            raise
-
-    async def _put(
-        self, name: TopicName, schema_type: int, data: bytes, properties: dict[str, str], strategy: Strategy
-    ) -> StoredSchema:
         new = Definition(schema_type, data, properties)
         check_properties("Schema properties", properties, MAX_SCHEMA_PROPERTIES_BYTES)
         while True:
@@ -217,7 +214,8 @@ class SchemaRegistry:
                 return known
             existing = [s.definition for s in live]
             size = _size(new, existing, strategy)
-            await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))  # noqa: B023 - called before the next turn
+            with self._counted(name, existing):
+                await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))  # noqa: B023 - called before the next turn
             schemas, expected = await self._record(name)
             if _live(schemas) == live:
                 break
@@ -231,10 +229,10 @@ class SchemaRegistry:
             timestamp_ms=self._now_ms(),
         )
         try:
-            await self._save(name, [*schemas, added], expected)
+            with self.measured(name).put.timed():
+                await self._save(name, [*schemas, added], expected)
         except BadVersionError:  # another broker that serves a partition of the topic has changed the record
-            return await self._put(name, schema_type, data, properties, strategy)
-        self.measured(name).compatible += 1
+            return await self.put(name, schema_type, data, properties, strategy)
         return added
 
     async def delete(self, name: TopicName, *, force: bool) -> int | None:
@@ -317,7 +315,8 @@ class SchemaRegistry:
         try:
             existing = [s.definition for s in live]
             size = _size(new, existing, strategy)
-            await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))
+            with self._counted(topic.name, existing):
+                await self.examine(size, lambda work: check_with_existing(new, existing, strategy, work))
         except ImpossibleSchemaError as e:
             raise BrokerError(str(e)) from e
 
