@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 C = TypeVar("C")
 
@@ -91,6 +91,20 @@ class DrainingHashes(Generic[C]):
         self._end(key_hash, consumer)
         self._cleared[id(consumer)] = self._cleared.get(id(consumer), 0) + 1
         return True
+
+    def many_released(self, by_hash: Mapping[int, int], consumer: C) -> list[int]:
+        """Note how many entries of each hash ``consumer`` released. Return the hashes that this freed."""
+        freed = []
+        for key_hash, entry in self._of.get(consumer, {}).items():
+            if released := by_hash.get(key_hash, 0):
+                entry.held -= released
+                if entry.held <= 0:
+                    freed.append(key_hash)
+        for key_hash in freed:
+            self._end(key_hash, consumer)
+        if freed:
+            self._cleared[id(consumer)] = self._cleared.get(id(consumer), 0) + len(freed)
+        return freed
 
     def consumer_left(self, consumer: C) -> bool:
         """Free the draining hashes of a consumer that left; return whether there were any.

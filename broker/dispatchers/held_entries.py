@@ -6,13 +6,13 @@ kept by the delay view, or acknowledged in the cursor. An entry changes its plac
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyroaring import BitMap
 
 from magnetar.broker.compat import wire_refusals
-from magnetar.broker.consumers.pending_acks import PendingAck
 from magnetar.broker.consumers.permits import UnackedLimit
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.deliver import Target, deliver
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from magnetar.broker.consumers.consumer import Consumer
-    from magnetar.broker.consumers.pending_acks import HeldOfLedger
+    from magnetar.broker.consumers.pending_acks import HeldOfLedger, PendingAck
     from magnetar.broker.dispatchers.deliver import HashLookup
     from magnetar.broker.dispatchers.ports import DispatchContext
     from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
@@ -47,8 +47,8 @@ class HeldEntries:
     """The held entries and unacked messages of a subscription whose consumers acknowledge individually.
 
     on_room: called with a consumer that can take more. on_replay: called when entries went to the replay queue.
-    on_released: called with a consumer and an entry that it no longer holds. listens: whether `on_released` has to be
-    called at the moment for each acknowledged entry.
+    on_released: called with a consumer and an entry that it no longer holds. on_many_released: called instead with the
+    number of such entries by hash. listens: whether these two have to be called at the moment.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class HeldEntries:
         on_room: Callable[[Consumer], None],
         on_replay: Callable[[], None] | None = None,
         on_released: Callable[[Consumer, PendingAck], None] | None = None,
+        on_many_released: Callable[[Consumer, Mapping[int, int]], None] | None = None,
         listens: Callable[[], bool] = _always,
     ) -> None:
         self.context = context
@@ -70,6 +71,7 @@ class HeldEntries:
         self._on_room = on_room
         self._on_replay = on_replay
         self._on_released = on_released
+        self._on_many_released = on_many_released
         self._listens = listens
 
     # --- members -------------------------------------------------------------------------------------------------
@@ -93,13 +95,14 @@ class HeldEntries:
         self.loop.has_members(len(self.members.consumers))
         self.unacked.remove(consumer.permits.unacked)
         consumer.permits.unacked = 0
-        held = consumer.pending_acks.take_all() if consumer.pending_acks is not None else []
         if not self.members.consumers:
+            if consumer.pending_acks is not None:
+                consumer.pending_acks.clear()
             self._forget_places()
             self._forget_due()
             self.loop.forget_read()
             return
-        for of_ledger in held:
+        for of_ledger in consumer.pending_acks.take_all() if consumer.pending_acks is not None else ():
             self._put_all_to_replay(of_ledger)
         self.loop.wake()
 
@@ -138,7 +141,8 @@ class HeldEntries:
 
     def cut_cycles(self) -> None:
         """Forget the functions of the dispatcher, which is closed."""
-        self._on_room, self._on_replay, self._on_released, self._listens = _no_room, None, None, _always
+        self._on_room, self._on_replay, self._listens = _no_room, None, _always
+        self._on_released = self._on_many_released = None
 
     def set_settings(self) -> None:
         """Apply the settings of the context after they were replaced; the read loop takes a turn by itself."""
@@ -161,13 +165,12 @@ class HeldEntries:
         self._no_longer_unacked(consumer, sum(of_ledger.messages for of_ledger in held))
 
     def _tell_released(self, consumer: Consumer, held: list[HeldOfLedger]) -> None:
-        if self._on_released is None:
+        if self._on_many_released is None or not self._listens():
             return
+        by_hash: Counter[int] = Counter()
         for of_ledger in held:
-            for entry_id, key_hash in of_ledger.key_hashes.items():
-                if not self._listens():
-                    return
-                self._on_released(consumer, PendingAck(of_ledger.ledger_id, entry_id, 1, key_hash))
+            by_hash.update(of_ledger.key_hashes.values())
+        self._on_many_released(consumer, by_hash)
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
         """Return to the replay queue those of the positions that the consumer holds."""

@@ -13,11 +13,10 @@ from magnetar.broker.dispatchers.hash_ring import RingSelector
 from magnetar.broker.dispatchers.held_entries import HeldEntries
 from magnetar.broker.dispatchers.key_ranges import HASHES, KeySelector, SplitSelector, StickySelector
 from magnetar.broker.dispatchers.key_shared_plan import plan_by_key
+from magnetar.broker.dispatchers.keyed_spans import KeyHashes, are_plain, by_slab, runs
 from magnetar.broker.dispatchers.picking import Hand, pick
 from magnetar.broker.dispatchers.ports import Order
 from magnetar.broker.dispatchers.read_loop import Read, ReadLoop
-from magnetar.protocol.runs import EntryFlag
-from magnetar.storage.slab import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +27,11 @@ if TYPE_CHECKING:
     from magnetar.broker.dispatchers.ports import DispatchContext, Transformed
     from magnetar.broker.policies.subscription_settings import SubscriptionSettings
     from magnetar.storage.position import Position
-    from magnetar.storage.slab import Slab
+    from magnetar.storage.slab import Slab, Span
 
 _OWNERS_KNOWN = 8192
-_SPECIAL = int(EntryFlag.BATCHED | EntryFlag.NOT_LAST_CHUNK)
+_SETTLING_COST_BYTES = 512 * 1024
+"""Cost of a turn in which the replay queue notes hashes of many entries, or groups them by their owners."""
 
 
 def policy_of(consumer: Consumer) -> KeySharedPolicy:
@@ -57,7 +57,13 @@ class KeySharedDispatcher:
         self.context = context
         self.loop = ReadLoop(context, self, Order.BY_KEY, delays=True)
         self.held = HeldEntries(
-            context, self.loop, self.flow, self._replay_grew, self._no_longer_held, lambda: bool(self.draining)
+            context,
+            self.loop,
+            self.flow,
+            self._replay_grew,
+            self._no_longer_held,
+            self._many_no_longer_held,
+            lambda: bool(self.draining),
         )
         self.sticky = policy.sticky
         self.allow_out_of_order = policy.allow_out_of_order
@@ -167,6 +173,12 @@ class KeySharedDispatcher:
             self._changes += 1
             self.loop.wake()
 
+    def _many_no_longer_held(self, consumer: Consumer, by_hash: Mapping[int, int]) -> None:
+        if freed := self.draining.many_released(by_hash, consumer):
+            self.held.replay.all_may_go(freed)
+            self._changes += 1
+            self.loop.wake()
+
     def forget_read(self) -> None:
         self.loop.forget_read()
 
@@ -239,6 +251,10 @@ class KeySharedDispatcher:
         limit = min(permits, settings.max_read_entries)
         if (throttle := self.context.throttle) is not None:
             limit = min(limit, max(throttle.room(), 1))  # a used-up rate stops the turn before
+        if self.held.replay.entries and not self.held.replay.settle(self._select, self._waits):
+            self.loop.note_cost(_SETTLING_COST_BYTES)
+            self.loop.wake()
+            return None
         waiting = self.held.replay.entries
         self.held.take_due(limit)
         in_vain = self._changes_in_vain == self._changes
@@ -259,10 +275,13 @@ class KeySharedDispatcher:
         """`_replayable` without a walk through all positions; None if parked entries matter or a hash is not known."""
         if self._parked:
             return None
-        waits = self.draining.is_blocked if self.draining else None
-        found = self.held.replay.choose(self._select, self._entry_permits, limit, waits)
+        found = self.held.replay.choose(self._select, self._entry_permits, limit, self._waits)
         self._chosen = None if found is None else (found, self.held.replay.additions)
         return found
+
+    @property
+    def _waits(self) -> Callable[[int, Consumer], bool] | None:
+        return self.draining.is_blocked if self.draining else None
 
     def _select(self, key_hash: int) -> Consumer | None:
         return cast("Consumer | None", self.selector.select(key_hash))
@@ -301,9 +320,18 @@ class KeySharedDispatcher:
         spans = self.held.received(spans, read, self._gone)
         if self.held.replay.entries < waiting:  # entries were acknowledged or delayed: others take their place
             self._changes += 1
-        if self._is_simple and _are_plain(spans):
+        if not self.held.replay.knows_hashes:
+            return self._let_wait(spans, read)
+        if self._is_simple and are_plain(spans):
             return self._hand_out(spans, read)
         return self._dispatch_with_care(spans, read)
+
+    def _let_wait(self, spans: list[Span], read: Read) -> int:
+        """Send no entry of a read while the replay queue still notes hashes: an earlier entry of its key may wait."""
+        self._changes += 1
+        for span in spans if read.positions is None else ():
+            self.held.wait_in_replay(span, KeyHashes(span.slab, self.selector))
+        return 0
 
     @property
     def _is_simple(self) -> bool:
@@ -329,7 +357,7 @@ class KeySharedDispatcher:
             replay.first_of_hash,
             in_order=not self.allow_out_of_order,
         )
-        for slab, parts in _by_slab(spans):
+        for slab, parts in by_slab(spans):
             murmurs = slab.facts(want_hash=True).key_hashes
             assert murmurs is not None
             picked, waiting, hashes = pick(murmurs, parts, slab.ledger_id, slab.first_entry_id, hand)
@@ -411,7 +439,7 @@ class KeySharedDispatcher:
             self._changes_in_vain = self._changes_at_read
         queued = sum(
             self.held.send(consumer, span, read, KeyHashes(span.slab, self.selector))
-            for consumer, span in _runs(plan.given, entries)
+            for consumer, span in runs(plan.given, entries)
         )
         self._note_room(plan.left)
         return queued
@@ -428,56 +456,3 @@ class KeySharedDispatcher:
     def key_ranges_of(self, consumer: Consumer) -> tuple[tuple[int, int], ...]:
         """The hash ranges a consumer serves now, for the stats."""
         return tuple(self.selector.ranges_of(consumer))
-
-
-def _by_slab(spans: list[Span]) -> list[tuple[Slab, list[tuple[int, int]]]]:
-    """Neighbouring spans of one slab as parts of that slab: entries from the replay queue come as spans of a few."""
-    found: list[tuple[Slab, list[tuple[int, int]]]] = []
-    last: Slab | None = None
-    parts: list[tuple[int, int]] = []
-    for slab, i, j in spans:
-        if slab is not last:
-            last, parts = slab, []
-            found.append((slab, parts))
-        parts.append((i, j))
-    return found
-
-
-def _are_plain(spans: list[Span]) -> bool:
-    """Whether the spans' slabs have neither batches nor chunks, except last chunks."""
-    last: Slab | None = None
-    for span in spans:
-        if span.slab is not last:
-            last = span.slab
-            if last.facts().any_flags & _SPECIAL:
-                return False
-    return True
-
-
-class KeyHashes:
-    """Hash of each entry of a slab, in the range of the selector."""
-
-    __slots__ = ("_hash_of", "_murmurs")
-
-    def __init__(self, slab: Slab, selector: KeySelector) -> None:
-        murmurs = slab.facts(want_hash=True).key_hashes
-        assert murmurs is not None
-        self._murmurs = memoryview(murmurs).cast("q")
-        self._hash_of = selector.hash_of
-
-    def __getitem__(self, index: int) -> int:
-        return self._hash_of(self._murmurs[index])
-
-
-def _runs(given: list[tuple[Consumer, int]], entries: list[tuple[Slab, int]]) -> list[tuple[Consumer, Span]]:
-    """Neighbouring entries of one consumer as one span."""
-    runs: list[tuple[Consumer, Span]] = []
-    for consumer, index in given:
-        slab, k = entries[index]
-        if runs:
-            last_consumer, last = runs[-1]
-            if last_consumer is consumer and last.slab is slab and last.end == k:
-                runs[-1] = (consumer, Span(slab, last.start, k + 1))
-                continue
-        runs.append((consumer, Span(slab, k, k + 1)))
-    return runs

@@ -16,7 +16,8 @@ from magnetar.broker.dispatchers.active_consumer import ActiveChoice
 from magnetar.broker.dispatchers.admission import refusal_to_join
 from magnetar.broker.dispatchers.consumer_selection import RoundRobin
 from magnetar.broker.dispatchers.key_ranges import StickySelector
-from magnetar.broker.dispatchers.key_shared import KeyHashes, make_selector, policy_of
+from magnetar.broker.dispatchers.key_shared import make_selector, policy_of
+from magnetar.broker.dispatchers.keyed_spans import KeyHashes
 from magnetar.broker.dispatchers.single_active import admit_failover
 
 if TYPE_CHECKING:

@@ -9,6 +9,8 @@ in the queue.
 from __future__ import annotations
 
 import heapq
+import sys
+from collections import deque
 from itertools import groupby, islice, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 Owner = TypeVar("Owner")
 _SPARE_PLACES = 64
 _OWNERS_KNOWN = 8192
+_SETTLED_IN_ONE_TURN = 8192
+"""Positions that `settle` takes in, or puts into groups: some 10 ms at most."""
+_FEW_HASHES = 1024
 _ENTRY_IDS = 1 << 32
 """Entry ids that a bitmap can hold."""
 
@@ -36,6 +41,7 @@ class ReplayQueue:
         "_gone",
         "_groups",
         "_hashes",
+        "_incoming",
         "_ledgers",
         "_owners",
         "_ungrouped",
@@ -49,6 +55,8 @@ class ReplayQueue:
         self._by_hash: dict[int, list[tuple[int, int]]] = {}  # heaps; removed entries are dropped lazily
         self._gone = 0
         """Bound of the positions in the heaps that ``discard_all`` has removed from the queue."""
+        self._incoming: deque[tuple[int, Iterator[tuple[int, int]]]] = deque()
+        """By ledger the entries of ``add_held`` with their hashes, which are not yet in ``_hashes`` and the heaps."""
         self._groups: dict[Hashable, dict[int, BitMap]] = {}
         """For each owner of hashes its waiting entries by ledger; may still hold entries that have left the queue."""
         self._ungrouped: list[tuple[int, int]] | None = []
@@ -97,7 +105,9 @@ class ReplayQueue:
             self.entries += len(ledger) - before
 
     def add_held(self, ledger_id: int, entry_ids: BitMap, key_hashes: Mapping[int, int]) -> None:
-        """Put many entries of a ledger into the queue; `key_hashes`: the known hashes, also of other entries."""
+        """Put many entries of a ledger into the queue; `key_hashes`: the known hashes, also of other entries. The
+        mapping must not change afterwards: ``settle`` notes the hashes later, or the next search by hash.
+        """
         if not entry_ids:
             return
         self.additions += 1
@@ -105,14 +115,51 @@ class ReplayQueue:
         before = len(ledger)
         ledger |= entry_ids
         self.entries += len(ledger) - before
-        hashes, by_hash = self._hashes, self._by_hash
-        for entry_id, key_hash in key_hashes.items():
-            if entry_id in entry_ids:
+        if key_hashes:
+            self._incoming.append((ledger_id, iter(key_hashes.items())))
+
+    @property
+    def knows_hashes(self) -> bool:
+        """Whether all hashes are noted; a search by hash notes those that are left."""
+        return not self._incoming
+
+    def settle(
+        self, owner_of: Callable[[int], Owner | None], waits: Callable[[int, Owner], bool] | None = None
+    ) -> bool:
+        """Note the hashes of some thousands of positions, or put as many into groups; return whether none are left for
+        another turn. The arguments are those of ``choose``.
+        """
+        left = _SETTLED_IN_ONE_TURN - (self._take_in(_SETTLED_IN_ONE_TURN) if self._incoming else 0)
+        return left > 0 and self._group(owner_of, waits, left)
+
+    def _take_in(self, limit: int = sys.maxsize) -> int:
+        """Note the hashes of up to `limit` positions of ``add_held``; return how many. Positions that have left the
+        queue since count, too.
+        """
+        taken, hashes, by_hash = 0, self._hashes, self._by_hash
+        while self._incoming and taken < limit:
+            ledger_id, pairs = self._incoming[0]
+            some = list(islice(pairs, limit - taken))
+            if not some:
+                self._incoming.popleft()
+                continue
+            taken += len(some)
+            waiting = self._ledgers.get(ledger_id) or BitMap()
+            came, changed = [], False
+            for entry_id, key_hash in some:
+                if entry_id not in waiting:
+                    continue
                 position = (ledger_id, entry_id)
-                if hashes.get(position) != key_hash:
+                former = hashes.get(position)
+                if former != key_hash:
                     hashes[position] = key_hash
                     heapq.heappush(by_hash.setdefault(key_hash, []), position)
-        self._ungrouped = None
+                    came.append(position)
+                    changed |= former is not None
+            self._to_group(came)
+            if changed:
+                self.owners_moved()
+        return taken
 
     def add_refused(self, ledger_id: int, entry_ids: Sequence[int], key_hashes: Sequence[int]) -> None:
         """Put entries of a ledger into the queue, with their hashes (none of them 0); at least one entry."""
@@ -192,7 +239,7 @@ class ReplayQueue:
             key_hash = self._hashes.pop((ledger_id, entry_id), 0)
             if key_hash:
                 self._leave_aside(key_hash, ledger_id, entry_id)
-                self.first_of_hash(key_hash)
+                self._clean_heap(key_hash)
         return True
 
     def drop_up_to(self, position: Position) -> None:
@@ -202,18 +249,30 @@ class ReplayQueue:
             if ledger_id == position.ledger_id:
                 gone.remove_range(position.entry_id + 1, _ENTRY_IDS)
             self.discard_all(ledger_id, gone)
+        if not self._ledgers:
+            self._incoming.clear()
 
     def hash_of(self, ledger_id: int, entry_id: int) -> int:
         """The sticky key hash noted for a position, 0 when none."""
+        if self._incoming:
+            self._take_in()
         return self._hashes.get((ledger_id, entry_id), 0)
 
     @property
     def hashes(self) -> Mapping[int, object]:
         """A dict whose keys include the hashes of all entries in the queue; some keys may belong to no entry."""
+        if self._incoming:
+            self._take_in()
         return self._by_hash
 
     def first_of_hash(self, key_hash: int) -> tuple[int, int] | None:
         """The earliest position that waits with this hash."""
+        if self._incoming:
+            self._take_in()
+        return self._clean_heap(key_hash)
+
+    def _clean_heap(self, key_hash: int) -> tuple[int, int] | None:
+        """Drop positions that have left the queue from the top of a heap; return the first of the others."""
         heap = self._by_hash.get(key_hash)
         while heap:
             if self._hashes.get(heap[0]) == key_hash:
@@ -236,9 +295,11 @@ class ReplayQueue:
         waits: whether no position of the hash may go to its owner now; None: all may. The caller calls ``owners_moved``
         after each change of the owners and when hashes begin to wait, ``may_go`` when a hash no longer waits.
         """
+        if self._incoming:
+            self._take_in()
         if len(self._hashes) != self.entries:
             return None
-        self._group(owner_of, waits)
+        self._group(owner_of, waits, sys.maxsize)
         chosen: dict[int, BitMap] = {}
         for owner, ledgers in self._groups.items():
             left = min(room_of(cast("Owner", owner)), limit)  # no further position is among the first of all
@@ -262,6 +323,13 @@ class ReplayQueue:
         """Discard the groups, because hashes have other owners or positions have other hashes."""
         self._ungrouped = None
         self._owners.clear()
+
+    def all_may_go(self, key_hashes: Sequence[int]) -> None:
+        """Do the same as ``may_go`` for many hashes."""
+        if len(key_hashes) > _FEW_HASHES:
+            self._ungrouped = None
+        for key_hash in key_hashes if self._ungrouped is not None else ():
+            self.may_go(key_hash)
 
     def may_go(self, key_hash: int) -> None:
         """Put the positions of a hash that waited until now into the group of its owner."""
@@ -288,18 +356,23 @@ class ReplayQueue:
             if len(self._ungrouped) > 2 * self.entries + _SPARE_PLACES:
                 self._ungrouped = None
 
-    def _group(self, owner_of: Callable[[int], Owner | None], waits: Callable[[int, Owner], bool] | None) -> None:
-        """Put the positions that came since the last call into the group of their owner, or aside."""
+    def _group(
+        self, owner_of: Callable[[int], Owner | None], waits: Callable[[int, Owner], bool] | None, limit: int
+    ) -> bool:
+        """Put up to `limit` of the positions that came with a hash into the group of their owner, or aside; return
+        whether none are left.
+        """
         if self._ungrouped is None:
             self._groups.clear()
             self._aside.clear()
             self._ungrouped = list(self._hashes)
         if not self._ungrouped:
-            return
+            return True
+        some, self._ungrouped = self._ungrouped[-limit:], self._ungrouped[:-limit]
         groups, hashes, owners = self._groups, self._hashes, self._owners
         if len(owners) > _OWNERS_KNOWN:
             owners.clear()
-        for position in self._ungrouped:
+        for position in some:
             key_hash = hashes.get(position)
             if key_hash is None:
                 continue
@@ -317,7 +390,7 @@ class ReplayQueue:
             if group is None:
                 group = ledgers[position[0]] = BitMap()
             group.add(position[1])
-        self._ungrouped = []
+        return not self._ungrouped
 
     def first(self) -> Position | None:
         if not self._ledgers:
@@ -350,6 +423,7 @@ class ReplayQueue:
     def clear(self) -> None:
         self._ledgers.clear()
         self._hashes.clear()
+        self._incoming.clear()
         self._by_hash.clear()
         self._gone = 0
         self._groups.clear()

@@ -8,6 +8,7 @@ import sys
 import pytest
 from pyroaring import BitMap
 
+from magnetar.broker.dispatchers.keyed_spans import KeyHashes
 from magnetar.broker.subscriptions.subscription_stats import subscription_stats
 from magnetar.storage.position import Position
 from tests.broker.dispatch_fakes import FAILOVER, KEY_SHARED, SHARED, Bench, entry, got
@@ -21,6 +22,21 @@ def python_calls(work) -> int:
     def count(_frame, event, _argument):
         nonlocal calls
         calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def calls_of_c(work) -> int:
+    calls = 0
+
+    def count(_frame, event, _argument):
+        nonlocal calls
+        calls += event == "c_call"
 
     sys.setprofile(count)
     try:
@@ -69,6 +85,56 @@ async def test_a_consumer_that_leaves_makes_no_call_for_each_entry(sub_type):
         held = bench.subscription.dispatcher.held
         assert (len(held.replay), held.unacked.total, bool(held.tracker)) == (entries, 0, False)
     assert counts[1] < counts[0] + 1000, counts  # less than one for 20 entries; collections call back
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+async def test_a_turn_of_key_shared_takes_in_few_of_the_entries_that_come_back(leaves):
+    """50,000 entries of as many keys took a turn of 0.1 s, and 0.2 s beside draining hashes."""
+    entries = 40_000
+    bench, consumer, other = await holding(KEY_SHARED, entries)
+    bench.log.append(*[entry(key=f"k{i}") for i in range(entries)])
+    bench.cursor.at = entries
+    dispatcher, turns = bench.subscription.dispatcher, bench.subscription.context.turns
+    hashes = KeyHashes(bench.log.slabs[0], dispatcher.selector)
+    consumer.pending_acks.clear()
+    consumer.pending_acks.add_keyed(LEDGER, range(entries), [hashes[i] for i in range(entries)])
+    dispatcher.add_consumer(bench.new(KEY_SHARED))
+    assert dispatcher.draining
+    other.permits.flow(5)
+    counts = [calls_of_c(lambda: come_back(bench, consumer, leaves=leaves))]
+    assert not dispatcher.draining
+    while turns._waiting:
+        counts.append(calls_of_c(turns._round))
+    assert len(got(other)) == 5
+    assert max(counts) < 60_000, counts  # some six for each of 8,192 entries
+    assert len(counts) > entries // 8192, counts
+
+
+def come_back(bench, consumer, *, leaves):
+    if leaves:
+        bench.subscription.remove_consumer(consumer)
+    else:
+        bench.subscription.on_redeliver(consumer, None, None)
+
+
+async def test_a_read_that_ends_while_many_entries_come_back_overtakes_no_entry_of_its_key():
+    bench = Bench(cold=True)
+    consumer = await bench.join(KEY_SHARED)
+    keys = [f"k{i % 500}" for i in range(20_000)]
+    positions = bench.log.append(*[entry(key=key) for key in keys])
+    hashes = KeyHashes(bench.log.slabs[0], bench.subscription.dispatcher.selector)
+    consumer.pending_acks.add_keyed(LEDGER, range(19_000), [hashes[i] for i in range(19_000)])
+    bench.subscription.dispatcher.held.unacked.add(19_000)
+    consumer.permits.unacked = bench.cursor.at = 19_000
+    bench.flow(consumer, 30_000)  # a cold read of the last entries begins
+    bench.subscription.on_redeliver(consumer, None, None)
+    received = []
+    while len(received) < 20_000:
+        await bench.settle()
+        received += got(consumer)
+    assert sorted(received) == [p.entry_id for p in positions]
+    for key in range(500):
+        assert [e for e in received if e % 500 == key] == list(range(key, 20_000, 500))
 
 
 @pytest.mark.parametrize("sub_type", [SHARED, KEY_SHARED])

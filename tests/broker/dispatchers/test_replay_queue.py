@@ -2,6 +2,7 @@
 
 from itertools import islice
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyroaring import BitMap
@@ -93,13 +94,14 @@ def test_positions_are_grouped_again_when_owners_moved():
 def test_an_owner_with_much_room_costs_no_more_than_the_limit(monkeypatch):
     """Each read of a hundred entries looked at 50,000 positions of an owner with as many permits: 3.7 ms."""
     queue, looked = ReplayQueue(), []
+    queue.add_held(1, BitMap(range(1000)), dict.fromkeys(range(1000), 5))
+    assert queue.settle(OWNERS.get)
 
     def counted(positions, most):
         looked.append(most)
         return islice(positions, most)
 
     monkeypatch.setattr(replay_queue, "islice", counted)
-    queue.add_held(1, BitMap(range(1000)), dict.fromkeys(range(1000), 5))
     assert queue.choose(OWNERS.get, {"a": 900}.__getitem__, 3) == [(1, 0), (1, 1), (1, 2)]
     assert max(looked) == 3
 
@@ -108,3 +110,82 @@ def test_held_entries_are_additions():
     queue = ReplayQueue()
     queue.add_held(1, BitMap([1, 2]), {1: 5})
     assert queue.additions
+
+
+ENTRIES = st.sets(st.integers(0, 40), max_size=12)
+LATE_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("held"), st.integers(0, 2), ENTRIES),
+        st.tuples(st.just("refused"), st.integers(0, 2), ENTRIES.filter(bool)),
+        st.tuples(st.just("gone"), st.integers(0, 2), ENTRIES),
+        st.tuples(st.sampled_from(["add", "discard", "drop_up_to"]), POSITIONS),
+        st.tuples(st.sampled_from(["settle", "choose", "search", "owners_moved"])),
+        st.tuples(st.just("may_go"), st.sets(st.integers(1, 6))),
+    ),
+    max_size=30,
+)
+
+
+def hash_at(position):
+    return 1 + (position[0] + 7 * position[1]) % 6
+
+
+@given(steps=LATE_STEPS, blocked=st.sets(st.integers(1, 6)), few=st.integers(1, 9))
+def test_hashes_that_the_queue_notes_later(steps, blocked, few):
+    """Whatever happens before the queue has noted the hashes of held entries, a choice then has the order of keys."""
+    queue, expected, owners, blocked = ReplayQueue(), set(), {h: "ab"[h % 2] for h in range(1, 6)}, set(blocked)
+
+    def waits(key_hash, _owner):
+        return key_hash in blocked
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replay_queue, "_SETTLED_IN_ONE_TURN", few)
+        patch.setattr(replay_queue, "_FEW_HASHES", 2)
+        for what, *more in steps:
+            if what in ("held", "refused", "gone"):
+                ledger_id, entries = more
+                positions = {(ledger_id, entry_id): hash_at((ledger_id, entry_id)) for entry_id in sorted(entries)}
+            if what == "held":
+                queue.add_held(ledger_id, BitMap(entries), {p[1]: h for p, h in positions.items()} | {99: 1})
+                expected |= set(positions)
+            elif what == "refused":
+                queue.add_refused(ledger_id, sorted(entries), list(positions.values()))
+                expected |= set(positions)
+            elif what == "gone":
+                unknown = queue.discard_all(ledger_id, BitMap(entries))
+                assert unknown >= bool(set(positions) - expected)
+                expected -= set(positions)
+            elif what == "add":
+                queue.add(*more[0], hash_at(more[0]))
+                expected.add(tuple(more[0]))
+            elif what == "discard":
+                assert queue.discard(*more[0]) == (more[0] in expected)
+                expected.discard(tuple(more[0]))
+            elif what == "drop_up_to":
+                queue.drop_up_to(more[0])
+                expected = {p for p in expected if p > more[0]}
+            elif what == "settle":
+                queue.settle(owners.get, waits)
+            elif what == "search":
+                assert queue.first_of_hash(3) == min((p for p in expected if hash_at(p) == 3), default=None)
+                assert queue.knows_hashes
+            elif what == "owners_moved":
+                owners = {key_hash: "ab"[owner == "a"] for key_hash, owner in owners.items()}
+                queue.owners_moved()
+            elif what == "may_go":
+                freed = blocked & more[0]
+                blocked -= freed
+                queue.all_may_go(sorted(freed))
+            else:
+                assert queue.choose(owners.get, {"a": 2, "b": 9}.get, 6, waits) is not None
+            assert list(queue) == sorted(expected)
+        turns = 0
+        while not queue.settle(owners.get, waits):
+            turns += 1
+    assert turns <= 2 * sum(len(more[-1]) + 1 for _, *more in steps if more) + 1
+    may_go = [p for p in sorted(expected) if hash_at(p) in owners and hash_at(p) not in blocked]
+    of_a = [p for p in may_go if owners[hash_at(p)] == "a"][:2]
+    of_b = [p for p in may_go if owners[hash_at(p)] == "b"][:9]
+    assert queue.choose(owners.get, {"a": 2, "b": 9}.get, 6, waits) == sorted(of_a + of_b)[:6]
+    for key_hash in range(1, 7):
+        assert queue.first_of_hash(key_hash) == min((p for p in expected if hash_at(p) == key_hash), default=None)
