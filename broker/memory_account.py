@@ -20,8 +20,12 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from magnetar.broker.parsed_commands import ParsedCommands
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from magnetar.broker.parsed_commands import Place
 
 __all__ = ["MemoryAccount", "MemoryLimits", "MemoryShare"]
 
@@ -41,6 +45,8 @@ class MemoryLimits:
 
 
 _LOOKS = 64
+_OF_PARSED = 4
+"""Large commands that are parsed may take a quarter of a limit; clients have the rest of the limit."""
 
 
 class _Address:
@@ -63,6 +69,7 @@ class MemoryAccount:
         """How often a connection had to wait, since the start."""
         self.refusals = 0
         """How many requests and connections were refused because waiting would not have helped."""
+        self._parsed = ParsedCommands(limits.per_address // _OF_PARSED, limits.total // _OF_PARSED)
         self._addresses: dict[str, _Address] = {}
         self._waiting: deque[MemoryShare] = deque()
 
@@ -171,6 +178,10 @@ class MemoryShare:
             self.is_waiting = True
             self._account.waits += 1
             self._account._waiting.append(self)  # noqa: SLF001 - the other half of this class
+
+    def place(self, size: int, on_taken: Callable[[], None]) -> Place:
+        """Return a place for a large command that takes so many bytes when it is parsed; see `ParsedCommands.place`."""
+        return self._account._parsed.place(self._address_name, size, on_taken)  # noqa: SLF001 - the other half
 
     def refused(self) -> None:
         """Count a request that the broker refuses for lack of memory."""

@@ -59,6 +59,7 @@ BROKER_FLOORS = (
         "slices",
         "loop_watch",
         "limits",
+        "parsed_commands",
         "memory_account",
         "descriptors",
         "machine_cpu",

@@ -262,8 +262,9 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _has_turn(self, data: bytes) -> bool:
-        """Count a large command; false when it has to wait for a later round of the event loop."""
-        return self.services.request_turns.takes(self.loop, len(data)) or self._buffer.may_cut_again
+        """Count a large command; false when it has to wait for a later round of the event loop, or for a place."""
+        takes = self.services.request_turns.takes(self.loop, len(data)) or self._buffer.may_cut_again
+        return takes and self._requests.may_parse(len(data))
 
     def _put_back(self, items: list[Any], error: str | None) -> bool:
         """Keep items that wait for a command in slices, or for a round; returns whether the connection continues."""
@@ -345,8 +346,7 @@ class Connection(asyncio.BufferedProtocol):
         if base.type != command_type and base.HasField("type"):  # the type came twice: the last counts
             self._on_command(base.type, base.SerializePartialToString())
             return
-        # the parser does not check required fields
-        if not base.HasField(cast("Any", row.field)) or not base.IsInitialized():
+        if not base.HasField(cast("Any", row.field)) or not base.IsInitialized():  # which the parser does not check
             raise ConnectionFatalError(f"command {command_type} lacks a required field")
         command = getattr(base, row.field)
         if command_type != pb.BaseCommand.ACK:  # the broker does not read texts of an ACK

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from magnetar.broker.handlers.request_turns import RequestTurns
     from magnetar.broker.handlers.table import Row
     from magnetar.broker.memory_account import MemoryShare
+    from magnetar.broker.parsed_commands import Place
 
     Fail = Callable[..., bytes]
 
@@ -28,6 +29,10 @@ log = structlog.get_logger(__name__)
 REQUESTS_HIGH = 1000
 """The most requests of one connection in progress. At this number reading pauses until half of them are answered."""
 _LARGE_COMMAND_BYTES = 1024
+_PLACE_FROM_BYTES = 64 * 1024
+"""Commands that are larger are parsed when they have a place among those of all connections."""
+_FOR_A_PLACE = "place"
+"""Reason to stop reading a connection: its next command waits for a place."""
 _PARSED_FACTOR = 12
 """The assumed bytes of memory per byte of a command in progress: short ids of messages take so many."""
 _REQUEST_BYTES = 4096
@@ -82,6 +87,8 @@ class RequestTasks:
         """The round in which the last request began, and how many requests began in it."""
         self._waits = False
         self._steps = 0
+        self._place: Place | None = None
+        """The place of the next command."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -95,9 +102,10 @@ class RequestTasks:
         if not large:
             task.add_done_callback(self._ended)
         else:
-            parsed_bytes = _PARSED_FACTOR * size
+            parsed_bytes, place = _PARSED_FACTOR * size, self._place
             self._share.add("requests", parsed_bytes)
-            task.add_done_callback(lambda task: self._ended(task, parsed_bytes))
+            task.add_done_callback(lambda task: self._ended(task, parsed_bytes, place))
+            self._place = None
         grows = len(self._tasks) >> _STEP_BITS != self._steps
         if grows:
             self._weigh()
@@ -107,6 +115,29 @@ class RequestTasks:
         if row.field not in _HOLD_READING:
             self._count()
         return large or grows
+
+    def may_parse(self, size: int) -> bool:
+        """Whether the next command, of so many bytes, may be parsed and handled within this call of the event loop. If
+        not, reading pauses until the command has a place.
+        """
+        if size <= _PLACE_FROM_BYTES:
+            return True
+        if self._place is None:
+            self._place = self._share.place(_PARSED_FACTOR * size, self._on_place)
+        if self._place.is_taken:
+            self._loop.call_soon(self._leave)
+            return True
+        self._owner.hold_reading(_FOR_A_PLACE)
+        return False
+
+    def _on_place(self) -> None:
+        self._owner.release_reading(_FOR_A_PLACE)
+
+    def _leave(self) -> None:
+        """Free the place of a command that began no task."""
+        if self._place is not None and self._place.is_taken:
+            self._place.leave()
+            self._place = None
 
     def _weigh(self) -> None:
         self._steps = len(self._tasks) >> _STEP_BITS
@@ -127,9 +158,11 @@ class RequestTasks:
         self._waits = False
         self._owner.release_reading(IN_SLICES)
 
-    def _ended(self, _task: object, parsed_bytes: int = 0) -> None:
+    def _ended(self, _task: object, parsed_bytes: int = 0, place: Place | None = None) -> None:
         if parsed_bytes:
             self._share.add("requests", -parsed_bytes)
+        if place is not None:
+            place.leave()
         if len(self._tasks) >> _STEP_BITS != self._steps:
             self._weigh()
         if self._holding and len(self._tasks) <= REQUESTS_HIGH // 2:
@@ -166,6 +199,9 @@ class RequestTasks:
     def close(self) -> None:
         """Forget the connection, which has ended: requests in progress go on and are not answered."""
         self._owner = GONE
+        if self._place is not None:
+            self._place.leave()
+            self._place = None
 
     async def settle(self) -> None:
         """Wait until all requests have ended. No request is cancelled, because it changes the metadata store as a

@@ -2,6 +2,7 @@
 
 import json
 import selectors
+import threading
 import time
 
 import pytest
@@ -18,7 +19,7 @@ MOST_BUSY_S = 0.15
 MOST_BYTES = 160 << 20
 
 
-def flood(broker, requests, peers=None):
+def flood(broker, requests, peers=None, least=None):
     """Write the requests again and again on all connections, and read the answers."""
     peers, written = peers or [RawPeer(broker.url) for _ in range(PEERS)], 0
     with selectors.DefaultSelector() as selector:
@@ -38,7 +39,7 @@ def flood(broker, requests, peers=None):
                         written += sent
     for peer in peers:
         peer.close()
-    assert written > PEERS * len(requests), "the broker had no work"
+    assert written > (least or PEERS * len(requests)), "the broker had no work"
     assert honest.busiest_s < MOST_BUSY_S, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
     assert honest.answered
 
@@ -117,4 +118,37 @@ def test_reads_full_of_small_commands_on_three_hundred_connections(new_broker):
     flood(broker, pong * 10_000, peers)
     grown = broker.rss_bytes - before
     assert grown < MOST_BYTES, f"{grown >> 20} MiB more"
+    assert broker.stop() == 0
+
+
+def test_acknowledgements_of_a_megabyte_on_a_hundred_connections_of_an_address(new_broker, topic):
+    """A hundred commands were parsed at a time: 900 MiB, and producers of all addresses were refused for lack of memory."""
+    broker = new_broker(pings=False)
+    peers = [RawPeer(broker.url, source="127.0.0.2") for _ in range(100)]
+    for at, peer in enumerate(peers):
+        peer.subscribe(topic, subscription=f"s{at}")
+    ids = [pb.MessageIdData(ledgerId=100, entryId=100)] * 170_000
+    request = frame(command("ACK", "ack", consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=ids))
+    honest = [RawPeer(broker.url, source=source) for source in ("127.0.0.1", "127.0.0.2")]
+    before, refused = broker.rss_bytes, []
+    ended = threading.Event()
+
+    def open_producers():
+        number = 0
+        while not ended.wait(0.1):
+            number += 1
+            for each in honest:
+                found = each.ask("PRODUCER", "producer", topic=topic, producer_id=number)
+                refused.extend([found.error.message] if found.HasField("error") else [])
+
+    opening = threading.Thread(target=open_producers)
+    opening.start()
+    try:
+        flood(broker, request, peers, least=len(request) * 10)
+    finally:
+        ended.set()
+        opening.join()
+    assert not refused
+    grown = broker.rss_bytes - before
+    assert grown < 2 * MOST_BYTES, f"{grown >> 20} MiB more"
     assert broker.stop() == 0

@@ -56,9 +56,11 @@ def lookup(request_id, topic):
 class RawPeer:
     """One connection. It reads only on request, and answers PING while reading."""
 
-    def __init__(self, url, handshake=True, receive_buffer=None):
+    def __init__(self, url, handshake=True, receive_buffer=None, source=None):
         address = urllib.parse.urlsplit(url)
         self.socket = socket.socket()
+        if source is not None:
+            self.socket.bind((source, 0))
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(PATIENCE_SECONDS)

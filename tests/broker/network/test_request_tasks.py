@@ -156,3 +156,38 @@ def test_some_errors_end_the_connection(requests, owner):
 def test_a_request_without_a_reply_fails_in_silence(requests, owner):
     requests.failed(None, COMMAND, errors.TopicNotFoundError("gone"))
     assert not owner.written and not owner.closed
+
+
+async def test_large_commands_have_places(owner, account):
+    """A hundred commands of a MiB were parsed at a time, beyond all limits of the account."""
+    first, second = RequestTasks(owner, account.share("here")), RequestTasks(owner, account.share("here"))
+    for _ in range(10):
+        account.share("here").place(12 << 20, lambda: None)
+    ended = asyncio.Event()
+    assert first.may_parse(64 * 1024) and not owner.holds
+    assert first.may_parse(500_000)
+    first.begin(wait_for(ended), LOOKUP, COMMAND, 500_000)
+    assert not second.may_parse(500_000)
+    assert owner.holds == ["place"]
+    await asyncio.sleep(0)
+    assert owner.holds == ["place"]
+    ended.set()
+    await until(lambda: not owner.holds)
+    assert second.may_parse(500_000)
+    assert not first.may_parse(500_000)
+    await until(lambda: not owner.holds)  # the command of the second connection began no task
+    assert first.may_parse(500_000)
+
+
+async def test_a_connection_that_ends_leaves_its_place(owner, account):
+    here = account.share("here")
+    filling = [here.place(12 << 20, lambda: None) for _ in range(11)]
+    first, second = RequestTasks(owner, account.share("here")), RequestTasks(owner, account.share("here"))
+    assert not first.may_parse(500_000) and not second.may_parse(500_000)
+    first.close()
+    filling.pop().leave()
+    assert second.may_parse(500_000)
+
+
+async def wait_for(event):
+    await event.wait()
