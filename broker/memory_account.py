@@ -10,6 +10,9 @@ bodies and answers. Publishes on their way to the disk and the entry cache have 
     of an address        the same for the connection that exceeded the limit
     of the broker        the same; connections continue in the order in which they began to wait
 
+The last part of the broker's limit is for addresses that use little, and beyond the limit of an address its connections
+that use little have a little more: so clients that fill a limit stop no client that needs a few KiB.
+
 A caller sets the bytes per kind of memory, for example `set("frame", 70_000)`, so that a sum cannot drift. Callers use
 the account once per socket read or request, never per message. Loop only.
 """
@@ -29,19 +32,36 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryAccount", "MemoryLimits", "MemoryShare"]
 
+_SMALL_CONNECTION, _SMALL_ADDRESS = 64, 4
+"""A connection, or an address, uses little up to these parts of `for_small`."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimits:
-    """Limits in bytes, for the broker, an address and a connection."""
+    """Limits in bytes, for the broker, an address and a connection. `for_small`: the part of the total for addresses
+    that use little.
+    """
 
     total: int
     per_address: int
     per_connection: int
+    for_small: int = 0
 
     @classmethod
     def of_total(cls, total: int, max_frame_bytes: int) -> MemoryLimits:
-        """Return limits for this total: half for an address, an eighth for a connection, each at least two frames."""
-        return cls(total, max(total // 2, 2 * max_frame_bytes), max(total // 8, 2 * max_frame_bytes))
+        """Return limits for this total: half for an address, an eighth for a connection, each at least two frames. An
+        eighth of the total is for addresses that use little.
+        """
+        return cls(total, max(total // 2, 2 * max_frame_bytes), max(total // 8, 2 * max_frame_bytes), total // 8)
+
+    def are_exceeded(self, of_connection: int, of_address: int, of_all: int) -> bool:
+        """Whether a connection has to wait with these bytes of its own, of its address and of the broker."""
+        per_address, total = self.per_address, self.total
+        if of_connection <= self.for_small // _SMALL_CONNECTION:
+            per_address += self.for_small // 2
+        if of_address > self.for_small // _SMALL_ADDRESS:
+            total -= self.for_small
+        return of_connection > self.per_connection or of_address > per_address or of_all > total
 
 
 _LOOKS = 64
@@ -151,12 +171,7 @@ class MemoryShare:
     @property
     def is_over(self) -> bool:
         """Whether the connection, its address or the whole broker holds more than its limit."""
-        limits = self._account.limits
-        return (
-            self.used > limits.per_connection
-            or self._address.used > limits.per_address
-            or self._account.used_bytes > limits.total
-        )
+        return self._account.limits.are_exceeded(self.used, self._address.used, self._account.used_bytes)
 
     @property
     def is_over_own(self) -> bool:
@@ -165,12 +180,8 @@ class MemoryShare:
 
     def fits(self, size: int) -> bool:
         """Whether `size` more bytes stay within all limits."""
-        limits = self._account.limits
-        return (
-            self.used + size <= limits.per_connection
-            and self._address.used + size <= limits.per_address
-            and self._account.used_bytes + size <= limits.total
-        )
+        account = self._account
+        return not account.limits.are_exceeded(self.used + size, self._address.used + size, account.used_bytes + size)
 
     def wait(self) -> None:
         """Wait for memory: the account calls `on_room` once, when no limit is exceeded any more. Safe to call twice."""

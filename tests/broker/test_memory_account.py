@@ -7,8 +7,43 @@ LIMITS = MemoryLimits(total=100, per_address=60, per_connection=40)
 
 
 def test_shares_of_a_total_always_have_room_for_two_frames():
-    assert MemoryLimits.of_total(800, 10) == MemoryLimits(800, 400, 100)
-    assert MemoryLimits.of_total(16, 10) == MemoryLimits(16, 20, 20)
+    assert MemoryLimits.of_total(800, 10) == MemoryLimits(800, 400, 100, 100)
+    assert MemoryLimits.of_total(16, 10) == MemoryLimits(16, 20, 20, 2)
+
+
+def test_the_last_part_of_the_total_is_for_addresses_that_use_little():
+    """320 connections of two addresses that did not read large messages stopped the producers of all addresses."""
+    account = MemoryAccount(MemoryLimits.of_total(8000, 10))
+    slow = [account.share("12"[number % 2]) for number in range(8)]
+    for each in slow:
+        each.set("output", 900)
+    honest, further = account.share("3"), account.share("3")
+    assert slow[0].is_over and not slow[0].fits(1)
+    assert not honest.is_over and honest.fits(200) and not honest.fits(251)
+    honest.set("clients", 200)
+    assert not honest.is_over and not further.is_over and further.fits(50) and not further.fits(51)
+    honest.set("clients", 251)
+    assert honest.is_over, "the address does not use little"
+    honest.set("clients", 200)
+    slow[0].set("output", 1501)
+    slow[1].set("output", 0)
+    assert not further.is_over
+    slow[2].set("output", 1800)
+    slow[3].set("output", 1000)
+    assert account.used_bytes > 8000
+    assert further.is_over
+
+
+def test_connections_that_use_little_go_on_beyond_the_limit_of_their_address():
+    account = MemoryAccount(MemoryLimits.of_total(64_000, 10))
+    slow = [account.share("1") for _ in range(5)]
+    for each in slow:
+        each.set("output", 6500)
+    honest = account.share("1")
+    assert slow[0].is_over
+    assert not honest.is_over and honest.fits(125) and not honest.fits(126)
+    slow[0].set("output", 10_100)
+    assert honest.is_over
 
 
 def test_each_share_is_a_limit_of_its_own():
@@ -74,9 +109,11 @@ def test_a_closed_share_holds_nothing_and_is_not_called():
 class Accounts(RuleBasedStateMachine):
     """The sums are right at any time, and no connection waits while nothing is over its share."""
 
+    limits = LIMITS
+
     def __init__(self):
         super().__init__()
-        self.account = MemoryAccount(LIMITS)
+        self.account = MemoryAccount(self.limits)
         self.shares, self.parts = [], {}
 
     @rule(address=st.sampled_from("ab"))
@@ -116,4 +153,9 @@ class Accounts(RuleBasedStateMachine):
             assert not share.is_waiting or share.is_over
 
 
+class AccountsOfSmallUsers(Accounts):
+    limits = MemoryLimits(total=100, per_address=60, per_connection=40, for_small=64)
+
+
 TestAccounts = Accounts.TestCase
+TestAccountsOfSmallUsers = AccountsOfSmallUsers.TestCase
