@@ -9,8 +9,9 @@ deadline), and operations in flight fail. The session repeats a read that failed
 the outcome of the write is unknown.
 Watches are one-shot; each fires exactly once, with kind UNKNOWN when the connection is lost before the node changed.
 
-kazoo's thread of the connection ends with an error when it reads an answer that it did not expect, and then never
-connects again. The session is LOST, as if it had expired, and kazoo is started again for another session.
+kazoo's thread of the connection ends when it reads an answer that it did not expect, and when a login fails (a
+connection that is lost during the login counts as such), and then never connects again. The session is LOST, as if it
+had expired, and kazoo is started again for another session.
 """
 
 from __future__ import annotations
@@ -434,8 +435,8 @@ class ZooKeeperSession:
                 self._ended(error)
 
     def _on_kazoo_state(self, state: str) -> None:
-        if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001 - kazoo lets `start` wait for its deadline
-            self._post(_fail, self._starting, kazoo_errors.AuthFailedError())
+        if self._client._state == KeeperState.AUTH_FAILED:  # noqa: SLF001 - kazoo's thread ends without an error
+            self._post(self._ended, kazoo_errors.AuthFailedError())
         identity = self._client.client_id
         self._post(self._change_state, _STATES[state], identity[0] if identity else None)
 

@@ -168,8 +168,8 @@ class RealCluster:
 
 @contextlib.contextmanager
 def zookeeper_server(directory, configuration, *flags):
-    """One ZooKeeper with settings of its own, ready for clients."""
-    (directory / "data").mkdir()
+    """One ZooKeeper with settings of its own, ready for clients; in a directory used before it has the data of then."""
+    (directory / "data").mkdir(exist_ok=True)
     given = {"dataDir": directory / "data", "admin.enableServer": "false", "tickTime": 500, **configuration}
     (directory / "zk.cfg").write_text("".join(f"{key}={value}\n" for key, value in given.items()))
     cache = pathlib.Path(os.environ.get("BK_HOME") or pathlib.Path.home() / ".cache" / "magnetar" / "bookkeeper")

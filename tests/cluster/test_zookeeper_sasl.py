@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -9,16 +10,18 @@ import pytest
 
 from magnetar.bookkeeper.errors import MetadataError
 from magnetar.bookkeeper.zookeeper.session import ZooKeeperSession
+from magnetar.bookkeeper.zookeeper.values import SessionState
 from magnetar.broker.clustering.zookeeper_client_file import read_security, zookeeper_options
 from tests.cluster.broker_processes import free_port
 from tests.cluster.real_cluster import zookeeper_server
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(120)
 SERVER = """
-Server {
+Server {{
   org.apache.zookeeper.server.auth.DigestLoginModule required
-  user_magnetar="secret";
-};
+  user_magnetar="{password}";
+}};
 """
 
 
@@ -31,12 +34,10 @@ def login_file(directory, password="secret"):
     return str(file)
 
 
-@pytest.fixture(scope="module")
-def guarded(_services, tmp_path_factory):
-    """A ZooKeeper that wants a login: (its address, a directory)."""
-    directory = tmp_path_factory.mktemp("sasl")
-    (directory / "server.jaas").write_text(SERVER)
-    port = free_port()
+@contextlib.contextmanager
+def guarded_server(directory, port, password="secret"):
+    """A ZooKeeper that wants a login with this password; it keeps its data when it is started again."""
+    (directory / "server.jaas").write_text(SERVER.format(password=password))
     configuration = {
         "clientPort": port,
         "clientPortAddress": "127.0.0.1",
@@ -45,11 +46,20 @@ def guarded(_services, tmp_path_factory):
     }
     flag = f"-Djava.security.auth.login.config={directory}/server.jaas"
     with zookeeper_server(directory, configuration, flag):
+        yield
+
+
+@pytest.fixture(scope="module")
+def guarded(_services, tmp_path_factory):
+    """A ZooKeeper that wants a login: (its address, a directory)."""
+    directory = tmp_path_factory.mktemp("sasl")
+    port = free_port()
+    with guarded_server(directory, port):
         yield f"127.0.0.1:{port}", directory
 
 
-async def connected(servers, login_path):
-    options = zookeeper_options(servers, read_security("", login_path), 6000)
+async def connected(servers, login_path, session_ms=6000):
+    options = zookeeper_options(servers, read_security("", login_path), session_ms)
     return await ZooKeeperSession.connect(options)
 
 
@@ -84,3 +94,18 @@ def test_the_command_that_initializes_a_cluster_logs_in(guarded):
     command += ["--metadata-store", f"zk:{servers}", "--jaas-login-config", login_file(directory)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.usefixtures("_services")
+async def test_a_session_whose_login_is_refused_for_a_while_comes_back(tmp_path):
+    port = free_port()
+    with guarded_server(tmp_path, port):
+        session = await connected(f"127.0.0.1:{port}", login_file(tmp_path), session_ms=2000)
+    states = []
+    session.on_state(states.append)
+    with guarded_server(tmp_path, port, "changed"):
+        await until(lambda: SessionState.LOST in states)
+    with guarded_server(tmp_path, port):
+        await until(lambda: session.state is SessionState.CONNECTED)
+        await session.create("/again")
+        await session.close()

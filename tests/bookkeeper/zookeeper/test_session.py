@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import struct
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -67,6 +68,9 @@ class Service:
 
     def stop(self):
         self._server.close()
+        self.drop_connections()
+
+    def drop_connections(self):
         for writer in self._open:
             writer.transport.abort()
 
@@ -198,6 +202,31 @@ async def test_kazoo_is_started_again_when_its_thread_fails(service, session, mo
     read = asyncio.create_task(session.get("/later"))
     await until(lambda: "/later" in service.wanted())
     read.cancel()
+
+
+async def test_kazoo_is_started_again_when_a_login_fails(service, session, monkeypatch):
+    """kazoo's thread ends without an error when the service closes the connection during the login."""
+    monkeypatch.setattr(session, "_pause_s", 0.01)
+    monkeypatch.setattr(session, "_options", replace(session.options, session_timeout_ms=10))
+    connect, refusals, states = session._client._connection._connect, [], []
+    session.on_state(states.append)
+
+    def refuse_twice(*arguments):
+        pauses = connect(*arguments)
+        if len(refusals) < 2:
+            refusals.append(True)
+            raise kazoo_errors.AuthFailedError("Connection dropped in SASL")
+        return pauses
+
+    monkeypatch.setattr(session._client._connection, "_connect", refuse_twice)
+    with structlog.testing.capture_logs() as logged:
+        service.drop_connections()
+        await until(lambda: len(refusals) == 2 and session.state is SessionState.CONNECTED)
+        read = asyncio.create_task(session.get("/later"))
+        await until(lambda: "/later" in service.wanted())
+        read.cancel()
+    assert SessionState.LOST in states
+    assert [each["event"] for each in logged] == [events.ZOOKEEPER_ENDED] * 2
 
 
 async def test_the_session_after_a_failed_thread_is_not_closed(service, session, monkeypatch):
