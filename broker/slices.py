@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
 
 T = TypeVar("T")
 SLICE_ITEMS = 256
@@ -40,6 +40,13 @@ async def in_turns(items: Sequence[T]) -> AsyncIterator[T]:
         yield item
         if number % ITEMS_IN_ONE_TURN == 0:
             await give_way()
+
+
+async def all_ended(calls: Iterable[Awaitable[object]]) -> None:
+    """Await the calls together. Return when all have ended; then raise the first error of a call."""
+    for found in await asyncio.gather(*calls, return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found
 
 
 async def sorted_in_slices(texts: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ from magnetar.broker.policies.records import (
     shown,
 )
 from magnetar.broker.policies.values import BundlesData
-from magnetar.broker.slices import give_way, sliced, sorted_in_slices
+from magnetar.broker.slices import all_ended, give_way, sliced, sorted_in_slices
 from magnetar.protocol.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -47,6 +47,12 @@ would cost a megabyte of memory.
 """
 _FEW_BUNDLES: Final = 64
 _AT_A_TIME: Final = 64
+_DELETED_AT_A_TIME: Final = 32
+"""Topics that are deleted at the same time: a deletion makes some ten requests to the metadata service, one after the
+other.
+"""
+_PARTITIONED_AT_A_TIME: Final = 4
+"""Partitioned topics that are deleted at the same time, each with several partitions at the same time."""
 _PASSES: Final = 2
 """Passes over the topics of a namespace to delete: the second meets partitions whose creation was under way at the
 mark.
@@ -239,8 +245,8 @@ async def _delete_late_topics(call: Call, namespace: str, *, force: bool) -> Non
     and for topics that come again and again, raises 409.
     """
     for _ in range(_MOST_ROUNDS):
-        for bundle in bundle_ranges(call.bundles_of(namespace)):
-            await unload_anywhere(call, namespace, bundle, settled=True)
+        async for parts in sliced(bundle_ranges(call.bundles_of(namespace)), _AT_A_TIME):
+            await all_ended(unload_anywhere(call, namespace, each, settled=True) for each in parts)
         if not await call.topics.read_again(namespace):
             return
         if not force:
@@ -256,17 +262,17 @@ async def _mark(call: Call, namespace: str, *, deleted: bool) -> None:
 async def _delete_topics(call: Call, namespace: str) -> None:
     """Delete all topics, the system topics last: a topic of policies takes the deletion of its topics' policies."""
     for system in (False, True):
-        for text in _partitioned(call, namespace):
-            name = TopicName.parse(text)
-            if name.is_system is system:
-                await call.lifecycle.delete_partitioned(name)
-            await give_way()
-        for text in await _topics(call, namespace, "ALL", system=True):
-            name = TopicName.parse(text)
-            if name.is_system is system:
-                with contextlib.suppress(TopicNotFoundError):  # the topic ended by itself meanwhile
-                    await call.lifecycle.delete(name)
-            await give_way()
+        async for texts in sliced(_partitioned(call, namespace), _PARTITIONED_AT_A_TIME):
+            names = [name for name in map(TopicName.parse, texts) if name.is_system is system]
+            await all_ended(map(call.lifecycle.delete_partitioned, names))
+        async for texts in sliced(await _topics(call, namespace, "ALL", system=True), _DELETED_AT_A_TIME):
+            names = [name for name in map(TopicName.parse, texts) if name.is_system is system]
+            await all_ended(_delete_topic(call, name) for name in names)
+
+
+async def _delete_topic(call: Call, name: TopicName) -> None:
+    with contextlib.suppress(TopicNotFoundError):  # the topic ended by itself meanwhile
+        await call.lifecycle.delete(name)
 
 
 def _has_topics(call: Call, namespace: str) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
 from magnetar.broker.compat import rest_refusals, wire_refusals
 from magnetar.broker.errors import NotAllowedError, TopicNotFoundError
-from magnetar.broker.slices import sliced
+from magnetar.broker.slices import all_ended, sliced
 from magnetar.broker.topics.catalog import PartitionedTopic
 from magnetar.broker.topics.subscribe_request import SubscribeRequest
 from magnetar.broker.topics.topic import Topic
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from magnetar.broker.schemas.registry import SchemaRegistry
     from magnetar.broker.topics.topic_registry import Topics
     from magnetar.protocol.topic_name import TopicName
+
+_PARTITIONS_AT_A_TIME: Final = 8
+"""Partitions of a topic that are deleted at the same time by force."""
 
 
 class ConflictError(Exception):
@@ -251,9 +254,10 @@ class TopicLifecycle:
         """
         deleted: set[int] = set()
         while (known := self._catalog.partitioned(name)) is not None:
-            for index in sorted(known.created - deleted):
-                await self._delete_part(name.partition_name(index), force=force)
-                deleted.add(index)
+            async for indexes in sliced(sorted(known.created - deleted), _PARTITIONS_AT_A_TIME if force else 1):
+                parts = [name.partition_name(index) for index in indexes]
+                await all_ended(self._delete_part(part, force=force) for part in parts)
+                deleted.update(indexes)
             await self._forget(name)  # before the record: a deletion that is cut off can be repeated
             if await self._catalog.delete_partitioned(name, deleted):
                 break

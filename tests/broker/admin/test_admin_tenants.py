@@ -1,5 +1,6 @@
 """Clusters, tenants and namespaces over REST: statuses and bodies as Apache Pulsar has them."""
 
+import asyncio
 import zlib
 
 import pytest
@@ -203,6 +204,45 @@ async def test_a_failed_deletion_of_a_namespace_removes_its_mark():
     call.topics.delete = fails
     assert (await call("DELETE", "namespaces/public/default?force=true")).status == 503
     assert not call.broker.namespaces.policies("public/default").deleted
+
+
+async def test_topics_of_a_namespace_are_deleted_at_the_same_time_within_a_bound():
+    call = await open_client(FORCE)
+    for number in range(100):
+        await call.topics.create(TopicName.parse(f"persistent://public/default/t{number}"), {})
+    delete, under_way, most = call.topics.delete, set(), 0
+
+    async def slow(name):
+        nonlocal most
+        under_way.add(name)
+        most = max(most, len(under_way))
+        await asyncio.sleep(0)
+        under_way.remove(name)
+        await delete(name)
+
+    call.topics.delete = slow
+    assert (await call("DELETE", "namespaces/public/default?force=true")).status == 204
+    assert most == 32
+    assert call.topics.plain == {}
+
+
+async def test_a_failed_deletion_of_a_namespace_ends_behind_the_deletions_beside_it():
+    call = await open_client(FORCE)
+    for number in range(3):
+        await call.topics.create(TopicName.parse(f"persistent://public/default/t{number}"), {})
+    delete, marks = call.topics.delete, []
+
+    async def second_fails(name):
+        if name.local_name == "t1":
+            raise ServiceNotReadyError("no")
+        await asyncio.sleep(0)
+        await delete(name)
+        marks.append(call.broker.namespaces.policies("public/default").deleted)
+
+    call.topics.delete = second_fails
+    assert (await call("DELETE", "namespaces/public/default?force=true")).status == 503
+    assert marks == [True, True]
+    assert list(call.topics.plain) == ["persistent://public/default/t1"]
 
 
 async def test_a_topic_that_is_created_beside_an_unforced_deletion_stops_it():

@@ -193,6 +193,22 @@ async def test_a_repeated_growth_ends_the_growth_of_a_broker_that_has_died(broke
     assert await is_gone(broker)
 
 
+async def test_a_forced_deletion_deletes_several_partitions_at_the_same_time(broker, monkeypatch):
+    await broker.lifecycle.create_partitioned(NAME, 20, {})
+    delete, under_way, counts = broker.topics.delete, set(), []
+
+    async def counted(part):
+        under_way.add(part)
+        counts.append(len(under_way))
+        await delete(part)
+        under_way.remove(part)
+
+    monkeypatch.setattr(broker.topics, "delete", counted)
+    await broker.lifecycle.delete_partitioned(NAME)
+    assert max(counts) == 8
+    assert await is_gone(broker)
+
+
 async def test_a_deletion_takes_partitions_that_a_growth_adds_meanwhile(broker, monkeypatch):
     topics, reached, go_on = broker.topics, asyncio.Event(), asyncio.Event()
     delete = topics.delete
