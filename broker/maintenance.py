@@ -32,6 +32,10 @@ AnyTopic = TypeVar("AnyTopic", bound="ServedTopic")
 _ROLLED_IN_ONE_TURN = 64
 ORPHANS_AFTER_S = 10.0
 """Delay between the start and the sweep of orphaned ledgers."""
+DELETIONS_EVERY_S = 600.0
+"""Interval at which a broker completes deletions that were cut off, such as those of a broker of the cluster that died,
+and deletes ledgers of deleted topics that bookies could not delete then.
+"""
 _OF_THE_STORE = (StorageFullError, StorageFailedError)
 """Errors that the other topics meet as well: the job ends until its next time. StorageClosedError does not belong here:
 the cursor of a topic that closes meanwhile raises it too.
@@ -93,6 +97,7 @@ class Maintenance:
                 "subscription_expiry", settings.subscription_expiry_check_interval_in_minutes * 60, self._subscriptions
             ),
             Job("compaction", settings.broker_service_compaction_monitor_interval_in_seconds, self._compact),
+            Job("deletions", DELETIONS_EVERY_S, self._deletions),
         ]
 
     def start(self) -> None:
@@ -118,6 +123,9 @@ class Maintenance:
                 task.cancel()
                 del self._running[job.name]
             self._begin(job)
+
+    async def _deletions(self) -> None:
+        await self._topics.complete_deletions()
 
     async def _sweep_orphans(self) -> None:
         """Complete deletions that were cut off and sweep orphaned ledgers once, late enough that clients that reconnect

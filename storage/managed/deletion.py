@@ -3,7 +3,7 @@
 ::
 
     mark      in the list of ledgers (``LedgerList.doom``): from here on the deletion is certain
-    note      names the managed ledger and its ledgers; the next start finds the deletion by the note
+    note      names the managed ledger and its ledgers; brokers find the deletion by the note
     cursors, list, ledgers
     note      removed
 
@@ -68,7 +68,7 @@ async def complete_deletion(env: StorageEnv, ledger_list: LedgerList, cursors: C
     try:
         await _delete_ledgers(env.ledgers, sorted(noted))
         await end_deletion(env.metadata, ledger_list.name)
-    except StorageError as error:  # the note stays for the next start
+    except StorageError as error:  # the note stays
         log.warning(events.LEDGER_NOT_DELETED, managed_ledger=ledger_list.name, error=str(error))
 
 

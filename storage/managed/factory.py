@@ -76,13 +76,15 @@ class ManagedLedgerFactory:
 
     async def cut_off_deletions(self) -> list[str]:
         """Names of managed ledgers whose deletions have begun and did not end: opening them finds them doomed. Deletes
-        the ledgers that deletions left whose lists are gone. Raises StorageError.
+        the ledgers that deletions left whose lists are gone, but for those of an open managed ledger: its deletion is
+        under way. Raises StorageError.
         """
         env, doomed = self._env, []
         for name, ledger_ids in (await noted_deletions(env.metadata)).items():
             record = await env.metadata.get(ledger_list_path(name))
             if record is None:
-                await delete_noted(env.ledgers, env.metadata, name, ledger_ids)
+                if name not in self._open:
+                    await delete_noted(env.ledgers, env.metadata, name, ledger_ids)
                 continue
             with contextlib.suppress(LedgerListError):  # the next load of the topic reports the record
                 if env.layout.decode_list(record[0]).doomed:

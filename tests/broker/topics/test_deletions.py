@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
+import structlog
 
 from magnetar.broker.errors import TopicNotFoundError
 from magnetar.broker.schemas.compatibility import Strategy
@@ -13,6 +16,7 @@ from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
 from magnetar.storage.errors import StorageClosedError, StorageFullError
 from tests.storage.managed_for_tests import append, message
+from tests.waiting import until
 
 NAME = TopicName.parse("persistent://public/default/t")
 
@@ -139,6 +143,60 @@ async def test_a_topic_is_gone_though_a_ledger_of_it_cannot_be_deleted(ruled, mo
         await ruled.lifecycle.persistent(NAME)
     await ruled.topics.complete_deletions()
     assert await ruled.stored.stores.ledgers.list_ledgers() == []
+
+
+async def test_ledgers_of_a_deletion_that_is_under_way_are_left_to_it(ruled, monkeypatch):
+    topic, ledgers = ruled.topics.loaded[str(NAME)], ruled.stored.stores.ledgers
+    await append(topic.ledger, [message()])
+    reached, go_on, delete, deleted = asyncio.Event(), asyncio.Event(), ledgers.delete, []
+
+    async def slow(ledger_id):
+        deleted.append(ledger_id)
+        reached.set()
+        await go_on.wait()
+        await delete(ledger_id)
+
+    monkeypatch.setattr(ledgers, "delete", slow)
+    deletion = asyncio.create_task(ruled.lifecycle.delete(NAME))
+    await asyncio.wait_for(reached.wait(), 60)
+    await ruled.topics.complete_deletions()
+    go_on.set()
+    await deletion
+    assert len(deleted) == len(set(deleted))
+    assert await ledgers.list_ledgers() == []
+
+
+async def test_a_look_for_deletions_waits_for_a_deletion_that_is_under_way(ruled, monkeypatch):
+    topics, (reached, go_on) = ruled.topics, (asyncio.Event(), asyncio.Event())
+    forget = topics.forget
+
+    async def slow(name):
+        reached.set()
+        await go_on.wait()
+        await forget(name)
+
+    monkeypatch.setattr(topics, "forget", slow)
+    deletion = asyncio.create_task(ruled.lifecycle.delete(NAME))
+    await asyncio.wait_for(reached.wait(), 60)
+    look = asyncio.create_task(topics.complete_deletions())
+    with structlog.testing.capture_logs() as logged:
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.gather(deletion, look)
+    assert [each for each in logged if each["event"] == "topic.deletion_not_completed"] == []
+    assert not topics.known(NAME)
+
+
+async def test_a_running_broker_completes_deletions_from_time_to_time(ruled, monkeypatch):
+    """In a cluster another broker may die within a deletion, and no broker start afterwards."""
+    await ruled.topics.loaded[str(NAME)].ledger.begin_deletion()
+    await ruled.topics.unload(NAME)
+    maintenance = ruled.maintenance
+    await maintenance.close()
+    monkeypatch.setattr("magnetar.broker.maintenance.DELETIONS_EVERY_S", 0.001)
+    maintenance.settings_changed()
+    await until(lambda: not ruled.topics.known(NAME))
+    await maintenance.close()
 
 
 async def test_a_repeated_deletion_completes_the_first(ruled):
