@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from magnetar.client.errors import DeduplicationError
+from magnetar.client.errors import DeduplicationError, DeduplicationRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _WAIT_S = 15.0
 _POLL_S = 0.2
+_REFUSED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+_MAX_REASON = 300
 _ENABLED = "Enabled"
 _ON_THE_WAY = {"Initialized", "Recovering"}
 
@@ -55,9 +57,7 @@ def ensure_not_created_in_vain(admin: AdminApi, topic: TopicName, *, enable: boo
         if enable or _is_on_for_new_topics(admin, topic):
             return False
     except (OSError, ValueError) as error:
-        raise DeduplicationError(
-            _UNKNOWN.format(url=admin.url, error=error, topic=topic, remedies=COMMAND_LINE)
-        ) from error
+        raise _unknown(admin, topic, error, COMMAND_LINE) from error
     raise DeduplicationError(_OFF.format(topic=topic, enable=COMMAND_LINE.enable))
 
 
@@ -91,21 +91,47 @@ def ensure_deduplication(
     Args:    enable: switch it on for this topic when it is off.
     Raises:  DeduplicationError when it is off and stays off, or the admin API does not answer.
     """
-    base, whole = topic_path(topic), topic_path(topic.base)
+    base = topic_path(topic)
     try:
         if _settled(admin, base, pause) == _ENABLED:
             return
         if not enable:
             raise DeduplicationError(_OFF.format(topic=topic, enable=remedies.enable))
-        admin.call("POST", f"{whole}/deduplicationEnabled", b"true")
+        _switch_on(admin, topic, remedies)
         say(f"deduplication is now on for {topic.base} (policy of the topic)")
         for _ in range(int(_WAIT_S / _POLL_S)):
             if _settled(admin, base, pause) == _ENABLED:
                 return
             pause(_POLL_S)
     except (OSError, ValueError) as error:
-        raise DeduplicationError(_UNKNOWN.format(url=admin.url, error=error, topic=topic, remedies=remedies)) from error
+        raise _unknown(admin, topic, error, remedies) from error
     raise DeduplicationError(f"deduplication of {topic} was switched on, but is not in effect after {_WAIT_S:.0f} s")
+
+
+def _switch_on(admin: AdminApi, topic: TopicName, remedies: Remedies) -> None:
+    """Set the policy of the whole topic. Raises: DeduplicationRefusedError, OSError, ValueError."""
+    try:
+        admin.call("POST", f"{topic_path(topic.base)}/deduplicationEnabled", b"true")
+    except urllib.error.HTTPError as error:
+        if error.code not in _REFUSED:
+            raise
+        raise DeduplicationRefusedError(
+            _MAY_NOT_SWITCH.format(url=admin.url, topic=topic.base, reason=_reason(error), remedies=remedies)
+        ) from error
+
+
+def _unknown(admin: AdminApi, topic: TopicName, error: Exception, remedies: Remedies) -> DeduplicationError:
+    if isinstance(error, urllib.error.HTTPError) and error.code in _REFUSED:
+        reason = _reason(error)
+        return DeduplicationRefusedError(
+            _MAY_NOT_READ.format(url=admin.url, topic=topic, reason=reason, remedies=remedies)
+        )
+    return DeduplicationError(_UNKNOWN.format(url=admin.url, error=error, topic=topic, remedies=remedies))
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    text = error.read()[:_MAX_REASON].decode("utf-8", "replace").strip()
+    return f"{error.code}: {text}" if text else str(error.code)
 
 
 def _settled(admin: AdminApi, base: str, pause: Callable[[float], None]) -> str:
@@ -129,4 +155,12 @@ _OFF = (
 _UNKNOWN = (
     "{url} does not tell whether {topic} deduplicates ({error}): give the admin address with {remedies.admin_url}, or "
     "use {remedies.assume} when you know that it is on. Nothing has been stored"
+)
+_MAY_NOT_READ = (
+    "{url} refuses to tell whether {topic} deduplicates ({reason}): check the token or the rights of its role, or use "
+    "{remedies.assume} when you know that it is on. Nothing has been stored"
+)
+_MAY_NOT_SWITCH = (
+    "deduplication is off for {topic}, and {url} refuses to switch it on ({reason}): only an administrator of the "
+    "tenant may do that. Let one switch it on, and leave {remedies.enable} out. Nothing has been stored"
 )

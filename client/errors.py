@@ -5,6 +5,7 @@ ClientError
 ├── RefusedError 77   the broker refuses, and will refuse again (EX_NOPERM)
 │   └── ForeignPeerError 69  the address leads to no broker, or to a broker without a trusted certificate
 ├── DeduplicationError 78 deduplication is off, or its state cannot be read (EX_CONFIG)
+│   └── DeduplicationRefusedError 77  the role may not read the state, or not switch deduplication on
 └── RetryError   69   the connection or the producer is gone, or the broker is busy: worth another attempt
     └── BusyError     the broker answers with an error that may pass
 """
@@ -50,6 +51,12 @@ class DeduplicationError(ClientError):
     """Deduplication is off, or its state cannot be read: a repetition could store messages twice."""
 
     exit_code = 78
+
+
+class DeduplicationRefusedError(DeduplicationError):
+    """The admin API refuses these credentials: to read whether a topic deduplicates, or to switch deduplication on."""
+
+    exit_code = 77
 
 
 class RetryError(ClientError):

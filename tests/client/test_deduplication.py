@@ -1,3 +1,4 @@
+import io
 import urllib.error
 
 import pytest
@@ -5,7 +6,7 @@ import pytest
 from magnetar.client.address import Credentials
 from magnetar.client.admin import AdminApi
 from magnetar.client.deduplication import ensure_deduplication, ensure_not_created_in_vain
-from magnetar.client.errors import DeduplicationError
+from magnetar.client.errors import DeduplicationError, DeduplicationRefusedError
 from magnetar.protocol.topic_name import TopicName
 
 TOPIC = TopicName.parse("persistent://t/n/a b-partition-3")
@@ -19,11 +20,18 @@ class Api(AdminApi):
     def script(self, *states):
         object.__setattr__(self, "_states", list(states))
         object.__setattr__(self, "calls", [])
+        object.__setattr__(self, "refusal", None)
+        return self
+
+    def refuse_to_switch(self, error):
+        object.__setattr__(self, "refusal", error)
         return self
 
     def call(self, method, path, body=None):
         self.calls.append(f"{method} {path}" + (f" {body.decode()}" if body else ""))
         if method == "POST":
+            if self.refusal is not None:
+                raise self.refusal
             return None
         state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
         if isinstance(state, Exception):
@@ -68,16 +76,41 @@ def test_switched_on_without_effect(api):
         ensure(api.script("Disabled"), enable=True)
 
 
-@pytest.mark.parametrize(
-    "error", [ConnectionRefusedError("refused"), urllib.error.HTTPError("u", 401, "no", {}, None), ValueError("json")]
-)
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_role_that_may_not_read_the_state(api, code):
+    with pytest.raises(DeduplicationRefusedError, match="check the token or the rights") as caught:
+        ensure(api.script(http_error(code, b'{"reason":"no right"}')))
+    assert f'({code}: {{"reason":"no right"}})' in str(caught.value)
+    assert "--assume-deduplication" in str(caught.value)
+    assert "--admin-url" not in str(caught.value)
+    assert caught.value.exit_code == 77
+
+
+@pytest.mark.parametrize("code", [401, 403])
+def test_a_role_that_may_not_switch_it_on(api, code):
+    api.script("Disabled").refuse_to_switch(http_error(code, b"no right"))
+    with pytest.raises(DeduplicationRefusedError, match="administrator of the tenant") as caught:
+        ensure(api, enable=True)
+    assert f"({code}: no right)" in str(caught.value)
+    assert "--admin-url" not in str(caught.value)
+    assert caught.value.exit_code == 77
+
+
+def test_a_switch_that_fails_for_another_reason(api):
+    api.script("Disabled").refuse_to_switch(http_error(500))
+    with pytest.raises(DeduplicationError, match="--admin-url") as caught:
+        ensure(api, enable=True)
+    assert caught.value.exit_code == 78
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("refused"), ValueError("json")])
 def test_no_broker_can_be_reached(api, error):
     with pytest.raises(DeduplicationError, match="--assume-deduplication"):
         ensure(api.script(error))
 
 
-def http_error(code):
-    return urllib.error.HTTPError("u", code, "text", {}, None)
+def http_error(code, body=b""):
+    return urllib.error.HTTPError("u", code, "text", {}, io.BytesIO(body))
 
 
 NEW = "/admin/v2/namespaces/t/n/deduplication"
