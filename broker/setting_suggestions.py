@@ -11,6 +11,7 @@ from magnetar.broker.settings import SETTINGS
 
 _SECRET: Final = re.compile("password$|secret|credential|authenticationparameters$|basicauthconf$", re.IGNORECASE)
 _POINTS_TO_SECRET: Final = re.compile("path$|file$", re.IGNORECASE)
+_KAFKA_ON_PULSAR: Final = re.compile("(kafka|kop)[A-Z]")
 _SECURITY: Final = frozenset(rows_of(SecuritySettings, "")) | {key for key in SETTINGS if key.startswith("tls")}
 _NEAR: Final = 0.6
 _ALL_BUT_EQUAL: Final = 0.87
@@ -20,6 +21,11 @@ _LONG_ENOUGH: Final = 6  # letters of a key that is the beginning of another
 def names_secret(key: str) -> bool:
     """Whether a key of Apache Pulsar that is no setting here holds a secret, not the path of a secret."""
     return _SECRET.search(key) is not None and _POINTS_TO_SECRET.search(key) is None
+
+
+def is_of_kafka_on_pulsar(key: str) -> bool:
+    """Whether the key belongs to Kafka-on-Pulsar, a protocol handler whose settings stand in the file of the broker."""
+    return key == "entryFormat" or _KAFKA_ON_PULSAR.match(key) is not None
 
 
 def nearest(key: str) -> str | None:

@@ -230,6 +230,7 @@ def _is_secret(key: str) -> bool:
     return names_secret(key)
 
 
+_OF_KAFKA_ON_PULSAR: Final = "leave the key of Kafka-on-Pulsar out: docs/features/converters.md has the way from there"
 NO_TRANSACTIONS: Final = (
     "transactionCoordinatorEnabled=true: transactions are not served here; a client that begins one is refused"
 )
@@ -246,7 +247,11 @@ def _judge_foreign(
         return []
     from magnetar.broker.setting_areas.ignored import CHOICES, is_ignored  # noqa: PLC0415 - a long list, needed by few starts
     from magnetar.broker.setting_areas.refused import REFUSED  # noqa: PLC0415 - the same
-    from magnetar.broker.setting_suggestions import looks_like_security, nearest  # noqa: PLC0415 - the same
+    from magnetar.broker.setting_suggestions import (  # noqa: PLC0415 - the same
+        is_of_kafka_on_pulsar,
+        looks_like_security,
+        nearest,
+    )
 
     problems, without_effect, unknown = [], [], []
     for item in foreign:
@@ -263,6 +268,8 @@ def _judge_foreign(
                 warn(NO_TRANSACTIONS)
         elif lists_unknown and not looks_like_security(item.key):
             unknown.append(item.key)
+        elif is_of_kafka_on_pulsar(item.key):
+            problems.append(f"{item.where}: unknown setting {item.key}; {_OF_KAFKA_ON_PULSAR}")
         else:
             meant = nearest(item.key)
             hint = f"did you mean {meant}?" if meant else "docs/settings.md lists all keys"

@@ -147,6 +147,20 @@ def test_an_unknown_key_without_a_near_one():
         load(overrides=["zzz=1"])
 
 
+@pytest.mark.parametrize("key", ["kafkaListeners", "kafkaMetadataTenant", "kopAllowedNamespaces", "entryFormat"])
+def test_a_key_of_kafka_on_pulsar_names_the_way_from_there(key):
+    with pytest.raises(
+        SettingsError, match=f"unknown setting {key}; leave the key of Kafka-on-Pulsar out: .*converters"
+    ):
+        load(overrides=[f"{key}=x"])
+
+
+def test_a_key_of_kafka_on_pulsar_may_be_listed(conf):
+    warnings = []
+    load(conf("kafkaListeners=PLAINTEXT://127.0.0.1:9092\nunknownSettings=list"), warnings=warnings)
+    assert warnings == ["unknown and ignored (unknownSettings=list): kafkaListeners"]
+
+
 def test_files_of_other_versions_may_be_listed_but_never_for_security():
     warnings = []
     load(
