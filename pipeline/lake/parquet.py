@@ -1,6 +1,7 @@
 """A table of Parquet files with a log of manifests.
 
-    __date=YYYY-MM-DD/*.parquet          data files; any Parquet reader takes the directory as a partitioned table
+    __date=YYYY-MM-DD/*.parquet          data files; Spark takes the directory as a partitioned table, pyarrow and
+                                         pandas with ignore_prefixes=["_magnetar"]
     _magnetar/<20 digits>.json           manifest n: files added and removed by commit n
 
 A commit writes its manifest to a temporary file, syncs it, and gives it its name with link(2), which fails when the

@@ -6,6 +6,7 @@ import random
 import sqlite3
 import threading
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -286,6 +287,15 @@ def test_spark_style_readers_take_the_directories(opened, format_name):
     expected = "data/" if format_name == "iceberg" else "__date=2026-11-21/"
     assert file.path.startswith(expected)
     assert pq.read_schema(opened().place.absolute(file.path)).names == SCHEMA.names
+
+
+def test_libraries_read_the_directory_of_a_parquet_table_as_the_page_says(tmp_path):
+    """By default pyarrow and pandas pass over all directories whose names begin with an underline."""
+    append(open_table("parquet", str(tmp_path / "orders")), 0, 3)
+    ignored = {"ignore_prefixes": ["_magnetar"]}
+    found = pq.read_table(tmp_path / "orders", **ignored)
+    assert (found.num_rows, "__date" in found.column_names) == (3, True)
+    assert len(pd.read_parquet(tmp_path / "orders", **ignored)) == 3
 
 
 def test_formats_that_are_not_known(tmp_path):
