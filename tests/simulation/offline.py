@@ -169,6 +169,8 @@ async def _check_restored(broker: Broker, image: Image, world: World) -> None:
         if known.receipts or any(each.exists for each in known.subscriptions.values()):
             topic = await broker.topics.get(TopicName.parse(name), create=False)
             _check_acked(topic, known, image.taken_s)
+    for part in world.parts:
+        part.restored(broker, image.topics, image.taken_s)
     checker.check_running(broker, image.topics, world.damage)
     await broker.stop()
     await broker.wait_stopped()

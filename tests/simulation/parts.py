@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from magnetar.broker.broker import Broker
     from tests.simulation.clients import Client
+    from tests.simulation.history import TopicHistory
     from tests.simulation.world import World
 
 
@@ -47,6 +48,9 @@ class Part:
 
     def compare(self) -> None:
         """Check the messages of the last clients."""
+
+    def restored(self, broker: Broker, topics: dict[str, TopicHistory], taken_s: float) -> None:
+        """A broker has started on an image of the directory; ``topics``: the history at the time of the image."""
 
     def over(self) -> None:
         """The history is over, and no process runs."""

@@ -94,6 +94,45 @@ def test_no_schema_of_before_a_forced_deletion_is_left():
     schemas.resolved(0, b"old", 4.5)
 
 
+def evicting(limit_bytes, limit_second):
+    return {
+        "backlog_quota_default_retention_policy": "consumer_backlog_eviction",
+        "backlog_quota_default_limit_bytes": limit_bytes,
+        "backlog_quota_default_limit_second": limit_second,
+        "precise_time_based_backlog_quota_check": True,
+    }
+
+
+def evicted_by_age(count, sent_again_at):
+    """The evicted entries of five that were sent a second after each other, by a quota of ten seconds in the eleventh
+    second; the first was sent again.
+    """
+    known = TopicHistory("t", keeps_all=False, deduplicates=False)
+    for number in range(5):
+        sent = Sent("p", number, 1 if number else count, b"%d" % number, float(number))
+        known.sends(sent)
+        known.receipted(sent, Position(0, number), 5.0)
+    if sent_again_at:
+        known.receipted(known.receipts[Position(0, 0)], sent_again_at, 10.0)
+    known.subscriptions["s"] = subscription = SubscriptionHistory("s")
+    cursor = SimpleNamespace(mark_delete=Position(0, 5))
+    found = SimpleNamespace(name="s", cursor=cursor)
+    subscriptions = SimpleNamespace(durable=lambda: [found], by_name={"s": found})
+    topic = SimpleNamespace(subscriptions=subscriptions, is_open=True, ledger=None)
+    world = SimpleNamespace(plan=SimpleNamespace(settings=evicting(-1, 10)))
+    broker = SimpleNamespace(topics=SimpleNamespace(loaded={"t": topic}))
+    Quotas(world).restored(broker, {"t": known}, 10.0)
+    return sorted(subscription.evicted)
+
+
+def test_young_entries_go_along_with_an_old_entry_behind_that_has_the_stamp_of_its_producer():
+    old = [Position(0, 0), Position(0, 1)]
+    assert evicted_by_age(1, None) == old
+    assert evicted_by_age(0, None) == old
+    assert evicted_by_age(1, Position(0, 5)) == [*old, Position(0, 5)]
+    assert evicted_by_age(0, Position(0, 5)) == [Position(0, number) for number in range(6)]
+
+
 @pytest.mark.parametrize(("entries", "holds"), [(5, True), (6, False)])
 def test_an_eviction_takes_the_share_above_nine_tenths_of_the_quota(entries, holds):
     """Ten entries of a hundred bytes, the quota is 550 bytes: more than half of the entries would be too many."""
@@ -102,11 +141,7 @@ def test_an_eviction_takes_the_share_above_nine_tenths_of_the_quota(entries, hol
         sent = Sent("p", number, 1, b"%036d" % number, 0.0)
         sent.copies = 1
         known.sends(sent)
-    settings = {
-        "backlog_quota_default_retention_policy": "consumer_backlog_eviction",
-        "backlog_quota_default_limit_bytes": 550,
-        "backlog_quota_default_limit_second": -1,
-    }
+    settings = evicting(550, -1)
     line = {"event": EVICTED, "topic": "t", "subscription": "s", "entries": entries}
     world = SimpleNamespace(
         plan=SimpleNamespace(settings=settings),

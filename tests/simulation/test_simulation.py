@@ -34,7 +34,10 @@ REGRESSIONS = {
     480_125: "verify called an index damaged that a power loss had cut off",
     480_161: "a deletion of a topic that was cut off left its entries without subscriptions and sequence ids",
     480_569: "the model noted an eviction later than the image that contains the eviction",
+    481_257: "the model knew no young entries in front of an old stamp, which go along with a quota by age",
+    481_460: "the model saw no eviction of a topic that was not loaded when the image was taken",
     500_096: "the same as 480,569",
+    547_308: "the same as 481,460",
     200_005: "a record in the body of a message was delivered where the device damaged that message",
     680_510: "the checks took entries without messages for stamped by the broker",
 }
