@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from magnetar.storage.position import Position
+from tests.simulation.clients import WALL_EPOCH_MS
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.offline import Offline
 from tests.simulation.parts import Register
@@ -15,6 +16,7 @@ from tests.simulation.plan import FIRST_WITH_OFFLINE, Plan
 from tests.simulation.portions import Portions
 from tests.simulation.quotas import EVICTED, Quotas
 from tests.simulation.shapes import SchemaHistory
+from tests.simulation.times import Seeks
 from tests.simulation.world import World
 
 PLACE = Position(3, 0)
@@ -167,3 +169,14 @@ def test_an_image_knows_the_evictions_since_the_last_check():
     offline = Offline(world)
     offline.act()
     assert offline.images[0].topics["t"].subscriptions["s"].evicted == {PLACE}
+
+
+def test_only_a_message_from_before_a_seek_may_not_come_with_an_earlier_stamp():
+    known, subscription = TopicHistory("t", keeps_all=True, deduplicates=False), SubscriptionHistory("s", since_s=0.0)
+    known.receipted(Sent("p", 0, 1, b"old", 0.1), PLACE, 0.2)
+    seeks = Seeks(known, subscription)
+    seeks.ends(seeks.begins(), WALL_EPOCH_MS + 1500, now_s=1.0)
+    seeks.check("c", PLACE.next(), WALL_EPOCH_MS + 900, 1.1)
+    seeks.check("c", PLACE, WALL_EPOCH_MS + 1500, 1.1)
+    with pytest.raises(ViolationError, match="comes behind a seek"):
+        seeks.check("c", PLACE, WALL_EPOCH_MS + 100, 1.1)

@@ -1,8 +1,9 @@
 """Seeks by time and unloads, and their promises.
 
 Behind an answered seek to a time a subscription owes each message whose stamp is not earlier, whatever was acknowledged
-before, and consumers get no message with an earlier stamp. Both hold over unloads, crashes and restarts. The stamps are
-those of the broker, whose clock is not set in these histories.
+before, and consumers get no message with an earlier stamp that had a receipt when the seek was sent: a message that comes
+beside the seek may lie behind its place. Both hold over unloads, crashes and restarts. The stamps are those of the broker,
+whose clock is not set in these histories.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.metadata import parse_entry_metadata
 from magnetar.protocol.speed import after_prefix
+from magnetar.storage.position import EARLIEST, Position
 from tests.simulation.admins import DirectAdmin, HttpAdmin
 from tests.simulation.clients import EXCLUSIVE, FAILOVER, WALL_EPOCH_MS, SimConsumer, SimProducer
 from tests.simulation.history import SubscriptionHistory, TopicHistory, ViolationError
@@ -33,6 +35,8 @@ class Seeks:
         self.topic, self.subscription = topic, subscription
         self.sought: tuple[int, float, int] | None = None
         """(time that the last seek named, when it was answered, epoch of the subscription); None: not known."""
+        self._last: tuple[int, int] = EARLIEST
+        """The last position that had a receipt when the last seek was sent."""
         self.are_over = False
         self._before: tuple[object, ...] = ()
         self._begun_ms = 0
@@ -45,6 +49,7 @@ class Seeks:
         self.sought = None
         self._count += 1
         self._before = self._others()
+        self._last = max(self.topic.receipts, default=EARLIEST)
         return self._count
 
     def _others(self) -> tuple[object, ...]:
@@ -73,13 +78,13 @@ class Seeks:
         # Entries that come after a seek to a time ahead are for its subscription, whatever their time.
         self.sought = min(time_ms, self._begun_ms), now_s, known.epoch
 
-    def check(self, name: str, stamp_ms: int, written_s: float) -> None:
-        """A consumer gets a message with this stamp."""
+    def check(self, name: str, place: Position, stamp_ms: int, written_s: float) -> None:
+        """A consumer gets the message at this position, with this stamp."""
         known = self.subscription
         if self.sought is None or known.moved or known.moves:
             return
         time_ms, since_s, epoch = self.sought
-        if epoch == known.epoch and written_s > since_s and stamp_ms < time_ms:
+        if epoch == known.epoch and written_s > since_s and stamp_ms < time_ms and place <= self._last:
             raise ViolationError(f"{name}: a message of {stamp_ms} comes behind a seek to {time_ms}")
 
 
@@ -142,7 +147,8 @@ class Seeker(SimConsumer):
         super()._on_message(message, payload)
         found = parse_entry_metadata(payload) if after_prefix(payload) else None
         if found is not None and found.broker_timestamp is not None:
-            self._seeks.check(self.name, found.broker_timestamp, self.written_s)
+            place = Position(message.message_id.ledgerId, message.message_id.entryId)
+            self._seeks.check(self.name, place, found.broker_timestamp, self.written_s)
 
 
 def wall_ms(world: World) -> int:
