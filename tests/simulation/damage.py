@@ -33,7 +33,9 @@ page of a frame into a ledger file, too.
 """
 FLIPPED_HEADER = "flipped_header"
 """A flipped bit in the record header of an entry whose message contains records."""
-FLIPS = ("flipped_bit", FLIPPED_HEADER)
+DECAYED_FILE = "decayed_file"
+"""A flipped bit in a file of any kind, while no process runs: ``decay.py``."""
+FLIPS = ("flipped_bit", FLIPPED_HEADER, DECAYED_FILE)
 QUIET_S = 5.0
 CONFIRMED_S = 1.7
 """Seconds until another frame follows a damaged last frame."""
@@ -226,6 +228,12 @@ class Damage:
         if path.endswith(".journal") and (frame := damaged_frame(content, begin, end)):
             self.frames.append(frame)
 
+    def process_ended(self) -> None:
+        """No process runs."""
+
+    def start_failed(self, error: Exception) -> None:
+        """A start has failed."""
+
     def process_begins(self) -> None:
         """Note the damaged frames that the previous process left unconfirmed: a start recovers its journal now."""
         frames, self.frames = self.frames, []
@@ -245,7 +253,8 @@ class Damage:
         if self.world.broker is None:
             self.process_begins()  # a starting broker is about to read, or has read
         self.world.faults.keep_quiet(QUIET_S)
-        self.world.timers.after(self.chance.uniform(CONFIRMED_S, QUIET_S), lambda: self.world.end_life("crash"))
+        if not self.world.faults.stopped:
+            self.world.timers.after(self.chance.uniform(CONFIRMED_S, QUIET_S), lambda: self.world.end_life("crash"))
 
     # --- effects that it excuses ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from magnetar.storage.embedded.engine import EngineSettings
-from tests.simulation.damage import FLIPPED_HEADER, KINDS, OF_JOURNAL
+from tests.simulation.damage import DECAYED_FILE, FLIPPED_HEADER, KINDS, OF_JOURNAL
 
 TOPICS = ("persistent://public/default/one", "persistent://public/default/two")
 FAULTS = (
@@ -66,6 +66,8 @@ FIRST_WITH_ENDS = 660_000
 """From here on topics are terminated."""
 FIRST_WITH_TIMES = 680_000
 """From here on consumers and administrators seek by time, beside unloads."""
+FIRST_WITH_DECAY = 700_000
+"""From here on a bit of one file of any kind flips between two processes."""
 OF_PARTS = {
     "quotas": FIRST_WITH_QUOTAS,
     "shapes": FIRST_WITH_SHAPES,
@@ -80,7 +82,7 @@ OF_PARTS = {
     "times": FIRST_WITH_TIMES,
 }
 """Parts of a history (``parts.py``) by the first seed that may have them."""
-AGAIN = {FIRST_WITH_FORCE: ("shapes", "quotas")}
+AGAIN = {FIRST_WITH_FORCE: ("shapes", "quotas"), FIRST_WITH_DECAY: ("shapes",)}
 """First seed of a range -> earlier parts that most of its seeds have, with more acts."""
 OF_WORK = ("full_write", "standstill", "crash_in_compaction")
 SMALL_BUCKETS = {
@@ -175,6 +177,8 @@ class Plan:
             buckets = SMALL_BUCKETS if work.random() < 0.7 else {}
         compacts = Random(f"compacted {seed}")
         compacted = seed >= FIRST_WITH_COMPACTED and compacts.random() < 0.8
+        if seed >= FIRST_WITH_DECAY and Random(f"decay {seed}").random() < 0.8:
+            damage, forges, compacted = DECAYED_FILE, False, False
         if compacted:
             damage, forges = "", False  # a damaged entry may be the newest of its key: no model has the next
             of_work += ("compact", "crash_in_compaction") if compacts.random() < 0.7 else ()

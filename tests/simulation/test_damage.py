@@ -1,4 +1,6 @@
-"""The excuse for an unconfirmed last frame: the entries of that frame from the damage on, and no others."""
+"""The excuse for an unconfirmed last frame: the entries of that frame from the damage on, and no others; and the
+damage of one file between two processes.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from magnetar.storage import events
 from magnetar.storage.embedded.file_header import JOURNAL_MAGIC, FileHeader
 from magnetar.storage.embedded.journal.format import encode_first_page, encode_frame
-from tests.simulation.damage import UNCONFIRMED_S, Damage
-from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory
+from tests.simulation.damage import DECAYED_FILE, UNCONFIRMED_S, Damage
+from tests.simulation.decay import Decay, kind_of
+from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.timers import WallClock
 from tests.storage.records_for_tests import record
 from tests.twins.sim_files import SimDisk
@@ -112,3 +116,39 @@ def test_a_clock_that_was_set_tells_when_a_frame_was_written():
     clock.loop.now_s = 9.0
     assert clock.when(stamp) == pytest.approx(8.0)
     assert clock.when(clock.now_ms()) == pytest.approx(9.0)
+
+
+def decayed(*, named: bool) -> Decay:
+    """A damaged file of the version."""
+    disk = SimDisk()
+    disk.put("/data/VERSION", b"\0")
+    world = SimpleNamespace(disk=disk, note=lambda _what: None)
+    damage = Decay(world, Random(1), DECAYED_FILE, "")
+    damage.done, damage.named, damage._path, damage._bit = True, named, "/data/VERSION", 3
+    return damage
+
+
+def test_a_broker_reports_no_damage_that_verify_does_not_find():
+    reports = [{"event": events.ENTRY_LOST}]
+    decayed(named=True).look_for_reports(reports)
+    with pytest.raises(ViolationError, match="verify does not find"):
+        decayed(named=False).look_for_reports(reports)
+
+
+def test_a_file_that_a_failed_start_names_is_restored_once():
+    damage = decayed(named=True)
+    damage.start_failed(OSError("no space"))
+    assert damage.world.disk.content("/data/VERSION") == b"\0"
+    for _ in range(2):
+        damage.start_failed(OSError("/data/VERSION: damaged"))
+        assert damage.world.disk.content("/data/VERSION") == b"\x08"
+    with pytest.raises(ViolationError, match="a start fails at damage"):
+        decayed(named=False).start_failed(OSError("/data/VERSION: damaged"))
+
+
+def test_the_kind_of_a_ledger_is_the_component_that_wrote_the_ledger():
+    disk = SimDisk()
+    disk.put("/data/ledgers/000000000001.ledger", b'..{"application": "pulsar", "component": "schema"}..')
+    disk.put("/data/ledgers/000000000002.ledger", b"..{}..")
+    disk.put("/data/metadata/00000002.snapshot", b"..")
+    assert [kind_of(disk, path) for path in disk.paths()] == ["ledger of schema", "ledger of messages", "snapshot"]

@@ -32,7 +32,8 @@ from tests.simulation.clients import (
     WanderingReader,
 )
 from tests.simulation.compacted import CompactedReader, check_compacted
-from tests.simulation.damage import QUIET_S, REPORTS, Damage
+from tests.simulation.damage import DECAYED_FILE, QUIET_S, REPORTS, Damage
+from tests.simulation.decay import Decay
 from tests.simulation.deletions import Deletions
 from tests.simulation.ends import Ends
 from tests.simulation.exclusive import Owners
@@ -101,7 +102,8 @@ class World:
         """Log entries of this life that no check has read yet."""
         self.links: list[Link] = []
         self.faults = Faults(self, self.chance_for("faults"))
-        self.damage = Damage(self, self.chance_for("damage"), plan.damage, plan.damage_in)
+        kind = Decay if plan.damage == DECAYED_FILE else Damage
+        self.damage = kind(self, self.chance_for("damage"), plan.damage, plan.damage_in)
         self._entropy = self.chance_for("entropy").randbytes
         self.ended_s = 0.0
         """When the last process ended, or its journal failed."""
@@ -197,6 +199,7 @@ class World:
                 self.timers.after(self.plan.damage_s, self.damage.happen)
             self.timers.after(self.plan.seconds + (QUIET_S + 1 if self.plan.damage else 0), self._begin_end)
             while self._live(logs):
+                self.damage.process_ended()
                 for part in self.parts:
                     part.process_ended()
             for part in self.parts:
@@ -273,6 +276,7 @@ class World:
         except (StorageError, OSError) as error:  # no room to recover: the process ends and is started again
             self.note(f"start-failed {type(error).__name__}")
             self._next_life = "failed"
+            self.damage.start_failed(error)
             await asyncio.sleep(1)
             return
         self.web = await WebPort.open(broker)

@@ -1,0 +1,102 @@
+"""A bit of one file flips while no process runs, so that the next start and its clients read the damaged file.
+
+Each kind of file is hit as often as any other: the file of the version, segments of the journal, the checkpoint, logs and
+snapshots of the metadata, and the ledgers of each component (messages, cursors, buckets of delayed messages). The promises
+are those of ``damage.py``, and two more: a broker reports only damage that ``magnetar verify`` has named before the
+start, with its file; a start that fails names the file, which an operator then restores.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING, Any
+
+from magnetar.storage.embedded.verify.command import verify_store
+from tests.simulation.damage import DECAYED_FILE, Damage
+from tests.simulation.history import ViolationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.twins.sim_files import SimDisk
+
+_COMPONENT = re.compile(rb'"component": ?"([^"]+)"')
+_HEAD_BYTES = 1024
+_AGAIN_S = 0.2
+
+
+def kind_of(disk: SimDisk, path: str) -> str:
+    """The kind of a file: its suffix or name; of a ledger the component that has written the ledger."""
+    name = posixpath.basename(path)
+    if not name.endswith(".ledger"):
+        return name.rpartition(".")[2]
+    found = _COMPONENT.search(disk.content(path)[:_HEAD_BYTES])
+    return "ledger of " + (found[1].decode() if found else "messages")
+
+
+class Decay(Damage):
+    """``happen`` ends a process; its end damages a file."""
+
+    _waits = False
+    named = False
+    """Whether ``verify`` finds the damage, and names its file."""
+    _path, _bit = "", 0
+
+    def happen(self) -> None:
+        self._waits = True
+        self._end_process()
+
+    def _end_process(self) -> None:
+        if self.done or self.world.faults.stopped:  # then no process ends any more, or the present end damages a file
+            return
+        if self.world.broker is None:
+            self.world.timers.after(_AGAIN_S, self._end_process)
+        else:
+            self.world.end_life(self.chance.choice(["crash", "restart"]))
+
+    def process_ended(self) -> None:
+        if not self._waits or self.done:
+            return
+        disk = self.world.disk
+        kinds: dict[str, list[str]] = {}
+        for path in disk.paths():
+            if not path.endswith("/LOCK") and disk.content(path).rstrip(b"\0"):
+                kinds.setdefault(kind_of(disk, path), []).append(path)
+        kind = self.chance.choice(sorted(kinds))
+        path = self.chance.choice(sorted(kinds[kind]))
+        at = self.chance.randrange(len(disk.content(path).rstrip(b"\0")))
+        self._path, self._bit = path, at * 8 + self.chance.randrange(8)
+        self._spot(path, disk.content(path), at, at + 1)
+        disk.flip_bit(path, self._bit)
+        self._happened(f"{kind}: {path} byte {at}")
+        self._verify(disk.copy())
+
+    def _verify(self, disk: SimDisk) -> None:
+        disk.crash_at = -1
+        findings = verify_store("/data", files=disk, clock=self.world.clock).findings
+        name = posixpath.basename(self._path)
+        self.named = any(name == posixpath.basename(finding.file) for finding in findings)
+        self.world.note(f"verify finds {[(finding.severity, finding.kind) for finding in findings]}")
+
+    def look_for_reports(self, logs: Iterable[Any]) -> None:
+        before = self.reported
+        super().look_for_reports(logs)
+        if self.reported and not before and not self.named:
+            raise ViolationError(f"the broker reports damage that verify does not find: {self.where}")
+
+    def start_failed(self, error: Exception) -> None:
+        """An operator restores the file that the error names."""
+        name = posixpath.basename(self._path)
+        if not self.done or self.restored or name not in str(error):
+            return
+        if not self.named:
+            raise ViolationError(f"a start fails at damage that verify does not find: {error}")
+        self.restored = True
+        self.world.disk.flip_bit(self._path, self._bit)
+        self.world.note(f"restores {name}")
+
+    restored = False
+
+
+__all__ = ["DECAYED_FILE", "Decay", "kind_of"]
