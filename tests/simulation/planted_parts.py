@@ -12,12 +12,19 @@ from magnetar.broker.dispatchers.key_ranges import StickySelector
 from magnetar.broker.dispatchers.key_shared import KeySharedDispatcher
 from magnetar.broker.topics import deduplication
 from magnetar.protocol.runs import EntryFlag
+from magnetar.storage.embedded.verify.command import _Verification
 from magnetar.storage.managed.cursors.ack_state import AckState
 from magnetar.storage.managed.cursors.cursor import ManagedCursor
 from magnetar.storage.managed.managed_ledger import ManagedLedger
 from magnetar.storage.managed.position_search import PositionSearch
 from magnetar.storage.position import Position
-from tests.simulation.plan import FIRST_WITH_CHUNKS, FIRST_WITH_ENDS, FIRST_WITH_KEYS, FIRST_WITH_TIMES
+from tests.simulation.plan import (
+    FIRST_WITH_CHUNKS,
+    FIRST_WITH_DECAY,
+    FIRST_WITH_ENDS,
+    FIRST_WITH_KEYS,
+    FIRST_WITH_TIMES,
+)
 
 
 def chunks_that_go_in_turns(patch: Any) -> None:
@@ -122,7 +129,18 @@ def a_search_by_time_that_ends_before(patch: Any) -> None:
     patch.setattr(PositionSearch, "first_at_or_after", before)
 
 
+def a_verify_that_reports_no_checkpoint(patch: Any) -> None:
+    add = _Verification._add
+
+    def others(self: Any, severity: str, kind: str, *rest: Any) -> None:
+        if kind != "checkpoint":
+            add(self, severity, kind, *rest)
+
+    patch.setattr(_Verification, "_add", others)
+
+
 FIRST_SEEDS = {
+    "a_verify_that_reports_no_checkpoint": FIRST_WITH_DECAY,
     **dict.fromkeys(
         [
             "chunks_that_go_in_turns",

@@ -69,6 +69,7 @@ PLANTED = [
     ("an_end_that_is_not_reported", "reported to a reader"),
     ("a_seek_that_is_not_stored", "acknowledged, by no consumer|comes behind a seek"),
     ("a_search_by_time_that_ends_behind", "acknowledged, by no consumer"),
+    ("a_verify_that_reports_no_checkpoint", "verify does not find"),
     ("a_search_by_time_that_ends_before", "comes behind a seek"),
 ]
 
