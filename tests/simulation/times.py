@@ -39,12 +39,10 @@ class Seeks:
         """The last position that had a receipt when the last seek was sent."""
         self.are_over = False
         self._before: tuple[object, ...] = ()
-        self._begun_ms = 0
         self._count = 0
 
-    def begins(self, now_ms: int) -> int:
+    def begins(self) -> int:
         """A seek begins; the state of the subscription is unknown until its answer. Return the number of the seek."""
-        self._begun_ms = now_ms
         self.subscription.moves += 1
         self.sought = None
         self._count += 1
@@ -75,8 +73,7 @@ class Seeks:
             known.acked_up_to = (-1, -1)
         known.expiries[:] = [-1.0 for _ in known.expiries]
         known.expiries.append((time_ms - WALL_EPOCH_MS) / 1000 + _MILLISECONDS_S)
-        # Entries that come after a seek to a time ahead are for its subscription, whatever their time.
-        self.sought = min(time_ms, self._begun_ms), now_s, known.epoch
+        self.sought = time_ms, now_s, known.epoch
 
     def check(self, name: str, place: Position, stamp_ms: int, written_s: float) -> None:
         """A consumer gets the message at this position, with this stamp."""
@@ -115,7 +112,7 @@ class Seeker(SimConsumer):
             return
         time_ms = any_time(self.world, self.chance)
         self.note(f"seeks-time {time_ms - WALL_EPOCH_MS}")
-        self._number = self._seeks.begins(wall_ms(self.world))
+        self._number = self._seeks.begins()
         self._waiting.clear()  # late answers to acknowledgements have no meaning
         self.ready = False
         command = pb.CommandSeek(consumer_id=1, message_publish_time=time_ms)
@@ -149,10 +146,6 @@ class Seeker(SimConsumer):
         if found is not None and found.broker_timestamp is not None:
             place = Position(message.message_id.ledgerId, message.message_id.entryId)
             self._seeks.check(self.name, place, found.broker_timestamp, self.written_s)
-
-
-def wall_ms(world: World) -> int:
-    return WALL_EPOCH_MS + round(world.now_s * 1000)
 
 
 def any_time(world: World, chance: object) -> int:
@@ -198,7 +191,7 @@ class Times(Part):
     async def _reset(self, name: str, seeks: Seeks) -> None:
         time_ms, status = any_time(self.world, self._chance), 0
         path = f"/admin/v2/persistent/public/default/timed/subscription/{name}/resetcursor/{time_ms}"
-        number = seeks.begins(wall_ms(self.world))
+        number = seeks.begins()
         try:
             status, _ = await HttpAdmin(self.world, self._chance).request("POST", path, b"")
         finally:
