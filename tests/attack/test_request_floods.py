@@ -19,7 +19,7 @@ MOST_BUSY_S = 0.15
 MOST_BYTES = 160 << 20
 
 
-def flood(broker, requests, peers=None, least=None):
+def flood(broker, requests, peers=None, least=None, most_busy_s=MOST_BUSY_S):
     """Write the requests again and again on all connections, and read the answers."""
     peers, written = peers or [RawPeer(broker.url) for _ in range(PEERS)], 0
     with selectors.DefaultSelector() as selector:
@@ -40,7 +40,7 @@ def flood(broker, requests, peers=None, least=None):
     for peer in peers:
         peer.close()
     assert written > (least or PEERS * len(requests)), "the broker had no work"
-    assert honest.busiest_s < MOST_BUSY_S, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
+    assert honest.busiest_s < most_busy_s, f"a PING waited for {honest.busiest_s:.2f} s of the broker's work"
     assert honest.answered
 
 
@@ -144,7 +144,8 @@ def test_acknowledgements_of_a_megabyte_on_a_hundred_connections_of_an_address(n
     opening = threading.Thread(target=open_producers)
     opening.start()
     try:
-        flood(broker, request, peers, least=len(request) * 10)
+        # A round of the loop reads from each connection: a hundred commands of a MiB take longer than forty.
+        flood(broker, request, peers, least=len(request) * 10, most_busy_s=MOST_BUSY_S * len(peers) / PEERS)
     finally:
         ended.set()
         opening.join()
