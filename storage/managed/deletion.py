@@ -73,10 +73,16 @@ async def complete_deletion(env: StorageEnv, ledger_list: LedgerList, cursors: C
 
 
 async def delete_noted(ledgers: LedgerStore, metadata: MetadataStore, name: str, ledger_ids: Iterable[int]) -> None:
-    """Delete the noted ledgers of a managed ledger whose list is gone, and the note. Raises StorageError."""
-    await _delete_ledgers(ledgers, sorted(ledger_ids))
-    await end_deletion(metadata, name)
-    log.info(events.DELETION_COMPLETED, managed_ledger=name)
+    """Delete the noted ledgers of a managed ledger whose list is gone, and the note. The note stays when the store does
+    not delete a ledger now.
+    """
+    try:
+        await _delete_ledgers(ledgers, sorted(ledger_ids))
+        await end_deletion(metadata, name)
+    except StorageError as error:
+        log.warning(events.LEDGER_NOT_DELETED, managed_ledger=name, error=str(error))
+    else:
+        log.info(events.DELETION_COMPLETED, managed_ledger=name)
 
 
 def _ledger_ids(ledger_list: LedgerList) -> list[int]:

@@ -145,6 +145,30 @@ async def test_a_topic_is_gone_though_a_ledger_of_it_cannot_be_deleted(ruled, mo
     assert await ruled.stored.stores.ledgers.list_ledgers() == []
 
 
+async def test_a_ledger_that_cannot_be_deleted_leaves_no_other_deletion_undone(ruled, monkeypatch):
+    """Notes are read in the order of the names of their logs; the error of a ledger ended the look."""
+    ledgers, other = ruled.stored.stores.ledgers, TopicName.parse("persistent://public/default/u")
+    await append(ruled.topics.loaded[str(NAME)].ledger, [message()])
+    await ruled.lifecycle.create(other, {})
+    delete, stuck = ledgers.delete, set(await ledgers.list_ledgers())
+
+    async def fails(ledger_id):
+        if ledger_id in stuck:
+            raise StorageFullError("full")
+        await delete(ledger_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledgers, "delete", fails)
+        await ruled.lifecycle.delete(NAME)
+        await ruled.topics.loaded[str(other)].ledger.begin_deletion()
+        await ruled.topics.unload(other)
+        await ruled.topics.complete_deletions()
+        assert not ruled.topics.known(other)
+        assert stuck & set(await ledgers.list_ledgers())
+    await ruled.topics.complete_deletions()
+    assert await ledgers.list_ledgers() == []
+
+
 async def test_ledgers_of_a_deletion_that_is_under_way_are_left_to_it(ruled, monkeypatch):
     topic, ledgers = ruled.topics.loaded[str(NAME)], ruled.stored.stores.ledgers
     await append(topic.ledger, [message()])
