@@ -30,16 +30,16 @@ class OperationMeter:
         self.sum_ms = 0.0
 
     @contextlib.contextmanager
-    def timed(self) -> Iterator[None]:
-        """Count the operation in the ``with`` block; an exception counts as a failure, a cancellation is not
-        counted.
+    def timed(self, *, repeated_after: type[Exception] | None = None) -> Iterator[None]:
+        """Count the operation in the ``with`` block; an exception counts as a failure. A cancellation is not counted,
+        nor is ``repeated_after``, an exception after which the caller repeats the operation.
         """
         time = asyncio.get_running_loop().time
         begun = time()
         try:
             yield
-        except Exception:
-            self.failures += 1
+        except Exception as error:
+            self.failures += repeated_after is None or not isinstance(error, repeated_after)
             raise
         milliseconds = (time() - begun) * 1000
         self._period.add(milliseconds)

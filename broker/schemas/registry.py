@@ -229,7 +229,7 @@ class SchemaRegistry:
             timestamp_ms=self._now_ms(),
         )
         try:
-            with self.measured(name).put.timed():
+            with self.measured(name).put.timed(repeated_after=BadVersionError):
                 await self._save(name, [*schemas, added], expected)
         except BadVersionError:  # another broker that serves a partition of the topic has changed the record
             return await self.put(name, schema_type, data, properties, strategy)

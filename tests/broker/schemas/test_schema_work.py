@@ -263,6 +263,24 @@ async def test_a_schema_that_another_broker_adds_meanwhile_is_compared_as_well(b
     assert [schema.data for schema in store.record[1:]] in ([other.data], [new.data])
 
 
+async def test_an_addition_that_another_broker_precedes_is_one_addition_and_no_failure():
+    first, second, third = (
+        text({"type": "record", "name": "R", "fields": [{"name": name, "type": "int", "default": 0}]}) for name in "abc"
+    )
+    store = SharedSchemas(StoredSchema(0, AVRO, first, {}, 0), None, -1)
+    registry, save = SchemaRegistry(None, lambda: 0, store), store.save
+
+    async def preceded(path, schemas, expected):
+        store.save = save
+        await save(path, [*store.record, StoredSchema(1, AVRO, second, {}, 0)], store.version)
+        await save(path, schemas, expected)
+
+    store.save = preceded
+    name = TopicName.parse("t")
+    assert (await registry.put(name, AVRO, third, {}, Strategy.FULL)).version == 2
+    assert (registry.measured(name).put.count, registry.measured(name).put.failures) == (1, 0)
+
+
 class KeptSchemas:
     """A store with these versions of one topic."""
 
