@@ -33,8 +33,8 @@ _ROLLED_IN_ONE_TURN = 64
 ORPHANS_AFTER_S = 10.0
 """Delay between the start and the sweep of orphaned ledgers."""
 DELETIONS_EVERY_S = 600.0
-"""Interval at which a broker completes deletions that were cut off, such as those of a broker of the cluster that died,
-and deletes ledgers of deleted topics that bookies could not delete then.
+"""Interval at which a broker completes cut-off deletions of topics that it serves, such as those of a former owner that
+died, and deletes ledgers of deleted topics that bookies could not delete then.
 """
 _OF_THE_STORE = (StorageFullError, StorageFailedError)
 """Errors that the other topics meet as well: the job ends until its next time. StorageClosedError does not belong here:

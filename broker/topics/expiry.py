@@ -38,8 +38,9 @@ async def expire_by_ttl(topic: Topic) -> None:
 async def expire_older_than(topic: Topic, subscription: Subscription, seconds: int) -> bool:
     """Skip messages published more than `seconds` ago; False when there were none.
 
-    As in Apache Pulsar none is skipped while the first message of the backlog is young enough, though messages with
-    older stamps follow, from a time when the clock was behind.
+    None is skipped while the first message of the backlog is young enough, though messages with older stamps follow,
+    from a time when the clock was behind. In Apache Pulsar 4.2.4 the first stored entry of the topic decides, which may
+    be acknowledged: of the ages 100, 0, 100 and 0 s, the first acknowledged, a limit of 60 s skips two more there.
     """
     older_than_ms = topic.context.now_ms() - seconds * 1000
     position = await topic.ledger.position_for_time(older_than_ms, subscription.cursor.mark_delete)

@@ -383,8 +383,8 @@ class Topics:
         await self._end(name, self._forgetting(name))
 
     async def complete_deletions(self) -> None:
-        """Complete the deletions that a crash or a failure cut off, but for topics that other brokers serve, and for
-        topics whose load fails: their next load completes the deletion. Raises StorageError.
+        """Complete the deletions that a crash or a failure cut off, but for topics that this broker does not serve, and
+        for topics whose load fails: their next load completes the deletion. Raises StorageError.
         """
         for ledger_name in await self._ledgers.cut_off_deletions():
             name = TopicName.from_persistence_name(ledger_name)
