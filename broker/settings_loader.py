@@ -23,6 +23,7 @@ from magnetar.broker.settings import SETTINGS, Setting, Settings, Value
 ENVIRONMENT_PREFIX: Final = "PULSAR_PREFIX_"
 _COMMAND_LINE: Final = "command line"
 _SECURITY_AREA: Final = "Security"
+_DATA_DIR: Final = "dataDir"
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
 
@@ -78,6 +79,8 @@ def load_settings(
         if row is None:
             foreign.append(item)
             continue
+        if key == _DATA_DIR and not item.text:  # an unset variable of a shell, for example
+            problems.append(f"{item.where}: the path in {key} is empty; leave the key out for {row.default}")
         try:
             values[row.attribute] = parse_value(row, item.text)
         except ValueError as e:

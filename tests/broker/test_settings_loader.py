@@ -206,6 +206,18 @@ def test_secrets_on_the_command_line_are_warned_of(key):
     assert "visible" not in "".join(warnings)
 
 
+def test_an_empty_path_of_the_data_directory_is_refused(conf):
+    """The text of an unset variable of a shell made ./data the data directory."""
+    for sources in (
+        {"file": conf("dataDir=")},
+        {"environment": {"PULSAR_PREFIX_dataDir": " "}},
+        {"overrides": ["dataDir="]},
+    ):
+        with pytest.raises(SettingsError, match="the path in dataDir is empty; leave the key out"):
+            load(**sources)
+    assert load(conf("dataDir="), overrides=["dataDir=/srv/x"]).data_dir == "/srv/x"
+
+
 def test_an_empty_value_is_the_default(conf):
     settings = load(conf("maxMessageSize=\nbindAddress=\nclusterName=\nmanagedLedgerDefaultMarkDeleteRateLimit=\n"))
     assert settings == Settings()
