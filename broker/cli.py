@@ -378,10 +378,12 @@ _IMPORT_DESCRIPTION: Final = (
 
 
 def _tokens(options: argparse.Namespace) -> int:
-    from magnetar.broker.auth.token_command import run_tokens  # noqa: PLC0415 - only this command
+    from magnetar.broker.auth.token_command import output_is_readable, run_tokens  # noqa: PLC0415 - only this command
 
     try:
         run_tokens(options)
+        if output_is_readable():
+            _complain("warning", "every user of this machine can read the file of the output; run chmod o-rwx on it")
     except ValueError as e:
         _complain("error", str(e).replace("tokenSecretKey", "--secret-key"))
         return EXIT_CONFIGURATION

@@ -6,6 +6,7 @@ Keys and tokens are those of `pulsar tokens`: each program accepts keys and toke
 import base64
 import os
 import secrets
+import stat
 import sys
 import time
 from typing import TYPE_CHECKING, Final
@@ -81,6 +82,15 @@ def add_arguments(group: "argparse.ArgumentParser") -> None:
     )
     token.add_argument("--subject", required=True, metavar="ROLE", help="the role that its bearer has")
     token.add_argument("--expiry-time", metavar="TIME", help="from now on: 12h, 30d, 1y (default: never)")
+
+
+def output_is_readable() -> bool:
+    """Whether standard output is a file that other users can read: a shell makes such files under the usual umask."""
+    try:
+        mode = os.fstat(sys.stdout.fileno()).st_mode
+    except OSError:  # another object took the place of the file
+        return False
+    return stat.S_ISREG(mode) and bool(mode & stat.S_IROTH)
 
 
 def run_tokens(options: "argparse.Namespace") -> None:

@@ -63,6 +63,18 @@ def test_invalid_durations(text):
         duration_s(text)
 
 
+@pytest.mark.parametrize(("mode", "warns"), [(0o644, True), (0o600, False)])
+@pytest.mark.parametrize("action", [["create-secret-key"], ["create", "--secret-key", KEY, "--subject", "a"]])
+def test_an_output_file_that_other_users_can_read_has_a_warning(tmp_path, monkeypatch, capsys, action, mode, warns):
+    file = tmp_path / "redirected"
+    file.touch()
+    file.chmod(mode)
+    with file.open("w") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert cli.main(["tokens", *action]) == 0
+    assert ("every user of this machine can read the file" in capsys.readouterr().err) is warns
+
+
 def test_a_key_that_is_there_is_not_written_over(tmp_path, capsys):
     file = tmp_path / "secret.key"
     file.write_text("mine")
