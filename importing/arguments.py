@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from magnetar.client.environment import DEFAULT_SERVICE_URL, VARIABLES, from_environment
 from magnetar.converters.kafka.transactions import Isolation
 from magnetar.importing.protection import SUBSCRIPTION, Protect
 
-if TYPE_CHECKING:
-    import argparse
+
+def _path(text: str) -> Path:
+    """Convert an argument to a path. An empty text, such as an unset variable of a shell, would be this directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("the path is empty")
+    return Path(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files",
         nargs="+",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="a Kafka log segment (.log), a file of concatenated record batches, or a directory of segments",
     )

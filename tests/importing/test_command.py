@@ -47,6 +47,15 @@ def test_damage_is_in_the_report_and_the_exit_code(path, capsys):
     assert "warning" in err
 
 
+def test_an_empty_path_is_refused(path, capsys, monkeypatch):
+    """The text of an unset variable of a shell made the segments of the working directory the input."""
+    monkeypatch.chdir(path.parent)
+    with pytest.raises(SystemExit) as ended:
+        main("", "--dry-run")
+    assert ended.value.code == 2
+    assert "the path is empty" in capsys.readouterr().err
+
+
 def test_a_label_is_for_one_file(path, capsys):
     path.with_name("00000000000000009999.log").write_bytes(DATA)
     assert main(path.parent, "--dry-run", "--label", "x") == 66
