@@ -190,6 +190,8 @@ class _LinkTransport(asyncio.Transport):
         self._socket.transport.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "socket":
+            return default  # the socket carries WebSocket frames, not the bytes of the connection
         return self._socket.transport.get_extra_info(name, default)
 
     def pause_reading(self) -> None:

@@ -67,6 +67,14 @@ def test_a_message_goes_from_page_to_program_and_back(broker, opened):
     client.close()
 
 
+def test_a_producer_that_waits_for_each_receipt_gets_them_all_as_texts(broker, opened):
+    """The early receipt of a lone producer (`PromptDone`) went into the socket of the session as it was."""
+    producer = opened(broker, "producer/persistent/public/default/lone")
+    for number in range(40):
+        producer.send(json.dumps({"payload": PAYLOAD, "context": str(number)}))
+        assert json.loads(producer.recv(10))["context"] == str(number)
+
+
 @pytest.mark.parametrize(
     ("origin", "status"),
     [("http://evil.example", 403), ("null", 403), (None, None), ("own", None)],
