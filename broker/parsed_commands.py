@@ -31,17 +31,18 @@ class ParsedCommands:
         `on_taken` is called later, unless the place is left before.
         """
         found = Place(self, address, size, on_taken)
-        if address not in self._waiting and self._fits(found):
-            self._take(found)
-        else:
-            self._waiting.setdefault(address, deque()).append(found)
+        self._waiting.setdefault(address, deque()).append(found)
+        for taken in self._let_in():
+            if taken is not found:
+                taken.on_taken()
         return found
 
-    def _fits(self, place: Place) -> bool:
+    def _fits_address(self, place: Place) -> bool:
         of_address = self._of.get(place.address, 0)
-        return (not of_address or of_address + place.size <= self._per_address) and (
-            not self._used or self._used + place.size <= self._total
-        )
+        return not of_address or of_address + place.size <= self._per_address
+
+    def _fits_total(self, place: Place) -> bool:
+        return not self._used or self._used + place.size <= self._total
 
     def _take(self, place: Place) -> None:
         place.is_taken = True
@@ -63,15 +64,19 @@ class ParsedCommands:
             taken.on_taken()
 
     def _let_in(self) -> list[Place]:
-        """Give the free places to the addresses, one to each in turn."""
+        """Give the free places to the addresses, one to each in turn. No address passes an earlier address that waits
+        for the total alone.
+        """
         found: list[Place] = []
         before = -1
         while before < len(found):
             before = len(found)
             for address in list(self._waiting):
                 waiting = self._waiting[address]
-                if not self._fits(waiting[0]):
+                if not self._fits_address(waiting[0]):
                     continue
+                if not self._fits_total(waiting[0]):
+                    return found  # smaller commands of other addresses would keep this command out for ever
                 self._take(waiting[0])
                 found.append(waiting.popleft())
                 del self._waiting[address]

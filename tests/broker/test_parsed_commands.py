@@ -43,6 +43,20 @@ def test_a_small_command_does_not_pass_a_large_command_of_its_address():
     assert taken == [1] and not places._waiting
 
 
+def test_small_commands_of_other_addresses_do_not_keep_a_large_command_out():
+    """Each place that became free went to a smaller command, and the large command waited for ever."""
+    places, taken = ParsedCommands(per_address=20, total=30), []
+    small = [places.place(address, 5, lambda: None) for address in "aaaabb"]
+    assert all(each.is_taken for each in small)
+    large = places.place("c", 10, lambda: taken.append("c"))
+    for number, address in zip(range(6), "abbaab", strict=True):
+        small.append(places.place(address, 5, lambda: None))
+        small.pop(0).leave()
+        if number:
+            assert large.is_taken
+    assert taken == ["c"]
+
+
 class Places(RuleBasedStateMachine):
     """The limits hold, and no command waits alone."""
 
