@@ -128,8 +128,8 @@ class Connection(asyncio.BufferedProtocol):
         host = peer[0] if isinstance(peer, tuple) else ""
         self._share = self._resources.memory.share(host, lambda: self.release_reading("memory"))
         self._share.set("connection", CONNECTION_BYTES)
-        most_entries = self._settings.max_pending_publish_requests_per_connection
-        self.gate = PublishGate(self, self._resources.publish_budget, most_entries)
+        settings, budget = self._settings, self._resources.publish_budget
+        self.gate = PublishGate(self, budget, settings.max_pending_publish_requests_per_connection)
         self._clients = ClientMemory(self, self._share)
         self.output = Output(transport, self._share)
         self._requests = RequestTasks(self, self._share)
@@ -141,7 +141,6 @@ class Connection(asyncio.BufferedProtocol):
             self.write(replies.error(-1, pb.NotAllowedError, refusal))
             self.close()
             return
-        settings = self._settings
         self._keep_alive.start(lambda: settings.keep_alive_interval_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio calls it so
@@ -292,6 +291,7 @@ class Connection(asyncio.BufferedProtocol):
         """Handle up to ITEMS_A_TURN of the kept items, and none while reading is held for another reason."""
         self._rest_waits = False
         if not self._rest or self._read_holds != {"turn"}:
+            self._requests.leave_place()
             return
         items, self._rest = self._rest[:ITEMS_A_TURN], self._rest[ITEMS_A_TURN:]
         if not self._on_items(items, None if self._rest else self._rest_error):

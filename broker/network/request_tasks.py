@@ -31,6 +31,8 @@ REQUESTS_HIGH = 1000
 _LARGE_COMMAND_BYTES = 1024
 _PLACE_FROM_BYTES = 64 * 1024
 """Commands that are larger are parsed when they have a place among those of all connections."""
+_PLACE_S = 10.0
+"""A request that takes longer, such as a producer that waits for exclusive access, leaves its place to others."""
 _FOR_A_PLACE = "place"
 """Reason to stop reading a connection: its next command waits for a place."""
 _PARSED_FACTOR = 12
@@ -102,10 +104,12 @@ class RequestTasks:
         if not large:
             task.add_done_callback(self._ended)
         else:
-            parsed_bytes, place = _PARSED_FACTOR * size, self._place
+            parsed_bytes, place = _PARSED_FACTOR * size, None
             self._share.add("requests", parsed_bytes)
+            if size > _PLACE_FROM_BYTES and self._place is not None:
+                place, self._place = self._place, None
+                self._loop.call_later(_PLACE_S, place.leave)
             task.add_done_callback(lambda task: self._ended(task, parsed_bytes, place))
-            self._place = None
         grows = len(self._tasks) >> _STEP_BITS != self._steps
         if grows:
             self._weigh()
@@ -122,19 +126,25 @@ class RequestTasks:
         """
         if size <= _PLACE_FROM_BYTES:
             return True
+        parsed_bytes = _PARSED_FACTOR * size
+        if self._place is not None and self._place.size != parsed_bytes:  # the place of the command before
+            self._place.leave()
+            self._place = None
         if self._place is None:
-            self._place = self._share.place(_PARSED_FACTOR * size, self._on_place)
+            self._place = self._share.place(parsed_bytes, self._on_place)
         if self._place.is_taken:
-            self._loop.call_soon(self._leave)
+            self._share.set("waiting command", 0)
+            self._loop.call_soon(self.leave_place)
             return True
+        self._share.set("waiting command", size)
         self._owner.hold_reading(_FOR_A_PLACE)
         return False
 
     def _on_place(self) -> None:
         self._owner.release_reading(_FOR_A_PLACE)
 
-    def _leave(self) -> None:
-        """Free the place of a command that began no task."""
+    def leave_place(self) -> None:
+        """Free the place of a command that began no task, or that has to wait for another reason."""
         if self._place is not None and self._place.is_taken:
             self._place.leave()
             self._place = None

@@ -301,6 +301,36 @@ def _window(client, first: int) -> bytes:
     return b"".join(client.send_of(first + number, b"b" * 1000) for number in range(200))
 
 
+def test_a_connection_that_does_not_go_on_leaves_the_place_of_its_large_command_to_others(client):
+    """A peer that did not read its output kept the place for as long."""
+    ids = client.publish(2)
+    shared = pb.CommandSubscribe.Shared
+    assert client.consume(shared) == [0, 1]
+    connection = client.peer.connection
+    ack = pb.CommandAck(consumer_id=1, ack_type=pb.CommandAck.Individual, message_id=many(ids[:1]))
+
+    async def go() -> None:
+        everything = connection._share.place(1 << 40, lambda: None)
+        client.peer.send_bytes(encoded(ack=ack))
+        connection.hold_reading("output")
+        everything.leave()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        other = connection._share.place(1 << 40, lambda: None)
+        assert other.is_taken
+        connection.release_reading("output")
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not connection.is_reading
+        other.leave()
+
+    client.world.run(go())
+    client.send(ping=pb.CommandPing())
+    assert connection.is_reading
+    client.send(close_consumer=pb.CommandCloseConsumer(consumer_id=1, request_id=7))
+    assert client.consume(shared) == [1]
+
+
 def test_a_connection_that_ends_before_its_watcher_begins_leaves_no_watcher(client):
     """The request begins in a turn behind the end of the connection, which closes the watchers that exist then."""
     watch = pb.CommandWatchTopicList(request_id=7, watcher_id=1, namespace="public/default", topics_pattern=".*")

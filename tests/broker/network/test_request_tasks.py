@@ -9,6 +9,7 @@ from magnetar.broker import errors
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS, REQUESTS_IN_ONE_ROUND, RequestTurns
 from magnetar.broker.handlers.table import HANDLERS
 from magnetar.broker.memory_account import MemoryAccount, MemoryLimits
+from magnetar.broker.network import request_tasks
 from magnetar.broker.network.request_tasks import REQUESTS_HIGH, RequestTasks
 from magnetar.broker.slices import IN_SLICES
 from magnetar.protocol import pulsar_api_pb2 as pb
@@ -187,6 +188,56 @@ async def test_a_connection_that_ends_leaves_its_place(owner, account):
     first.close()
     filling.pop().leave()
     assert second.may_parse(500_000)
+
+
+async def test_a_place_is_as_large_as_its_command(owner, account):
+    """A command that was done at once left its small place to the large command behind it."""
+    first = RequestTasks(owner, account.share("here"))
+    filling = [account.share("here").place(12 << 20, lambda: None) for _ in range(10)]
+    assert all(each.is_taken for each in filling)
+    assert first.may_parse(70_000)
+    assert not first.may_parse(1 << 20)
+    filling.pop().leave()
+    assert first.may_parse(1 << 20)
+
+
+async def test_a_small_request_does_not_keep_the_place_of_the_command_before(owner, account):
+    """A producer that waited for exclusive access kept the place of an acknowledgement before it."""
+    first, second = RequestTasks(owner, account.share("here")), RequestTasks(owner, account.share("here"))
+    for _ in range(10):
+        account.share("here").place(12 << 20, lambda: None)
+    ended = asyncio.Event()
+    assert first.may_parse(600_000)
+    first.begin(wait_for(ended), LOOKUP, COMMAND, 2000)
+    assert not second.may_parse(600_000)
+    await until(lambda: not owner.holds)
+    ended.set()
+
+
+async def test_a_request_that_takes_long_leaves_its_place(owner, account, monkeypatch):
+    """Producers with large schemas that waited for exclusive access kept the commands of all clients out."""
+    monkeypatch.setattr(request_tasks, "_PLACE_S", 0.0)
+    first, second = RequestTasks(owner, account.share("here")), RequestTasks(owner, account.share("here"))
+    for _ in range(10):
+        account.share("here").place(12 << 20, lambda: None)
+    ended = asyncio.Event()
+    assert first.may_parse(600_000)
+    first.begin(wait_for(ended), LOOKUP, COMMAND, 600_000)
+    assert not second.may_parse(600_000)
+    await until(lambda: not owner.holds)
+    assert second.may_parse(600_000)
+    ended.set()
+
+
+async def test_the_bytes_of_a_command_that_waits_for_a_place_are_in_the_account(owner, account):
+    filling = [account.share("here").place(12 << 20, lambda: None) for _ in range(11)]
+    before = account.used_bytes
+    first = RequestTasks(owner, account.share("here"))
+    assert not first.may_parse(500_000)
+    assert account.used_bytes == before + 500_000
+    filling.pop().leave()
+    assert first.may_parse(500_000)
+    assert account.used_bytes == before
 
 
 async def wait_for(event):
