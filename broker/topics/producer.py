@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 _NO_ID = -1
+_MANY_RECEIPTS = 64
+"""So many receipts go out at once, before the books of their run; fewer share a system call with what else the turn
+writes on the connection.
+"""
 
 
 @dataclass(slots=True)
@@ -188,11 +192,11 @@ class Producer:
         self.connection.gate.finished(run.count, run.size_bytes)
         step = self.publishing.receipt_step
         for ledger_id, first_entry_id, i, j in () if self._answered is run else result.pieces:
-            self.connection.write(
-                speed.encode_receipts(
-                    self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id, step
-                )
+            receipts = speed.encode_receipts(
+                self.producer_id, run.sequence_ids, run.highest_sequence_ids, i, j, ledger_id, first_entry_id, step
             )
+            if j - i < _MANY_RECEIPTS or not self.connection.output.write_now(receipts):
+                self.connection.write(receipts)
         self._answered = None
         stored = run.count if result.error is None else sum(j - i for _, _, i, j in result.pieces)
         if stored:

@@ -1,5 +1,5 @@
 """Producers whose topic ends before they are connected: their clients get an error, for a topic that has ended answers
-no SEND.
+no SEND. And the way of receipts.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import pytest
 from magnetar.broker.errors import ProducerBusyError, ProducerFencedError, ServiceNotReadyError, TopicTerminatedError
 from magnetar.broker.handlers.publish import on_producer
 from magnetar.broker.topics.non_persistent_topic import NonPersistentTopic
-from magnetar.broker.topics.producer import ProducerRequest
+from magnetar.broker.topics.producer import Producer, ProducerRequest
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.topic_name import TopicName
+from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 from tests.broker.topic_for_tests import NAME, TopicBench
-from tests.storage.managed_for_tests import settle
+from tests.storage.managed_for_tests import run_of, settle
 from tests.twins.fake_connection import FakeConnection
 
 COMMAND = pb.CommandProducer(
@@ -211,3 +212,38 @@ async def test_a_refusal_for_the_address_of_a_client_names_the_topic():
     with pytest.raises(ProducerBusyError, match=re.escape(text) + "$"):
         await topic.add_producer(topic.new_producer(Client(), request(name="second")), lambda: None)
     await bench.close()
+
+
+class _Output:
+    """An output that takes answers at once, or none."""
+
+    def __init__(self, *, takes: bool) -> None:
+        self.takes = takes
+        self.sent: list[bytes] = []
+
+    def write_now(self, data: bytes) -> bool:
+        if self.takes:
+            self.sent.append(data)
+        return self.takes
+
+
+@pytest.mark.parametrize(("count", "takes", "is_sent"), [(64, True, True), (63, True, False), (64, False, False)])
+async def test_many_receipts_go_out_before_the_books_of_their_run(count, takes, is_sent):
+    class Connection(Client):
+        output = _Output(takes=takes)
+
+        @property
+        def gate(self):
+            return SimpleNamespace(finished=lambda *_: None)
+
+    connection, books = Connection(), []
+
+    def stored(*_) -> None:
+        books.append((len(connection.output.sent), connection.writes))
+
+    publishing = SimpleNamespace(receipt_step=1, stored=stored)
+    producer = Producer(connection, SimpleNamespace(publishing=publishing), request(), 1)
+    run = run_of([b"x"] * count)
+    producer._appended(AppendResult(run, [AppendPiece(3, 0, 0, count)], None))
+    assert books == [(1, 0) if is_sent else (0, 1)]
+    assert len(connection.frames) == (0 if is_sent else count)
