@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from magnetar.storage.position import EARLIEST, LATEST
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from magnetar.storage.position import Position
 
 
@@ -97,10 +101,6 @@ class SubscriptionHistory:
             position <= up_to and since_s < at_s for up_to, since_s in self.sure_up_to
         )
 
-    def may_be_skipped(self, position: Position, earliest_stamp_s: float) -> bool:
-        """Whether the broker may have dropped the message itself: by age, or for a quota."""
-        return position in self.evicted or self.may_be_expired(earliest_stamp_s)
-
     def may_be_expired(self, earliest_stamp_s: float) -> bool:
         """Whether a message with this stamp or a later stamp was old enough for any of the requests."""
         return any(earliest_stamp_s <= latest_s for latest_s in self.expiries)
@@ -140,6 +140,16 @@ class TopicHistory:
         self.former |= self.receipts
         self.receipts.clear()
         self.index.clear()
+
+    def unstamped_up_to(self, is_old: Callable[[Sent], bool]) -> Position:
+        """The last position that an old entry with the stamp of its producer may have: the broker stamps no entry whose
+        SEND names no messages, and an entry that is sent again keeps its stamp. A search for old entries by bisection
+        takes the younger entries in front along.
+        """
+        old = [entry for entry in self.by_body.values() if not entry.count and is_old(entry)]
+        if any(entry.position is None for entry in old):
+            return LATEST
+        return max((entry.position for entry in old if entry.position is not None), default=EARLIEST)
 
     def sends(self, entry: Sent) -> None:
         self.by_body[entry.body] = entry

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from magnetar.protocol import pulsar_api_pb2 as pb
 from magnetar.protocol.key_hash import murmur3_32
 from magnetar.storage.position import Position
-from tests.simulation.checker import earliest_stamp_s
+from tests.simulation.checker import may_be_skipped
 from tests.simulation.clients import KEY_SHARED, SimConsumer, SimProducer
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.parts import Part
@@ -113,7 +113,7 @@ class KeyConsumer(SimConsumer):
             and place > subscription.acked_up_to
             and other.position == place
             and subscription.owes(other)
-            and not subscription.may_be_skipped(place, earliest_stamp_s(other, self.world.clock))
+            and not may_be_skipped(self.topic, subscription, place, self.world.clock)
             and not damage.lies_on(self.topic, other)
         ]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from magnetar.broker.compaction.topic_compaction import COMPACTION_CURSOR
-from magnetar.storage.position import EARLIEST, LATEST
+from magnetar.storage.position import EARLIEST
 from tests.simulation.history import ViolationError
 from tests.simulation.parts import Part
 
@@ -98,26 +98,15 @@ class Quotas(Part):
         before a power loss that sets the cursor back.
         """
         by_size = 0 <= self._most_bytes <= self._backlog_bytes(known, before)
-        old_up_to = self._old_up_to(known, now_s)
+        old_up_to = EARLIEST
+        if self._is_precise:
+            old_up_to = known.unstamped_up_to(lambda each: self._is_old(each, self._most_s * _EVICT_TO, now_s))
         mark_delete = topic.subscriptions.by_name[subscription.name].cursor.mark_delete
         for place, entry in known.receipts.items():
             if subscription.may_be_acked(place) or (place > mark_delete and topic.ledger.is_valid(place)):
                 continue
             if by_size or place <= old_up_to or self._is_old(entry, self._most_s * _EVICT_TO, now_s):
                 subscription.evicted.add(place)
-
-    def _old_up_to(self, known: TopicHistory, now_s: float) -> Position:
-        """The last position that an old entry with the stamp of its producer may have: the broker stamps no entry whose
-        SEND names no messages, and an entry that is sent again keeps its stamp.
-        """
-        old = [
-            entry
-            for entry in known.by_body.values()
-            if self._is_precise and not entry.count and self._is_old(entry, self._most_s * _EVICT_TO, now_s)
-        ]
-        if any(entry.position is None for entry in old):
-            return LATEST
-        return max((entry.position for entry in old if entry.position is not None), default=EARLIEST)
 
     def _check_evictions(self) -> None:
         """Check the evictions by size since the last check, by their lines in the log."""

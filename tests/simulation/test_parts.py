@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from magnetar.storage.position import Position
+from tests.simulation.checker import may_be_skipped
 from tests.simulation.clients import WALL_EPOCH_MS
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.offline import Offline
@@ -133,6 +134,18 @@ def test_young_entries_go_along_with_an_old_entry_behind_that_has_the_stamp_of_i
     assert evicted_by_age(0, None) == old
     assert evicted_by_age(1, Position(0, 5)) == [*old, Position(0, 5)]
     assert evicted_by_age(0, Position(0, 5)) == [Position(0, number) for number in range(6)]
+
+
+@pytest.mark.parametrize(("count", "skipped"), [(1, [1]), (0, [0, 1])])
+def test_a_young_message_expires_along_with_an_old_message_behind_that_has_the_stamp_of_its_producer(count, skipped):
+    known, subscription = TopicHistory("t", keeps_all=False, deduplicates=False), SubscriptionHistory("s")
+    for number, sent in enumerate([Sent("p", 0, 1, b"young", 9.0), Sent("q", 0, count, b"old", 1.0)]):
+        known.sends(sent)
+        known.receipted(sent, Position(0, number), 9.5)
+    clock = SimpleNamespace(ahead_since=lambda _s: (0.0, 0.0))
+    assert not any(may_be_skipped(known, subscription, place, clock) for place in known.receipts)
+    subscription.expiries.append(5.0)
+    assert [place.entry_id for place in known.receipts if may_be_skipped(known, subscription, place, clock)] == skipped
 
 
 @pytest.mark.parametrize(("entries", "holds"), [(5, True), (6, False)])
