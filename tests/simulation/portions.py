@@ -167,9 +167,11 @@ class Parted(Part):
     async def _set_properties(self, name: str, subscription: SubscriptionHistory) -> None:
         value = str(self._chance.randrange(1 << 30))
         epoch, register = self._properties.get(name, (-1, None))
-        if register is None or epoch != subscription.epoch:
+        if register is None or (epoch != subscription.epoch and subscription.absent):
             register = Register(f"{PARTED} {name}", None)
-            self._properties[name] = subscription.epoch, register
+        elif epoch != subscription.epoch:
+            register.possible.add(None)  # the outcome of a deletion is unknown
+        self._properties[name] = subscription.epoch, register
         await register.change(value, self._asks(name, {"number": value}))
 
     async def _asks(self, name: str, properties: dict[str, str]) -> bool | None:

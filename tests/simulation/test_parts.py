@@ -13,8 +13,8 @@ from tests.simulation.clients import WALL_EPOCH_MS
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.offline import Offline
 from tests.simulation.parts import Register
-from tests.simulation.plan import FIRST_WITH_OFFLINE, Plan
-from tests.simulation.portions import Portions
+from tests.simulation.plan import FIRST_WITH_OFFLINE, FIRST_WITH_PORTIONS, Plan
+from tests.simulation.portions import Parted, Portions
 from tests.simulation.quotas import EVICTED, Quotas
 from tests.simulation.shapes import SchemaHistory
 from tests.simulation.times import Seeks
@@ -71,6 +71,20 @@ def test_messages_of_a_batch_come_again_only_without_an_answer():
     assert "that no consumer acknowledged" in book.delivered(PLACE, 0b100, 3, 6.1)
     book.subscription.deleted(surely=True)
     assert book.delivered(PLACE, 0b111, 3, 7.0) == ""
+
+
+@pytest.mark.parametrize(("surely", "holds"), [(True, False), (False, True)])
+async def test_properties_may_outlive_a_deletion_with_an_unknown_outcome(surely, holds):
+    parted = Parted(World(Plan.of(FIRST_WITH_PORTIONS)))
+    parted.populate()
+    parted._asks = lambda _name, _properties: answer(None)
+    subscription = parted._topic.subscriptions["a"]
+    await parted._set_properties("a", subscription)
+    (value,) = parted._properties["a"][1].possible - {None}
+    subscription.deleted(surely=surely)
+    await parted._set_properties("a", subscription)
+    assert (value in parted._properties["a"][1].possible) == holds
+    parted._properties["a"][1].check(None)
 
 
 def test_a_version_resolves_for_requests_behind_the_answer_with_the_version():
