@@ -9,11 +9,12 @@ import pytest
 
 from magnetar.storage.position import Position
 from tests.simulation.checker import may_be_skipped
+from tests.simulation.chunked import Chunked, Whole
 from tests.simulation.clients import WALL_EPOCH_MS
 from tests.simulation.history import Sent, SubscriptionHistory, TopicHistory, ViolationError
 from tests.simulation.offline import Offline
 from tests.simulation.parts import Register
-from tests.simulation.plan import FIRST_WITH_OFFLINE, FIRST_WITH_PORTIONS, Plan
+from tests.simulation.plan import FIRST_WITH_CHUNKS, FIRST_WITH_OFFLINE, FIRST_WITH_PORTIONS, Plan
 from tests.simulation.portions import Parted, Portions
 from tests.simulation.quotas import EVICTED, Quotas
 from tests.simulation.shapes import SchemaHistory
@@ -85,6 +86,31 @@ async def test_properties_may_outlive_a_deletion_with_an_unknown_outcome(surely,
     await parted._set_properties("a", subscription)
     assert (value in parted._properties["a"][1].possible) == holds
     parted._properties["a"][1].check(None)
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_chunked_message_is_as_old_as_a_copy_of_its_last_chunk_without_a_receipt(is_seen):
+    """Entries 0 and 1 make the message, 2 is a later value of the key, 3 is the copy of 1 that has the receipt."""
+    chunked = Chunked(World(Plan.of(FIRST_WITH_CHUNKS)))
+    chunked.populate()
+    known = chunked._topic
+    whole = Whole("u", b"", "a", [Sent("p", 0, 1, b"u%d" % k, 0.0) for k in range(2)], {0, 1})
+    later = Sent("p", 1, 1, b"later", 0.0)
+    for entry in (*whole.chunks, later):
+        entry.key = "a"
+        known.sends(entry)
+    chunked._chunks.messages["u"] = whole
+    chunked._chunks.of_body |= {each.body: (whole, k) for k, each in enumerate(whole.chunks)}
+    for number, entry in ((0, whole.chunks[0]), (2, later), (3, whole.chunks[1])):
+        known.receipted(entry, Position(0, number), 1.0)
+    if is_seen:
+        known.got(Position(0, 1), whole.chunks[1].body, None)
+    reader = SimpleNamespace(name="r", found={Position(0, 2): later})
+    if is_seen:
+        chunked._check_newest(reader)
+    else:
+        with pytest.raises(ViolationError, match="the newest value of a at 0:3"):
+            chunked._check_newest(reader)
 
 
 def test_a_version_resolves_for_requests_behind_the_answer_with_the_version():
