@@ -6,6 +6,7 @@ A crash between the two steps leaves ledgers that no list names; no reader can r
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from magnetar.storage.managed.background import Background
     from magnetar.storage.managed.config import ManagedLedgerConfig
+    from magnetar.storage.managed.cursors.cursor import ManagedCursor
     from magnetar.storage.managed.cursors.cursor_set import CursorSet
     from magnetar.storage.managed.environment import StorageEnv
     from magnetar.storage.managed.ledger_list import LedgerList
@@ -59,21 +61,36 @@ class Trimmer:
         has closed meanwhile.
         """
         async with self._lock:
-            if self._stopped:
-                return []
-            config = self._config()
-            drop = ledgers_to_drop(
-                self._ledgers.slots,
-                [cursor.released for cursor in self._cursors.by_name.values()],
-                config.retention_time_ms,
-                config.retention_size_bytes,
-                now_ms,
-                keep_last=self._list.terminated is not None,
-            )
-            if before is not None:
-                drop = [ledger_id for ledger_id in drop if ledger_id < before]
+            drop = self._not_needed(now_ms, before)
+            if drop and await self._save_cursors(drop[-1]):
+                no_more = set(drop)  # a cursor may have been set back, or opened, while others were saved
+                drop = [ledger_id for ledger_id in self._not_needed(now_ms, before) if ledger_id in no_more]
             await self._drop(drop)
             return drop
+
+    def _not_needed(self, now_ms: int, before: int | None) -> list[int]:
+        if self._stopped:
+            return []
+        config = self._config()
+        found = ledgers_to_drop(
+            self._ledgers.slots,
+            [cursor.released for cursor in self._cursors.by_name.values()],
+            config.retention_time_ms,
+            config.retention_size_bytes,
+            now_ms,
+            keep_last=self._list.terminated is not None,
+        )
+        return found if before is None else [ledger_id for ledger_id in found if ledger_id < before]
+
+    async def _save_cursors(self, ledger_id: int) -> bool:
+        """Save the cursors of which a crash would take acknowledgements in ledgers up to this; return whether there
+        were such cursors. Else an acknowledgement of several entries would hold for the dropped entries alone, and of
+        a message in chunks the last chunks would come again, which no client can join.
+        """
+        last = Position(ledger_id, self._ledgers.entries_of(ledger_id) - 1)
+        unsaved = [cursor for cursor in self._cursors.by_name.values() if cursor.saved_mark_delete < last]
+        await asyncio.gather(*map(_save, unsaved))
+        return bool(unsaved)
 
     async def drop_up_to(self, position: Position) -> None:
         """Drop every closed ledger that ends at or before the position, needed or not; a terminated log keeps its last
@@ -133,3 +150,8 @@ class Trimmer:
                 await self._env.ledgers.delete(slot.ledger_id)
             except StorageError as error:
                 log.warning(events.LEDGER_NOT_DELETED, ledger_id=slot.ledger_id, error=str(error))
+
+
+async def _save(cursor: ManagedCursor) -> None:
+    with suppress(StorageError):  # the saver logs the failure; a full disk needs the space of the ledgers
+        await cursor.flush()

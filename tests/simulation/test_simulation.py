@@ -39,6 +39,7 @@ REGRESSIONS = {
     500_096: "the same as 480,569",
     547_308: "the same as 481,460",
     200_005: "a record in the body of a message was delivered where the device damaged that message",
+    623_162: "the log dropped a ledger before the acknowledgements of its entries were durable",
     663_303: "the model knew no copy of a last chunk that had no receipt and came to the last consumers alone",
     663_305: "the model took a subscription for new whose deletion had an unknown outcome",
     683_188: "the model knew no young entries in front of an old stamp, which expire along",

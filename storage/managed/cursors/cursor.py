@@ -122,6 +122,11 @@ class ManagedCursor:
         return min(self._acks.mark_delete, self._saver.saved_mark_delete)
 
     @property
+    def saved_mark_delete(self) -> Position:
+        """The position up to which acknowledgements survive a crash; of a read cursor mark-delete."""
+        return self._acks.mark_delete if self._saver is None else self._saver.saved_mark_delete
+
+    @property
     def read_position(self) -> Position:
         """The position of the next read; the entry need not exist yet."""
         return self._read_position

@@ -315,3 +315,79 @@ async def test_an_acknowledged_ledger_makes_room_when_a_failed_append_has_ended_
         await append(ledger, [b"y"])
     await settle()
     assert 0 not in await ground.ledgers.list_ledgers()
+
+
+async def test_a_crash_leaves_no_acknowledgement_of_several_entries_in_part():
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("s", "earliest")
+    every = await append(ledger, [b"x"] * 25)
+    cursor.ack_many([*every[:4], *every[5:14]])
+    await cursor.flush()
+    cursor.ack_many([every[4], every[20]])
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [1, 2]
+    found = (await ground.after_crash().open(DROP)).cursors["s"]
+    assert found.is_deleted(every[4]) == found.is_deleted(every[20])
+
+
+async def test_a_cursor_that_is_set_back_while_it_is_saved_keeps_its_ledgers(monkeypatch):
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("s", "earliest")
+    every = await append(ledger, [b"x"] * 25)
+    flush, begun = cursor.flush, asyncio.Event()
+
+    async def slow_flush():
+        await begun.wait()
+        await flush()
+
+    monkeypatch.setattr(cursor, "flush", slow_flush)
+    cursor.ack_cumulative(every[-1])
+    await settle()
+    resetting = asyncio.ensure_future(cursor.reset(EARLIEST))
+    await settle()
+    begun.set()
+    await resetting
+    await settle()
+    assert (cursor.backlog_entries, len(ledger.ledgers)) == (25, 3)
+    assert await ledger.trim(ground.clock.now_ms()) == []
+
+
+async def test_a_trim_goes_on_when_a_cursor_is_deleted_meanwhile(monkeypatch):
+    ground, ledger = await opened(DROP)
+    first, second = [await ledger.open_cursor(name, "earliest") for name in ("first", "second")]
+    every = await append(ledger, [b"x"] * 15)
+    for cursor in (first, second):
+        cursor.ack_cumulative(every[4])
+        await cursor.flush()
+    put, stored = ground.metadata.put, asyncio.Event()
+
+    async def slow_put(*args):
+        await stored.wait()
+        return await put(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ground.metadata, "put", slow_put)
+        for cursor in (first, second):
+            cursor.ack_cumulative(every[12])
+        trimming = asyncio.ensure_future(ledger.trim(ground.clock.now_ms()))
+        await settle()
+        deleting = asyncio.ensure_future(ledger.delete_cursor("second"))
+        await settle()
+        stored.set()
+        await trimming
+        await deleting
+    await settle()
+    assert [slot.ledger_id for slot in ledger.ledgers] == [1]
+
+
+async def test_acknowledged_ledgers_make_room_although_no_cursor_can_be_saved(monkeypatch):
+    ground, ledger = await opened(DROP)
+    cursor = await ledger.open_cursor("s", "earliest")
+    every = await append(ledger, [b"x"] * 15)
+
+    async def fails():
+        raise FULL
+
+    monkeypatch.setattr(cursor, "flush", fails)
+    cursor.ack_cumulative(every[12])
+    assert await ledger.trim(ground.clock.now_ms()) == [0]
