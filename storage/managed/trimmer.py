@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Trimmer"]
 
 log = structlog.get_logger(__name__)
+_SAVE_TOGETHER = 64
 
 
 class Trimmer:
@@ -89,7 +90,8 @@ class Trimmer:
         """
         last = Position(ledger_id, self._ledgers.entries_of(ledger_id) - 1)
         unsaved = [cursor for cursor in self._cursors.by_name.values() if cursor.saved_mark_delete < last]
-        await asyncio.gather(*map(_save, unsaved))
+        for start in range(0, len(unsaved), _SAVE_TOGETHER):  # together: the saves share syncs
+            await asyncio.gather(*map(_save, unsaved[start : start + _SAVE_TOGETHER]))
         return bool(unsaved)
 
     async def drop_up_to(self, position: Position) -> None:

@@ -16,6 +16,7 @@ from magnetar.storage.managed.cursors.saver import CursorSaver
 from magnetar.storage.managed.cursors.store import CursorStore
 from magnetar.storage.managed.ledger_list import LedgerList
 from magnetar.storage.managed.managed_ledger import ManagedLedger
+from magnetar.storage.managed.trimmer import Trimmer
 from tests.model.owners_on_bookies import ViolationError
 from tests.model.wide_owners import play
 
@@ -79,7 +80,12 @@ def later_parts_replace_earlier_parts(patch):
 
 def trim_behind_an_unsaved_snapshot(patch):
     """The log drops entries up to a mark-delete position whose save is under way or failed."""
+
+    async def saves_nothing(*_):
+        return False
+
     patch.setattr(ManagedCursor, "released", ManagedCursor.mark_delete)
+    patch.setattr(Trimmer, "_save_cursors", saves_nothing)
 
 
 def answer_before_the_record_is_stored(patch):
