@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _NO_ID = -1
 _MANY_RECEIPTS = 64
-"""So many receipts go out at once, before the books of their run; fewer share a system call with what else the turn
-writes on the connection.
+"""So many receipts go out at once, before the books of their run; fewer share a system call with all other bytes that
+the turn writes on the connection.
 """
 
 
