@@ -106,10 +106,14 @@ class _Load:
             loaded.snapshot_bytes = sum(len(path) + len(value) for _, path, _, value in snapshot.changes)
         wanted = max(base, 1)
         logs = [number for number in self._names.logs if number >= wanted]
+        following: LogScan | None = None
         for number in range(wanted, max(logs, default=wanted) + 1):
             if number not in logs:
                 self._refuse(DamagedFileError(self._layout.metadata_log(number), 0, "the file is missing"))
-            scan = self._scan(number)
+            scan = following or self._scan(number)
+            following = self._scan(number + 1) if number + 1 in logs else None
+            if following is not None and number + 1 == logs[-1]:
+                _drop_refused(scan, following)
             self._join(loaded, scan, sequence)
             sequence = scan.next_sequence
         self._check_ends(loaded)
@@ -173,3 +177,19 @@ class _Load:
 
     def _refuse(self, error: DamagedFileError) -> NoReturn:
         raise MetadataDamagedError(self._layout.root, [str(found) for found in [*self._damage, error]]) from error
+
+
+def _drop_refused(scan: LogScan, last: LogScan) -> None:
+    """Drop the last frame of ``scan`` when its sequence belongs to the end frame.
+
+    A write without space may leave a whole copy of its frame. The writer uses the sequence of that frame again, and
+    once the last log exists, its first sequence leaves that sequence to the end frame. A machine that failed
+    before the end frame leaves the refused frame, which was never acknowledged.
+    """
+    refused = scan.frames[-1] if scan.frames else None
+    ends = scan.end in {LogEnd.CLEAN, LogEnd.TORN}
+    if refused is None or not ends or last.frames or last.header.first_sequence != scan.next_sequence:
+        return
+    del scan.frames[-1]
+    scan.torn_end = max(scan.torn_end, scan.end_offset)
+    scan.end, scan.end_offset = LogEnd.TORN, refused.offset

@@ -170,3 +170,47 @@ def test_a_snapshot_without_space_leaves_nothing_behind():
 
     assert run_until_crash(world.disk, main()) is None
     assert run_until_crash(world.disk, found_again(world.after_crash("everything"), expected)) is None
+
+
+@pytest.mark.parametrize("mode", ["nothing", "everything"])
+@pytest.mark.parametrize("size", [10, 3000])
+def test_a_power_loss_while_the_end_frame_replaces_a_frame_without_space(size: int, mode: str):
+    """The first copy of a refused frame is on the disk, the next log already has its name, the end frame is not yet
+    written: the start drops the refused frame, because its sequence belongs to the end frame.
+    """
+    refused, large = {"/n/kept": b"kept", "/n/refused": bytes(size)}, {"/n/kept": b"kept", "/n/large": bytes(LOG_BYTES)}
+    found = []
+    for crash_at in range(60):
+        world = MetadataWorld()
+        crash = run_until_crash(world.disk, _refused_then_rotated(world, size, crash_at))
+        after = world.after_crash(mode)
+        states = list[dict[str, bytes]]()
+        for _ in range(2):
+            assert run_until_crash(after.disk, _state_at_start(after, states)) is None
+            after = after.after_crash("nothing")
+        assert states[0] == states[1]
+        found.append(states[0])
+        if crash is None:
+            break
+    assert found[-1] == large
+    assert all(state in ({"/n/kept": b"kept"}, refused, large) for state in found)
+    assert len(found) > 10
+    if mode == "everything":
+        assert found[0] == refused
+
+
+async def _state_at_start(world: MetadataWorld, states: list[dict[str, bytes]]) -> None:
+    store = world.open()
+    assert not store.found_damage
+    states.append(await state_of(store))
+    await store.close()
+
+
+async def _refused_then_rotated(world: MetadataWorld, size: int, crash_at: int) -> None:
+    store = world.open()
+    await store.put("/n/kept", b"kept")
+    world.disk.full_at = world.disk.operations
+    with pytest.raises(StorageFullError):
+        await store.put("/n/refused", bytes(size))
+    world.disk.crash_at = world.disk.operations + crash_at
+    await store.put("/n/large", bytes(LOG_BYTES))
