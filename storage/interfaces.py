@@ -22,11 +22,13 @@ __all__ = [
     "AppendDone",
     "CallLater",
     "Clock",
+    "EarlyAnswer",
     "Guard",
     "LedgerInfo",
     "LedgerStore",
     "LedgerWriter",
     "MetadataStore",
+    "NextMessage",
     "PromptDone",
     "Scheduler",
     "SystemClock",
@@ -34,6 +36,14 @@ __all__ = [
 ]
 
 AppendDone = Callable[["StorageError | None"], None]
+NextMessage = Callable[[float], bool]
+"""Takes the next message of a producer; waits for the message at most so many seconds, without sleeping. Returns
+whether bytes of the producer have come.
+"""
+EarlyAnswer = Callable[[], "NextMessage | None"]
+"""Answers an append whose records are on the disk, and returns the function that takes the next message of the same
+producer; None: no such function.
+"""
 
 
 class PromptDone:
@@ -41,12 +51,13 @@ class PromptDone:
 
     __slots__ = ()
 
-    def notice(self) -> Callable[[], None] | None:
+    def notice(self) -> EarlyAnswer | None:
         """Return the function to call as soon as the records of the append are on the disk; None: no function.
 
         A store may call ``notice`` once, after ``append`` of the ledger writer has begun the write, and the function
         once, in the callback of the loop that calls ``done(None)`` afterwards. The records are not readable yet then.
-        The function neither raises nor uses the store.
+        The function neither raises nor uses the store. The function that it returns may append; the store may call that
+        function once, between the early answer and ``done(None)``.
         """
         raise NotImplementedError
 

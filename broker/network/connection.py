@@ -24,6 +24,7 @@ from magnetar.broker.errors import ConnectionFatalError
 from magnetar.broker.handlers.request_turns import FEW_REQUESTS, LARGE_COMMAND_BYTES
 from magnetar.broker.handlers.table import BEFORE_HANDSHAKE, HANDLERS, OPENING
 from magnetar.broker.network.client_memory import ClientMemory
+from magnetar.broker.network.early_read import EarlyRead
 from magnetar.broker.network.foreign_peers import hint
 from magnetar.broker.network.keep_alive import KeepAlive
 from magnetar.broker.network.leaving import Leaving
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from magnetar.broker.topics.list_watcher import TopicListWatcher
     from magnetar.broker.topics.producer import Producer
     from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.interfaces import NextMessage
 
 log = structlog.get_logger(__name__)
 
@@ -81,25 +83,21 @@ class Connection(asyncio.BufferedProtocol):
         tls: bool = False,
         seat: Seat | None = None,
     ) -> None:
-        self.services = services
-        self.tls = tls
+        self.services, self.tls = services, tls
         self._seat = seat
         self.connection_id = next(_connection_ids)
         self.loop = asyncio.get_running_loop()
-        self._resources = resources
-        self._settings = resources.settings
+        self._resources, self._settings = resources, resources.settings
         self.producers: dict[int, Producer | asyncio.Future[Producer]] = {}
         self.consumers: dict[int, Consumer | asyncio.Future[Consumer]] = {}
         self.sought_consumers: dict[int, Consumer] = {}
         self.recently_closed_producers: dict[int, float] = {}
         self.watchers: dict[int, TopicListWatcher] = {}
         self.lists, self.matching = asyncio.Lock(), asyncio.Lock()
-        self.peer_version = 0
-        self.client_version = ""
+        self.peer_version, self.client_version = 0, ""
         self.features = pb.FeatureFlags()
         self.auth: AuthSession | None = None
-        self.connected = False
-        self.closed = False
+        self.connected = self.closed = False
         self.address = ""
         self.knows_entry_metadata = False
         self.wants_entry_metadata = False
@@ -114,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
         self._rest_waits = False
         self.gate: PublishGate
         self.output: Output
+        self.early_read: NextMessage | None
         self._share: MemoryShare
         self._clients: ClientMemory
         self._requests: RequestTasks
@@ -132,6 +131,7 @@ class Connection(asyncio.BufferedProtocol):
         self.gate = PublishGate(self, budget, settings.max_pending_publish_requests_per_connection)
         self._clients = ClientMemory(self, self._share)
         self.output = Output(transport, self._share)
+        self.early_read = EarlyRead(self, self._buffer, transport).function
         self._requests = RequestTasks(self, self._share)
         self._keep_alive = KeepAlive(self, self._buffer, self.output, self.loop)
         if self._seat is not None:

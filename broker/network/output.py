@@ -41,7 +41,7 @@ class Output:
     def __init__(self, transport: asyncio.Transport, share: MemoryShare) -> None:
         self.writable = True
         self._transport: asyncio.Transport | None = transport
-        self._fd = _plain_descriptor(transport)
+        self._fd = plain_descriptor(transport)
         self._share = share
         self._on_writable: list[Callable[[], None]] = []
         self._mark: int | None = None
@@ -152,7 +152,7 @@ class Output:
             callback()
 
 
-def _plain_descriptor(transport: asyncio.Transport) -> int:
+def plain_descriptor(transport: asyncio.Transport) -> int:
     """The descriptor of a socket whose bytes are those of the connection; -1 with TLS, or without a socket."""
     socket = transport.get_extra_info("socket")
     if socket is None or transport.get_extra_info("sslcontext") is not None:

@@ -21,12 +21,12 @@ from magnetar.protocol.runs import EntryFlag
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
     from magnetar.broker.topics.producer_ports import ProducerConnection, Publishing
     from magnetar.broker.topics.topic_stats import ProducerStats
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
+    from magnetar.storage.interfaces import EarlyAnswer, NextMessage
     from magnetar.storage.managed.append_result import AppendPiece, AppendResult
 
 _NO_ID = -1
@@ -168,7 +168,7 @@ class Producer:
         else:
             self._parked.append((self._submitted_runs, data))
 
-    def _notice(self, run: EntryRun, piece: AppendPiece) -> Callable[[], None]:
+    def _notice(self, run: EntryRun, piece: AppendPiece) -> EarlyAnswer:
         """Encode the receipts of the oldest run under way; the function that is returned writes them."""
         ledger_id, first_entry_id, i, j = piece
         step = self.publishing.receipt_step
@@ -177,13 +177,17 @@ class Producer:
         )
         return partial(self._answer_now, run, receipts)
 
-    def _answer_now(self, run: EntryRun, receipts: bytes) -> None:
+    def _answer_now(self, run: EntryRun, receipts: bytes) -> NextMessage | None:
         """Write the receipts of the oldest run under way before the books of the run are kept: meanwhile the client
-        goes on.
+        goes on. Return the function that takes the client's next message; None with deduplication, whose verdict on
+        that message needs the books.
         """
         self._answered = run
-        if not self.connection.output.write_now(receipts):
-            self.connection.write(receipts)
+        connection = self.connection
+        if not connection.output.write_now(receipts):
+            connection.write(receipts)
+            return None
+        return None if self.publishing.deduplication.enabled else connection.early_read
 
     def _appended(self, result: AppendResult) -> None:
         """Write the receipts or the error of a run whose append has ended; called in the order of the appends."""

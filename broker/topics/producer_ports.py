@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from magnetar.protocol.runs import EntryRun
     from magnetar.protocol.topic_name import TopicName
     from magnetar.storage.errors import StorageError
+    from magnetar.storage.interfaces import NextMessage
     from magnetar.storage.managed.append_result import AppendPiece, AppendResult, RunNotice
 
 
@@ -47,6 +48,8 @@ class ProducerConnection(Protocol):
     client_version: str
     recently_closed_producers: dict[int, float]
     """Producers that the broker closed, with the time: the broker ignores their messages for a while."""
+    early_read: NextMessage | None
+    """Handles the next SEND, and nothing else (`network.early_read`); None: not possible on this connection."""
 
     @property
     def closed(self) -> bool: ...

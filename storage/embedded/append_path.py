@@ -58,6 +58,7 @@ class AppendPath:
         turns: ReadTurns,
         frame_writer: FrameWriter | None = None,
         poll: Poll | None = None,
+        is_busy: bool = False,
     ) -> None:
         self._journal, self._pool, self._scheduler = journal, pool, scheduler
         self._health, self._cache, self._on_confirmed = health, cache, on_confirmed
@@ -65,7 +66,15 @@ class AppendPath:
             threads.lane("journal", journal.write_batch, self._complete, max_batch_bytes)
             if frame_writer is None
             else CommitLane(
-                journal, frame_writer, threads, self._complete, max_batch_bytes, clock=clock, turns=turns, poll=poll
+                journal,
+                frame_writer,
+                threads,
+                self._complete,
+                max_batch_bytes,
+                clock=clock,
+                turns=turns,
+                poll=poll,
+                is_busy=is_busy,
             )
         )
         self._helper = threads.lane("journal-prepare", self._prepare, self._prepared)

@@ -56,7 +56,7 @@ class EngineEnvironment:
 
     poll: Callable[[], Poll | None] = lambda: None
     """Makes the poll of the running loop; its result None: the loop sleeps until its next event. The engine calls it
-    once, at its start, where ``EngineSettings.busy_polling`` is set.
+    once, at its start.
     """
 
     direct_reader: Callable[[], DirectReader | None] = lambda: None

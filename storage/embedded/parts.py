@@ -106,7 +106,8 @@ def build_parts(base: Foundation) -> EngineParts:
         clock=environment.clock,
         turns=environment.turns,
         frame_writer=environment.frame_writer(),
-        poll=environment.poll() if settings.busy_polling else None,
+        poll=environment.poll(),
+        is_busy=settings.busy_polling,
     )
     checkpointer.wire(appends, journal)
     read_pool = environment.threads.pool("read", settings.read_threads)

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 
     from magnetar.protocol.runs import EntryRun
     from magnetar.storage.errors import StorageError
+    from magnetar.storage.interfaces import EarlyAnswer
 
-    RunNotice = Callable[["EntryRun", "AppendPiece"], Callable[[], None]]
+    RunNotice = Callable[["EntryRun", "AppendPiece"], EarlyAnswer]
     """Gets a run and its only piece while the run is written; returns the function to call when it is on the disk."""
 
 __all__ = ["AppendBooks", "AppendPiece", "AppendResult", "PendingAppend", "RunNotice"]
@@ -94,7 +95,7 @@ class PendingAppend(PromptDone):
     def result(self) -> AppendResult:
         return AppendResult(self.run, self.pieces, self.error)
 
-    def notice(self) -> Callable[[], None] | None:
+    def notice(self) -> EarlyAnswer | None:
         """The early notice of a run in one piece, unless an earlier run has no result yet."""
         is_whole = self.next == self.run.count and len(self.pieces) == 1 and self.error is None
         if self.run_notice is not None and is_whole and self.owner.pending[0] is self:

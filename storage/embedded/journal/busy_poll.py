@@ -3,7 +3,11 @@
 A producer that waits for each receipt has the broker sleep twice for each message: until the frame is on the disk, and
 until the next message comes. Each sleep costs the time of a wake-up, and behind it the code runs with cold caches,
 which costs more than the wake-up (docs/performance.md). ``QuickLaps`` decides whether such laps follow each other so
-quickly that polling is worth the whole processor that it takes meanwhile. Polling is off by default.
+quickly that polling is worth the whole processor that it takes meanwhile. Polling through these waits is off by
+default.
+
+Behind an early receipt the loop polls for some microseconds in any case: the next message of most such producers comes
+within ``TURN_S``, and its frame should begin before the books of the last message are kept.
 
 A poll yields the processor to every other thread that wants it, ends with the first event of any connection, and ends
 early where other threads took the processor for longer than a sleep would have lasted.
@@ -22,12 +26,14 @@ if TYPE_CHECKING:
     Poll = Callable[[float], int]
     """Waits for the next event of the loop, at most so many seconds, and returns a value of ``Polled``."""
 
-__all__ = ["DISK_S", "REST_S", "Pauses", "Poll", "Polled", "QuickLaps", "open_poll"]
+__all__ = ["DISK_S", "REST_S", "TURN_S", "Pauses", "Poll", "Polled", "QuickLaps", "open_poll"]
 
 REST_S = 0.0003
 """The longest rest of a quick lap in seconds, and the longest poll for the next append."""
 DISK_S = 0.0005
 """The longest poll in seconds for the end of a frame. A longer wait is worth a sleep."""
+TURN_S = 0.00004
+"""The longest poll in seconds for the next message behind an early receipt: about the time that the books take."""
 _FIRST_RESTS = 8
 """So many short rests behind each other begin the polling."""
 _FIRST_PAUSE = 4
@@ -50,7 +56,7 @@ class Polled(IntEnum):
 
 
 class Pauses:
-    """The laps that go without a poll, for one of the two waits of a lap."""
+    """The laps that go without a poll, for one of the waits of a lap."""
 
     __slots__ = ("_events", "_left", "_pause")
 
@@ -84,11 +90,11 @@ class QuickLaps:
     ``are_quick`` begins behind ``_FIRST_RESTS`` short rests and ends with a long rest.
     """
 
-    __slots__ = ("_short_rests", "are_quick", "disk", "rest")
+    __slots__ = ("_short_rests", "are_quick", "disk", "rest", "turn")
 
     def __init__(self) -> None:
         self.are_quick = False
-        self.disk, self.rest = Pauses(), Pauses()
+        self.disk, self.rest, self.turn = Pauses(), Pauses(), Pauses()
         self._short_rests = 0
 
     def rested(self, seconds: float) -> None:

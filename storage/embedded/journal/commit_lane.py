@@ -13,10 +13,12 @@ frames, frames that are rare anyway, or frames on a slower disk. All these times
 engine's clock.
 
 While a single producer waits for each receipt, a frame begins in the call that submits its append instead of at the end
-of the turn, and the append gets early notice (``PromptDone``) as soon as the frame is written.
+of the turn, and the append gets early notice (``PromptDone``) as soon as the frame is written. Where the producer's
+next message comes within microseconds, its frame begins before the report of the last frame: the books are kept while
+the disk works.
 
-With a poll the loop does not sleep until the end of the frame and until the next message, while producers that wait for
-each receipt send one message quickly behind the other (``busy_poll.py``).
+With ``is_busy`` the loop does not sleep until the end of the frame and until the next message, while producers that
+wait for each receipt send one message quickly behind the other (``busy_poll.py``).
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import deque
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
-from magnetar.storage.embedded.journal.busy_poll import DISK_S, REST_S, QuickLaps
+from magnetar.storage.embedded.journal.busy_poll import DISK_S, REST_S, TURN_S, Polled, QuickLaps
 from magnetar.storage.embedded.lanes import Idle
 from magnetar.storage.interfaces import PromptDone
 
@@ -37,10 +40,11 @@ if TYPE_CHECKING:
     from magnetar.storage.embedded.journal.frame_writer import FrameWriter
     from magnetar.storage.embedded.journal.writer import Append, BatchResult, Journal, Plan
     from magnetar.storage.embedded.lanes import Threads
-    from magnetar.storage.interfaces import Clock
+    from magnetar.storage.interfaces import Clock, EarlyAnswer
     from magnetar.storage.read_turns import ReadTurns
 
     Done = Callable[[list[Append], BatchResult | None, BaseException | None], None]
+    Result = TypeVar("Result")
 
 __all__ = ["CommitLane"]
 
@@ -78,6 +82,7 @@ class CommitLane:
         clock: Clock,
         turns: ReadTurns,
         poll: Poll | None = None,
+        is_busy: bool = False,
     ) -> None:
         self._journal, self._writer, self._done = journal, writer, done
         self._max_batch_bytes = max_batch_bytes
@@ -101,7 +106,7 @@ class CommitLane:
         self._began_s = 0.0
         self._interval_s = self._seldom_s
         """The average time in seconds between the beginnings of frames."""
-        self._poll, self._laps = poll, QuickLaps()
+        self._poll, self._is_busy, self._laps = poll, is_busy, QuickLaps()
         self._is_lap = False
         """Whether the last frame was small, and its producers wait for each receipt."""
         self._rested_s = 0.0
@@ -112,8 +117,10 @@ class CommitLane:
         self._idle = Idle()
         self._batch: list[Append] = []
         self._plan: Plan | None = None
-        self._notice: Callable[[], None] | None = None
-        """The early notice of the append of the frame under way."""
+        self._notice: EarlyAnswer | None = None
+        """The early answer of the append of the frame under way."""
+        self._late: object | None = None
+        """The ledger of the frame whose append has its early answer and not yet its report."""
 
     def submit(self, item: Append, size: int = 0) -> None:
         self._idle.submitted += 1
@@ -122,7 +129,7 @@ class CommitLane:
         ledger, now_s = item.ledger, self._now_s()
         if ledger is None:
             self._hurried = True
-        elif ledger.pending > 1:
+        elif ledger.pending > (1 if ledger is not self._late else 2):
             ledger.overlapped_s = now_s
         elif now_s - ledger.overlapped_s > self._overlap_s:
             self._hurried = True
@@ -207,28 +214,56 @@ class CommitLane:
                 except Exception as error:  # noqa: BLE001 - without a report every later append would wait for ever
                     self._loop.call_soon(self._written, _as_os_error(error), 0.0)
                 else:
-                    done = item.done
-                    if self._lone_frames >= _LONE_FRAMES and self._is_lone(batch) and isinstance(done, PromptDone):
-                        self._notice = None if plan.errors else done.notice()
-                    if self._is_lap and self._laps.are_quick and self._laps.disk.may_poll():
+                    if self._late is None:
+                        self._ask_for_notice()
+                    if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.disk.may_poll():
                         self._loop.call_soon(self._poll_for_disk)
                 return
         self._in_thread = len(batch)
         for item in batch:
             self._thread.submit(item, item.slab.size_bytes if item.slab is not None else 0)
 
+    def _ask_for_notice(self) -> None:
+        """Get the early answer of the frame under way, if its producer is the only one and waits for receipts."""
+        plan, batch = self._plan, self._batch
+        if plan is not None and not plan.errors and self._lone_frames >= _LONE_FRAMES and self._is_lone(batch):
+            done = batch[0].done
+            self._notice = done.notice() if isinstance(done, PromptDone) else None
+
     def _written(self, error: OSError | None, seconds: float) -> None:
         plan, batch = self._plan, self._batch
         assert plan is not None
         self._plan, self._batch = None, []
         notice, self._notice = self._notice, None
-        if notice is not None and error is None and not self._pending:
-            try:
-                notice()
-            except Exception as failure:  # noqa: BLE001 - the callback's bug must not cost the append its answer
-                message = "the early notice of an append failed"
-                self._loop.call_exception_handler({"message": message, "exception": failure})
-        self._report(batch, self._journal.finish(plan, error, seconds), None)
+        if notice is None or error is not None or self._pending:
+            self._report(batch, self._journal.finish(plan, error, seconds), None)
+            return
+        go_on = self._guarded(notice)
+        result = self._journal.finish(plan, error, seconds)
+        if go_on is None or self._poll is None or not (self._laps.are_quick and self._laps.turn.may_poll()):
+            self._report(batch, result, None)
+            return
+        self._rest(batch)
+        self._late = batch[0].ledger
+        has_come = self._guarded(partial(go_on, TURN_S))
+        self._laps.turn.polled(Polled.EVENT if has_come else Polled.NOTHING)
+        self._late = None
+        has_begun = self._plan is not None
+        try:
+            self._done(batch, result, None)
+        finally:
+            self._idle.finish(len(batch))
+            if has_begun:
+                self._ask_for_notice()
+
+    def _guarded(self, function: Callable[[], Result]) -> Result | None:
+        """Call a part of an early answer, whose bug must not cost the append its report."""
+        try:
+            return function()
+        except Exception as failure:  # noqa: BLE001 - see above
+            message = "the early answer of an append failed"
+            self._loop.call_exception_handler({"message": message, "exception": failure})
+            return None
 
     def _worked(self, batch: list[Append], result: BatchResult | None, error: BaseException | None) -> None:
         self._in_thread -= len(batch)
@@ -242,25 +277,30 @@ class CommitLane:
         """Begin the next frame, then report this frame's batch: the disk works on the next frame while the answers go
         out.
         """
-        self._busy = bool(self._pending)
-        self._lone_frames = self._lone_frames + 1 if not self._busy and self._is_lone(batch) else 0
-        self._turns.is_idle = not self._busy
-        if self._busy:
+        if not self._pending:
+            self._rest(batch)
+            if self._is_busy and self._is_lap and self._laps.are_quick and self._laps.rest.may_poll():
+                # Behind the turns in which the receipts go out.
+                self._loop.call_soon(self._loop.call_soon, self._poll_for_append)
+        else:
+            self._busy, self._turns.is_idle, self._lone_frames = True, False, 0
             rest_s = self._began_s + self._pace_s - self._now_s()
             if self._is_paced() and rest_s > self._slack_s:
                 self._waiting = True
                 self._set_timer(rest_s)
             else:
                 self._begin()
-        elif self._is_lap and self._poll is not None:
-            self._rested_s = self._now_s()
-            if self._laps.are_quick and self._laps.rest.may_poll():
-                # Behind the turns in which the receipts go out.
-                self._loop.call_soon(self._loop.call_soon, self._poll_for_append)
         try:
             self._done(batch, result, error)
         finally:
             self._idle.finish(len(batch))
+
+    def _rest(self, batch: list[Append]) -> None:
+        """Begin a rest behind the frame of this batch: no append is pending."""
+        self._busy, self._turns.is_idle = False, True
+        self._lone_frames = self._lone_frames + 1 if self._is_lone(batch) else 0
+        if self._is_lap and self._poll is not None:
+            self._rested_s = self._now_s()
 
     def _poll_for_disk(self) -> None:
         """Wait for the end of the frame without sleeping, or for another event of the loop."""

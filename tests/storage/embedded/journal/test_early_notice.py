@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from magnetar.storage.embedded.journal.busy_poll import TURN_S
 from magnetar.storage.interfaces import PromptDone
 from tests.storage.embedded.journal.held_writer import opened, push
 from tests.storage.engine_for_tests import append, settle
 from tests.storage.records_for_tests import slab_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from magnetar.storage.embedded.engine import EmbeddedStorage
+    from magnetar.storage.embedded.journal.busy_poll import Poll
     from magnetar.storage.embedded.ledger_store import EmbeddedLedgerWriter
+    from magnetar.storage.interfaces import EarlyAnswer, NextMessage
     from tests.storage.embedded.journal.held_writer import HeldWriter
     from tests.storage.engine_for_tests import World
 
@@ -26,17 +27,20 @@ if TYPE_CHECKING:
 class Noticed(PromptDone):
     """The ``done`` of an append that notes its early notice and its answer."""
 
-    def __init__(self, log: list[str], name: str, *, is_broken: bool = False) -> None:
-        self.log, self.name, self.is_broken = log, name, is_broken
+    def __init__(
+        self, log: list[str], name: str, next_message: NextMessage | None = None, *, is_broken: bool = False
+    ) -> None:
+        self.log, self.name, self.next_message, self.is_broken = log, name, next_message, is_broken
 
-    def notice(self) -> Callable[[], None]:
+    def notice(self) -> EarlyAnswer:
         self.log.append(f"{self.name} asked")
         return self.on_disk
 
-    def on_disk(self) -> None:
+    def on_disk(self) -> NextMessage | None:
         self.log.append(f"{self.name} on disk")
         if self.is_broken:
             raise ValueError(self.name)
+        return self.next_message
 
     def __call__(self, error: Exception | None) -> None:
         self.log.append(f"{self.name} {'failed' if error else 'done'}")
@@ -66,8 +70,8 @@ class Lone:
     other: EmbeddedLedgerWriter
 
     @classmethod
-    async def opened(cls, laps: int = 8) -> Lone:
-        storage, writer, world = await opened()
+    async def opened(cls, laps: int = 8, poll: Poll | None = None) -> Lone:
+        storage, writer, world = await opened(poll=poll)
         lone = cls(storage, writer, world, await storage.ledgers.create(), await storage.ledgers.create())
         await append_on(lone.ledger, writer)
         await append_on(lone.other, writer)
@@ -75,9 +79,9 @@ class Lone:
             await lone.lap(lone.ledger)
         return lone
 
-    async def lap(self, *ledgers: EmbeddedLedgerWriter, body: bytes = b"x") -> bool:
+    async def lap(self, *ledgers: EmbeddedLedgerWriter, body: bytes = b"x", rest_s: float = 1) -> bool:
         """Append to each ledger in one turn; return whether the first append began a frame in its call."""
-        self.world.clock.time_s += 1
+        self.world.clock.time_s += rest_s
         began = []
         for each in ledgers:
             push(each, [], "x", body)
@@ -156,4 +160,107 @@ async def test_a_run_of_several_entries_shows_that_its_producer_does_not_wait():
     await settle()
     lone.writer.release()
     assert [await lone.lap(ledger) for _ in range(9)] == [False] * 8 + [True]
+    await lone.storage.close()
+
+
+async def quick(poll: Poll | None = lambda _seconds: 0) -> Lone:
+    """A store with a producer whose next message comes within microseconds."""
+    lone = await Lone.opened(laps=1, poll=poll)
+    for _ in range(10):
+        await lone.lap(lone.ledger, rest_s=0.0001)
+    lone.world.clock.time_s += 0.0001
+    return lone
+
+
+async def test_the_frame_of_the_next_message_begins_before_the_report_of_the_last():
+    lone = await quick()
+    log: list[str] = []
+
+    def send(name: str, next_message: NextMessage | None) -> None:
+        lone.world.clock.time_s += 0.00001
+        push_noticed(lone.ledger, Noticed(log, name, next_message))
+        log.append(f"{name} {'is written' if lone.writer.done is not None else 'waits'}")
+
+    def second(wait_s: float) -> bool:
+        assert wait_s == TURN_S
+        send("b", third)
+        return True
+
+    def third(_wait_s: float) -> bool:
+        send("c", None)
+        return True
+
+    send("a", second)
+    lone.writer.release()
+    assert log == ["a asked", "a is written", "a on disk", "b is written", "a done", "b asked"]
+    del log[:]
+    lone.writer.release()
+    assert log == ["b on disk", "c is written", "b done", "c asked"], "the second lap is a lap like the first"
+    del log[:]
+    lone.writer.release()
+    assert log == ["c on disk", "c done"]
+    assert lone.ledger.last_add_confirmed == lone.ledger.last_add_pushed == 1 + 10 + 3 - 1
+    assert await lone.lap(lone.ledger, rest_s=0.0001), "the producer waits for its receipts as before"
+    await lone.storage.close()
+
+
+async def test_a_failed_next_frame_fails_its_own_append_alone():
+    lone = await quick()
+    log: list[str] = []
+
+    def second(_wait_s: float) -> bool:
+        push_noticed(lone.ledger, Noticed(log, "b"))
+        return True
+
+    push_noticed(lone.ledger, Noticed(log, "a", second))
+    lone.writer.release()
+    lone.writer.release(OSError(errno.ENOSPC, "as the test says"))
+    assert log == ["a asked", "a on disk", "a done", "b asked", "b failed"]
+    await lone.storage.close()
+
+
+async def test_a_next_message_that_fails_costs_the_append_no_answer():
+    lone = await quick()
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+    log: list[str] = []
+
+    def broken(_wait_s: float) -> bool:
+        raise ValueError
+
+    push_noticed(lone.ledger, Noticed(log, "a", broken))
+    lone.writer.release()
+    assert log == ["a asked", "a on disk", "a done"]
+    assert [type(context["exception"]) for context in reported] == [ValueError]
+    await lone.storage.close()
+
+
+async def test_next_messages_that_do_not_come_are_awaited_less_often():
+    lone = await quick()
+    waits: list[float] = []
+
+    def nothing(wait_s: float) -> bool:
+        waits.append(wait_s)
+        return False
+
+    for _ in range(30):
+        lone.world.clock.time_s += 0.0001
+        push_noticed(lone.ledger, Noticed([], "a", nothing))
+        lone.writer.release()
+        await settle()
+    assert waits == [TURN_S] * 3, "with pauses of 4, 8 and 16 laps"
+    await lone.storage.close()
+
+
+@pytest.mark.parametrize("reason", ["slow", "one processor"])
+async def test_no_next_message_is_awaited_where_the_wait_would_be_in_vain(reason: str):
+    lone = await Lone.opened() if reason == "slow" else await quick(poll=None)
+    log: list[str] = []
+
+    def unexpected(_wait_s: float) -> bool:
+        raise AssertionError
+
+    push_noticed(lone.ledger, Noticed(log, "a", unexpected))
+    lone.writer.release()
+    assert log == ["a asked", "a on disk", "a done"]
     await lone.storage.close()

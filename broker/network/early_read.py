@@ -1,0 +1,99 @@
+"""Reads the next SEND of a producer before the books of the last SEND are kept.
+
+A producer that waits for each receipt sends its next message some microseconds behind a receipt. The broker has time
+for the books of the last message while the disk writes the next, so it waits these microseconds for the next SEND. Only
+a read of exactly one SEND is handled early: any other command may look at the books, and is handled in a later callback
+of the loop.
+"""
+
+from __future__ import annotations
+
+import os
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from magnetar.broker.network.output import plain_descriptor
+from magnetar.protocol import pulsar_api_pb2 as pb
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from magnetar.broker.network.read_buffer import ReadBuffer
+    from magnetar.storage.interfaces import NextMessage
+
+__all__ = ["EarlyRead"]
+
+_MOST_BYTES = 40 * 1024
+"""The most bytes of an early read. The journal gives no early notice of messages of 32 KiB and more."""
+_SEND = bytes([0x08, pb.BaseCommand.SEND])
+"""The first bytes of the command of a SEND frame, behind its two sizes: field 1, the type of the command."""
+_COMMAND_AT = 8
+_EARLY = "early read"
+
+
+class Reader(Protocol):
+    """The reading half of a connection."""
+
+    loop: asyncio.AbstractEventLoop
+    closed: bool
+
+    @property
+    def is_reading(self) -> bool: ...
+    def get_buffer(self, sizehint: int) -> memoryview: ...
+    def buffer_updated(self, nbytes: int) -> None: ...
+    def hold_reading(self, reason: str) -> None: ...
+    def release_reading(self, reason: str) -> None: ...
+
+
+class EarlyRead:
+    """Reads one message of a connection without TLS outside of the transport. Loop only."""
+
+    __slots__ = ("_buffer", "_descriptor", "_reader", "_transport")
+
+    def __init__(self, reader: Reader, buffer: ReadBuffer, transport: asyncio.Transport) -> None:
+        self._reader, self._buffer, self._transport = reader, buffer, transport
+        self._descriptor = plain_descriptor(transport)
+
+    @property
+    def function(self) -> NextMessage | None:
+        """The early read; None where the connection cannot read early."""
+        return self._read if self._descriptor >= 0 else None
+
+    def _read(self, wait_s: float) -> bool:
+        """Handle the next SEND, and nothing else; wait at most so many seconds for its bytes, without sleeping. Return
+        whether bytes have come.
+        """
+        reader = self._reader
+        if reader.closed or self._transport.is_closing() or not reader.is_reading or self._buffer.held_bytes:
+            return False
+        room = reader.get_buffer(_MOST_BYTES)[:_MOST_BYTES]
+        count, end_s = 0, perf_counter() + wait_s
+        while not count:
+            try:
+                count = os.readv(self._descriptor, [room])
+            except BlockingIOError:
+                if perf_counter() >= end_s:
+                    return False
+            except OSError:
+                return False  # the transport meets the error in its next read
+            else:
+                if not count:
+                    return False  # the transport sees the end in its next read
+        is_send = room[_COMMAND_AT : _COMMAND_AT + len(_SEND)] == _SEND
+        if is_send and count == 4 + int.from_bytes(room[:4], "big"):
+            reader.buffer_updated(count)
+        else:
+            reader.hold_reading(_EARLY)
+            reader.loop.call_soon(self._later, bytes(room[:count]))
+        return True
+
+    def _later(self, data: bytes) -> None:
+        """Hand over bytes that were read early, in their order in front of the bytes of the socket."""
+        reader = self._reader
+        while data and not reader.closed:
+            room = reader.get_buffer(len(data))
+            piece = data[: len(room)]
+            room[: len(piece)] = piece
+            data = data[len(piece) :]
+            reader.buffer_updated(len(piece))
+        reader.release_reading(_EARLY)
