@@ -186,7 +186,6 @@ class Producer:
         connection = self.connection
         if not connection.output.write_now(receipts):
             connection.write(receipts)
-            return None
         return None if self.publishing.deduplication.enabled else connection.early_read
 
     def _appended(self, result: AppendResult) -> None:
